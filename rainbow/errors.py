@@ -1,0 +1,178 @@
+"""Every fault Rainbow can raise, each with a code that never changes.
+
+    RainbowError                     anything of ours
+    ├── InputError                   what was sent cannot be read; says where
+    │   ├── GraphError               a cluster or subsystem graph
+    │   ├── JobspecError             a jobspec
+    │   ├── StateError               a cluster's state
+    │   ├── SelectionError           priorities, steps, expressions
+    │   ├── PolicyError              settings of a scheduling policy
+    │   ├── ConfigError              a configuration file
+    │   ├── RequestError             an HTTP request: names, envelopes, parameters
+    │   └── LimitError               larger, deeper or longer than the server allows
+    ├── AccessError                  who asks
+    │   ├── Unauthenticated          no credential, or one nobody knows
+    │   └── Forbidden                a known credential without the right
+    ├── NotFound                     does not exist, or not for you
+    ├── Conflict                     exists already, or its state does not allow it
+    ├── Refused                      understood and refused: no cluster can or may take the job
+    ├── PlanError                    a policy's plan breaks a hard invariant
+    └── TryLater                     the same request may succeed later
+        ├── TooMany                  an admission or rate limit
+        └── Unavailable              the store or the server is away
+
+"Does not fit" and "must wait" are no faults: they are values with reasons (matching.Reason, scheduling.Wait).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RainbowError(Exception):
+    """Something Rainbow refuses or cannot do."""
+
+    code = "error"
+
+    def __init__(self, message: str | None = None, **facts: Any) -> None:
+        super().__init__(message or type(self).__doc__)
+        self.message = message or str(type(self).__doc__)
+        self.facts = facts
+
+
+class InputError(RainbowError):
+    """What was sent cannot be read; `pointer` (RFC 6901) and for YAML `line`, `column` (from 1) say where."""
+
+    code = "input-invalid"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        pointer: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(message, **facts)
+        self.pointer = pointer
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        place = [f"line {self.line}, column {self.column}"] if self.line is not None else []
+        if self.pointer:
+            place.append(f"at {self.pointer}")
+        return f"{self.message} ({', '.join(place)})" if place else self.message
+
+
+class GraphError(InputError):
+    """The graph is not a cluster or subsystem graph."""
+
+    code = "graph-invalid"
+
+
+class JobspecError(InputError):
+    """The jobspec is not valid."""
+
+    code = "jobspec-invalid"
+
+
+class StateError(InputError):
+    """The state is not a flat mapping of names to numbers, text or booleans."""
+
+    code = "state-invalid"
+
+
+class SelectionError(InputError):
+    """The selection's configuration or one of its expressions is not valid."""
+
+    code = "selection-invalid"
+
+
+class PolicyError(InputError):
+    """The settings of the scheduling policy are not valid."""
+
+    code = "policy-invalid"
+
+
+class ConfigError(InputError):
+    """The configuration file is not valid."""
+
+    code = "config-invalid"
+
+
+class RequestError(InputError):
+    """The request is not of the documented form."""
+
+    code = "request-invalid"
+
+
+class LimitError(InputError):
+    """What was sent is larger, deeper or longer than the server allows."""
+
+    code = "limit-exceeded"
+
+
+class AccessError(RainbowError):
+    """Who asks may not do this."""
+
+    code = "access"
+
+
+class Unauthenticated(AccessError):
+    """A credential is needed, and the one given (if any) is not known."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(AccessError):
+    """This credential does not give the right to do this."""
+
+    code = "forbidden"
+
+
+class NotFound(RainbowError):
+    """There is no such thing, or it is not visible to this credential."""
+
+    code = "not-found"
+
+
+class Conflict(RainbowError):
+    """It exists already, or its state does not allow this."""
+
+    code = "conflict"
+
+
+class Refused(RainbowError):
+    """The job was understood, and no cluster can or may take it; the facts say why for every cluster."""
+
+    code = "unsatisfiable"
+
+
+class PlanError(RainbowError):
+    """A policy's plan breaks a hard invariant; it is refused whole."""
+
+    code = "plan-invalid"
+
+
+class TryLater(RainbowError):
+    """The same request may succeed later; `retry_after` is in seconds."""
+
+    code = "try-later"
+
+    def __init__(self, message: str | None = None, *, retry_after: int = 1, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.retry_after = retry_after
+
+
+class TooMany(TryLater):
+    """An admission or rate limit is reached."""
+
+    code = "too-many"
+
+
+class Unavailable(TryLater):
+    """The store or the server is away."""
+
+    code = "unavailable"

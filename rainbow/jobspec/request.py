@@ -1,0 +1,126 @@
+"""The normal form: what every dialect of jobspec becomes at the door.
+
+    Request ── variants ── a forest of Resource trees (any one variant will do; the first that matches is taken)
+       │                       └── slots are resources of type "slot", with a label
+       ├─ tasks ── TaskSpec, each naming the slots it runs in
+       └─ attributes, constraint, parameters, warnings
+
+Nothing behind the door knows which dialect a job came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SLOT = "slot"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many are wanted: `min`, or min, min+operand, ... up to `max` (RFC 14). `max` None has no upper bound.
+
+    Operators: "+" adds the operand, "*" multiplies by it, "^" raises to it. `listed` holds the
+    admissible counts where the jobspec lists them (RFC 14's "4,9,16,25"). Matching satisfies `min`.
+    """
+
+    min: int = 1
+    max: int | None = 1
+    operator: str = "+"
+    operand: int = 1
+    listed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One question to a subsystem vertex, answered by the matcher called `matcher` ("match", "range", ...).
+
+    `options` are the matcher's own: match has {"field", "value"}, range {"field", "min"?, "max"?},
+    flat {"field", "value"} (met also by a vertex whose type is the text "field=value").
+    """
+
+    matcher: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Wants one vertex of a subsystem that meets every condition."""
+
+    subsystem: str
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """An RFC 31 constraint on workers: `operator` over `values` (texts) or, for and, or, not, over `operands`."""
+
+    operator: str  # properties, hostlist, ranks, and, or, not
+    values: tuple[str, ...] = ()
+    operands: tuple[Constraint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One request: `count` units of `type` (below the request above it), each holding its children."""
+
+    type: str
+    count: Count = Count()
+    unit: str = ""
+    exclusive: bool = False
+    label: str = ""
+    needs: tuple[Need, ...] = ()
+    children: tuple[Resource, ...] = ()
+
+    @property
+    def is_slot(self) -> bool:
+        """Tell whether this is a slot: no vertex of its own, a place where tasks run."""
+        return self.type == SLOT
+
+    def walk(self) -> Iterator[Resource]:
+        """Yield this request and all below it, parents first."""
+        stack = [self]
+        while stack:
+            resource = stack.pop()
+            yield resource
+            stack.extend(reversed(resource.children))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """What to run: argv over the slots of any one of `slots` (labels), `per_slot` or `total` processes."""
+
+    name: str
+    command: tuple[str, ...]
+    slots: tuple[str, ...] = ()  # alternatives, in order of preference; none: the whole match
+    per_slot: int = 1
+    total: int | None = None
+    per_resource: tuple[str, int] | None = None  # (type, count): RFC 14's third way to count
+    replicas: int = 1  # independent copies
+    group: str = ""  # entries of one group start together
+    depends_on: tuple[str, ...] = ()
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A jobspec in normal form. Times in seconds; `together`: entries without a group start as one gang."""
+
+    variants: tuple[tuple[Resource, ...], ...]
+    tasks: tuple[TaskSpec, ...]
+    together: bool = True
+    name: str = ""
+    dialect: str = "rfc14"  # shown to people; nothing decides by it
+    duration: float = 0.0  # 0: no limit asked for
+    cwd: str = ""
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+    constraint: Constraint | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # for selection: attributes.parameter.*
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # as given
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """The preferred variant."""
+        return self.variants[0]

@@ -1,0 +1,153 @@
+"""A cluster laid out for searching: its vertices numbered depth first, so that a subtree is an interval.
+
+position   number of a vertex in depth-first order, children in natural order; 0 is the root
+last       one past the last position of the subtree of a vertex
+pool       (type, quantity): what divisible amounts are counted in, in base units of the quantity
+leaf       a vertex that contains nothing: its size can be divided among requests
+worker     position of the worker a vertex lies in (itself included), OUTSIDE if it lies in none
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import networkx as nx
+
+from rainbow.matching.units import quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rainbow.graph import Cluster
+
+OUTSIDE = -1
+Pool = tuple[str, str]
+
+
+class Layout:
+    """The numbered vertices of one cluster; a pure function of the cluster, made once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        graph = cluster.graph
+        order = list(
+            nx.dfs_preorder_nodes(graph, cluster.root, sort_neighbors=lambda vs: sorted(vs, key=cluster.order))
+        )
+        self.cluster = cluster
+        self.vertices: Sequence[str] = order
+        self.position = {vertex: i for i, vertex in enumerate(order)}
+        self.types = [graph.nodes[v]["type"] for v in order]
+        self.sizes = [graph.nodes[v]["size"] for v in order]
+        self.units = [graph.nodes[v]["unit"] for v in order]
+        self.parents = [self.position[next(iter(graph.predecessors(v)))] if i else -1 for i, v in enumerate(order)]
+        self.last = self._ends()
+        self.by_type: dict[str, list[int]] = {}
+        for i, kind in enumerate(self.types):
+            self.by_type.setdefault(kind, []).append(i)
+        self.workers = [self.position[v] for v in cluster.workers.values()]
+        self.worker_names = dict(zip(self.workers, cluster.workers, strict=True))
+        self.worker = self._workers_of()
+        self.content = self._content()
+        self.kinds = self._kinds()
+        self._hung_at: dict[str, list[int]] = {}
+
+    def _ends(self) -> list[int]:
+        ends = list(range(1, len(self.vertices) + 1))
+        for i in range(len(ends) - 1, 0, -1):
+            ends[self.parents[i]] = max(ends[self.parents[i]], ends[i])
+        return ends
+
+    def _workers_of(self) -> list[int]:
+        worker = [OUTSIDE] * len(self.vertices)
+        for start in self.workers:
+            if worker[start] == OUTSIDE:
+                worker[start : self.last[start]] = [start] * (self.last[start] - start)
+        return worker
+
+    def _content(self) -> list[dict[Pool, int]]:
+        """Sum, for every vertex, the divisible amounts in its subtree by pool."""
+        content: list[dict[Pool, int]] = [{} for _ in self.vertices]
+        for i in range(len(content) - 1, -1, -1):
+            if self.is_leaf(i):
+                content[i] = {self.pool(i): self.amount(i)}
+            if i:
+                above = content[self.parents[i]]
+                for pool, amount in content[i].items():
+                    above[pool] = above.get(pool, 0) + amount
+        return content
+
+    def _kinds(self) -> list[int]:
+        """Number equal subtrees equally: names, ids, ranks and paths are no part of a kind."""
+        known: dict[Any, int] = {}
+        below: list[list[int]] = [[] for _ in self.vertices]
+        kinds = [0] * len(below)
+        for i in range(len(kinds) - 1, -1, -1):
+            own = (self.types[i], self.sizes[i], self.units[i], self._attached(i), tuple(sorted(below[i])))
+            kinds[i] = known.setdefault(own, len(known))
+            if i:
+                below[self.parents[i]].append(kinds[i])
+        return kinds
+
+    def _attached(self, i: int) -> tuple[Any, ...]:
+        rows = self.cluster.graph.nodes[self.vertices[i]]["properties"]
+        hung = (
+            (name, repr(subsystem.graph.nodes[v]["metadata"]), subsystem.graph.nodes[v]["type"])
+            for name, subsystem in self.cluster.subsystems.items()
+            for v in subsystem.attached.get(self.vertices[i], ())
+        )
+        return (tuple(sorted(rows)), tuple(sorted(hung)))
+
+    def is_leaf(self, i: int) -> bool:
+        """Tell whether vertex `i` contains nothing."""
+        return self.last[i] == i + 1
+
+    def pool(self, i: int) -> Pool:
+        """The pool a leaf's size is counted in."""
+        return self.types[i], quantity(self.units[i])[0]
+
+    def amount(self, i: int) -> int:
+        """The size of a vertex in base units."""
+        return self.sizes[i] * quantity(self.units[i])[1]
+
+    def of_type(self, kind: str, first: int, last: int) -> Iterator[int]:
+        """Yield the topmost vertices of a type among positions first..last-1."""
+        positions = self.by_type.get(kind, [])
+        after = first
+        for at in range(bisect_left(positions, first), len(positions)):
+            i = positions[at]
+            if i >= last:
+                return
+            if i >= after:
+                yield i
+                after = self.last[i]
+
+    def hung(self, subsystem: str, i: int) -> Iterator[str]:
+        """Yield the vertices of a subsystem that serve position `i`: hung on it, above it or inside it."""
+        at, attached = self._hung(subsystem)
+        for above in self.up(i):
+            yield from attached.get(self.vertices[above], ())
+        for k in range(bisect_left(at, i + 1), bisect_left(at, self.last[i])):
+            yield from attached[self.vertices[at[k]]]
+
+    def _hung(self, subsystem: str) -> tuple[list[int], Mapping[str, tuple[str, ...]]]:
+        attached = self.cluster.subsystems[subsystem].attached
+        if subsystem not in self._hung_at:
+            self._hung_at[subsystem] = sorted(self.position[vertex] for vertex in attached)
+        return self._hung_at[subsystem], attached
+
+    def up(self, i: int) -> Iterator[int]:
+        """Yield a vertex and everything that contains it, innermost first."""
+        while i >= 0:
+            yield i
+            i = self.parents[i]
+
+
+_layouts: WeakKeyDictionary[Cluster, Layout] = WeakKeyDictionary()
+
+
+def layout(cluster: Cluster) -> Layout:
+    """Return the layout of a cluster, made at the first call and kept as long as the cluster."""
+    if cluster not in _layouts:
+        _layouts[cluster] = Layout(cluster)
+    return _layouts[cluster]

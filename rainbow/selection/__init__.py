@@ -1,0 +1,63 @@
+"""Candidates and state → one cluster, with every step that led to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from random import Random  # not `import random`: the plug-in of that name stands in this package
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import SelectionError
+from rainbow.graph.order import natural
+from rainbow.plugins import Registry
+from rainbow.selection.choice import Choice, Scalar, Selector, Step
+from rainbow.selection.constraint import ConstraintSelector
+from rainbow.selection.random import RandomSelector
+
+if TYPE_CHECKING:
+    from rainbow.jobspec import Request
+    from rainbow.matching import Verdict
+
+__all__ = ["Choice", "Scalar", "Selector", "Step", "check_options", "select", "selectors"]
+
+selectors: Registry[Selector] = Registry("rainbow.selectors")
+selectors.add("constraint")(ConstraintSelector())
+selectors.add("random")(RandomSelector())
+
+_order = lru_cache(maxsize=65_536)(natural)  # names of clusters are few and come again with every job
+
+
+def select(
+    request: Request,
+    verdicts: Sequence[Verdict],
+    states: Mapping[str, Mapping[str, Scalar]],
+    selector: str = "random",
+    options: Mapping[str, Any] | None = None,
+    seed: int | str = 0,
+) -> Choice:
+    """Choose one of the clusters that match, or none with the reason.
+
+    `states` are {cluster: {variable: value}}. `seed` is the only chance there is: the same arguments give an
+    equal Choice. Raises SelectionError for options that cannot be used, UnknownPlugin for an unknown selector.
+
+    >>> from rainbow.jobspec import Request
+    >>> from rainbow.matching import Verdict
+    >>> verdicts = [Verdict("alpha", True, totals={"nodes": 2}), Verdict("bravo", False)]
+    >>> select(Request(((),), ()), verdicts, states={}).cluster
+    'alpha'
+    """
+    plugin = selectors.get(selector)
+    options = {} if options is None else options
+    check_options(selector, options)
+    candidates = sorted((v for v in verdicts if v.matched), key=lambda verdict: _order(verdict.cluster))
+    if not candidates:
+        return Choice(None, selector, reason="no cluster matches")
+    rng = Random(seed)  # noqa: S311  # to be replayed, not to be secret
+    return plugin.select(candidates, states, request.parameters, options, rng)
+
+
+def check_options(selector: str, options: Mapping[str, Any]) -> Sequence[str]:
+    """Return warnings about a selector's options; SelectionError if they cannot be used."""
+    if not isinstance(options, Mapping):
+        raise SelectionError("the options of a selector must be a mapping", pointer="")
+    return selectors.get(selector).check(options)

@@ -1,0 +1,242 @@
+"""The plug-in `constraint`: priorities of steps that filter, compute, sort and select.
+
+    candidates ── booking, stale_after ──► priority 1: filter ► calc ► sort ► select ──► a cluster
+                                                │ nobody left
+                                                ▼
+                                           priority 2: ... ──► a cluster, or none
+
+Every priority starts again with all candidates that may be booked. A step is a function from the rows still
+in (candidates by number, in order of name) to those left, with the Step that tells what it did.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import SelectionError
+from rainbow.selection.advice import advise
+from rainbow.selection.arithmetic import Broken, describe, is_number, shown, truth
+from rainbow.selection.choice import Choice, Scalar, Step
+from rainbow.selection.expression import Expression, compile_expression
+from rainbow.selection.priorities import Instruction, Priority, Settings, nearest, read_options
+from rainbow.selection.variables import MISSING, Variables
+
+if TYPE_CHECKING:
+    from rainbow.matching import Verdict
+
+NAME = "constraint"
+BOOKING = compile_expression("nodes_free >= matched.nodes")
+_AGE = compile_expression("state.age")
+_IMPLIED = Instruction("select", "first")
+
+Rows = Sequence[int]
+
+
+class ConstraintSelector:
+    """Tries priorities in ascending order; the first whose steps leave a cluster decides."""
+
+    def check(self, options: Mapping[str, Any]) -> Sequence[str]:
+        """Return warnings about the options; SelectionError names priority, step and column of a fault."""
+        return advise(read_options(options), options)
+
+    def select(
+        self,
+        candidates: Sequence[Verdict],
+        states: Mapping[str, Mapping[str, Scalar]],
+        parameters: Mapping[str, Any],
+        options: Mapping[str, Any],
+        rng: random.Random,
+    ) -> Choice:
+        """Choose one of the candidates, or none with every step that dropped one."""
+        return _Decision(Variables(candidates, states, parameters), read_options(options), rng).decide()
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a step did, by row."""
+
+    rows: Rows
+    values: Mapping[int, Scalar]
+    dropped: Mapping[int, str]
+    note: str = ""
+
+
+class _Decision:
+    """One run through the priorities."""
+
+    def __init__(self, variables: Variables, settings: Settings, rng: random.Random) -> None:
+        self._variables = variables
+        self._settings = settings
+        self._rng = rng
+        self._steps: list[Step] = []
+        self._values: dict[int, dict[str, Scalar]] = {row: {} for row in range(len(variables.names))}
+        self._carry_out: Mapping[str, Callable[[Instruction, Rows], _Outcome]] = {
+            "filter": self._filter,
+            "calc": self._calc,
+            "sort_ascending": self._sort,
+            "sort_descending": self._sort,
+            "select": self._select,
+        }
+
+    def decide(self) -> Choice:
+        rows = self._bar_stale(self._bar_booked(range(len(self._variables.names))))
+        if rows:
+            for priority in self._settings.priorities:
+                self._variables.forget()
+                if (row := self._try(priority, rows)) is not None:
+                    return self._choice(row, f"priority {priority.number}: {self._steps[-1].note}")
+        return self._choice(None, self._why_none())
+
+    def _choice(self, row: int | None, reason: str) -> Choice:
+        names = self._variables.names
+        notes = [step.note for step in self._steps if step.note.startswith("uninformed")]
+        return Choice(
+            cluster=None if row is None else names[row],
+            selector=NAME,
+            steps=tuple(self._steps),
+            reason=reason,
+            warnings=tuple(dict.fromkeys([*self._variables.warnings, *notes])),
+            values=dict(zip(names, self._values.values(), strict=True)),
+        )
+
+    def _why_none(self) -> str:
+        last = {name: why for step in self._steps for name, why in step.dropped.items()}
+        shown = [f"{name}: {last[name]}" for name in self._variables.names[:3]]
+        more = len(self._variables.names) - len(shown)
+        return "no cluster is left: " + "; ".join(shown) + (f"; and {more} more" if more else "")
+
+    # ── before any priority ─────────────────────────────────────────────────────────────────────────────────
+
+    def _bar_booked(self, rows: Rows) -> Rows:
+        """Drop clusters with fewer free nodes than the job takes; those that say nothing of them stay."""
+        if not self._variables.known("nodes_free"):
+            return rows
+        free, takes = self._variables.values("nodes_free"), self._variables.values("matched.nodes")
+        asked = [row for row in rows if free[row] is not MISSING]
+        values, faults = self._variables.evaluate(BOOKING, asked)
+        dropped = {row: fault.reason for row, fault in faults.items()}
+        short = [row for row, enough in values.items() if not enough]
+        dropped |= {row: f"the job takes {takes[row]} nodes, nodes_free is {shown(free[row])}" for row in short}
+        return self._bar("booking", BOOKING.text, rows, dropped)
+
+    def _bar_stale(self, rows: Rows) -> Rows:
+        limit = self._settings.stale_after
+        if limit is None or not rows:
+            return rows
+        ages, _ = self._variables.evaluate(_AGE, rows)
+        old = {row: age for row, age in ages.items() if is_number(age) and float(age) > limit}
+        dropped = {row: f"its state is {shown(age)} s old, stale_after is {limit:.12g}" for row, age in old.items()}
+        return self._bar("stale_after", f"{limit:.12g}", rows, dropped)
+
+    def _bar(self, step: str, argument: str, rows: Rows, dropped: Mapping[int, str]) -> Rows:
+        if dropped:
+            rows = [row for row in rows if row not in dropped]
+            self._record(0, Instruction(step, argument), _Outcome(rows, {}, dropped))
+        return rows
+
+    # ── one priority ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _try(self, priority: Priority, rows: Rows) -> int | None:
+        """Carry out the steps; return the row that was selected, or None if nobody is left."""
+        for instruction in (*priority.steps, _IMPLIED):
+            outcome = self._carry_out[instruction.kind](instruction, rows)
+            if instruction is _IMPLIED:
+                outcome = replace(outcome, note=f"{outcome.note}, as no select is given")
+            self._record(priority.number, instruction, outcome)
+            rows = outcome.rows
+            if not rows:
+                return None
+            if instruction.kind == "select":
+                return rows[0]
+        raise AssertionError("the implied select ends every priority")
+
+    def _record(self, number: int, instruction: Instruction, outcome: _Outcome) -> None:
+        names = self._variables.names
+        every = len(outcome.rows) == len(names) and isinstance(outcome.rows, range)
+        survivors = names if every else tuple([names[row] for row in outcome.rows])
+        values = {names[row]: value for row, value in outcome.values.items()}
+        dropped = {names[row]: why for row, why in outcome.dropped.items()}
+        self._steps.append(
+            Step(number, instruction.kind, instruction.argument, survivors, values, dropped, outcome.note)
+        )
+
+    def _filter(self, instruction: Instruction, rows: Rows) -> _Outcome:
+        expression = _expression(instruction)
+        values, faults = self._variables.evaluate(expression, rows)
+        dropped = {row: f"{expression.text}: {fault.reason}" for row, fault in faults.items()}
+        for row, value in values.items():
+            if value is not True and (why := self._refusal(expression, row, value)):
+                dropped[row] = why
+        return _Outcome(_left(rows, dropped), {}, dropped)
+
+    def _refusal(self, expression: Expression, row: int, value: Scalar) -> str:
+        """Say why a filter does not let this cluster pass; empty if it does."""
+        try:
+            if truth(value):
+                return ""
+        except Broken as error:
+            return f"{expression.text}: {error}"
+        read = [(name, self._variables.values(name)[row]) for name in expression.names]
+        facts = ", ".join(f"{name} is {shown(value)}" for name, value in read if value is not MISSING)
+        return f"{expression.text} is false" + (f": {facts}" if facts else "")
+
+    def _calc(self, instruction: Instruction, rows: Rows) -> _Outcome:
+        expression = _expression(instruction)
+        if lacking := expression.needs(self._variables.known):
+            self._variables.compute(instruction.variable, {})
+            return _Outcome(rows, {}, {}, f"{self._uninformed(lacking)}; {instruction.variable} is not computed")
+        values, faults = self._variables.evaluate(expression, rows)
+        self._variables.compute(instruction.variable, values)
+        for row, value in values.items():
+            self._values[row][instruction.variable] = value
+        dropped = {row: f"{instruction.variable}: {fault.reason}" for row, fault in faults.items()}
+        return _Outcome(_left(rows, dropped), values, dropped)
+
+    def _sort(self, instruction: Instruction, rows: Rows) -> _Outcome:
+        expression, note = self._sort_by(_expression(instruction))
+        if expression is None:
+            return _Outcome(sorted(rows), {}, {}, note)
+        values, faults = self._variables.evaluate(expression, rows)
+        dropped = {row: f"{expression.text}: {fault.reason}" for row, fault in faults.items()}
+        for row, value in values.items():
+            if isinstance(value, str):
+                dropped[row] = f"{expression.text}: a sort needs a number, not {describe(value)}"
+        left = sorted(_left(rows, dropped))  # by name, which a stable sort keeps among equals
+        left.sort(key=values.__getitem__, reverse=instruction.kind == "sort_descending")
+        return _Outcome(left, {row: values[row] for row in left}, dropped, note)
+
+    def _sort_by(self, expression: Expression) -> tuple[Expression | None, str]:
+        """Return what to sort by: the expression, or what stands for it if nobody gives its variables."""
+        lacking = expression.needs(self._variables.known)
+        if not lacking:
+            return expression, ""
+        note, instead = self._uninformed(lacking), self._settings.uninformed_sort
+        if instead.needs(self._variables.known):
+            return None, f"{note}; sorted by name, as {instead.text} is not known either"
+        return instead, f"{note}; sorted by {instead.text}"
+
+    def _uninformed(self, lacking: Sequence[str]) -> str:
+        given = self._variables.known_names()
+        hints = [f"{name}{nearest(name, given)}" for name in lacking]
+        return f"uninformed: neither the job nor any cluster gives {', '.join(hints)}"
+
+    def _select(self, instruction: Instruction, rows: Rows) -> _Outcome:
+        if instruction.argument == "random":
+            ordered = sorted(rows)  # so that the draw does not depend on the order of the steps before
+            row = ordered[self._rng.randrange(len(ordered))]
+        else:
+            row = rows[0 if instruction.argument == "first" else -1]
+        return _Outcome([row], {}, {}, f"{instruction.argument} of {len(rows)}")
+
+
+def _expression(instruction: Instruction) -> Expression:
+    if instruction.expression is None:
+        raise SelectionError(f"{instruction.kind} needs an expression")
+    return instruction.expression
+
+
+def _left(rows: Rows, dropped: Mapping[int, str]) -> Rows:
+    return [row for row in rows if row not in dropped] if dropped else rows

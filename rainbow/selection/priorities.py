@@ -1,0 +1,183 @@
+"""The options of `constraint`, read and checked as a whole before anything is decided.
+
+priorities       list of {priority: number, steps: [{instruction: argument}]}, or YAML text of it
+uninformed_sort  what a sort goes by whose variable nobody gives; cost_per_node_hour unless given
+stale_after      seconds; a cluster whose state.age is larger is barred
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import yaml
+
+from rainbow.errors import SelectionError
+from rainbow.selection.expression import Expression, compile_expression, split_calc
+
+OPTIONS = ("priorities", "uninformed_sort", "stale_after")
+SELECT_MODES = ("first", "last", "random")
+UNINFORMED_SORT = "cost_per_node_hour"
+MAX_TEXT = 32_768  # characters of YAML
+MAX_PRIORITIES = 64
+MAX_STEPS = 64  # of one priority
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One step as it was written: `argument` as given, `variable` what a calc computes."""
+
+    kind: str  # filter, calc, sort_ascending, sort_descending, select
+    argument: str
+    expression: Expression | None = None
+    variable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """Steps that are tried together; `index` is its place in the list, from 0."""
+
+    number: int
+    steps: tuple[Instruction, ...]
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options, read: priorities in the order they are tried."""
+
+    priorities: tuple[Priority, ...]
+    uninformed_sort: Expression
+    stale_after: float | None
+
+
+def read_options(options: Mapping[str, Any]) -> Settings:
+    """Return the options read; SelectionError names the priority, the step and the column of the first fault."""
+    written = options.get("priorities")
+    if written is None:
+        raise SelectionError("constraint needs priorities", pointer="/priorities")
+    return Settings(
+        priorities=_read_text(written) if isinstance(written, str) else _read_priorities(written),
+        uninformed_sort=_read_uninformed_sort(options.get("uninformed_sort", UNINFORMED_SORT)),
+        stale_after=_read_stale_after(options.get("stale_after")),
+    )
+
+
+def nearest(name: Any, known: Iterable[str]) -> str:
+    """Return ": did you mean ...?" if a known name is near, else nothing."""
+    found = difflib.get_close_matches(str(name)[:100], list(known), n=1, cutoff=0.75)
+    return f": did you mean {found[0]}?" if found else ""
+
+
+@lru_cache(maxsize=64)
+def _read_text(text: str) -> tuple[Priority, ...]:
+    return _read_priorities(_load_yaml(text))
+
+
+def _load_yaml(text: str) -> Any:
+    if len(text) > MAX_TEXT:
+        raise SelectionError(
+            f"priorities have {len(text)} characters, at most {MAX_TEXT} are read", pointer="/priorities"
+        )
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = {"line": mark.line + 1, "column": mark.column + 1} if mark else {}
+        raise SelectionError(f"priorities are not YAML: {error.problem}", pointer="/priorities", **place) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none
+        raise SelectionError(f"priorities are not YAML: {type(error).__name__}", pointer="/priorities") from None
+
+
+def _read_priorities(written: Any) -> tuple[Priority, ...]:
+    if not isinstance(written, list | tuple) or not written:
+        raise SelectionError("priorities must be a list of {priority, steps}", pointer="/priorities")
+    if len(written) > MAX_PRIORITIES:
+        raise SelectionError(f"there are more than {MAX_PRIORITIES} priorities", pointer="/priorities")
+    found = [_read_priority(item, index) for index, item in enumerate(written)]
+    return tuple(sorted(found, key=lambda priority: (priority.number, priority.index)))
+
+
+def _read_priority(item: Any, index: int) -> Priority:
+    pointer = f"/priorities/{index}"
+    if not isinstance(item, Mapping):
+        raise SelectionError("a priority must be a mapping with priority and steps", pointer=pointer)
+    for key in item:
+        if key not in ("priority", "steps"):
+            hint = nearest(key, ("priority", "steps"))
+            raise SelectionError(f"a priority has no {str(key)[:60]!r}{hint}", pointer=pointer)
+    number = item.get("priority")
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise SelectionError("priority must be a whole number", pointer=f"{pointer}/priority")
+    return Priority(number, _read_steps(item.get("steps"), number, pointer), index)
+
+
+def _read_steps(steps: Any, number: int, pointer: str) -> tuple[Instruction, ...]:
+    pointer = f"{pointer}/steps"
+    if not isinstance(steps, list | tuple) or not 0 < len(steps) <= MAX_STEPS:
+        raise SelectionError(
+            f"priority {number}: steps must be a list of 1 to {MAX_STEPS} steps", pointer=pointer, priority=number
+        )
+    return tuple(_read_step(step, number, at, f"{pointer}/{at}") for at, step in enumerate(steps))
+
+
+def _read_step(step: Any, number: int, at: int, pointer: str) -> Instruction:
+    where = f"priority {number}, step {at + 1}"
+    place: dict[str, Any] = {"pointer": pointer, "priority": number, "step": at + 1}
+    if not isinstance(step, Mapping) or len(step) != 1:
+        raise SelectionError(f"{where}: a step is one instruction and its argument", **place)
+    kind, argument = next(iter(step.items()))
+    if kind not in INSTRUCTIONS:
+        hint = nearest(kind, INSTRUCTIONS) or f"; there are {', '.join(INSTRUCTIONS)}"
+        raise SelectionError(f"{where}: {str(kind)[:60]!r} is not an instruction{hint}", **place)
+    if not isinstance(argument, str):
+        raise SelectionError(f"{where} ({kind}): the argument must be text", **place)
+    try:
+        return INSTRUCTIONS[kind](kind, argument)
+    except SelectionError as error:
+        raise SelectionError(f"{where} ({kind}), {error.message}", column=error.column, **place) from None
+
+
+def _read_expression(kind: str, argument: str) -> Instruction:
+    return Instruction(kind, argument, compile_expression(argument))
+
+
+def _read_calc(kind: str, argument: str) -> Instruction:
+    variable, expression = split_calc(argument)
+    return Instruction(kind, argument, expression, variable)
+
+
+def _read_select(kind: str, argument: str) -> Instruction:
+    if argument not in SELECT_MODES:
+        raise SelectionError(f"column 1: select takes {', '.join(SELECT_MODES)}, not {argument[:60]!r}", column=1)
+    return Instruction(kind, argument)
+
+
+INSTRUCTIONS: Mapping[str, Callable[[str, str], Instruction]] = {
+    "filter": _read_expression,
+    "calc": _read_calc,
+    "sort_ascending": _read_expression,
+    "sort_descending": _read_expression,
+    "select": _read_select,
+}
+
+
+def _read_uninformed_sort(written: Any) -> Expression:
+    if not isinstance(written, str):
+        raise SelectionError("uninformed_sort must be an expression", pointer="/uninformed_sort")
+    try:
+        return compile_expression(written)
+    except SelectionError as error:
+        message = f"uninformed_sort, {error.message}"
+        raise SelectionError(message, pointer="/uninformed_sort", column=error.column) from None
+
+
+def _read_stale_after(written: Any) -> float | None:
+    if written is None:
+        return None
+    if not isinstance(written, int | float) or isinstance(written, bool) or not 0 < written < float("inf"):
+        raise SelectionError("stale_after must be a number of seconds above 0", pointer="/stale_after")
+    return written

@@ -1,0 +1,170 @@
+"""What expressions can read: the variables of every candidate, as one column per name.
+
+    computed      by a calc of this priority
+    matched.*     what matching found: nodes, cores, gpus, memory, fits
+    state         the cluster's own, with state.age and queue.* among it
+    parameter     the job's, the same for every cluster
+
+In that order a name is looked up, and a name belongs to the state as soon as one candidate's state has it:
+a job cannot fill in, let alone lower, what clusters say of themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rainbow.selection.arithmetic import Unknown, admit
+from rainbow.selection.choice import Scalar
+from rainbow.selection.columns import Column, Numbers, evaluate_columns, read_column
+from rainbow.selection.expression import Expression, Fault, evaluate_with
+
+if TYPE_CHECKING:
+    from rainbow.matching import Verdict
+
+MATCHED = ("nodes", "cores", "gpus", "memory", "fits")
+SAME = {"node_memory_gb": "memory_per_node", "memory_per_node": "node_memory_gb"}  # two names of one variable
+OURS = ("matched.", "queue.", "state.")  # what no job may set
+MISSING = object()
+FEW = 24  # up to here single evaluation is faster than columns
+
+Values = Sequence[Any]
+
+
+class Variables:
+    """The variables of one decision. Rows are candidates in order of name; nothing given to it is changed."""
+
+    def __init__(
+        self,
+        candidates: Sequence[Verdict],
+        states: Mapping[str, Mapping[str, Scalar]],
+        parameters: Mapping[str, Any],
+    ) -> None:
+        self.names = tuple(candidate.cluster for candidate in candidates)
+        self.warnings: list[str] = []
+        self._candidates = candidates
+        self._states = [states.get(name, {}) for name in self.names]
+        self._parameters = self._admitted(parameters)
+        self._given: dict[str, Values] = {}
+        self._columns: dict[str, Numbers] = {}
+        self._computed: dict[str, Values] = {}
+        self._known: dict[str, bool] = {}
+
+    # ── what a priority computes ────────────────────────────────────────────────────────────────────────────
+
+    def forget(self) -> None:
+        """Begin a priority: nothing is computed yet."""
+        for name in self._computed:
+            self._outdate(name)
+        self._computed = {}
+
+    def compute(self, name: str, values: Mapping[int, Scalar]) -> None:
+        """Add a computed variable, known in these rows; in none, if it had to be skipped."""
+        self._computed[name] = [values.get(row, MISSING) for row in range(len(self.names))]
+        self._outdate(name)
+
+    def _outdate(self, name: str) -> None:
+        self._columns.pop(name, None)
+        self._known.pop(name, None)
+
+    # ── what is known ───────────────────────────────────────────────────────────────────────────────────────
+
+    def known(self, name: str) -> bool:
+        """Tell whether anybody gives this variable: the job, or any candidate."""
+        if name not in self._known:
+            self._known[name] = any(value is not MISSING for value in self.values(name))
+        return self._known[name]
+
+    def values(self, name: str) -> Values:
+        """Return the variable for every row, MISSING where it is not known."""
+        if name in self._computed:
+            return self._computed[name]
+        if name not in self._given:
+            self._given[name] = self._look_up(name)
+        return self._given[name]
+
+    def known_names(self) -> list[str]:
+        """Return every name that can be read, sorted."""
+        stated = {str(name) for state in self._states for name in state}
+        return sorted({*stated, *self._parameters, *self._computed, *(f"matched.{name}" for name in MATCHED)})
+
+    def _look_up(self, name: str) -> Values:
+        if name.startswith("matched."):
+            return self._matched(name.removeprefix("matched."))
+        other = SAME.get(name)
+        if self._stated(name):
+            return [_first(state, name, other) for state in self._states]
+        return [_first(self._parameters, name, other)] * len(self.names)
+
+    def _matched(self, name: str) -> Values:
+        if name == "fits":
+            return [candidate.fits for candidate in self._candidates]
+        default = 0 if name in MATCHED else MISSING
+        return [candidate.totals.get(name, default) for candidate in self._candidates]
+
+    def _stated(self, name: str) -> bool:
+        other = SAME.get(name)
+        return any(name in state or other in state for state in self._states)
+
+    def _admitted(self, parameters: Mapping[str, Any]) -> dict[str, Scalar]:
+        """Return the parameters the job may set, with a warning for every other."""
+        admitted: dict[str, Scalar] = {}
+        for name, value in sorted(parameters.items(), key=lambda item: str(item[0])):
+            if not isinstance(name, str) or not isinstance(value, int | float | str):
+                self.warnings.append(f"the job's {name} is not a number, text or truth value: not used")
+            elif name.startswith(OURS):
+                self.warnings.append(f"the job cannot set {name}: not used")
+            elif self._stated(name):
+                self.warnings.append(f"the job gives {name}, which clusters state themselves: the state is used")
+            else:
+                admitted[name] = value
+        return admitted
+
+    # ── evaluation ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def evaluate(self, expression: Expression, rows: Sequence[int]) -> tuple[dict[int, Scalar], dict[int, Fault]]:
+        """Return the value in these rows, and why there is none in the others."""
+        values: dict[int, Scalar] = {}
+        alone = rows
+        if len(rows) > FEW and (found := evaluate_columns(expression, self._column(rows), len(rows))):
+            values = dict(zip(rows, found[0], strict=True))
+            alone = [rows[at] for at in found[1]]
+        faults: dict[int, Fault] = {}
+        for row in alone:
+            value = evaluate_with(expression, self._get(row))
+            if isinstance(value, Fault):
+                faults[row] = self._explain(value)
+                values.pop(row, None)
+            else:
+                values[row] = value
+        return values, faults
+
+    def _get(self, row: int) -> Callable[[str], Scalar]:
+        def get(name: str) -> Scalar:
+            value = self.values(name)[row]
+            if value is MISSING:
+                raise Unknown(name)
+            return admit(name, value)
+
+        return get
+
+    def _column(self, rows: Sequence[int]) -> Callable[[str], Column]:
+        every = len(rows) == len(self.names) and list(rows) == list(range(len(rows)))
+
+        def column(name: str) -> Numbers:
+            if name not in self._columns:
+                self._columns[name] = read_column(self.values(name))
+            return self._columns[name] if every else self._columns[name].rows(rows)
+
+        return column
+
+    def _explain(self, fault: Fault) -> Fault:
+        if not fault.name or self.known(fault.name):
+            return fault
+        return Fault(f"{fault.name} is given neither by the job nor by any cluster", fault.name)
+
+
+def _first(values: Mapping[str, Any], name: str, other: str | None) -> Any:
+    if other is None:
+        return values.get(name, MISSING)
+    return values.get(name, values.get(other, MISSING))

@@ -1,0 +1,8 @@
+"""What must survive: SQLAlchemy Core over SQLite (default) or PostgreSQL.
+
+`open_store(url)` gives a Store; the modules of this folder are plain functions that take its connections.
+"""
+
+from rainbow.store.engine import Store, open_store
+
+__all__ = ["Store", "open_store"]

@@ -1,0 +1,113 @@
+"""Clusters and their subsystems: the graphs as given, and what is set for each cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from rainbow.store.schema import clusters, subsystems
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRecord:
+    """What is stored of a cluster, without its graph."""
+
+    id: str
+    name: str
+    levels: str
+    worker_type: str
+    created_at: float
+    policy: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    revision: int = 1
+    clock: int = 0
+
+
+_COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
+
+
+def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None:
+    """Store a new cluster with its graph."""
+    connection.execute(clusters.insert().values(**asdict(record), document=document))
+
+
+def find(connection: sa.Connection, name: str) -> ClusterRecord | None:
+    """Return the cluster of this name."""
+    row = connection.execute(sa.select(*_COLUMNS).where(clusters.c.name == name)).one_or_none()
+    return ClusterRecord(**row._mapping) if row else None
+
+
+def every(connection: sa.Connection) -> list[ClusterRecord]:
+    """Return all clusters by name."""
+    rows = connection.execute(sa.select(*_COLUMNS).order_by(clusters.c.name))
+    return [ClusterRecord(**row._mapping) for row in rows]
+
+
+def remove(connection: sa.Connection, cluster_id: str) -> None:
+    """Remove a cluster with its graphs, state, workers and credentials."""
+    connection.execute(clusters.delete().where(clusters.c.id == cluster_id))
+
+
+def document(connection: sa.Connection, cluster_id: str) -> Any:
+    """Return the cluster's graph as it was given."""
+    return connection.execute(sa.select(clusters.c.document).where(clusters.c.id == cluster_id)).scalar_one()
+
+
+def replace_document(connection: sa.Connection, cluster_id: str, document: Any) -> int:
+    """Store another graph for the cluster and return the new revision."""
+    _change(connection, cluster_id, document=document)
+    return new_revision(connection, cluster_id)
+
+
+def new_revision(connection: sa.Connection, cluster_id: str) -> int:
+    """Count one more change of the cluster's graphs and return the revision."""
+    return _count(connection, cluster_id, clusters.c.revision)
+
+
+def tick(connection: sa.Connection, cluster_id: str) -> int:
+    """Count one more event of the cluster's free nodes and return the clock."""
+    return _count(connection, cluster_id, clusters.c.clock)
+
+
+def set_policy(connection: sa.Connection, cluster_id: str, policy: str, settings: Mapping[str, Any]) -> None:
+    """Store the policy and its settings; what another policy remembered is forgotten."""
+    kept = sa.case((clusters.c.policy == policy, clusters.c.memory), else_=sa.literal({}, clusters.c.memory.type))
+    _change(connection, cluster_id, policy=policy, settings=dict(settings), memory=kept)
+
+
+def set_memory(connection: sa.Connection, cluster_id: str, memory: Mapping[str, Any]) -> None:
+    """Store what the policy wants to remember until its next plan."""
+    _change(connection, cluster_id, memory=dict(memory))
+
+
+def graphs_of(connection: sa.Connection, cluster_id: str) -> dict[str, Any]:
+    """Return {name: graph as given} of the cluster's subsystems, by name."""
+    query = sa.select(subsystems.c.name, subsystems.c.document).where(subsystems.c.cluster_id == cluster_id)
+    return {row.name: row.document for row in connection.execute(query.order_by(subsystems.c.name))}
+
+
+def put_subsystem(connection: sa.Connection, cluster_id: str, name: str, document: Any) -> None:
+    """Store a subsystem's graph in place of the one it had."""
+    remove_subsystem(connection, cluster_id, name)
+    connection.execute(subsystems.insert().values(cluster_id=cluster_id, name=name, document=document))
+
+
+def remove_subsystem(connection: sa.Connection, cluster_id: str, name: str) -> bool:
+    """Remove a subsystem; tell whether it was there."""
+    found = connection.execute(
+        subsystems.delete().where(subsystems.c.cluster_id == cluster_id, subsystems.c.name == name)
+    )
+    return bool(found.rowcount)
+
+
+def _change(connection: sa.Connection, cluster_id: str, **values: Any) -> None:
+    connection.execute(clusters.update().where(clusters.c.id == cluster_id).values(**values))
+
+
+def _count(connection: sa.Connection, cluster_id: str, column: sa.Column[int]) -> int:
+    _change(connection, cluster_id, **{column.name: column + 1})
+    return connection.execute(sa.select(column).where(clusters.c.id == cluster_id)).scalar_one()

@@ -1,0 +1,119 @@
+"""Jobs and the decisions that placed them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from rainbow.jobs import JobState
+from rainbow.store.schema import jobs
+
+LIVE = frozenset({JobState.WAITING, JobState.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is stored of a job, without its jobspec and decision. `wait`: why it waits, as the policy says."""
+
+    id: str
+    name: str
+    requestor: str
+    cluster_id: str
+    cluster: str
+    nodes: int
+    submitted_at: float
+    state: JobState = JobState.WAITING
+    priority: int = 0
+    canceled_at: float | None = None
+    ended_at: float | None = None
+    accepted_clock: int | None = None
+    ended_clock: int | None = None
+    wait: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which jobs to list. `clusters` None: of every cluster; `before`: those older than this job id."""
+
+    clusters: Collection[str] | None = None
+    states: Collection[str] = ()
+    name: str | None = None
+    before: str | None = None
+    limit: int = 100
+
+
+_COLUMNS = [jobs.c[column.name] for column in fields(JobRecord)]
+
+
+def add(connection: sa.Connection, record: JobRecord, jobspec: Any, decision: Mapping[str, Any], **key: str) -> None:
+    """Store a new job; `key` may hold `idempotency` and `request_digest`."""
+    connection.execute(jobs.insert().values(**asdict(record), jobspec=jobspec, decision=dict(decision), **key))
+
+
+def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
+    """Return the job."""
+    return next(iter(_jobs(connection, jobs.c.id == job_id)), None)
+
+
+def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
+    """Return the cluster's jobs that have not ended, in order of submission."""
+    return _jobs(connection, jobs.c.cluster_id == cluster_id, jobs.c.state.in_(LIVE))
+
+
+def clusters_with_live_jobs(connection: sa.Connection) -> set[str]:
+    """Return the ids of the clusters that have something to do."""
+    return set(connection.execute(sa.select(jobs.c.cluster_id).where(jobs.c.state.in_(LIVE)).distinct()).scalars())
+
+
+def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
+    """Return the chosen jobs, the newest first."""
+    query = sa.select(*_COLUMNS).order_by(jobs.c.id.desc()).limit(chosen.limit)
+    if chosen.clusters is not None:
+        query = query.where(jobs.c.cluster_id.in_(chosen.clusters))
+    if chosen.states:
+        query = query.where(jobs.c.state.in_(chosen.states))
+    if chosen.name is not None:
+        query = query.where(jobs.c.cluster == chosen.name)
+    if chosen.before is not None:
+        query = query.where(jobs.c.id < chosen.before)
+    return [_record(row) for row in connection.execute(query)]
+
+
+def newest(connection: sa.Connection) -> str:
+    """Return the largest job id there is, or an empty text."""
+    return connection.execute(sa.select(sa.func.max(jobs.c.id))).scalar() or ""
+
+
+def by_idempotency(connection: sa.Connection, key: str) -> tuple[str, str] | None:
+    """Return (job id, digest of its request) of the job submitted under this key."""
+    query = sa.select(jobs.c.id, jobs.c.request_digest).where(jobs.c.idempotency == key)
+    row = connection.execute(query).one_or_none()
+    return (row[0], row[1]) if row else None
+
+
+def jobspec(connection: sa.Connection, job_id: str) -> Any:
+    """Return the jobspec as it was given: text or a mapping."""
+    return connection.execute(sa.select(jobs.c.jobspec).where(jobs.c.id == job_id)).scalar_one()
+
+
+def decision(connection: sa.Connection, job_id: str) -> dict[str, Any]:
+    """Return why the job is where it is."""
+    found: dict[str, Any] = connection.execute(sa.select(jobs.c.decision).where(jobs.c.id == job_id)).scalar_one()
+    return found
+
+
+def change(connection: sa.Connection, job_id: str, **values: Any) -> None:
+    """Store new values of a job's columns."""
+    connection.execute(jobs.update().where(jobs.c.id == job_id).values(**values))
+
+
+def _jobs(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[JobRecord]:
+    query = sa.select(*_COLUMNS).where(*where).order_by(jobs.c.submitted_at, jobs.c.id)
+    return [_record(row) for row in connection.execute(query)]
+
+
+def _record(row: sa.Row[Any]) -> JobRecord:
+    return JobRecord(**{**row._mapping, "state": JobState(row.state)})

@@ -1,0 +1,139 @@
+"""The tables: what must survive a restart.
+
+    clusters ─┬─ subsystems      graphs as they were given; what is compiled from them is never stored
+              ├─ states          the flat state of selection, and when it was reported
+              ├─ workers         the workers' states
+              └─ credentials     SHA-256 of tokens and secrets
+    jobs ───── tasks             kept when their cluster is deleted: they are history
+
+A cluster is known by `id`, made at registration: a name registered again is another cluster. Times are
+seconds since 1970 in UTC. `clock` counts what changes the cluster's free nodes (a state report, a job's
+acceptance, a job's end), so that "before" and "after" do not depend on times.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_N_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+NAME = sa.String(100)
+ID = sa.String(64)
+JSON = sa.JSON(none_as_null=True)
+
+
+def _cluster_id(*, primary_key: bool = False, index: bool = False) -> sa.Column[str]:
+    cluster = sa.ForeignKey("clusters.id", ondelete="CASCADE")
+    return sa.Column("cluster_id", ID, cluster, nullable=False, primary_key=primary_key, index=index)
+
+
+clusters = sa.Table(
+    "clusters",
+    metadata,
+    sa.Column("id", ID, primary_key=True),
+    sa.Column("name", NAME, nullable=False, unique=True),
+    sa.Column("document", JSON, nullable=False),
+    sa.Column("levels", sa.String(16), nullable=False),
+    sa.Column("worker_type", NAME, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("clock", sa.BigInteger, nullable=False),
+    sa.Column("policy", NAME, nullable=False),
+    sa.Column("settings", JSON, nullable=False),
+    sa.Column("memory", JSON, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+)
+
+subsystems = sa.Table(
+    "subsystems",
+    metadata,
+    _cluster_id(primary_key=True),
+    sa.Column("name", NAME, primary_key=True),
+    sa.Column("document", JSON, nullable=False),
+)
+
+states = sa.Table(
+    "states",
+    metadata,
+    _cluster_id(primary_key=True),
+    sa.Column("values", JSON, nullable=False),
+    sa.Column("reported_at", sa.Double, nullable=False),
+    sa.Column("reported_clock", sa.BigInteger, nullable=False),
+)
+
+workers = sa.Table(
+    "workers",
+    metadata,
+    _cluster_id(primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("since", sa.Double, nullable=False),
+)
+
+credentials = sa.Table(
+    "credentials",
+    metadata,
+    sa.Column("id", ID, primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False, unique=True),
+    _cluster_id(index=True),
+    sa.Column("requestors", JSON),  # NULL: any
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sa.Column("revoked_at", sa.Double),
+)
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("id", ID, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("requestor", sa.Text, nullable=False),
+    sa.Column("cluster_id", ID, nullable=False),
+    sa.Column("cluster", NAME, nullable=False),
+    sa.Column("jobspec", JSON, nullable=False),  # as given: text or mapping
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("nodes", sa.Integer, nullable=False),
+    sa.Column("submitted_at", sa.Double, nullable=False),
+    sa.Column("canceled_at", sa.Double),
+    sa.Column("ended_at", sa.Double),
+    sa.Column("accepted_clock", sa.BigInteger),
+    sa.Column("ended_clock", sa.BigInteger),
+    sa.Column("decision", JSON, nullable=False),
+    sa.Column("wait", JSON),
+    sa.Column("idempotency", sa.String(64), unique=True),  # digest of who asked and their key
+    sa.Column("request_digest", sa.String(64)),
+    # the two sums of booking.py are answered from these alone
+    sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
+    sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
+)
+
+tasks = sa.Table(
+    "tasks",
+    metadata,
+    sa.Column("id", ID, primary_key=True),
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("cluster_id", ID, nullable=False),
+    sa.Column("index", sa.Integer, nullable=False),
+    sa.Column("gang", sa.Integer, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("retries_left", sa.Integer, nullable=False),
+    sa.Column("placement", JSON, nullable=False),
+    sa.Column("agent", sa.Text, nullable=False),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("output", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("assigned_at", sa.Double),
+    sa.Column("started_at", sa.Double),
+    sa.Column("ended_at", sa.Double),
+    sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
+)

@@ -1,0 +1,49 @@
+"""The workers' states. Which workers there are is said by the cluster's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from rainbow.jobs import WorkerState
+from rainbow.store.schema import workers
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """A worker's state and since when it is in it."""
+
+    state: WorkerState
+    since: float
+
+
+def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, WorkerRecord]:
+    """Return {worker: its state}."""
+    rows = connection.execute(sa.select(workers).where(workers.c.cluster_id == cluster_id))
+    return {row.name: WorkerRecord(WorkerState(row.state), row.since) for row in rows}
+
+
+def keep_only(connection: sa.Connection, cluster_id: str, names: Collection[str], now: float) -> None:
+    """Forget workers the graph no longer has and add, as NEW, those it did not have."""
+    known = set(of_cluster(connection, cluster_id))
+    for name in known - set(names):
+        connection.execute(_delete(cluster_id, name))
+    new = [name for name in names if name not in known]
+    if new:
+        row = {"cluster_id": cluster_id, "state": WorkerState.NEW, "since": now}
+        connection.execute(workers.insert(), [{**row, "name": name} for name in new])
+
+
+def move(connection: sa.Connection, cluster_id: str, names: Collection[str], to: WorkerState, now: float) -> None:
+    """Put these workers into another state."""
+    if not names:
+        return
+    statement = workers.update().values(state=to, since=now)
+    statement = statement.where(workers.c.cluster_id == cluster_id, workers.c.name == sa.bindparam("worker"))
+    connection.execute(statement, [{"worker": name} for name in names])
+
+
+def _delete(cluster_id: str, name: str) -> sa.Delete:
+    return workers.delete().where(workers.c.cluster_id == cluster_id, workers.c.name == name)
