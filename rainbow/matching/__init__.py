@@ -1,5 +1,60 @@
 """Request × clusters → verdicts, each refusal with its reason."""
 
-from rainbow.matching.verdict import Backend, Reason, Take, Verdict, Why
+from __future__ import annotations
 
-__all__ = ["Backend", "Reason", "Take", "Verdict", "Why"]
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rainbow.graph.order import natural
+from rainbow.matching.layout import layout
+from rainbow.matching.needs import Matcher, matchers
+from rainbow.matching.verdict import Backend, Reason, Take, Verdict, Why
+from rainbow.matching.walk import Walk
+from rainbow.plugins import Registry
+
+if TYPE_CHECKING:
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
+
+backends: Registry[Backend] = Registry("rainbow.backends")
+backends.add("networkx")(Walk())
+
+DEFAULT_BACKEND = "networkx"
+
+
+def match(request: Request, clusters: Iterable[Cluster], backend: str = DEFAULT_BACKEND) -> Sequence[Verdict]:
+    """Say of every cluster whether it, empty, can run the request; in order of name."""
+    chosen = backends.get(backend)
+    return [chosen.match(request, c) for c in sorted(clusters, key=lambda c: natural(c.name))]
+
+
+def worker_capacity(cluster: Cluster) -> dict[str, dict[str, int]]:
+    """{worker: {type: size of all its vertices of that type}}, in natural order of workers."""
+    laid_out = layout(cluster)
+    capacity: dict[str, dict[str, int]] = {}
+    for start in laid_out.workers:
+        sums = capacity.setdefault(laid_out.worker_names[start], {})
+        for i in range(start, laid_out.last[start]):
+            sums[laid_out.types[i]] = sums.get(laid_out.types[i], 0) + laid_out.sizes[i]
+    return capacity
+
+
+def worker_kinds(cluster: Cluster) -> dict[str, str]:
+    """{worker: its kind}; workers of one kind are equal in everything that matching looks at."""
+    laid_out = layout(cluster)
+    return {laid_out.worker_names[i]: str(laid_out.kinds[i]) for i in laid_out.workers}
+
+
+__all__ = [
+    "Backend",
+    "Matcher",
+    "Reason",
+    "Take",
+    "Verdict",
+    "Why",
+    "backends",
+    "match",
+    "matchers",
+    "worker_capacity",
+    "worker_kinds",
+]

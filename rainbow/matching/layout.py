@@ -48,7 +48,11 @@ class Layout:
         self.workers = [self.position[v] for v in cluster.workers.values()]
         self.worker_names = dict(zip(self.workers, cluster.workers, strict=True))
         self.worker = self._workers_of()
+        self._workers = sorted(self.workers)
+        self._loose = [i for i in range(len(order)) if self.loose(i)]
+        self.compound = {kind for i, kind in enumerate(self.types) if not self.is_leaf(i)}
         self.content = self._content()
+        self.pools = self._pools()
         self.kinds = self._kinds()
         self._hung_at: dict[str, list[int]] = {}
 
@@ -76,6 +80,13 @@ class Layout:
                 for pool, amount in content[i].items():
                     above[pool] = above.get(pool, 0) + amount
         return content
+
+    def _pools(self) -> dict[Pool, int]:
+        """Name every pool there is, with the largest unit its leaves are counted in."""
+        pools: dict[Pool, int] = {}
+        for i in filter(self.is_leaf, range(len(self.vertices))):
+            pools[self.pool(i)] = max(pools.get(self.pool(i), 1), quantity(self.units[i])[1])
+        return pools
 
     def _kinds(self) -> list[int]:
         """Number equal subtrees equally: names, ids, ranks and paths are no part of a kind."""
@@ -121,6 +132,24 @@ class Layout:
             if i >= after:
                 yield i
                 after = self.last[i]
+
+    def outside(self, pool: Pool, scope: int) -> list[int]:
+        """Return the leaves of a pool below `scope` that lie in no worker."""
+        below = range(scope, self.last[scope])
+        return [i for i in self.by_type.get(pool[0], []) if i in below and self.loose(i) and self.pool(i) == pool]
+
+    def loose(self, i: int) -> bool:
+        """Tell whether a vertex is a leaf outside every worker."""
+        return self.worker[i] == OUTSIDE and self.is_leaf(i)
+
+    def has_outside(self, scope: int) -> bool:
+        """Tell whether anything below `scope` lies outside every worker."""
+        at = bisect_left(self._loose, scope)
+        return at < len(self._loose) and self._loose[at] < self.last[scope]
+
+    def workers_between(self, first: int, last: int) -> list[int]:
+        """Return the workers among positions first..last-1."""
+        return self._workers[bisect_left(self._workers, first) : bisect_left(self._workers, last)]
 
     def hung(self, subsystem: str, i: int) -> Iterator[str]:
         """Yield the vertices of a subsystem that serve position `i`: hung on it, above it or inside it."""

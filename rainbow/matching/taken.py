@@ -109,7 +109,8 @@ class Taken:
         inside = {pool: self.room(i, pool) for pool in self.layout.content[i]}
         self._touch(i)
         self._set(self.whole, i, True)
-        return above < 0 or all([self._debit(above, pool, amount) for pool, amount in inside.items() if amount])
+        kept = [self._debit(above, pool, amount) for pool, amount in inside.items() if amount]
+        return all(kept)
 
     def _touch(self, i: int) -> None:
         for at in self.layout.up(i):

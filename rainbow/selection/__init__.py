@@ -24,8 +24,6 @@ selectors: Registry[Selector] = Registry("rainbow.selectors")
 selectors.add("constraint")(ConstraintSelector())
 selectors.add("random")(RandomSelector())
 
-_order = lru_cache(maxsize=65_536)(natural)  # names of clusters are few and come again with every job
-
 
 def select(
     request: Request,
@@ -49,11 +47,12 @@ def select(
     plugin = selectors.get(selector)
     options = {} if options is None else options
     check_options(selector, options)
-    candidates = sorted((v for v in verdicts if v.matched), key=lambda verdict: _order(verdict.cluster))
+    candidates = [verdict for verdict in verdicts if verdict.matched]
     if not candidates:
         return Choice(None, selector, reason="no cluster matches")
     rng = Random(seed)  # noqa: S311  # to be replayed, not to be secret
-    return plugin.select(candidates, states, request.parameters, options, rng)
+    ordered = [candidates[at] for at in _in_order(tuple([verdict.cluster for verdict in candidates]))]
+    return plugin.select(ordered, states, request.parameters, options, rng)
 
 
 def check_options(selector: str, options: Mapping[str, Any]) -> Sequence[str]:
@@ -61,3 +60,8 @@ def check_options(selector: str, options: Mapping[str, Any]) -> Sequence[str]:
     if not isinstance(options, Mapping):
         raise SelectionError("the options of a selector must be a mapping", pointer="")
     return selectors.get(selector).check(options)
+
+
+@lru_cache(maxsize=16)  # the same clusters come again with every job
+def _in_order(names: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(names)), key=lambda at: natural(names[at])))

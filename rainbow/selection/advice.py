@@ -65,10 +65,11 @@ def _about_end(mode: str, sorts: Sequence[Instruction]) -> Iterator[str]:
         yield "random ignores the sort before it: it draws from all that are left"
     if not last.expression or not _is_cost(last.expression):
         return
+    what = f"{last.kind} of {last.expression.text}"
     if mode == "last" and last.kind == "sort_ascending":
-        yield f"{last.kind} of {last.expression.text} and last takes the dearest; for the cheapest use first"
+        yield f"{what} and last takes the dearest; for the cheapest use first"
     if mode != "last" and last.kind == "sort_descending":
-        yield f"{last.kind} of {last.expression.text} and first takes the dearest; for the cheapest use sort_ascending"
+        yield f"{what} and first takes the dearest; for the cheapest use sort_ascending"
 
 
 def _is_cost(expression: Expression) -> bool:

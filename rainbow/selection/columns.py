@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rainbow.selection.arithmetic import is_number
 from rainbow.selection.choice import Scalar
 from rainbow.selection.expression import Expression, bind
 
@@ -58,22 +57,19 @@ Column = Numbers | Truths
 
 def read_column(values: Sequence[Any]) -> Numbers:
     """Return a column of these values, those that are no safe number in doubt."""
-    kinds = set(map(type, values))
-    if not kinds <= {int, float}:
-        values = [value if is_number(value) else np.nan for value in values]
+    kinds = list(map(type, values))
+    if not {*kinds} <= {int, float}:
+        values = [v if kind in (int, float) else np.nan for v, kind in zip(values, kinds, strict=True)]
     try:
         value = np.array(values, dtype=np.float64)
     except OverflowError:  # an integer no float can hold
         value = np.array([v if abs(v) < SAFE else np.nan for v in values], dtype=np.float64)
-    if len(kinds) == 1:
-        whole = np.full(len(value), kinds == {int})
-    else:
-        whole = np.array([isinstance(v, int) for v in values], dtype=np.bool_)
+    whole = np.array([kind is int for kind in kinds], dtype=np.bool_)
     return Numbers(value, whole, _unsafe(value))
 
 
 def evaluate_columns(
-    expression: Expression, column: Callable[[str], Column], rows: int
+    expression: Expression, column: Callable[[str], Column | Scalar], rows: int
 ) -> tuple[list[Scalar], list[int]] | None:
     """Return the value of every row and the rows in doubt, whose value means nothing; None if not columnar."""
     try:
@@ -86,7 +82,7 @@ def evaluate_columns(
 
 
 @lru_cache(maxsize=256)
-def _columnar(expression: Expression) -> Callable[[Callable[[str], Column]], Any]:
+def _columnar(expression: Expression) -> Callable[[Callable[[str], Column | Scalar]], Any]:
     return bind(expression.code, PRIMITIVES)
 
 

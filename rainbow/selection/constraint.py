@@ -72,7 +72,7 @@ class _Decision:
         self._settings = settings
         self._rng = rng
         self._steps: list[Step] = []
-        self._values: dict[int, dict[str, Scalar]] = {row: {} for row in range(len(variables.names))}
+        self._values: list[dict[str, Scalar]] = [{} for _ in variables.names]
         self._carry_out: Mapping[str, Callable[[Instruction, Rows], _Outcome]] = {
             "filter": self._filter,
             "calc": self._calc,
@@ -99,7 +99,7 @@ class _Decision:
             steps=tuple(self._steps),
             reason=reason,
             warnings=tuple(dict.fromkeys([*self._variables.warnings, *notes])),
-            values=dict(zip(names, self._values.values(), strict=True)),
+            values=dict(zip(names, self._values, strict=True)),
         )
 
     def _why_none(self) -> str:

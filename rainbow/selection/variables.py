@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.selection.arithmetic import Unknown, admit
 from rainbow.selection.choice import Scalar
-from rainbow.selection.columns import Column, Numbers, evaluate_columns, read_column
+from rainbow.selection.columns import Numbers, evaluate_columns, read_column
 from rainbow.selection.expression import Expression, Fault, evaluate_with
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Variables:
         self.warnings: list[str] = []
         self._candidates = candidates
         self._states = [states.get(name, {}) for name in self.names]
+        self._stated: set[str] = set().union(*self._states)
         self._parameters = self._admitted(parameters)
         self._given: dict[str, Values] = {}
         self._columns: dict[str, Numbers] = {}
@@ -85,16 +86,21 @@ class Variables:
 
     def known_names(self) -> list[str]:
         """Return every name that can be read, sorted."""
-        stated = {str(name) for state in self._states for name in state}
-        return sorted({*stated, *self._parameters, *self._computed, *(f"matched.{name}" for name in MATCHED)})
+        return sorted(
+            {*map(str, self._stated), *self._parameters, *self._computed, *(f"matched.{name}" for name in MATCHED)}
+        )
 
     def _look_up(self, name: str) -> Values:
         if name.startswith("matched."):
             return self._matched(name.removeprefix("matched."))
-        other = SAME.get(name)
-        if self._stated(name):
-            return [_first(state, name, other) for state in self._states]
-        return [_first(self._parameters, name, other)] * len(self.names)
+        if not self._belongs_to_state(name):
+            return [self._parameter(name)] * len(self.names)
+        if SAME.get(name) in self._stated:
+            return [_first(state, name) for state in self._states]
+        return [state.get(name, MISSING) for state in self._states]
+
+    def _parameter(self, name: str) -> Any:
+        return MISSING if name in self._computed else _first(self._parameters, name)
 
     def _matched(self, name: str) -> Values:
         if name == "fits":
@@ -102,9 +108,8 @@ class Variables:
         default = 0 if name in MATCHED else MISSING
         return [candidate.totals.get(name, default) for candidate in self._candidates]
 
-    def _stated(self, name: str) -> bool:
-        other = SAME.get(name)
-        return any(name in state or other in state for state in self._states)
+    def _belongs_to_state(self, name: str) -> bool:
+        return name in self._stated or SAME.get(name) in self._stated
 
     def _admitted(self, parameters: Mapping[str, Any]) -> dict[str, Scalar]:
         """Return the parameters the job may set, with a warning for every other."""
@@ -114,7 +119,7 @@ class Variables:
                 self.warnings.append(f"the job's {name} is not a number, text or truth value: not used")
             elif name.startswith(OURS):
                 self.warnings.append(f"the job cannot set {name}: not used")
-            elif self._stated(name):
+            elif self._belongs_to_state(name):
                 self.warnings.append(f"the job gives {name}, which clusters state themselves: the state is used")
             else:
                 admitted[name] = value
@@ -148,10 +153,12 @@ class Variables:
 
         return get
 
-    def _column(self, rows: Sequence[int]) -> Callable[[str], Column]:
+    def _column(self, rows: Sequence[int]) -> Callable[[str], Any]:
         every = len(rows) == len(self.names) and list(rows) == list(range(len(rows)))
 
-        def column(name: str) -> Numbers:
+        def column(name: str) -> Any:
+            if (value := self._parameter(name)) is not MISSING:
+                return value  # the same in every row
             if name not in self._columns:
                 self._columns[name] = read_column(self.values(name))
             return self._columns[name] if every else self._columns[name].rows(rows)
@@ -164,7 +171,7 @@ class Variables:
         return Fault(f"{fault.name} is given neither by the job nor by any cluster", fault.name)
 
 
-def _first(values: Mapping[str, Any], name: str, other: str | None) -> Any:
-    if other is None:
-        return values.get(name, MISSING)
-    return values.get(name, values.get(other, MISSING))
+def _first(values: Mapping[str, Any], name: str) -> Any:
+    """Return the variable under its own name, else under its other one."""
+    value = values.get(name, MISSING)
+    return values.get(SAME.get(name, name), MISSING) if value is MISSING else value

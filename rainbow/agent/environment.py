@@ -1,0 +1,45 @@
+"""Which of the agent's own environment variables its tasks may see, and what each process is told.
+
+An allow-list: the agent's secret, and whatever else its operator has in the environment, stays with the agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from rainbow.agent.executor import Run
+from rainbow.graph.order import natural
+
+ALLOWED = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
+)
+ALLOWED_PREFIX = "LC_"
+
+
+def allowed(environment: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
+    """Return the variables that tasks may see; `also` names further ones.
+
+    >>> allowed({"PATH": "/bin", "LC_ALL": "C", "RAINBOW_SECRET": "rbs_1"})
+    {'PATH': '/bin', 'LC_ALL': 'C'}
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in ALLOWED or name.startswith(ALLOWED_PREFIX) or name in also
+    }
+
+
+def of_processes(run: Run, base: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield the environment of every process of a run, by rank."""
+    own = {**base, **run.environment}
+    shared = {name: value for name, value in own.items() if value is not None}
+    workers = sorted(run.placement, key=natural) or [""]
+    for rank in range(run.processes):
+        yield {
+            **shared,
+            "RAINBOW_JOB": run.job,
+            "RAINBOW_TASK": run.id[0],
+            "RAINBOW_TASK_RANK": str(rank),
+            "RAINBOW_TASK_COUNT": str(run.processes),
+            "RAINBOW_WORKER": workers[rank % len(workers)],
+        }

@@ -1,0 +1,78 @@
+"""What is still to be met while searching: a Demand is n units of one request below one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rainbow.matching.units import quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rainbow.jobspec import Resource
+    from rainbow.matching.layout import Layout, Pool
+
+
+class Owner(NamedTuple):
+    """Slots number first..first+copies-1 of `label` at `host`; label "" is the job outside of every slot."""
+
+    label: str
+    host: int
+    first: int
+    copies: int
+
+    def part(self, start: int, count: int, wanted: int) -> Owner:
+        """Narrow to the slot that owns unit `start` when `wanted` units are one slot's."""
+        if self.copies == 1:
+            return self
+        return self._replace(first=self.first + start // wanted, copies=max(1, count // wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """`units` of `request` at positions `first` and after below `scope`, `done` of them placed already."""
+
+    request: Resource
+    units: int
+    scope: int
+    first: int
+    owner: Owner
+    outside: bool = False  # only what lies outside every worker may serve
+    done: int = 0
+    cursor: int = 0  # candidates before it are decided
+    closed: frozenset[Any] = frozenset()  # groups of equal candidates that are decided
+
+    @property
+    def each(self) -> int:
+        """Units one slot (or the job) wants."""
+        return max(1, self.request.count.min)
+
+    def rank(self) -> tuple[int, int, int]:
+        """Sort key, most demanding first: nested, then whole, then by units."""
+        return (-depth(self.request), 0 if self.request.exclusive else 1, -self.units)
+
+    def less(self, units: int, cursor: int, closed: Any = None) -> Demand:
+        """Return what is left after `units` are placed and a group of candidates is closed."""
+        groups = self.closed if closed is None else self.closed | {closed}
+        return replace(self, units=self.units - units, done=self.done + units, cursor=cursor, closed=groups)
+
+
+def depth(request: Resource) -> int:
+    """How deep a request nests; slots are no level."""
+    deepest: dict[int, int] = {}
+    for node in reversed(list(request.walk())):
+        below = max((deepest[id(child)] for child in node.children), default=0)
+        deepest[id(node)] = below + (0 if node.is_slot else 1)
+    return deepest[id(request)]
+
+
+def pools_of(request: Resource, layout: Layout) -> Iterator[tuple[Pool, int]]:
+    """Yield each pool that can serve a request, with base units per unit asked for.
+
+    A unit asked for must be of the pool's quantity; without one, amounts are in the vertices' own unit.
+    """
+    wanted, factor = quantity(request.unit)
+    for pool, largest in layout.pools.items():
+        if pool[0] == request.type and (not request.unit or pool[1] == wanted):
+            yield pool, factor if request.unit else largest

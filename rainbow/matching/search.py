@@ -1,0 +1,248 @@
+"""The depth-first search: demands are met one after another, most demanding first, and taken back when stuck.
+
+    agenda   (demand, rest of the agenda): nothing left means met
+    group    equal candidates below one parent: any k of them are as good as any other k
+    orbit    candidates that are equal wherever they stand; if one of them leads nowhere, none of them does
+
+Divisible amounts are promised at once (see taken.py); only whole vertices, vertices for requests with children,
+and places of slots are choices. The search keeps its own stack, so no graph is too deep for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rainbow.matching.bound import Bound
+from rainbow.matching.demand import Demand, Owner, pools_of
+from rainbow.matching.slots import parts
+
+if TYPE_CHECKING:
+    from rainbow.jobspec import Resource
+    from rainbow.matching.layout import Layout, Pool
+    from rainbow.matching.taken import Taken
+
+BUDGET = 10_000  # steps one cluster may cost
+
+Agenda = tuple[Demand, "Agenda | None"]
+STUCK = None
+
+
+class OutOfBudgetError(Exception):
+    """The search took more steps than it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """An amount owed by the leaves below a demand's scope, in base units."""
+
+    demand: Demand
+    pool: Pool
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A vertex chosen for a demand, whole or to stand on."""
+
+    demand: Demand
+    position: int
+    whole: bool
+
+
+class Search:
+    """One search over what is not taken; `promised` and `chosen` hold its answer."""
+
+    def __init__(self, layout: Layout, taken: Taken, budget: int = BUDGET) -> None:
+        self.layout = layout
+        self.taken = taken
+        self.bound = Bound(layout, taken)
+        self.free = {i: taken.room(i, layout.pool(i)) for i, _ in taken.less if layout.is_leaf(i)}
+        self.budget = budget
+        self.promised: list[Promised] = []
+        self.chosen: list[Chosen] = []
+
+    def meet(self, resources: tuple[Resource, ...], done: Callable[[], bool]) -> bool:
+        """Meet all of `resources` at once so that `done` agrees; OutOfBudgetError if that takes too long."""
+        opening = self._post(resources, 0, 0, Owner("", 0, 0, 1), False, ())
+        if opening is STUCK:
+            return False
+        if not opening:
+            return done()
+        stack = [self._moves(opening)]
+        while stack:
+            agenda = next(stack[-1], STUCK)
+            self.budget -= 1
+            if self.budget < 0:
+                raise OutOfBudgetError
+            if agenda is STUCK:
+                stack.pop()
+            elif agenda:
+                stack.append(self._moves(agenda))
+            elif done():
+                return True
+        return False
+
+    # ── from requests to demands ──
+
+    def _post(
+        self, siblings: tuple[Resource, ...], scope: int, first: int, owner: Owner, outside: bool, rest: Any
+    ) -> Any:
+        """Put siblings on the agenda, most demanding first; promise at once what leaves no choice."""
+        demands = sorted(self._demands(siblings, scope, first, owner, outside), key=Demand.rank, reverse=True)
+        for demand in demands:
+            if self._has_choice(demand):
+                rest = (demand, rest)
+            elif not self._promise(demand):
+                return STUCK
+        return rest
+
+    def _demands(
+        self, siblings: tuple[Resource, ...], scope: int, first: int, owner: Owner, outside: bool
+    ) -> Iterator[Demand]:
+        for r in siblings:
+            if r.is_slot:
+                slots = Owner(r.label, scope, owner.first * r.count.min, r.count.min * owner.copies)
+                divided = parts(r, self.layout, scope, first > scope)
+                yield from self._demands(divided.spread, scope, first, slots, outside)
+                if divided.has_place:
+                    placed = replace(r, children=divided.placed, needs=divided.needs)
+                    yield Demand(placed, slots.copies, scope, first, slots, outside)
+            else:
+                yield Demand(r, r.count.min * owner.copies, scope, first, owner, outside)
+
+    def _has_choice(self, demand: Demand) -> bool:
+        r = demand.request
+        return bool(r.children or r.is_slot or r.exclusive or r.needs or r.type in self.layout.compound)
+
+    def _promise(self, demand: Demand) -> bool:
+        """Owe a divisible demand to its scope, from the first pool that has it."""
+        for pool, factor in pools_of(demand.request, self.layout):
+            amount = demand.units * factor
+            if self.bound.pooled(demand.request, demand.scope, demand.outside) * factor >= amount:
+                self.promised.append(Promised(demand, pool, amount))
+                return self.taken.promise(demand.scope, pool, amount) and self._outside_kept(demand, pool)
+        return False
+
+    def _outside_kept(self, demand: Demand, pool: Pool) -> bool:
+        if not demand.outside:
+            return True
+        owed = sum(
+            p.amount for p in self.promised if p.demand.outside and p.pool == pool and p.demand.scope == demand.scope
+        )
+        leaves = self.layout.outside(pool, demand.scope)
+        return owed <= sum(self.taken.room(i, pool) for i in leaves if self.taken.open(i, demand.scope))
+
+    # ── choices ──
+
+    def _moves(self, agenda: Agenda) -> Iterator[Any]:
+        demand, rest = agenda
+        if demand.request.is_slot:
+            return self._place_slots(demand, rest)
+        return self._stand(demand, rest) if demand.request.children else self._take_pieces(demand, rest)
+
+    def _stand(self, demand: Demand, rest: Any) -> Iterator[Any]:
+        """Choose the vertices for a request with children, groups of equal ones at once."""
+        candidates = self.bound.hosts(demand.request, demand.scope, max(demand.first, demand.cursor), demand.outside)
+        for group, orbit in self._groups(demand, candidates):
+            for many in range(min(demand.units, len(group)), 0, -1):
+                yield from self._try(partial(self._stand_on, demand, group[:many], group, rest))
+            demand = replace(demand, closed=demand.closed | {orbit})
+
+    def _stand_on(self, demand: Demand, vertices: list[int], group: list[int], rest: Any) -> Any:
+        left = demand.less(len(vertices), self.layout.last[vertices[0]], self._group_key(group[0]))
+        rest = (left, rest) if left.units else rest
+        for k, i in reversed(list(enumerate(vertices))):
+            if demand.request.exclusive and not self.taken.take_whole(i):
+                return STUCK
+            self.taken.hold(i)
+            self.chosen.append(Chosen(demand, i, demand.request.exclusive))
+            owner = demand.owner.part(demand.done + k, 1, demand.each)
+            rest = self._post(demand.request.children, i, i + 1, owner, demand.outside, rest)
+            if rest is STUCK:
+                return STUCK
+        return rest
+
+    def _take_pieces(self, demand: Demand, rest: Any) -> Iterator[Any]:
+        """Choose whole vertices (or leaves with needs) for a request without children, then divisible leaves."""
+        r = demand.request
+        candidates = self.bound.pieces(r, demand.scope, max(demand.first, demand.cursor), demand.outside)
+        for group, orbit in self._groups(demand, candidates):
+            each = self.bound.units(r, group[0])
+            for many in range(min(-(-demand.units // each), len(group)) if each else 0, 0, -1):
+                yield from self._try(partial(self._take, demand, group[:many], group, each, rest))
+            demand = replace(demand, closed=demand.closed | {orbit})
+        if not (r.exclusive or r.needs):
+            yield from self._try(lambda: rest if self._promise(demand) else STUCK)
+
+    def _take(self, demand: Demand, vertices: list[int], group: list[int], each: int, rest: Any) -> Any:
+        whole = demand.request.exclusive or not self.layout.is_leaf(vertices[0])
+        taken_units = min(demand.units, each * len(vertices))
+        for k, i in enumerate(vertices):
+            part = replace(demand, done=demand.done + k * each, units=min(each, demand.units - k * each))
+            if whole:
+                self.chosen.append(Chosen(part, i, True))
+                if not self.taken.take_whole(i):
+                    return STUCK
+            elif not self._promise(replace(part, scope=i, first=i)):
+                return STUCK
+        left = demand.less(taken_units, self.layout.last[vertices[0]], self._group_key(group[0]))
+        return (left, rest) if left.units else rest
+
+    def _place_slots(self, demand: Demand, rest: Any) -> Iterator[Any]:
+        """Give slots their places, as many as a place holds first."""
+        slot = demand.request
+        first = max(demand.first, demand.cursor)
+        for place, outside in self.bound.places(slot.needs, demand.scope, first, demand.outside):
+            orbit = (outside, *self._orbit(place))
+            if orbit in demand.closed:
+                continue
+            most = self.bound.capacity(slot.children, place, outside, demand.units)
+            for many in range(most, 0, -1):
+                yield from self._try(partial(self._place, demand, place, outside, many, rest))
+            demand = replace(demand, closed=demand.closed | {orbit})
+
+    def _place(self, demand: Demand, place: int, outside: bool, many: int, rest: Any) -> Any:
+        end = self.layout.last[place]
+        left = demand.less(many, end)
+        owner = demand.owner._replace(first=demand.owner.first + demand.done, copies=many)
+        self.chosen.append(Chosen(replace(demand, owner=owner), place, False))
+        return self._post(demand.request.children, place, place, owner, outside, (left, rest) if left.units else rest)
+
+    def _try(self, move: Callable[[], Any]) -> Iterator[Any]:
+        """Make a move, hand on the agenda it leaves, and take the move back afterwards."""
+        mark, promised, chosen = self.taken.mark(), len(self.promised), len(self.chosen)
+        agenda = move()
+        if agenda is not STUCK:
+            yield agenda
+        self.taken.undo(mark)
+        del self.promised[promised:], self.chosen[chosen:]
+
+    # ── equal candidates ──
+
+    def _groups(self, demand: Demand, candidates: Iterator[int]) -> Iterator[tuple[list[int], Any]]:
+        seen = set(demand.closed)
+        listed = list(candidates)
+        keys = [self._group_key(i) for i in listed]
+        members: dict[Any, list[int]] = {}
+        for i, key in zip(listed, keys, strict=True):
+            members.setdefault(key, []).append(i)
+        for key, group in members.items():
+            orbit = self._orbit(group[0])
+            if key not in seen and orbit not in seen:
+                yield group, orbit
+                seen.add(orbit)
+
+    def _group_key(self, i: int) -> tuple[Any, ...]:
+        return ("below", self.layout.parents[i], self._state(i))
+
+    def _orbit(self, i: int) -> tuple[Any, ...]:
+        return tuple(self._state(at) for at in self.layout.up(i))
+
+    def _state(self, i: int) -> int:
+        """Equal for equal untouched subtrees, its own for every other vertex."""
+        if self.taken.untouched(i) and i not in self.taken.marked:
+            return self.layout.kinds[i]
+        return -1 - i

@@ -1,0 +1,56 @@
+"""Where slots are: a slot above the workers takes what is of worker level from one place.
+
+A slot's host is the vertex matched by the request above it. If the host lies inside a worker, all of the slot
+comes from below the host. If it lies above the workers, or there is none, the types of worker level come from
+one worker (or from what lies outside every worker) and everything else from anywhere below the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from rainbow.matching.layout import OUTSIDE
+
+if TYPE_CHECKING:
+    from rainbow.jobspec import Need, Resource
+    from rainbow.matching.layout import Layout
+
+
+class Parts(NamedTuple):
+    """A slot's children by where they come from, and the needs that its place must meet."""
+
+    placed: tuple[Resource, ...]  # from one place
+    spread: tuple[Resource, ...]  # from anywhere below the host
+    needs: tuple[Need, ...]
+
+    @property
+    def has_place(self) -> bool:
+        """Tell whether each slot must be given a place."""
+        return bool(self.placed or self.needs)
+
+
+def parts(slot: Resource, layout: Layout, scope: int, hosted: bool) -> Parts:
+    """Divide a slot found below `scope`; `hosted`: scope is the vertex of the request above the slot."""
+    cluster = layout.cluster
+    if layout.worker[scope] != OUTSIDE and hosted:
+        return Parts((), slot.children, ())
+    if asks_workers(slot, cluster.worker_type):
+        whole = [child for child in slot.children if child.type == cluster.worker_type]
+        spread = tuple(replace(c, needs=c.needs + slot.needs) if c in whole else c for c in slot.children)
+        needs: tuple[Need, ...] = ()
+    else:
+        spread, needs = slot.children, () if hosted else slot.needs
+    placed = tuple(child for child in spread if child.type in cluster.worker_level_types)
+    return Parts(placed, tuple(child for child in spread if child not in placed), needs)
+
+
+def asks_workers(slot: Resource, worker_type: str) -> bool:
+    """Tell whether a slot asks for whole workers; its needs then belong to each of them."""
+    return any(child.type == worker_type for child in slot.children)
+
+
+def host_needs(request: Resource, worker_type: str) -> tuple[Need, ...]:
+    """Return what a vertex matched by `request` must find in subsystems: its own needs and its slots'."""
+    slots = (c for c in request.children if c.is_slot and not asks_workers(c, worker_type))
+    return request.needs + tuple(need for slot in slots for need in slot.needs)
