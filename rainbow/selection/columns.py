@@ -57,14 +57,17 @@ Column = Numbers | Truths
 
 def read_column(values: Sequence[Any]) -> Numbers:
     """Return a column of these values, those that are no safe number in doubt."""
-    kinds = list(map(type, values))
-    if not {*kinds} <= {int, float}:
-        values = [v if kind in (int, float) else np.nan for v, kind in zip(values, kinds, strict=True)]
+    kinds = set(map(type, values))
+    if not kinds <= {int, float}:
+        values = [value if type(value) in (int, float) else np.nan for value in values]
     try:
         value = np.array(values, dtype=np.float64)
     except OverflowError:  # an integer no float can hold
         value = np.array([v if abs(v) < SAFE else np.nan for v in values], dtype=np.float64)
-    whole = np.array([kind is int for kind in kinds], dtype=np.bool_)
+    if len(kinds) == 1:
+        whole = np.full(len(values), kinds == {int})
+    else:
+        whole = np.array([type(v) is int for v in values], dtype=np.bool_)
     return Numbers(value, whole, _unsafe(value))
 
 

@@ -32,7 +32,7 @@ BOOKING = compile_expression("nodes_free >= matched.nodes")
 _AGE = compile_expression("state.age")
 _IMPLIED = Instruction("select", "first")
 
-Rows = Sequence[int]
+Rows = Sequence[int]  # a range as long as nobody is dropped and nothing sorted
 
 
 class ConstraintSelector:
@@ -115,8 +115,8 @@ class _Decision:
         if not self._variables.known("nodes_free"):
             return rows
         free, takes = self._variables.values("nodes_free"), self._variables.values("matched.nodes")
-        asked = [row for row in rows if free[row] is not MISSING]
-        values, faults = self._variables.evaluate(BOOKING, asked)
+        silent = {row: "" for row in rows if free[row] is MISSING}
+        values, faults = self._variables.evaluate(BOOKING, _left(rows, silent))
         dropped = {row: fault.reason for row, fault in faults.items()}
         short = [row for row, enough in values.items() if not enough]
         dropped |= {row: f"the job takes {takes[row]} nodes, nodes_free is {shown(free[row])}" for row in short}
@@ -155,8 +155,7 @@ class _Decision:
 
     def _record(self, number: int, instruction: Instruction, outcome: _Outcome) -> None:
         names = self._variables.names
-        every = len(outcome.rows) == len(names) and isinstance(outcome.rows, range)
-        survivors = names if every else tuple([names[row] for row in outcome.rows])
+        survivors = names if isinstance(outcome.rows, range) else tuple([names[row] for row in outcome.rows])
         values = {names[row]: value for row, value in outcome.values.items()}
         dropped = {names[row]: why for row, why in outcome.dropped.items()}
         self._steps.append(
@@ -167,8 +166,8 @@ class _Decision:
         expression = _expression(instruction)
         values, faults = self._variables.evaluate(expression, rows)
         dropped = {row: f"{expression.text}: {fault.reason}" for row, fault in faults.items()}
-        for row, value in values.items():
-            if value is not True and (why := self._refusal(expression, row, value)):
+        for row in [row for row, value in values.items() if value is not True]:
+            if why := self._refusal(expression, row, values[row]):
                 dropped[row] = why
         return _Outcome(_left(rows, dropped), {}, dropped)
 
@@ -201,9 +200,8 @@ class _Decision:
             return _Outcome(sorted(rows), {}, {}, note)
         values, faults = self._variables.evaluate(expression, rows)
         dropped = {row: f"{expression.text}: {fault.reason}" for row, fault in faults.items()}
-        for row, value in values.items():
-            if isinstance(value, str):
-                dropped[row] = f"{expression.text}: a sort needs a number, not {describe(value)}"
+        for row in [row for row, value in values.items() if isinstance(value, str)]:
+            dropped[row] = f"{expression.text}: a sort needs a number, not {describe(values[row])}"
         left = sorted(_left(rows, dropped))  # by name, which a stable sort keeps among equals
         left.sort(key=values.__getitem__, reverse=instruction.kind == "sort_descending")
         return _Outcome(left, {row: values[row] for row in left}, dropped, note)

@@ -131,7 +131,10 @@ class Variables:
         """Return the value in these rows, and why there is none in the others."""
         values: dict[int, Scalar] = {}
         alone = rows
-        if len(rows) > FEW and (found := evaluate_columns(expression, self._column(rows), len(rows))):
+        if (computed := self._computed.get(expression.text)) is not None:  # by a calc, nothing to evaluate
+            values = {row: computed[row] for row in rows}
+            alone = [row for row in rows if values[row] is MISSING]
+        elif len(rows) > FEW and (found := evaluate_columns(expression, self._column(rows), len(rows))):
             values = dict(zip(rows, found[0], strict=True))
             alone = [rows[at] for at in found[1]]
         faults: dict[int, Fault] = {}
@@ -154,7 +157,7 @@ class Variables:
         return get
 
     def _column(self, rows: Sequence[int]) -> Callable[[str], Any]:
-        every = len(rows) == len(self.names) and list(rows) == list(range(len(rows)))
+        every = rows == range(len(self.names))
 
         def column(name: str) -> Any:
             if (value := self._parameter(name)) is not MISSING:

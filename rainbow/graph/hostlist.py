@@ -1,0 +1,57 @@
+"""Idsets (RFC 22) and hostlists (RFC 29): the short forms of many numbers and many names."""
+
+from __future__ import annotations
+
+import re
+
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
+_HOST = re.compile(r"([^,\[\]\s]*)(?:\[([^\[\]]*)\]([^,\[\]\s]*))?(?:,|$)")
+
+
+def expand_ids(text: str, most: int) -> list[int] | None:
+    """Expand an idset in order; None if it is none, or names more than `most`.
+
+    >>> expand_ids("0-3,7", 100), expand_ids("3-1", 100)
+    ([0, 1, 2, 3, 7], None)
+    """
+    parts = [_RANGE.fullmatch(part.strip()) for part in text.strip().removeprefix("[").removesuffix("]").split(",")]
+    ids: list[int] = []
+    for part in parts:
+        if part is None:
+            return None
+        low, high = int(part[1]), int(part[2] or part[1])
+        if high < low or high - low + len(ids) >= most:
+            return None
+        ids.extend(range(low, high + 1))
+    return ids
+
+
+def expand_hosts(text: str, most: int) -> list[str] | None:
+    """Expand a hostlist with one pair of brackets a name; zeros at the front are kept.
+
+    >>> expand_hosts("node[08-10,12],login", 100)
+    ['node08', 'node09', 'node10', 'node12', 'login']
+    """
+    names: list[str] = []
+    at = 0
+    while at < len(text):
+        found = _HOST.match(text, at)
+        if found is None or found.end() == at:
+            return None
+        at = found.end()
+        numbers = [""] if found[2] is None else _padded(found[2], most)
+        if numbers is None or len(names) + len(numbers) > most:
+            return None
+        names.extend(f"{found[1]}{number}{found[3] or ''}" for number in numbers)
+    return names
+
+
+def _padded(text: str, most: int) -> list[str] | None:
+    numbers: list[str] = []
+    for part in text.split(","):
+        ids = expand_ids(part, most)
+        if ids is None:
+            return None
+        width = len(part.partition("-")[0].strip())
+        numbers.extend(f"{number:0{width}d}" for number in ids)
+    return numbers
