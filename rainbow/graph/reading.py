@@ -86,7 +86,8 @@ def _copies(cluster: Cluster) -> dict[str, list[str]]:
 
 def _divide(draft: Draft, own: Any, dominant: Any) -> tuple[list[DraftEdge], list[DraftEdge]]:
     """Part the edges inside the subsystem from those that hang it on the cluster."""
-    inner, hanging = [], []
+    inner: list[DraftEdge] = []
+    hanging: list[DraftEdge] = []
     for edge in draft.edges:
         for end, vertex in (("source", edge.source), ("target", edge.target)):
             if vertex not in own and vertex not in dominant:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rainbow.errors import GraphError
 from rainbow.graph.draft import Draft, DraftEdge, DraftVertex, Limits, mapping, within
-from rainbow.graph.hostlist import expand_hosts, expand_ids
+from rainbow.jobspec.names import expand_hosts, expand_ids
 
 
 def from_r(document: Mapping[str, Any], limits: Limits) -> Draft:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from rainbow.jobspec.names import expand_hosts, expand_ids
+from rainbow.jobspec.wants import MOST_NAMES
 
+if TYPE_CHECKING:
     from rainbow.jobspec import Constraint
     from rainbow.matching.layout import Layout
-
-_HOSTS = re.compile(r"([^,\[\]]*)(?:\[([^\]]*)\])?([^,\[\]]*)(?:,|$)")
 
 
 def barred(constraint: Constraint | None, layout: Layout) -> list[int]:
@@ -32,35 +30,5 @@ def passes(constraint: Constraint, layout: Layout, i: int) -> bool:
     if operator == "properties":
         return all((p.removeprefix("^") in vertex["properties"]) != p.startswith("^") for p in constraint.values)
     if operator == "hostlist":
-        return any(vertex["name"] in set(hosts(text)) for text in constraint.values)
-    return vertex["rank"] is not None and any(in_idset(vertex["rank"], text) for text in constraint.values)
-
-
-def hosts(text: str) -> Iterator[str]:
-    """Expand an RFC 29 hostlist, one pair of brackets per name.
-
-    >>> list(hosts("node[08-10,12],login"))
-    ['node08', 'node09', 'node10', 'node12', 'login']
-    """
-    for prefix, ids, suffix in _HOSTS.findall(text):
-        if not ids:
-            if prefix or suffix:
-                yield prefix + suffix
-            continue
-        for part in ids.split(","):
-            low, _, high = part.partition("-")
-            for number in range(int(low), int(high or low) + 1):
-                yield f"{prefix}{number:0{len(low)}d}{suffix}"
-
-
-def in_idset(rank: int, text: str) -> bool:
-    """Tell whether an RFC 22 idset holds a rank.
-
-    >>> in_idset(5, "0-3,5"), in_idset(4, "0-3,5")
-    (True, False)
-    """
-    for part in text.strip("[]").split(","):
-        low, _, high = part.partition("-")
-        if low.strip().isdecimal() and int(low) <= rank <= int(high or low):
-            return True
-    return False
+        return any(vertex["name"] in (expand_hosts(text, MOST_NAMES) or ()) for text in constraint.values)
+    return any(vertex["rank"] in (expand_ids(text, MOST_NAMES) or ()) for text in constraint.values)

@@ -119,7 +119,7 @@ class Layout:
 
     def amount(self, i: int) -> int:
         """The size of a vertex in base units."""
-        return self.sizes[i] * quantity(self.units[i])[1]
+        return int(self.sizes[i]) * quantity(self.units[i])[1]
 
     def of_type(self, kind: str, first: int, last: int) -> Iterator[int]:
         """Yield the topmost vertices of a type among positions first..last-1."""

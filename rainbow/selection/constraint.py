@@ -204,7 +204,7 @@ class _Decision:
             dropped[row] = f"{expression.text}: a sort needs a number, not {describe(values[row])}"
         left = sorted(_left(rows, dropped))  # by name, which a stable sort keeps among equals
         left.sort(key=values.__getitem__, reverse=instruction.kind == "sort_descending")
-        return _Outcome(left, {row: values[row] for row in left}, dropped, note)
+        return _Outcome(left, values, dropped, note)
 
     def _sort_by(self, expression: Expression) -> tuple[Expression | None, str]:
         """Return what to sort by: the expression, or what stands for it if nobody gives its variables."""

@@ -1,0 +1,135 @@
+"""What every dialect shares: commands, attributes, and trees of resources."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rainbow.errors import JobspecError
+from rainbow.jobspec.counts import read_count
+from rainbow.jobspec.request import Count, Need, Request, Resource, TaskSpec
+from rainbow.jobspec.wants import read_constraint
+
+
+def read_resource(value: Mapping[str, Any], pointer: str) -> Resource:
+    """Read one RFC 14 resource and all below it (the depth of the document is bounded already)."""
+    count = read_count(value["count"], f"{pointer}/count") if "count" in value else Count()
+    children = value.get("with", [])
+    return Resource(
+        type=value["type"],
+        count=count,
+        unit=value.get("unit", ""),
+        exclusive=value.get("exclusive", False),
+        label=value.get("label", ""),
+        children=tuple(read_resource(child, f"{pointer}/with/{k}") for k, child in enumerate(children)),
+    )
+
+
+def labels(resources: tuple[Resource, ...]) -> list[str]:
+    """List the labels of all slots, in order."""
+    return [part.label for resource in resources for part in resource.walk() if part.is_slot]
+
+
+def with_needs(resource: Resource, label: str, needs: tuple[Need, ...]) -> Resource:
+    """Return the tree with `needs` added to every slot called `label`."""
+    children = tuple(with_needs(child, label, needs) for child in resource.children)
+    own = needs if resource.is_slot and resource.label == label else ()
+    return replace(resource, children=children, needs=resource.needs + own)
+
+
+def read_command(value: Any, pointer: str) -> tuple[str, ...]:
+    """Read argv; a command given as one text is split as a shell would, and never given to one."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        try:
+            words = shlex.split(value)
+        except ValueError as fault:
+            raise JobspecError(f"the command cannot be split: {fault}", pointer=pointer) from None
+    else:
+        words = list(value)
+    for word in words:
+        if "\0" in word:
+            raise JobspecError("a command cannot hold a NUL character", pointer=pointer)
+    return tuple(words)
+
+
+def read_counts(value: Any, pointer: str) -> dict[str, Any]:
+    """Read how many processes a task starts: exactly one of per_slot, total, per_resource."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or len(value) != 1 or not set(value) <= {"per_slot", "total", "per_resource"}:
+        raise JobspecError("count is exactly one of per_slot, total, per_resource", pointer=pointer)
+    key, number = next(iter(value.items()))
+    if key == "per_resource":
+        if not isinstance(number, Mapping) or not isinstance(number.get("type"), str):
+            raise JobspecError("per_resource needs a type and a count", pointer=f"{pointer}/{key}")
+        return {key: (number["type"], read_count(number.get("count"), f"{pointer}/{key}/count").min)}
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise JobspecError(f"{key} is a whole number of at least 1", pointer=f"{pointer}/{key}")
+    return {key: number}
+
+
+def read_environment(value: Any, pointer: str) -> dict[str, str | None]:
+    """Read an environment; null takes a variable away (RFC 14)."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise JobspecError("environment must be a mapping", pointer=pointer)
+    for key, item in value.items():
+        if not (item is None or isinstance(item, (str, int, float, bool))) or "=" in key or "\0" in f"{key}{item}":
+            raise JobspecError(f"{key} cannot be a variable's name or value", pointer=f"{pointer}/{key}")
+    return {key: item if item is None else str(item) for key, item in value.items()}
+
+
+def request_of(
+    variants: tuple[tuple[Resource, ...], ...], tasks: tuple[TaskSpec, ...], attributes: Any, at: str, **rest: Any
+) -> Request:
+    """Make a Request of what a dialect read, adding what `attributes` (found at pointer `at`) say."""
+    attributes = attributes or {}
+    system = _mapping(attributes.get("system"), f"{at}/system")
+    job = system.get("job")
+    name = rest.pop("name", "") or (job.get("name", "") if isinstance(job, Mapping) else "")
+    constraints = system.get("constraints")
+    cwd = system.get("cwd") or ""
+    if not isinstance(cwd, str) or "\0" in cwd:
+        raise JobspecError("cwd must be text", pointer=f"{at}/system/cwd")
+    return Request(
+        variants,
+        tasks,
+        name=str(name)[:200],
+        duration=_duration(system.get("duration"), f"{at}/system/duration"),
+        cwd=cwd,
+        environment=read_environment(system.get("environment"), f"{at}/system/environment"),
+        constraint=read_constraint(constraints, f"{at}/system/constraints") if constraints else None,
+        parameters=_parameters(attributes, at),
+        attributes=attributes,
+        **rest,
+    )
+
+
+def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return value
+    raise JobspecError("a mapping is wanted here", pointer=pointer)
+
+
+def _duration(value: Any, pointer: str) -> float:
+    if value is None:
+        return 0.0
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise JobspecError("duration is a number of seconds, 0 for no limit", pointer=pointer)
+    return float(value)
+
+
+def _parameters(attributes: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """Collect attributes.parameter.*; flat scalars directly in attributes count too."""
+    scalar = (str, int, float, bool)
+    given = _mapping(attributes.get("parameter"), f"{at}/parameter")
+    flat = {key: value for key, value in attributes.items() if isinstance(value, scalar)}
+    return {**flat, **{key: value for key, value in given.items() if isinstance(value, scalar)}}

@@ -1,0 +1,145 @@
+"""The next-generation dialect → Request: named groups of resources, tasks that refer to them, groups of tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice, product
+from typing import Any
+
+from rainbow.errors import LimitError
+from rainbow.jobspec.checking import check, unknown_keys
+from rainbow.jobspec.common import read_command, read_counts, request_of
+from rainbow.jobspec.counts import read_count
+from rainbow.jobspec.request import SLOT, Count, Need, Request, Resource, TaskSpec
+from rainbow.jobspec.text import step
+from rainbow.jobspec.wants import requires
+
+MOST_VARIANTS = 64
+
+
+def read_nextgen(document: Mapping[str, Any]) -> Request:
+    """Read a jobspec whose resources are a mapping of named groups."""
+    check(document, "nextgen")
+    warnings = list(unknown_keys(document, "nextgen"))
+    common = requires(document.get("requires", []), "/requires")
+    groups = {
+        name: _slotted(value, f"/resources/{step(name)}", name, common)
+        for name, value in document["resources"].items()
+    }
+    chosen = [name for name, value in document["resources"].items() if value.get("schedule")] or list(groups)
+    tasks = list(_tasks(document, groups, warnings))
+    choices = [task.slots for task in tasks if len(task.slots) > 1]
+    variants = tuple(tuple(groups[name] for name in names) for names in _variants(chosen, choices, tasks))
+    if not tasks:
+        tasks = [TaskSpec("task-0", ())]
+    warnings.extend(f"{task.name} has no command" for task in tasks if not task.command)
+    return request_of(
+        variants,
+        tuple(tasks),
+        document.get("attributes"),
+        "/attributes",
+        dialect="nextgen",
+        together=len(tasks) == 1 and tasks[0].replicas == 1,
+        name=document.get("name", ""),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+# ── resources ──
+
+
+def _slotted(value: Mapping[str, Any], pointer: str, name: str, common: tuple[Need, ...]) -> Resource:
+    """Read a named group; unless it has slots of its own, all of it is one slot of that name."""
+    resource = _resource(value, pointer, name)
+    if common:
+        top = resource.children[0] if resource.is_slot and "replicas" in value and resource.children else resource
+        needing = replace(top, needs=top.needs + common)
+        resource = needing if top is resource else replace(resource, children=(needing, *resource.children[1:]))
+    if any(part.is_slot for part in resource.walk()):
+        return resource
+    return Resource(SLOT, label=name, children=(resource,))
+
+
+def _resource(value: Mapping[str, Any], pointer: str, name: str) -> Resource:
+    count = read_count(value["count"], f"{pointer}/count") if "count" in value else Count()
+    replicas = read_count(value["replicas"], f"{pointer}/replicas") if "replicas" in value else None
+    children = tuple(_resource(child, f"{pointer}/with/{k}", name) for k, child in enumerate(value.get("with", [])))
+    needs = requires(value.get("requires", []), f"{pointer}/requires")
+    label = value.get("label") or name
+    if value["type"] == SLOT:
+        return Resource(SLOT, replicas or count, label=label, needs=needs, children=children)
+    own = Resource(value["type"], count, value.get("unit", ""), value.get("exclusive", False), "", needs, children)
+    return own if replicas is None else Resource(SLOT, replicas, label=label, children=(own,))
+
+
+def _variants(chosen: list[str], choices: list[tuple[str, ...]], tasks: list[TaskSpec]) -> list[list[str]]:
+    """Enumerate which groups are matched: one of each choice, and all that are in no choice."""
+    fixed = {name for task in tasks if len(task.slots) == 1 for name in task.slots}
+    optional = {name for choice in choices for name in choice} - fixed
+    always = [name for name in chosen if name not in optional]
+    variants: list[list[str]] = []
+    picks = product(*(tuple(n for n in choice if n in chosen) or choice for choice in dict.fromkeys(choices)))
+    for pick in islice(picks, MOST_VARIANTS + 1):
+        names = [name for name in [*chosen, *pick] if name in always or name in pick]
+        variants.append(list(dict.fromkeys(names)))
+    if len(variants) > MOST_VARIANTS:
+        raise LimitError(
+            f"more than {MOST_VARIANTS} ways to choose among resources", pointer="/tasks", limit="variants"
+        )
+    return variants
+
+
+# ── tasks ──
+
+
+def _tasks(document: Mapping[str, Any], groups: Mapping[str, Resource], warnings: list[str]) -> Iterator[TaskSpec]:
+    listed = [(document["task"], "/task")] if "task" in document else []
+    listed += [(task, f"/tasks/{k}") for k, task in enumerate(document.get("tasks", []))]
+    entries = [(task, at, "", "") for task, at in listed]
+    for k, group in enumerate(document.get("groups", [])):
+        entries.extend(_of_group(group, f"/groups/{k}", ""))
+    number = 0
+    for task, at, group, inherited in entries:
+        if _is_reference(task):
+            continue
+        yield _task(task, at, group, inherited, groups, number, warnings)
+        number += 1
+
+
+def _of_group(group: Mapping[str, Any], at: str, above: str) -> Iterator[tuple[Mapping[str, Any], str, str, str]]:
+    resources = group.get("resources") or above
+    for k, task in enumerate(group.get("tasks", [])):
+        yield task, f"{at}/tasks/{k}", group["name"], resources
+    for k, inner in enumerate(group.get("groups", [])):
+        yield from _of_group(inner, f"{at}/groups/{k}", resources)
+
+
+def _is_reference(task: Mapping[str, Any]) -> bool:
+    """Tell whether an entry only says that a group belongs here; the group lists its tasks itself."""
+    return "group" in task and "command" not in task
+
+
+def _task(
+    task: Mapping[str, Any],
+    at: str,
+    group: str,
+    inherited: str,
+    groups: Mapping[str, Resource],
+    number: int,
+    warnings: list[str],
+) -> TaskSpec:
+    named = [name for name in re.split(r"[|]", task.get("resources") or inherited) if name]
+    unknown = [name for name in named if name not in groups]
+    warnings.extend(f"{at}/resources names {name}, which is not among the resources" for name in unknown)
+    slots = tuple(name for name in named if name in groups)
+    return TaskSpec(
+        name=task.get("name") or f"task-{number}",
+        command=read_command(task.get("command"), f"{at}/command"),
+        slots=slots,
+        replicas=task.get("replicas", 1),
+        group=task.get("group") or group,
+        depends_on=tuple(task.get("depends_on", [])),
+        **read_counts(task.get("count"), f"{at}/count"),
+    )

@@ -1,0 +1,48 @@
+"""Text or mapping → Request: the one door for jobspecs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rainbow.errors import InputError, JobspecError
+from rainbow.jobspec.founding import read_founding
+from rainbow.jobspec.nextgen import read_nextgen
+from rainbow.jobspec.request import Request
+from rainbow.jobspec.rfc14 import read_rfc14
+from rainbow.jobspec.text import Limits, Positions, load, plain
+
+
+def parse_jobspec(source: str | bytes | Mapping[str, Any], limits: Limits | None = None) -> Request:
+    """Read a jobspec of any dialect; JobspecError (or LimitError) with pointer and, for text, line and column.
+
+    >>> parse_jobspec("resources: {work: {type: node, replicas: 2}}").resources[0].label
+    'work'
+    """
+    limits = limits or Limits()
+    document, positions = (plain(source, limits), {}) if isinstance(source, Mapping) else load(source, limits)
+    try:
+        if not isinstance(document, Mapping):
+            raise JobspecError(f"a jobspec is a mapping, not {type(document).__name__}", pointer="")
+        return dialect_of(document)(document)
+    except InputError as fault:
+        _locate(fault, positions)
+        raise
+
+
+def dialect_of(document: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Request]:
+    """Tell the dialect by its keys."""
+    if isinstance(document.get("resources"), Mapping):
+        return read_nextgen
+    if "task" in document:
+        return read_founding
+    return read_rfc14
+
+
+def _locate(fault: InputError, positions: Positions) -> None:
+    """Say where in the text a pointer leads, or the nearest thing above it."""
+    pointer = fault.pointer or ""
+    while fault.line is None and positions:
+        if pointer in positions:
+            fault.line, fault.column = positions[pointer]
+        pointer = pointer.rpartition("/")[0]
