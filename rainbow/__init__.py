@@ -1,0 +1,49 @@
+"""Rainbow: which cluster should run this job, and when does each of its tasks start there?
+
+>>> import rainbow
+>>> cluster = rainbow.read_cluster({"graph": {"nodes": {"n": {"metadata": {"type": "node", "name": "n0"}},
+...     "c": {"metadata": {"type": "core", "size": 8}}}, "edges": [{"source": "n", "target": "c"}]}}, name="small")
+>>> job = rainbow.parse_jobspec("resources: {work: {type: node, with: [{type: core, count: 4}]}}")
+>>> [(verdict.cluster, verdict.matched, verdict.fits) for verdict in rainbow.match(job, [cluster])]
+[('small', True, 2)]
+"""
+
+from rainbow.errors import (
+    ConfigError,
+    GraphError,
+    InputError,
+    JobspecError,
+    LimitError,
+    PolicyError,
+    RainbowError,
+    SelectionError,
+    StateError,
+)
+from rainbow.graph import Cluster, read_cluster, write_jgf
+from rainbow.jobspec import Request, parse_jobspec
+from rainbow.matching import Reason, Verdict, match
+from rainbow.selection import Choice, select
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Choice",
+    "Cluster",
+    "ConfigError",
+    "GraphError",
+    "InputError",
+    "JobspecError",
+    "LimitError",
+    "PolicyError",
+    "RainbowError",
+    "Reason",
+    "Request",
+    "SelectionError",
+    "StateError",
+    "Verdict",
+    "match",
+    "parse_jobspec",
+    "read_cluster",
+    "select",
+    "write_jgf",
+]

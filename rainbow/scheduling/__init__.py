@@ -1,0 +1,55 @@
+"""One cluster's jobs × workers × now → orders."""
+
+from rainbow.plugins import Registry
+from rainbow.scheduling.check import check_plan
+from rainbow.scheduling.delegate import Delegate
+from rainbow.scheduling.gangs import Gang, GangTask, gangs, placements, processes, slots_of
+from rainbow.scheduling.load_based import LoadBased
+from rainbow.scheduling.policy import (
+    GangView,
+    JobView,
+    Plan,
+    Policy,
+    Reserve,
+    Resume,
+    RunView,
+    Start,
+    Stop,
+    Suspend,
+    View,
+    Wait,
+    WorkerView,
+)
+
+policies: Registry[Policy] = Registry("rainbow.policies")
+policies.add("load_based")(LoadBased())
+policies.add("delegate")(Delegate())
+
+DEFAULT_POLICY = "load_based"
+
+__all__ = [
+    "DEFAULT_POLICY",
+    "Delegate",
+    "Gang",
+    "GangTask",
+    "GangView",
+    "JobView",
+    "LoadBased",
+    "Plan",
+    "Policy",
+    "Reserve",
+    "Resume",
+    "RunView",
+    "Start",
+    "Stop",
+    "Suspend",
+    "View",
+    "Wait",
+    "WorkerView",
+    "check_plan",
+    "gangs",
+    "placements",
+    "policies",
+    "processes",
+    "slots_of",
+]

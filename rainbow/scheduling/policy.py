@@ -74,7 +74,8 @@ class View:
     """Everything a policy may know of one cluster at one instant.
 
     `place(demand, workers)` is the matcher's answer: what the gang would hold if only these workers were
-    free, or None. `hosts(demand)` are the kinds of workers that could take a part of it.
+    free, or None; `divide(demand, take)` says what of it each task of the gang holds. `hosts(demand)` are
+    the kinds of workers that could take a part of it.
     """
 
     now: float
@@ -84,6 +85,7 @@ class View:
     runs: Sequence[RunView]
     place: Callable[[str, Sequence[str]], Take | None]
     hosts: Callable[[str], frozenset[str]]
+    divide: Callable[[str, Take], Sequence[Placement]]
     memory: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -1,0 +1,78 @@
+"""Settings of the load-based policy: classes with percents, and which requestor belongs to which."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rainbow.errors import PolicyError
+
+DEFAULTS: dict[str, Any] = {
+    "classes": {"default": 100},
+    "default_class": "default",
+    "requestors": [],  # [{"match": regular expression, "class": name}], the first that matches wins
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Checked settings."""
+
+    percents: Mapping[str, float]
+    requestors: tuple[tuple[re.Pattern[str], str], ...]
+    default: str
+
+    def of(self, requestor: str) -> str:
+        """Name the class of a requestor: the first expression that matches all of its name, else the default."""
+        return next((name for pattern, name in self.requestors if pattern.fullmatch(requestor)), self.default)
+
+
+def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill in defaults; PolicyError names the first fault by pointer."""
+    filled = {**DEFAULTS, **settings}
+    for key in settings:
+        if key not in DEFAULTS:
+            raise PolicyError(f"load_based has no setting {key}; it has: {', '.join(DEFAULTS)}", pointer=f"/{key}")
+    _check_percents(filled["classes"])
+    if filled["default_class"] not in filled["classes"]:
+        raise PolicyError(
+            f"the default class {filled['default_class']!r} is not among the classes", pointer="/default_class"
+        )
+    if not isinstance(filled["requestors"], list):
+        raise PolicyError("requestors is a list of {match, class}", pointer="/requestors")
+    for k, entry in enumerate(filled["requestors"]):
+        _check_requestor(entry, f"/requestors/{k}", filled["classes"])
+    return filled
+
+
+def _check_percents(classes: Any) -> None:
+    if not isinstance(classes, Mapping) or not classes:
+        raise PolicyError("classes is a mapping of names to percents with at least one entry", pointer="/classes")
+    for name, percent in classes.items():
+        number = isinstance(percent, (int, float)) and not isinstance(percent, bool)
+        if not number or not 0 <= percent < math.inf:
+            raise PolicyError(f"the percent of {name} is a number from 0 up", pointer=f"/classes/{name}")
+    if not sum(classes.values()):
+        raise PolicyError("the percents sum to 0: nothing would ever run", pointer="/classes")
+
+
+def _check_requestor(entry: Any, pointer: str, classes: Mapping[str, Any]) -> None:
+    if not isinstance(entry, Mapping) or set(entry) != {"match", "class"}:
+        raise PolicyError("an entry is {match: expression, class: name}", pointer=pointer)
+    if entry["class"] not in classes:
+        raise PolicyError(f"there is no class {entry['class']!r}", pointer=f"{pointer}/class")
+    try:
+        re.compile(entry["match"])
+    except (re.error, TypeError) as fault:
+        raise PolicyError(f"not a regular expression: {fault}", pointer=f"{pointer}/match") from None
+
+
+def read_classes(settings: Mapping[str, Any]) -> Classes:
+    """Compile checked settings; percents are normalised to sum to 100."""
+    total = sum(settings["classes"].values())
+    percents = {name: 100 * percent / total for name, percent in sorted(settings["classes"].items())}
+    requestors = tuple((re.compile(entry["match"]), entry["class"]) for entry in settings["requestors"])
+    return Classes(percents, requestors, settings["default_class"])

@@ -1,0 +1,24 @@
+"""The default rule of matching, decided by brute force: `matched` for every case and every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import rainbow
+from rainbow.matching import backends
+from tests.conformance import Comparison, rows
+
+
+def compare(folder: Path) -> Iterator[Comparison]:
+    """Yield one comparison a case: every backend must give the recorded verdict."""
+    for row in rows(folder, "cases.jsonl"):
+        cluster = rainbow.read_cluster(row["graph"], name="case")
+        job = rainbow.parse_jobspec(row["jobspec"])
+        verdicts = {name: rainbow.match(job, [cluster], backend=name)[0] for name in backends.names()}
+        wrong = [
+            f"{name} says {v.matched} ({v.reason.text if v.reason else 'matched'}), recorded {row['matched']}"
+            for name, v in verdicts.items()
+            if v.matched != row["matched"]
+        ]
+        yield Comparison(f"case {row['id']}", not wrong, "; ".join(wrong))

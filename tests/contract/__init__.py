@@ -1,0 +1,1 @@
+"""One suite for each plug-in point, run over every implementation."""

@@ -1,0 +1,58 @@
+"""Clusters written as one line: `cluster(rack*2(node*3(core*4 memory:64GB)))`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import rainbow
+from rainbow.graph import Cluster
+
+_PART = re.compile(r"\s*([a-z]+)(?:\*(\d+))?(?::(\d+)([A-Za-z]*))?(\(?)|\s*(\))")
+
+
+def cluster(shape: str, name: str = "test", hung: list[dict[str, Any]] | None = None, **options: Any) -> Cluster:
+    """Build the cluster of a shape; `hung` lists subsystem vertices as {on, subsystem, type, ...metadata}.
+
+    Vertices are called type + number in order of appearance: node0, node1, core0, ...
+    """
+    nodes: dict[str, Any] = {}
+    edges: list[dict[str, str]] = []
+    _grow(_parse(shape), None, nodes, edges)
+    built = rainbow.read_cluster({"graph": {"nodes": nodes, "edges": edges}}, name=name, **options)
+    for subsystem, document in _subsystems(hung or []).items():
+        built = built.with_subsystem(subsystem, document)
+    return built
+
+
+def _parse(shape: str) -> list[Any]:
+    stack: list[list[Any]] = [[]]
+    for kind, times, size, unit, opens, closes in _PART.findall(shape):
+        if closes:
+            stack.pop()
+            continue
+        part = (kind, int(times or 1), int(size or 1), unit, [])
+        stack[-1].append(part)
+        if opens:
+            stack.append(part[4])
+    return stack[0]
+
+
+def _grow(parts: list[Any], parent: str | None, nodes: dict[str, Any], edges: list[dict[str, str]]) -> None:
+    for kind, times, size, unit, below in parts:
+        for _ in range(times):
+            name = f"{kind}{sum(1 for node in nodes.values() if node['metadata']['type'] == kind)}"
+            nodes[name] = {"metadata": {"type": kind, "name": name, "size": size, "unit": unit}}
+            if parent:
+                edges.append({"source": parent, "target": name, "relation": "contains"})
+            _grow(below, name, nodes, edges)
+
+
+def _subsystems(hung: list[dict[str, Any]]) -> dict[str, Any]:
+    documents: dict[str, Any] = {}
+    for k, entry in enumerate(hung):
+        document = documents.setdefault(entry["subsystem"], {"graph": {"nodes": {}, "edges": []}})["graph"]
+        metadata = {key: value for key, value in entry.items() if key not in ("on", "subsystem")}
+        document["nodes"][f"hung{k}"] = {"metadata": {"name": f"hung{k}", **metadata}}
+        document["edges"].append({"source": entry["on"], "target": f"hung{k}", "relation": "contains"})
+    return documents

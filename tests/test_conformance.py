@@ -1,0 +1,29 @@
+"""Recorded answers agree, and a falsified one is noticed."""
+
+import gzip
+import json
+from pathlib import Path
+
+from tests.conformance.__main__ import main
+
+DEFAULT = Path(__file__).parent / "cases" / "conformance" / "default"
+
+
+def test_default_cases_all_agree(capsys):
+    assert main(["default", str(DEFAULT)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "agree 800 of 800"
+
+
+def test_falsified_answer_is_noticed(tmp_path, capsys):
+    lines = gzip.decompress((DEFAULT / "cases.jsonl.gz").read_bytes()).decode().splitlines()[:20]
+    row = json.loads(lines[7])
+    lines[7] = json.dumps({**row, "matched": not row["matched"]})
+    (tmp_path / "cases.jsonl").write_text("\n".join(lines))
+    assert main(["default", str(tmp_path)]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == "agree 19 of 20"
+    assert printed[0].startswith(f"case {row['id']}:")
+
+
+def test_empty_folder_is_no_agreement(tmp_path):
+    assert main(["default", str(tmp_path)]) == 1
