@@ -12,7 +12,7 @@ _PART = re.compile(r"\s*([a-z]+)(?:\*(\d+))?(?::(\d+)([A-Za-z]*))?(\(?)|\s*(\))"
 
 
 def cluster(shape: str, name: str = "test", hung: list[dict[str, Any]] | None = None, **options: Any) -> Cluster:
-    """Build the cluster of a shape; `hung` lists subsystem vertices as {on, subsystem, type, ...metadata}.
+    """Build the cluster of a shape; `hung` lists subsystem vertices as {at, subsystem, type, ...metadata}.
 
     Vertices are called type + number in order of appearance: node0, node1, core0, ...
     """
@@ -52,7 +52,7 @@ def _subsystems(hung: list[dict[str, Any]]) -> dict[str, Any]:
     documents: dict[str, Any] = {}
     for k, entry in enumerate(hung):
         document = documents.setdefault(entry["subsystem"], {"graph": {"nodes": {}, "edges": []}})["graph"]
-        metadata = {key: value for key, value in entry.items() if key not in ("on", "subsystem")}
+        metadata = {key: value for key, value in entry.items() if key not in ("at", "subsystem")}
         document["nodes"][f"hung{k}"] = {"metadata": {"name": f"hung{k}", **metadata}}
-        document["edges"].append({"source": entry["on"], "target": f"hung{k}", "relation": "contains"})
+        document["edges"].append({"source": entry["at"], "target": f"hung{k}", "relation": "contains"})
     return documents

@@ -20,7 +20,7 @@ def cases():
 
 
 @pytest.mark.parametrize("backend", backends.names())
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", list(cases()))
 def test_case_gives_the_stated_answer(case, backend):
     built = cluster(case.get("shape", THREE_NODES), hung=case.get("hung"))
     document = {key: case[key] for key in ("resources", "tasks") if key in case}
@@ -36,7 +36,7 @@ def test_case_gives_the_stated_answer(case, backend):
 
 @pytest.mark.parametrize("backend", backends.names())
 def test_refusal_names_version_found_and_bounds(backend):
-    built = cluster("cluster(node(core))", hung=[{"on": "node0", "subsystem": "spack", "type": "p", "version": "0.5.2"}])
+    built = cluster("cluster(node(core))", hung=[{"at": "node0", "subsystem": "spack", "type": "p", "version": "0.5.2"}])
     job = rainbow.parse_jobspec(
         {"resources": {"x": {"type": "node", "requires": [{"name": "spack", "field": "version", "min": "0.7.1", "max": "0.7.5"}]}}}
     )
