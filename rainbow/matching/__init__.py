@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rainbow.graph.order import natural
+from rainbow.matching.hosting import hosting_kinds
 from rainbow.matching.layout import layout
 from rainbow.matching.needs import Matcher, matchers
 from rainbow.matching.verdict import Backend, Reason, Take, Verdict, Why
@@ -53,6 +54,7 @@ __all__ = [
     "Verdict",
     "Why",
     "backends",
+    "hosting_kinds",
     "match",
     "matchers",
     "worker_capacity",

@@ -3,7 +3,7 @@
 from rainbow.plugins import Registry
 from rainbow.scheduling.check import check_plan
 from rainbow.scheduling.delegate import Delegate
-from rainbow.scheduling.gangs import Gang, GangTask, gangs, placements, processes, slots_of
+from rainbow.scheduling.gangs import Gang, GangTask, gangs, only, placements, processes, slots_of
 from rainbow.scheduling.load_based import LoadBased
 from rainbow.scheduling.policy import (
     GangView,
@@ -48,6 +48,7 @@ __all__ = [
     "WorkerView",
     "check_plan",
     "gangs",
+    "only",
     "placements",
     "policies",
     "processes",

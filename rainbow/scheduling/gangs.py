@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,13 @@ def _numbered(request: Request, grouped: list[list[TaskSpec]]) -> Iterable[Gang]
         index += len(specs)
         labels = {label for spec in specs for label in spec.slots} if all(spec.slots for spec in specs) else set()
         yield Gang(number, tasks, _part(request, labels))
+
+
+def only(gang: Gang, indexes: Collection[int]) -> Gang:
+    """Return what is left of a gang when only some of its tasks must start again."""
+    tasks = tuple(task for task in gang.tasks if task.index in indexes)
+    labels = {label for task in tasks for label in task.labels} if all(task.labels for task in tasks) else set()
+    return Gang(gang.number, tasks, _part(gang.request, labels))
 
 
 def _part(request: Request, labels: set[str]) -> Request:

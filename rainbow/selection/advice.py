@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from rainbow.selection.expression import Expression
@@ -22,12 +23,15 @@ def advise(settings: Settings, options: Mapping[str, Any]) -> list[str]:
     warnings = [
         f"constraint has no option {key!s:.60}{nearest(key, OPTIONS)}" for key in options if key not in OPTIONS
     ]
-    numbers = [priority.number for priority in settings.priorities]
+    return [*warnings, *_about_priorities(settings.priorities)]
+
+
+@lru_cache(maxsize=64)  # options are checked at every decision
+def _about_priorities(priorities: tuple[Priority, ...]) -> tuple[str, ...]:
+    numbers = [priority.number for priority in priorities]
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
-    warnings += [f"priority {number} stands more than once: tried in the order of the list" for number in twice]
-    for priority in settings.priorities:
-        warnings.extend(_about_priority(priority))
-    return warnings
+    warnings = [f"priority {number} stands more than once: tried in the order of the list" for number in twice]
+    return (*warnings, *(text for priority in priorities for text in _about_priority(priority)))
 
 
 def _about_priority(priority: Priority) -> Iterator[str]:

@@ -112,7 +112,7 @@ class _Decision:
 
     def _bar_booked(self, rows: Rows) -> Rows:
         """Drop clusters with fewer free nodes than the job takes; those that say nothing of them stay."""
-        if not self._variables.known("nodes_free"):
+        if not self._variables.stated("nodes_free"):
             return rows
         free, takes = self._variables.values("nodes_free"), self._variables.values("matched.nodes")
         silent = {row: "" for row in rows if free[row] is MISSING}
@@ -141,17 +141,17 @@ class _Decision:
 
     def _try(self, priority: Priority, rows: Rows) -> int | None:
         """Carry out the steps; return the row that was selected, or None if nobody is left."""
-        for instruction in (*priority.steps, _IMPLIED):
+        for instruction in priority.steps:
             outcome = self._carry_out[instruction.kind](instruction, rows)
-            if instruction is _IMPLIED:
-                outcome = replace(outcome, note=f"{outcome.note}, as no select is given")
             self._record(priority.number, instruction, outcome)
             rows = outcome.rows
             if not rows:
                 return None
             if instruction.kind == "select":
                 return rows[0]
-        raise AssertionError("the implied select ends every priority")
+        implied = self._select(_IMPLIED, rows)
+        self._record(priority.number, _IMPLIED, replace(implied, note=f"{implied.note}, as no select is given"))
+        return implied.rows[0]
 
     def _record(self, number: int, instruction: Instruction, outcome: _Outcome) -> None:
         names = self._variables.names
@@ -217,9 +217,12 @@ class _Decision:
         return instead, f"{note}; sorted by {instead.text}"
 
     def _uninformed(self, lacking: Sequence[str]) -> str:
-        given = self._variables.known_names()
-        hints = [f"{name}{nearest(name, given)}" for name in lacking]
-        return f"uninformed: neither the job nor any cluster gives {', '.join(hints)}"
+        skipped = [name for name in lacking if self._variables.skipped(name)]
+        unknown = [name for name in lacking if name not in skipped]
+        given = self._variables.known_names() if unknown else ()
+        hints = ", ".join(f"{name}{nearest(name, given)}" for name in unknown)
+        parts = [f"neither the job nor any cluster gives {hints}"] if unknown else []
+        return "uninformed: " + "; ".join([*parts, *(f"{name} was not computed" for name in skipped)])
 
     def _select(self, instruction: Instruction, rows: Rows) -> _Outcome:
         if instruction.argument == "random":

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -44,6 +43,8 @@ _TRUTHS = {"true": True, "false": False, "True": True, "False": False}
 _HINTS = {"=": "to compare write ==", "^": "for powers write **", "&": "write && or and", "|": "write || or or"}
 RESERVED = frozenset(_WORDS | set(_TRUTHS))
 
+_OR, _AND, _NOT, _COMPARISON, _SUM, _TERM, _UNARY, _POWER = range(1, 9)  # from loosest to tightest
+
 _COMPARISONS: dict[str, type[ast.cmpop]] = {
     "<": ast.Lt,
     "<=": ast.LtE,
@@ -51,10 +52,28 @@ _COMPARISONS: dict[str, type[ast.cmpop]] = {
     ">=": ast.GtE,
     "==": ast.Eq,
     "!=": ast.NotEq,
+    "in": ast.In,
+    "not": ast.NotIn,  # followed by in
 }
-_SUMS: dict[str, type[ast.operator]] = {"+": ast.Add, "-": ast.Sub}
-_TERMS: dict[str, type[ast.operator]] = {"*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv, "%": ast.Mod}
-_SIGNS: dict[str, type[ast.unaryop]] = {"+": ast.UAdd, "-": ast.USub}
+_JUNCTIONS: dict[str, tuple[int, type[ast.boolop]]] = {"or": (_OR, ast.Or), "and": (_AND, ast.And)}
+_BINARY: dict[str, tuple[int, type[ast.operator]]] = {
+    "+": (_SUM, ast.Add),
+    "-": (_SUM, ast.Sub),
+    "*": (_TERM, ast.Mult),
+    "/": (_TERM, ast.Div),
+    "//": (_TERM, ast.FloorDiv),
+    "%": (_TERM, ast.Mod),
+    "**": (_POWER, ast.Pow),
+}
+_PREFIXES: dict[str, tuple[int, type[ast.unaryop]]] = {
+    "not": (_NOT, ast.Not),
+    "+": (_UNARY, ast.UAdd),
+    "-": (_UNARY, ast.USub),
+}
+_LEVELS = {
+    **dict.fromkeys(_COMPARISONS, _COMPARISON),
+    **{sign: level for sign, (level, _) in (*_JUNCTIONS.items(), *_BINARY.items())},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,128 +147,115 @@ def _check_depth(tree: ast.expr) -> None:
 
 
 class _Parser:
-    """Recursive descent over the tokens, one method per rule of the grammar."""
+    """Precedence climbing over the tokens: few frames for each level, so that 64 levels never exhaust the stack."""
 
     def __init__(self, found: list[Token]) -> None:
         self._tokens = found
         self._at = 0
-        self._depth = 0
+        self._nesting = 0  # expressions inside expressions
+        self._operations = 0  # operations inside operations, which is how deep this parser recurses
 
     @property
     def token(self) -> Token:
         return self._tokens[self._at]
 
-    def take(self, *signs: str) -> Token | None:
-        """Step over the token and return it if it is one of these signs."""
-        token = self.token
-        if token.kind != "sign" or token.text not in signs:
-            return None
+    @property
+    def sign(self) -> str:
+        return self.token.text if self.token.kind == "sign" else ""
+
+    def step(self) -> Token:
         self._at += 1
-        return token
+        return self._tokens[self._at - 1]
+
+    def take(self, sign: str) -> Token | None:
+        """Step over the token and return it if it is this sign."""
+        return self.step() if self.sign == sign else None
 
     def expect(self, sign: str) -> None:
         if not self.take(sign):
             raise invalid(f"{sign!r} is expected here, not {self.token}", self.token.column)
 
-    def nested(self, rule: Callable[[], ast.expr]) -> ast.expr:
-        """Apply a rule one level deeper; what bounds the parser's own recursion."""
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise invalid(f"the expression is deeper than {MAX_DEPTH}", self.token.column)
-        node = rule()
-        self._depth -= 1
-        return node
-
-    # ── from loosest to tightest ────────────────────────────────────────────────────────────────────────────
-
     def expression(self) -> ast.expr:
-        node = self.disjunction()
+        self._nesting = self.deeper(self._nesting, MAX_DEPTH)
+        node = self.operation(_OR)
         if sign := self.take("?"):
-            body = self.nested(self.expression)
+            body = self.expression()
             self.expect(":")
-            return _at(ast.IfExp(test=node, body=body, orelse=self.nested(self.expression)), sign)
-        if sign := self.take("if"):
-            test = self.disjunction()
+            node = _at(ast.IfExp(test=node, body=body, orelse=self.expression()), sign)
+        elif sign := self.take("if"):
+            test = self.operation(_OR)
             self.expect("else")
-            return _at(ast.IfExp(test=test, body=node, orelse=self.nested(self.expression)), sign)
+            node = _at(ast.IfExp(test=test, body=node, orelse=self.expression()), sign)
+        self._nesting -= 1
         return node
 
-    def disjunction(self) -> ast.expr:
-        return self.junction("or", ast.Or(), lambda: self.junction("and", ast.And(), self.negation))
+    def deeper(self, depth: int, limit: int) -> int:
+        if depth >= limit:
+            raise invalid(f"the expression is deeper than {MAX_DEPTH}", self.token.column)
+        return depth + 1
 
-    def junction(self, word: str, op: ast.boolop, rule: Callable[[], ast.expr]) -> ast.expr:
+    def operation(self, level: int) -> ast.expr:
+        """Read operands and the operators between them that bind at least as tightly as `level`."""
+        # twice: in a * (b * (c * ...)) there is one for each parenthesis and one for each operator
+        self._operations = self.deeper(self._operations, 2 * MAX_DEPTH)
+        node = self.operand(level)
+        while _LEVELS.get(self.sign, 0) >= level:
+            if self.sign in _JUNCTIONS:
+                node = self.junction(node)
+            elif self.sign in _COMPARISONS:
+                node = self.comparison(node)
+            else:
+                node = self.binary(node)
+        self._operations -= 1
+        return node
+
+    def junction(self, left: ast.expr) -> ast.expr:
+        sign = self.token
+        level, op = _JUNCTIONS[sign.text]
+        values = [left]
+        while self.take(sign.text):
+            values.append(self.operation(level + 1))
+        return _at(ast.BoolOp(op=op(), values=values), sign)
+
+    def comparison(self, left: ast.expr) -> ast.expr:
         first = self.token
-        values = [rule()]
-        while self.take(word):
-            values.append(rule())
-        return values[0] if len(values) == 1 else _at(ast.BoolOp(op=op, values=values), first)
-
-    def negation(self) -> ast.expr:
-        if sign := self.take("not"):
-            return _at(ast.UnaryOp(op=ast.Not(), operand=self.nested(self.negation)), sign)
-        return self.comparison()
-
-    def comparison(self) -> ast.expr:
-        first, left = self.token, self.sum()
-        ops: list[ast.cmpop] = []
-        rights: list[ast.expr] = []
-        while op := self.comparison_sign():
-            ops.append(op)
-            if isinstance(op, ast.In | ast.NotIn):  # a list is no value: it ends the chain
-                rights.append(self.options())
-                break
-            rights.append(self.sum())
-        return _at(ast.Compare(left=left, ops=ops, comparators=rights), first) if ops else left
-
-    def comparison_sign(self) -> ast.cmpop | None:
-        if sign := self.take(*_COMPARISONS):
-            return _COMPARISONS[sign.text]()
-        if self.take("in"):
-            return ast.In()
-        if self.take("not"):
-            self.expect("in")
-            return ast.NotIn()
-        return None
+        node = _at(ast.Compare(left=left, ops=[], comparators=[]), first)
+        while op := _COMPARISONS.get(self.sign):
+            if node.comparators and isinstance(node.comparators[-1], ast.Tuple):
+                raise invalid(f"{self.token} is not expected here", self.token.column)
+            self.step()
+            node.ops.append(op())
+            if op is ast.NotIn:
+                self.expect("in")
+            node.comparators.append(self.options() if op in (ast.In, ast.NotIn) else self.operation(_SUM))
+        return node
 
     def options(self) -> ast.expr:
-        opening = self.take("(", "[")
-        if not opening:
+        if self.sign not in ("(", "["):
             raise invalid("after in comes a list in parentheses", self.token.column)
+        opening = self.step()
         values = self.listed(")" if opening.text == "(" else "]")
         return _at(ast.Tuple(elts=values, ctx=ast.Load()), opening)
 
-    def sum(self) -> ast.expr:
-        return self.left_to_right(_SUMS, self.term)
+    def binary(self, left: ast.expr) -> ast.expr:
+        sign = self.step()
+        level, op = _BINARY[sign.text]
+        # from left to right, except powers: 2 ** 3 ** 2 is 2 ** 9, and 2 ** -1 is allowed
+        right = self.operation(_UNARY if level == _POWER else level + 1)
+        return _at(ast.BinOp(left=left, op=op(), right=right), sign)
 
-    def term(self) -> ast.expr:
-        return self.left_to_right(_TERMS, self.unary)
-
-    def left_to_right(self, signs: dict[str, type[ast.operator]], rule: Callable[[], ast.expr]) -> ast.expr:
-        node = rule()
-        while sign := self.take(*signs):
-            node = _at(ast.BinOp(left=node, op=signs[sign.text](), right=rule()), sign)
-        return node
-
-    def unary(self) -> ast.expr:
-        if sign := self.take(*_SIGNS):
-            return _at(ast.UnaryOp(op=_SIGNS[sign.text](), operand=self.nested(self.unary)), sign)
-        return self.power()
-
-    def power(self) -> ast.expr:
-        base = self.primary()
-        if sign := self.take("**"):
-            return _at(ast.BinOp(left=base, op=ast.Pow(), right=self.nested(self.unary)), sign)
-        return base
-
-    def primary(self) -> ast.expr:
+    def operand(self, level: int) -> ast.expr:
         token = self.token
+        if self.sign in _PREFIXES and (prefix := _PREFIXES[self.sign])[0] >= min(level, _UNARY):
+            self.step()
+            return _at(ast.UnaryOp(op=prefix[1](), operand=self.operation(prefix[0])), token)
         if self.take("("):
-            node = self.nested(self.expression)
+            node = self.expression()
             self.expect(")")
             return node
         if token.kind not in ("number", "text", "name"):
             raise invalid(f"a value is expected here, not {token}", token.column)
-        self._at += 1
+        self.step()
         return self.name(token) if token.kind == "name" else _at(ast.Constant(value=_literal(token)), token)
 
     def name(self, token: Token) -> ast.expr:
@@ -266,7 +272,7 @@ class _Parser:
         """Read values between commas up to the closing sign; a comma may stand before it."""
         values: list[ast.expr] = []
         while not self.take(closing):
-            values.append(self.nested(self.expression))
+            values.append(self.expression())
             if not self.take(","):
                 self.expect(closing)
                 break

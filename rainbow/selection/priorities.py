@@ -151,9 +151,10 @@ def _read_calc(kind: str, argument: str) -> Instruction:
 
 
 def _read_select(kind: str, argument: str) -> Instruction:
-    if argument not in SELECT_MODES:
-        raise SelectionError(f"column 1: select takes {', '.join(SELECT_MODES)}, not {argument[:60]!r}", column=1)
-    return Instruction(kind, argument)
+    mode = argument.strip()
+    if mode not in SELECT_MODES:
+        raise SelectionError(f"column 1: select takes {', '.join(SELECT_MODES)}, not {mode[:60]!r}", column=1)
+    return Instruction(kind, mode)
 
 
 INSTRUCTIONS: Mapping[str, Callable[[str, str], Instruction]] = {

@@ -76,6 +76,14 @@ class Variables:
             self._known[name] = any(value is not MISSING for value in self.values(name))
         return self._known[name]
 
+    def stated(self, name: str) -> bool:
+        """Tell whether the variable is the clusters' own: at least one candidate's state has it."""
+        return name in self._stated or SAME.get(name) in self._stated
+
+    def skipped(self, name: str) -> bool:
+        """Tell whether a calc of this priority was to compute it and could not, being uninformed."""
+        return name in self._computed and not self.known(name)
+
     def values(self, name: str) -> Values:
         """Return the variable for every row, MISSING where it is not known."""
         if name in self._computed:
@@ -93,7 +101,7 @@ class Variables:
     def _look_up(self, name: str) -> Values:
         if name.startswith("matched."):
             return self._matched(name.removeprefix("matched."))
-        if not self._belongs_to_state(name):
+        if not self.stated(name):
             return [self._parameter(name)] * len(self.names)
         if SAME.get(name) in self._stated:
             return [_first(state, name) for state in self._states]
@@ -108,9 +116,6 @@ class Variables:
         default = 0 if name in MATCHED else MISSING
         return [candidate.totals.get(name, default) for candidate in self._candidates]
 
-    def _belongs_to_state(self, name: str) -> bool:
-        return name in self._stated or SAME.get(name) in self._stated
-
     def _admitted(self, parameters: Mapping[str, Any]) -> dict[str, Scalar]:
         """Return the parameters the job may set, with a warning for every other."""
         admitted: dict[str, Scalar] = {}
@@ -119,7 +124,7 @@ class Variables:
                 self.warnings.append(f"the job's {name} is not a number, text or truth value: not used")
             elif name.startswith(OURS):
                 self.warnings.append(f"the job cannot set {name}: not used")
-            elif self._belongs_to_state(name):
+            elif self.stated(name):
                 self.warnings.append(f"the job gives {name}, which clusters state themselves: the state is used")
             else:
                 admitted[name] = value

@@ -1,0 +1,251 @@
+"""The agent: receives, accepts, starts, reports, and obeys, until it is told to stop.
+
+One thread owns all that the agent knows. It has two lines to the server (line.py): on `ears` it waits for work,
+on `voice` it says, one thing after the other, what changes the server's books: accept, then events, then heartbeat.
+While the server is away tasks go on, and what they did is told in order when it is back.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from rainbow.agent.executor import Ended, Executor, Result, RunId
+from rainbow.agent.line import Line
+from rainbow.agent.messages import batch, ended, refs, run_id, run_of, stale_runs, started
+from rainbow.client import Client, Problem, wire
+
+MAX_TASKS = 64  # at once
+WAIT = 20.0  # seconds the server may let us wait for work
+TICK = 0.05  # seconds between two looks at what runs
+IDLE_TICK = 0.5  # and when nothing runs
+FULL_BEAT = 5.0  # seconds: an agent that is full does not receive, and hears of stops by its heartbeat alone
+AGAIN = 0.5  # seconds to let pass when the server only repeats itself
+LAST_WORDS = 15.0  # seconds to end tasks and say so after being told to stop
+EVENTS = 50  # in one message
+
+
+class Agent:
+    """Works for one cluster. `workers` are those it speaks for, None: all.
+
+    `id` is new with every agent: one that comes after a crash knows nothing of what ran, and must not be
+    taken for the one that did.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: str,
+        executor: Executor,
+        *,
+        max_tasks: int = MAX_TASKS,
+        workers: Sequence[str] | None = None,
+        wait: float = WAIT,
+        say: Callable[[str], None] = print,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._client = client
+        self._cluster = cluster
+        self._executor = executor
+        self._max_tasks = max_tasks
+        self._workers = workers
+        self._wait = wait
+        self._say = say
+        self._clock = clock
+
+        self._wake = threading.Event()
+        self._ears = Line(self._wake, clock, say)
+        self._voice = Line(self._wake, clock, say)
+        self._offers: dict[RunId, wire.Offer] = {}  # received, and to be accepted
+        self._outbox: deque[wire.Event] = deque()  # happened, and to be told
+        self._batch = EVENTS
+        self._disowned: set[RunId] = set()  # no longer ours; nobody wants to hear of their ends
+        self._lease = 0.0  # the first heartbeat is due at once, and its answer says how long the lease is
+        self._last_beat = clock()
+        self._stop_by: float | None = None
+        self._told_to_stop = False
+
+    def stop(self) -> None:
+        """Ask `run` to end: tasks are stopped and told as stopped. A signal handler may call it."""
+        self._told_to_stop = True
+
+    def run(self) -> None:
+        """Work until told to stop; Problem if the server does not take us for the cluster's agent."""
+        try:
+            while not self._is_done():
+                self._turn()
+                self._wake.wait(TICK if self._executor.running() else IDLE_TICK)
+                self._wake.clear()
+        finally:
+            self._executor.close()
+
+    def _turn(self) -> None:
+        # 1. hear answers  2. see what has ended  3. say what has happened  4. ask for more
+        self._ears.hear()
+        self._voice.hear()
+        self._collect()
+        if self._told_to_stop and self._stop_by is None:
+            self._begin_to_stop()
+        self._speak()
+        self._listen()
+
+    # ── stopping ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _begin_to_stop(self) -> None:
+        self._stop_by = self._clock() + LAST_WORDS
+        running = self._executor.running()
+        self._say(f"stopping {len(running)} tasks")
+        for run in running:
+            self._executor.stop(run)
+
+    def _is_done(self) -> bool:
+        if self._stop_by is None:
+            return False
+        to_say = self._outbox or self._offers or self._voice.busy
+        return self._clock() >= self._stop_by or not (self._executor.running() or to_say)
+
+    # ── ears ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _listen(self) -> None:
+        room = self._max_tasks - len(self._executor.running())
+        # what is offered stays offered until it is accepted: asking before would bring it again
+        if self._told_to_stop or self._offers or room <= 0 or not self._ears.free:
+            return
+        ask = partial(self._client.receive, self._cluster, self.id, max=min(room, MAX_TASKS), wait=self._wait)
+        self._ears.call(ask, self._received, self._not_received)
+
+    def _received(self, answer: wire.Received) -> None:
+        self._keep_lease(answer["lease"])
+        self._obey(answer["stop"])
+        running = set(self._executor.running())
+        fresh = {run_id(offer): offer for offer in answer["tasks"] if run_id(offer) not in running}
+        if not self._told_to_stop:
+            self._offers.update(fresh)
+        if not fresh and (answer["stop"] or answer["tasks"]):
+            self._ears.rest(AGAIN)
+
+    def _not_received(self, problem: Problem) -> None:
+        self._say(f"the server gives no work: {problem}")
+        self._ears.rest(FULL_BEAT)
+
+    def _obey(self, stops: Sequence[wire.RunRef]) -> None:
+        running = set(self._executor.running())
+        told = {(event["task"], event["attempt"]) for event in self._outbox}
+        for run in map(run_id, stops):
+            if run in running:
+                self._executor.stop(run)
+            elif run not in told:  # never started here: its space must not stay booked
+                self._offers.pop(run, None)
+                self._outbox.append(ended(Ended(run, Result.STOPPED, detail="it was not running")))
+
+    # ── voice ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _speak(self) -> None:
+        if not self._voice.free:
+            return
+        if self._offers:
+            self._accept(list(self._offers))
+        elif self._outbox:
+            self._report(batch(self._outbox, self._batch))
+        elif self._beat_is_due() and self._stop_by is None:
+            self._beat(self._executor.running())
+
+    def _accept(self, runs: list[RunId]) -> None:
+        accept = partial(self._client.accept, self._cluster, self.id, refs(runs))
+        self._voice.call(accept, partial(self._accepted, runs), partial(self._not_accepted, runs))
+
+    def _accepted(self, runs: list[RunId], answer: wire.Accepted) -> None:
+        for refusal in answer["refused"]:
+            self._say(f"task {refusal['id']} is not ours: {refusal['reason']}")
+        for run in runs:
+            offer = self._offers.pop(run, None)
+            if offer and run[0] in answer["accepted"]:
+                self._start(offer)
+
+    def _not_accepted(self, runs: list[RunId], problem: Problem) -> None:
+        self._say(f"the server refuses an acceptance: {problem}")
+        for run in runs:
+            self._offers.pop(run, None)
+        self._ears.rest(FULL_BEAT)
+
+    def _report(self, events: list[wire.Event]) -> None:
+        report = partial(self._client.events, self._cluster, self.id, events)
+        self._voice.call(report, partial(self._reported, events), partial(self._not_reported, events))
+
+    def _reported(self, events: list[wire.Event], answer: wire.Recorded) -> None:
+        for _ in events:
+            self._outbox.popleft()
+        self._batch = EVENTS
+        self._disown(answer["stale"], [(event["task"], event["attempt"]) for event in events])
+
+    def _not_reported(self, events: list[wire.Event], problem: Problem) -> None:
+        if len(events) > 1:
+            self._batch = 1  # one of them is at fault: the others must get through
+            return
+        self._outbox.popleft()
+        self._say(f"the server refuses to hear of task {events[0]['task']}: {problem}")
+
+    def _beat(self, running: Sequence[RunId]) -> None:
+        ours = [run for run in running if run not in self._disowned]
+        beat = partial(self._client.heartbeat, self._cluster, self.id, refs(ours), self._workers)
+        self._voice.call(beat, partial(self._beaten, ours), self._not_beaten)
+
+    def _beaten(self, said: Sequence[RunId], answer: wire.Beat) -> None:
+        self._keep_lease(answer["lease"])
+        self._last_beat = self._clock()
+        self._obey(answer["stop"])
+        self._disown(answer["stale"], said)
+
+    def _not_beaten(self, problem: Problem) -> None:
+        self._say(f"the server refuses a heartbeat: {problem}")
+        self._last_beat = self._clock()
+
+    def _keep_lease(self, lease: float) -> None:
+        self._lease = lease
+
+    def _beat_is_due(self) -> bool:
+        full = len(self._executor.running()) >= self._max_tasks
+        pause = min(self._lease / 3, FULL_BEAT) if full else self._lease / 3
+        return self._clock() >= self._last_beat + pause
+
+    def _disown(self, stale: Sequence[str], said: Sequence[RunId]) -> None:
+        for run in stale_runs(stale, said):
+            if run in self._executor.running():
+                self._say(f"task {run[0]} is no longer ours")
+                self._disowned.add(run)
+                self._executor.stop(run)
+
+    # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, offer: wire.Offer) -> None:
+        run = run_of(offer)
+        if self._told_to_stop:
+            self._outbox.append(ended(Ended(run.id, Result.STOPPED, detail="its agent is stopping")))
+            return
+        try:
+            self._executor.start(run)
+        except Exception as fault:  # an executor may be anybody's; its fault is one task's end, not ours
+            self._outbox.append(ended(Ended(run.id, Result.FAILED, detail=f"the executor failed: {fault}")))
+            return
+        self._outbox.append(started(run.id))
+
+    def _collect(self) -> None:
+        for end in self._executor.poll():
+            if end.id in self._disowned:
+                self._disowned.discard(end.id)
+                continue
+            self._outbox.append(ended(end))
+            self._say(f"task {end.id[0]} {_in_words(end)}")
+
+
+def _in_words(end: Ended) -> str:
+    how = "exit code" if end.result is Result.EXITED else str(end.result)
+    code = f" {end.exit_code}" if end.result is Result.EXITED else ""
+    return f"ended: {how}{code}" + (f" ({end.detail})" if end.detail else "")

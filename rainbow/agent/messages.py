@@ -1,0 +1,73 @@
+"""What the agent's messages are made of: offers become runs, ends become events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from rainbow.agent.executor import Ended, Run, RunId
+from rainbow.client import wire
+
+
+def run_of(offer: wire.Offer) -> Run:
+    """Return the run that an offer describes."""
+    return Run(
+        id=run_id(offer),
+        job=offer["job"],
+        command=tuple(offer["command"]),
+        cwd=offer.get("cwd") or "",
+        environment=offer.get("environment") or {},
+        duration=offer.get("duration") or 0.0,
+        processes=offer.get("processes", 1),
+        placement=offer.get("placement") or {},
+    )
+
+
+def run_id(ref: wire.RunRef) -> RunId:
+    """Return the run a message refers to."""
+    return ref["id"], ref["attempt"]
+
+
+def refs(runs: Iterable[RunId]) -> list[wire.RunRef]:
+    """Name runs in a message."""
+    return [{"id": task, "attempt": attempt} for task, attempt in runs]
+
+
+def started(run: RunId) -> wire.Event:
+    """Report that a run has started."""
+    return {"task": run[0], "attempt": run[1], "event": "started"}
+
+
+def ended(end: Ended) -> wire.Event:
+    """Report how a run ended."""
+    task, attempt = end.id
+    event: wire.Event = {"task": task, "attempt": attempt, "event": "ended", "result": str(end.result)}
+    if end.exit_code is not None:
+        event["exit_code"] = end.exit_code
+    event["output"] = end.output
+    event["detail"] = end.detail
+    return event
+
+
+def batch(events: Iterable[wire.Event], size: int) -> list[wire.Event]:
+    """Return the first events, up to `size`, of which no two are of different attempts at one task.
+
+    The answer names stale tasks by id alone; so it can only mean one attempt.
+    """
+    attempts: dict[str, int] = {}
+    chosen: list[wire.Event] = []
+    for event in islice(events, size):
+        if attempts.setdefault(event["task"], event["attempt"]) != event["attempt"]:
+            break
+        chosen.append(event)
+    return chosen
+
+
+def stale_runs(stale: Iterable[str], said: Iterable[RunId]) -> list[RunId]:
+    """Return which of the runs we spoke of are stale; of two attempts at one task it is the older.
+
+    >>> stale_runs(["a"], [("a", 2), ("a", 1), ("b", 1)])
+    [('a', 1)]
+    """
+    spoken = sorted(said)
+    return [next(run for run in spoken if run[0] == task) for task in stale if any(run[0] == task for run in spoken)]

@@ -1,0 +1,113 @@
+"""Who may do what: tokens and secrets, and what a caller who brings some of them is let do.
+
+    rbr_  registration secret   register clusters
+    rbs_  cluster secret        everything about that one cluster but submitting to it
+    rbt_  submit token          submit to, match against and see the jobs of its cluster
+    rba_  admin token           everything
+
+256 random bits each; only their SHA-256 is stored. A cluster outside a caller's credentials does not exist for
+that caller: the same statements run and the same answer comes as for a name that nobody has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rainbow.errors import Forbidden, NotFound, Unauthenticated
+from rainbow.store import clusters, credentials
+from rainbow.store.clusters import ClusterRecord
+from rainbow.store.credentials import CredentialRecord
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.service import Service
+
+SECRET, TOKEN = "secret", "token"  # noqa: S105 - kinds of credentials, no credentials
+PREFIXES = {"registration": "rbr_", SECRET: "rbs_", TOKEN: "rbt_", "admin": "rba_"}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What the credentials of one request allow. `submits`: cluster id → requestors (None: any)."""
+
+    registers: bool = False
+    admin: bool = False
+    secrets: frozenset[str] = frozenset()
+    submits: Mapping[str, list[str] | None] = field(default_factory=dict)
+
+    def sees(self, cluster_id: str) -> bool:
+        """Tell whether a cluster exists for this caller."""
+        return self.admin or cluster_id in self.secrets or cluster_id in self.submits
+
+    @property
+    def visible(self) -> Collection[str] | None:
+        """The clusters this caller may see; None: all."""
+        return None if self.admin else self.secrets | set(self.submits)
+
+
+def mint(kind: str) -> str:
+    """Make a new credential."""
+    return PREFIXES[kind] + secrets.token_urlsafe(32)
+
+
+def digest(credential: str) -> str:
+    """Return what is stored of a credential."""
+    return hashlib.sha256(credential.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def new_credential(connection: sa.Connection, kind: str, cluster_id: str, now: float) -> str:
+    """Mint a credential for a cluster, store its digest, and return it for the only time."""
+    made = mint(kind)
+    record = CredentialRecord(secrets.token_hex(8), kind, digest(made), cluster_id, now)
+    credentials.add(connection, record)
+    return made
+
+
+def caller(service: Service, connection: sa.Connection, brought: Collection[str]) -> Caller:
+    """Say who asks; Unauthenticated if nothing was brought, or something nobody knows."""
+    hashes = [digest(credential) for credential in brought]
+    found = {record.hash: record for record in credentials.valid(connection, hashes, service.clock())}
+    registers = any(hmac.compare_digest(own, service.registration) for own in hashes)
+    admin = any(hmac.compare_digest(own, service.administration) for own in hashes)
+    known = len(found) + sum(own in (service.registration, service.administration) for own in set(hashes))
+    if not hashes or known < len(set(hashes)):
+        raise Unauthenticated()
+    return Caller(
+        registers or admin,
+        admin,
+        frozenset(record.cluster_id for record in found.values() if record.kind == SECRET),
+        {record.cluster_id: record.requestors for record in found.values() if record.kind == TOKEN},
+    )
+
+
+def visible_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRecord:
+    """Return a cluster that exists for this caller, else NotFound."""
+    record = clusters.find(connection, name)
+    if record is None or not who.sees(record.id):
+        raise NotFound(f"there is no cluster {name}")
+    return record
+
+
+def own_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRecord:
+    """Return a cluster whose secret the caller has; Forbidden for those who only may submit to it."""
+    record = visible_cluster(connection, who, name)
+    if not who.admin and record.id not in who.secrets:
+        raise Forbidden(f"this needs the secret of cluster {name}")
+    return record
+
+
+def requestor_of(asked: str | None, allowed: list[str] | None) -> str:
+    """Return who a job is for: what the request says, if the token may speak for them."""
+    if allowed is None:
+        return asked or "anonymous"
+    if asked is None and allowed:
+        return allowed[0]
+    if asked not in allowed:
+        raise Forbidden(f"this token may not speak for {asked}")
+    return asked

@@ -1,0 +1,101 @@
+"""The configuration file → Settings. It has the founding text's keys; upstream's files are read as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rainbow.errors import ConfigError, InputError, JobspecError, RainbowError
+from rainbow.jobspec.text import Limits, Positions, load
+from rainbow.selection import check_options
+from rainbow.service.settings import Settings
+
+SCHEDULER = {"secret", "admin", "name", "algorithms", "backend", "policy", "tick", "lease"}
+UPSTREAM = {
+    "cluster": "a cluster keeps its own secret",
+    "clusters": "tokens are given by the client",
+    "graphdatabase": "graphs are kept in the store",
+}
+
+
+def read_config(path: str | Path) -> Settings:
+    """Read a configuration file; ConfigError names the fault by pointer, line and column."""
+    try:
+        return settings_of(Path(path).read_bytes())
+    except OSError as fault:
+        raise ConfigError(f"cannot read {path}: {fault.strerror}") from None
+
+
+def settings_of(text: str | bytes) -> Settings:
+    """Read the text of a configuration file."""
+    try:
+        document, positions = load(text, Limits())
+    except JobspecError as fault:
+        raise ConfigError(fault.message, line=fault.line, column=fault.column) from None
+    try:
+        return _settings(document)
+    except InputError as fault:
+        raise _located(fault, positions) from None
+
+
+def _settings(document: Any) -> Settings:
+    top = _mapping(document, "")
+    warnings = [f"{key} is not read: {UPSTREAM.get(key, 'unknown key')}" for key in top if key != "scheduler"]
+    scheduler = _mapping(top.get("scheduler"), "/scheduler")
+    warnings += [f"scheduler.{key} is not read: unknown key" for key in scheduler if key not in SCHEDULER]
+    algorithms = _mapping(scheduler.get("algorithms"), "/scheduler/algorithms")
+    selection = _mapping(algorithms.get("selection"), "/scheduler/algorithms/selection")
+    name = _text(selection, "name", "random", "/scheduler/algorithms/selection")
+    options = _mapping(selection.get("options"), "/scheduler/algorithms/selection/options")
+    try:
+        warnings += check_options(name, options)
+    except InputError as fault:
+        at = "/scheduler/algorithms/selection/options"
+        raise ConfigError(fault.message, pointer=at + (fault.pointer or ""), **fault.facts) from None
+    except RainbowError as fault:
+        raise ConfigError(fault.message, pointer="/scheduler/algorithms/selection/name") from None
+    default = Settings()
+    return Settings(
+        name=_text(scheduler, "name", default.name, "/scheduler"),
+        secret=_text(scheduler, "secret", "", "/scheduler") or None,
+        admin=_text(scheduler, "admin", "", "/scheduler") or None,
+        selector=name,
+        selector_options=options,
+        backend=_text(scheduler, "backend", default.backend, "/scheduler"),
+        policy=_text(scheduler, "policy", default.policy, "/scheduler"),
+        tick=_seconds(scheduler, "tick", default.tick),
+        lease=_seconds(scheduler, "lease", default.lease),
+        warnings=tuple(warnings),
+    )
+
+
+def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return value
+    raise ConfigError("a mapping is wanted here", pointer=pointer)
+
+
+def _text(values: Mapping[str, Any], key: str, default: str, at: str) -> str:
+    value = values.get(key, default)
+    if isinstance(value, str):
+        return value
+    raise ConfigError(f"{key} must be text", pointer=f"{at}/{key}")
+
+
+def _seconds(values: Mapping[str, Any], key: str, default: float) -> float:
+    value = values.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 86_400:
+        raise ConfigError(f"{key} is a number of seconds", pointer=f"/scheduler/{key}")
+    return float(value)
+
+
+def _located(fault: InputError, positions: Positions) -> ConfigError:
+    pointer = fault.pointer or ""
+    nearest = pointer
+    while nearest not in positions and nearest:
+        nearest = nearest.rpartition("/")[0]
+    line, column = positions.get(nearest, (fault.line, fault.column))
+    return ConfigError(fault.message, pointer=pointer, line=line, column=column, **fault.facts)

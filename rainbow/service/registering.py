@@ -1,0 +1,264 @@
+"""Clusters come, change and go: graphs, subsystems, states."""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Conflict, Forbidden, InputError, NotFound, PolicyError, RequestError, StateError
+from rainbow.graph import read_cluster
+from rainbow.graph.order import natural
+from rainbow.jobs import BOOKED
+from rainbow.scheduling import policies
+from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster, visible_cluster
+from rainbow.service.service import Entry
+from rainbow.store import clusters, jobs, states, tasks, workers
+from rainbow.store.clusters import ClusterRecord
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.graph import Cluster
+    from rainbow.service.service import Service
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+
+
+def check_name(name: Any, what: str) -> str:
+    """Return a name that is one."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise RequestError(
+            f"a {what} is called by 1 to 100 letters, digits, dots, dashes or underscores", pointer="/name"
+        )
+    return name
+
+
+def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Register a cluster with its subsystems, state and policy, all or nothing; its credentials are told once."""
+    if not who.registers:
+        raise Forbidden("registering needs the registration secret")
+    name = check_name(body.get("name"), "cluster")
+    documents = _documents(body.get("subsystems"))
+    cluster = _read(body, name, documents)
+    state = check_state(body.get("state") or {})
+    policy, settings = check_policy(body.get("policy") or {}, service.settings.policy)
+    now = service.clock()
+    record = ClusterRecord(secrets.token_hex(8), name, cluster.levels, cluster.worker_type, now, policy, settings)
+    with service.store.write() as connection:
+        if clusters.find(connection, name):
+            raise Conflict(f"there is a cluster {name} already")
+        clusters.add(connection, record, body["graph"])
+        for subsystem, document in documents.items():
+            clusters.put_subsystem(connection, record.id, subsystem, document)
+        if state:
+            states.put(connection, record.id, state, now)
+        workers.keep_only(connection, record.id, list(cluster.workers), now)
+        token = new_credential(connection, TOKEN, record.id, now)
+        secret = new_credential(connection, SECRET, record.id, now)
+    service.put_entry(Entry(record.id, record.revision, cluster))
+    shown = {"name": name, "token": token, "secret": secret, "revision": record.revision}
+    return {**shown, "totals": dict(cluster.totals)}
+
+
+def _documents(given: Any) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise RequestError("subsystems is a mapping of names to graphs", pointer="/subsystems")
+    return {check_name(name, "subsystem"): document for name, document in given.items()}
+
+
+def _read(body: Mapping[str, Any], name: str, documents: Mapping[str, Any]) -> Cluster:
+    if "graph" not in body:
+        raise RequestError("a cluster needs a graph", pointer="/graph")
+    worker_type = body.get("worker_type", "node")
+    if not isinstance(worker_type, str):
+        raise RequestError("worker_type must be text", pointer="/worker_type")
+    with _below("/graph"):
+        cluster = read_cluster(body["graph"], name, body.get("levels", "any"), worker_type)
+    for subsystem, document in documents.items():
+        with _below(f"/subsystems/{subsystem}"):
+            cluster = cluster.with_subsystem(subsystem, document)
+    return cluster
+
+
+class _below:  # noqa: N801 - reads as a preposition where it is used
+    """Lengthens the pointer of a fault to where the document stands in the request."""
+
+    def __init__(self, pointer: str) -> None:
+        self.pointer = pointer
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, fault: object, at: object) -> None:
+        if isinstance(fault, InputError):
+            fault.pointer = self.pointer + (fault.pointer or "")
+
+
+def check_state(values: Any) -> dict[str, Any]:
+    """Return a flat state: names to numbers, text or booleans; StateError names the first fault."""
+    if not isinstance(values, Mapping):
+        raise StateError("a state is a flat mapping", pointer="")
+    for key, value in values.items():
+        if not isinstance(key, str) or not VARIABLE.fullmatch(key):
+            raise StateError(f"{str(key)[:40]!r} is no name of a variable", pointer=f"/{key}")
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not isinstance(value, (str, bool, int, float)) or (number and not _finite(value)):
+            raise StateError(f"{key} must be a number, text or a boolean", pointer=f"/{key}")
+    return dict(values)
+
+
+def _finite(value: float) -> bool:
+    return isinstance(value, int) or math.isfinite(value)
+
+
+def check_policy(given: Any, default: str) -> tuple[str, dict[str, Any]]:
+    """Return a policy's name and its settings, all checked."""
+    if not isinstance(given, Mapping) or not set(given) <= {"name", "settings"}:
+        raise PolicyError("a policy is {name, settings}", pointer="/policy")
+    name, settings = given.get("name", default), given.get("settings", {})
+    if name not in policies.names():
+        raise PolicyError(
+            f"there is no policy {name}; there are: {', '.join(policies.names())}", pointer="/policy/name"
+        )
+    if not isinstance(settings, Mapping):
+        raise PolicyError("settings is a mapping", pointer="/policy/settings")
+    with _below("/policy/settings"):
+        return name, dict(policies.get(name).check(settings))
+
+
+# ── graphs ──
+
+
+def put_graph(service: Service, who: Caller, name: str, document: Any) -> dict[str, Any]:
+    """Replace a cluster's dominant graph; its subsystems are hung on the new one."""
+    with service.store.write() as connection:
+        record = own_cluster(connection, who, name)
+        cluster = read_cluster(document, name, record.levels, record.worker_type)
+        for subsystem, stored in clusters.graphs_of(connection, record.id).items():
+            cluster = cluster.with_subsystem(subsystem, stored)
+        _check_unused(connection, record, cluster)
+        revision = clusters.replace_document(connection, record.id, document)
+        workers.keep_only(connection, record.id, list(cluster.workers), service.clock())
+    service.put_entry(Entry(record.id, revision, cluster))
+    service.tell()
+    return {"name": name, "revision": revision, "totals": dict(cluster.totals)}
+
+
+def _check_unused(connection: sa.Connection, record: ClusterRecord, cluster: Cluster) -> None:
+    """Refuse a graph that lacks a worker with tasks on it."""
+    used = {worker for task in tasks.of_cluster(connection, record.id, BOOKED) for worker in task.placement}
+    lost = sorted(worker for worker in used if worker and worker not in cluster.workers)
+    if lost:
+        raise Conflict(f"worker {lost[0]} has tasks and is not in the new graph", workers=lost)
+
+
+def graph(service: Service, who: Caller, name: str) -> tuple[Any, int]:
+    """Return a cluster's graph as it was given, and its revision."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        return clusters.document(connection, record.id), record.revision
+
+
+def put_subsystem(service: Service, who: Caller, name: str, subsystem: str, document: Any) -> dict[str, Any]:
+    """Hang a subsystem on a cluster, in place of an earlier one of that name."""
+    check_name(subsystem, "subsystem")
+    with service.store.write() as connection:
+        record = own_cluster(connection, who, name)
+        cluster = service.catalogue[name].cluster.with_subsystem(subsystem, document)
+        clusters.put_subsystem(connection, record.id, subsystem, document)
+        revision = clusters.new_revision(connection, record.id)
+    service.put_entry(Entry(record.id, revision, cluster))
+    hung = cluster.subsystems[subsystem]
+    return {"name": subsystem, "revision": revision, "vertices": len(hung.graph)}
+
+
+def delete_subsystem(service: Service, who: Caller, name: str, subsystem: str) -> None:
+    """Take a subsystem and its edges away; nothing matches it afterwards."""
+    with service.store.write() as connection:
+        record = own_cluster(connection, who, name)
+        if not clusters.remove_subsystem(connection, record.id, subsystem):
+            raise NotFound(f"cluster {name} has no subsystem {subsystem}")
+        revision = clusters.new_revision(connection, record.id)
+        cluster = service.catalogue[name].cluster.without_subsystem(subsystem)
+    service.put_entry(Entry(record.id, revision, cluster))
+
+
+def subsystem(service: Service, who: Caller, name: str, called: str) -> Any:
+    """Return a subsystem's graph as it was given."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        documents = clusters.graphs_of(connection, record.id)
+    if called not in documents:
+        raise NotFound(f"cluster {name} has no subsystem {called}")
+    return documents[called]
+
+
+# ── states, listings, the end ──
+
+
+def put_state(service: Service, who: Caller, name: str, values: Any, merge: bool = False) -> dict[str, Any]:
+    """Store what a cluster reports of itself: all of it, or (merge) some of it."""
+    given = check_state(values)
+    with service.store.write() as connection:
+        record = own_cluster(connection, who, name)
+        stored = states.get(connection, [record.id]).get(record.id) if merge else None
+        whole = {**(stored.values if stored else {}), **given}
+        states.put(connection, record.id, whole, service.clock())
+    return whole
+
+
+def state(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Return a cluster's state as reported, and nodes_free as booked."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        found = states.get(connection, [record.id]).get(record.id)
+        booked = states.booked(connection, [record.id])[record.id]
+    values = dict(found.values) if found else {}
+    effective = {"nodes_free": values["nodes_free"] + booked} if isinstance(values.get("nodes_free"), int) else {}
+    return {
+        "state": values,
+        "effective": {**values, **effective},
+        "reported_at": found.reported_at if found else None,
+    }
+
+
+def listing(service: Service, who: Caller) -> list[dict[str, Any]]:
+    """List the clusters that exist for a caller, by name."""
+    entries = [entry for entry in service.catalogue.values() if who.sees(entry.id)]
+    return [_shown(entry) for entry in sorted(entries, key=lambda e: natural(e.cluster.name))]
+
+
+def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Show one cluster."""
+    with service.store.read() as connection:
+        record = visible_cluster(connection, who, name)
+    return {**_shown(service.catalogue[name]), "policy": record.policy, "created_at": record.created_at}
+
+
+def _shown(entry: Entry) -> dict[str, Any]:
+    cluster = entry.cluster
+    return {
+        "name": cluster.name,
+        "revision": entry.revision,
+        "levels": cluster.levels,
+        "totals": dict(cluster.totals),
+        "workers": len(cluster.workers),
+        "subsystems": sorted(cluster.subsystems),
+    }
+
+
+def delete(service: Service, who: Caller, name: str) -> None:
+    """Forget a cluster; Conflict while it has live jobs."""
+    with service.store.write() as connection:
+        record = own_cluster(connection, who, name)
+        live = jobs.live(connection, record.id)
+        if live:
+            raise Conflict(f"cluster {name} has {len(live)} live jobs")
+        clusters.remove(connection, record.id)
+    service.drop_entry(name)
