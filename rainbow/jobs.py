@@ -92,6 +92,7 @@ class Task:
     attempt: int = 0  # how many times it was started
     retries_left: int = 0
     placement: dict[str, dict[str, int]] = field(default_factory=dict)
+    slots: int = 1  # how many of its slots the placement holds
     agent: str = ""  # the agent that accepted it
     exit_code: int | None = None
     output: str = ""  # the tail of what it wrote

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rainbow.service.service import Service
 
-SECRET, TOKEN = "secret", "token"  # noqa: S105 - kinds of credentials, no credentials
+SECRET, TOKEN = "secret", "token"
 PREFIXES = {"registration": "rbr_", SECRET: "rbs_", TOKEN: "rbt_", "admin": "rba_"}
 
 

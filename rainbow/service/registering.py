@@ -107,14 +107,9 @@ def check_state(values: Any) -> dict[str, Any]:
     for key, value in values.items():
         if not isinstance(key, str) or not VARIABLE.fullmatch(key):
             raise StateError(f"{str(key)[:40]!r} is no name of a variable", pointer=f"/{key}")
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not isinstance(value, (str, bool, int, float)) or (number and not _finite(value)):
+        if not isinstance(value, (str, bool, int, float)) or (isinstance(value, float) and not math.isfinite(value)):
             raise StateError(f"{key} must be a number, text or a boolean", pointer=f"/{key}")
     return dict(values)
-
-
-def _finite(value: float) -> bool:
-    return isinstance(value, int) or math.isfinite(value)
 
 
 def check_policy(given: Any, default: str) -> tuple[str, dict[str, Any]]:

@@ -128,6 +128,7 @@ tasks = sa.Table(
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("retries_left", sa.Integer, nullable=False),
     sa.Column("placement", JSON, nullable=False),
+    sa.Column("slots", sa.Integer, nullable=False),
     sa.Column("agent", sa.Text, nullable=False),
     sa.Column("exit_code", sa.Integer),
     sa.Column("output", sa.Text, nullable=False),

@@ -1,0 +1,27 @@
+"""The Flask application: every view decodes, authenticates, calls one verb of the service and encodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flask import Flask
+
+from rainbow.api import problems
+from rainbow.api.agents import agents
+from rainbow.api.clusters import clusters
+from rainbow.api.health import health
+from rainbow.api.jobs import jobs
+
+if TYPE_CHECKING:
+    from rainbow.service import Service
+
+
+def create_app(service: Service) -> Flask:
+    """Make the application that serves one service."""
+    app = Flask("rainbow", static_folder=None)
+    app.extensions["rainbow"] = service
+    app.json.sort_keys = False  # type: ignore[attr-defined]  # typed as any provider, ours is the default one
+    problems.install(app)
+    for blueprint in (clusters, jobs, agents, health):
+        app.register_blueprint(blueprint)
+    return app

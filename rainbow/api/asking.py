@@ -1,0 +1,124 @@
+"""What a request brings: its body, its envelope and its credentials."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from flask import current_app, request
+
+from rainbow.errors import JobspecError, LimitError, RequestError
+from rainbow.jobspec.text import Limits, load
+from rainbow.service.access import Caller, caller
+
+if TYPE_CHECKING:
+    from rainbow.service import Service
+
+
+def service() -> Service:
+    """Return the service this app serves."""
+    return cast("Service", current_app.extensions["rainbow"])
+
+
+def tokens() -> list[str]:
+    """Read `Authorization: Bearer a, Bearer b`: any number of tokens and secrets."""
+    header = request.headers.get("Authorization", "")
+    parts = [part.strip() for part in header.split(",") if part.strip()]
+    return [part[len("bearer ") :].strip() for part in parts if part.lower().startswith("bearer ")]
+
+
+def who(more: Iterable[str] = ()) -> Caller:
+    """Say who asks, by the header and by what the body brings."""
+    with service().store.read() as connection:
+        return caller(service(), connection, [*tokens(), *more])
+
+
+def body(graph: bool = False) -> bytes:
+    """Read the body, no more than is allowed."""
+    limits = service().settings.limits
+    most = limits.graph if graph else limits.body
+    if (request.content_length or 0) > most:
+        raise LimitError(f"a body of {request.content_length} bytes, the limit is {most}", limit="body")
+    data = request.stream.read(most + 1)
+    if len(data) > most:
+        raise LimitError(f"a body of more than {most} bytes", limit="body")
+    return bytes(data)
+
+
+def read_json(graph: bool = False) -> Any:
+    """Read a JSON body."""
+    try:
+        return json.loads(body(graph), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as fault:
+        raise RequestError(f"the body is not JSON: {fault}", pointer="") from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def read_mapping(graph: bool = False) -> dict[str, Any]:
+    """Read a JSON body that must be a mapping."""
+    found = read_json(graph)
+    if not isinstance(found, dict):
+        raise RequestError("the body must be a mapping", pointer="")
+    return found
+
+
+def read_state() -> Any:
+    """Read a state: JSON, or YAML, so that the founding text's example with its last comma is read."""
+    data = body()
+    try:
+        return load(data, Limits())[0]
+    except JobspecError as fault:
+        raise RequestError(fault.message, pointer=fault.pointer, line=fault.line, column=fault.column) from None
+
+
+def read_jobspec() -> tuple[Any, Mapping[str, Any]]:
+    """Read a jobspec and its envelope ({} if it came without one): JSON or YAML, told by how it looks."""
+    data = body()
+    if not data.strip():
+        raise RequestError("the body is empty: send a jobspec", pointer="")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise RequestError("the body is not UTF-8 text", pointer="") from None
+    kind = request.mimetype
+    if kind.endswith("json") or (not kind.endswith("yaml") and text.lstrip().startswith("{")):
+        try:
+            found = json.loads(text, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as fault:
+            raise RequestError(f"the body is not JSON: {fault}", pointer="") from None
+        if not isinstance(found, dict):
+            raise RequestError("the body must be a mapping", pointer="")
+        return (found["jobspec"], found) if "jobspec" in found else (found, {})
+    if "\njobspec:" in f"\n{text}":
+        found, _ = load(text, Limits())
+        if isinstance(found, dict) and "jobspec" in found:
+            return found["jobspec"], found
+    return text, {}
+
+
+def text_of(envelope: Mapping[str, Any], key: str) -> str | None:
+    """Read a text of an envelope."""
+    value = envelope.get(key)
+    if value is None or (isinstance(value, str) and len(value) <= 200):
+        return value
+    raise RequestError(f"{key} is text of at most 200 characters", pointer=f"/{key}")
+
+
+def number_of(values: Mapping[str, Any], key: str, default: float, most: float) -> float:
+    """Read a number from 0 to `most`, larger ones are taken for it."""
+    value = values.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise RequestError(f"{key} is a number from 0 up", pointer=f"/{key}")
+    return min(value, most)
+
+
+def list_of(values: Mapping[str, Any], key: str) -> list[Any]:
+    """Read a list."""
+    value = values.get(key, [])
+    if isinstance(value, list):
+        return value
+    raise RequestError(f"{key} is a list", pointer=f"/{key}")

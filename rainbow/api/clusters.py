@@ -1,0 +1,116 @@
+"""/v1/clusters: graphs, subsystems, states, workers, policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, request
+
+from rainbow.api.asking import read_json, read_mapping, read_state, service, who
+from rainbow.service import policy, registering
+
+clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
+
+
+@clusters.post("")
+def register() -> Any:
+    """Register a cluster; its token and secret are told once."""
+    asking = who()
+    return jsonify(registering.register(service(), asking, read_mapping(graph=True))), 201
+
+
+@clusters.get("")
+def listing() -> Any:
+    """List the clusters these credentials may see."""
+    return jsonify(clusters=registering.listing(service(), who()))
+
+
+@clusters.get("/<name>")
+def show(name: str) -> Any:
+    """Show one cluster."""
+    return jsonify(registering.show(service(), who(), name))
+
+
+@clusters.delete("/<name>")
+def delete(name: str) -> Any:
+    """Forget a cluster."""
+    registering.delete(service(), who(), name)
+    return "", 204
+
+
+@clusters.get("/<name>/graph")
+def graph(name: str) -> Any:
+    """Return the graph as it was given."""
+    document, revision = registering.graph(service(), who(), name)
+    return _tagged(jsonify(document), revision)
+
+
+@clusters.put("/<name>/graph")
+def put_graph(name: str) -> Any:
+    """Replace the graph."""
+    asking = who()
+    answer = registering.put_graph(service(), asking, name, read_json(graph=True))
+    return _tagged(jsonify(answer), answer["revision"])
+
+
+def _tagged(answer: Response, revision: int) -> Response:
+    answer.set_etag(str(revision))
+    return answer
+
+
+@clusters.put("/<name>/subsystems/<subsystem>")
+def put_subsystem(name: str, subsystem: str) -> Any:
+    """Hang a subsystem on the cluster."""
+    asking = who()
+    return jsonify(registering.put_subsystem(service(), asking, name, subsystem, read_json(graph=True)))
+
+
+@clusters.get("/<name>/subsystems/<subsystem>")
+def subsystem(name: str, subsystem: str) -> Any:
+    """Return a subsystem's graph as it was given."""
+    return jsonify(registering.subsystem(service(), who(), name, subsystem))
+
+
+@clusters.delete("/<name>/subsystems/<subsystem>")
+def delete_subsystem(name: str, subsystem: str) -> Any:
+    """Take a subsystem away."""
+    registering.delete_subsystem(service(), who(), name, subsystem)
+    return "", 204
+
+
+@clusters.route("/<name>/state", methods=["PUT", "PATCH"])
+def put_state(name: str) -> Any:
+    """Store the state: all of it (PUT) or some of it (PATCH)."""
+    asking = who()
+    return jsonify(registering.put_state(service(), asking, name, read_state(), merge=request.method == "PATCH"))
+
+
+@clusters.get("/<name>/state")
+def state(name: str) -> Any:
+    """Show the state as reported and as booked."""
+    return jsonify(registering.state(service(), who(), name))
+
+
+@clusters.get("/<name>/workers")
+def workers(name: str) -> Any:
+    """List workers and their states."""
+    return jsonify(workers=policy.workers_of(service(), who(), name))
+
+
+@clusters.get("/<name>/scheduler")
+def scheduler(name: str) -> Any:
+    """Show the policy, its settings and figures."""
+    return jsonify(policy.show(service(), who(), name))
+
+
+@clusters.put("/<name>/scheduler")
+def put_scheduler(name: str) -> Any:
+    """Set the policy and its settings."""
+    asking = who()
+    return jsonify(policy.put(service(), asking, name, read_mapping()))
+
+
+@clusters.post("/<name>/plan")
+def plan(name: str) -> Any:
+    """Say what the next step would do, without doing it."""
+    return jsonify(policy.plan(service(), who(), name))

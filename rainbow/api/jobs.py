@@ -1,0 +1,132 @@
+"""/v1/jobs and /v1/match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import Blueprint, jsonify, request
+
+from rainbow.api.asking import list_of, read_jobspec, service, text_of, tokens, who
+from rainbow.errors import RequestError
+from rainbow.jobs import JobState
+from rainbow.service import submitting
+from rainbow.service.access import Caller, digest
+from rainbow.service.submitting import Submission
+from rainbow.store.jobs import Filter
+
+jobs = Blueprint("jobs", __name__, url_prefix="/v1")
+TIMES = ("submitted_at", "canceled_at", "ended_at", "assigned_at", "started_at", "since")
+
+
+@jobs.post("/jobs")
+def submit() -> Any:
+    """Submit a jobspec: 201 with the job, its cluster and the decision; 200 for one sent again."""
+    asking, asked = _asked()
+    placed, again = submitting.submit(service(), asking, asked)
+    answer = jsonify(placed)
+    if again:
+        answer.headers["Idempotent-Replayed"] = "true"
+    answer.headers["Location"] = f"/v1/jobs/{placed['id']}"
+    return answer, 200 if again else 201
+
+
+@jobs.post("/match")
+def match() -> Any:
+    """Say which clusters could run a jobspec; nothing is stored."""
+    asking, asked = _asked()
+    return jsonify(submitting.shown(*submitting.find(service(), asking, asked)))
+
+
+def _asked() -> tuple[Caller, Submission]:
+    """Read the request; who asks is settled before the jobspec is looked at."""
+    who(_cluster_tokens({})) if tokens() else None
+    jobspec, envelope = read_jobspec()
+    brought = _cluster_tokens(envelope)
+    selector = envelope.get("selector")
+    if selector is not None and not isinstance(selector, Mapping):
+        raise RequestError("selector is {name, options}", pointer="/selector")
+    if not isinstance(jobspec, (str, Mapping)):
+        raise RequestError("jobspec is text or a mapping", pointer="/jobspec")
+    options = (selector or {}).get("options")
+    if options is not None and not isinstance(options, Mapping):
+        raise RequestError("options is a mapping", pointer="/selector/options")
+    names = [entry["name"] for entry in envelope["clusters"]] if envelope.get("clusters") else None
+    asked = Submission(
+        jobspec,
+        text_of(selector or {}, "name"),
+        options,
+        names,
+        text_of(envelope, "name"),
+        text_of(envelope, "requestor"),
+        request.headers.get("Idempotency-Key"),
+        [digest(token) for token in [*tokens(), *brought]],
+    )
+    return who(brought), asked
+
+
+def _cluster_tokens(envelope: Mapping[str, Any]) -> list[str]:
+    """Read `clusters: [{name, token}]` of an envelope."""
+    brought = []
+    for k, entry in enumerate(list_of(envelope, "clusters") if envelope.get("clusters") else []):
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+            raise RequestError("an entry is {name, token}", pointer=f"/clusters/{k}")
+        if entry.get("token") is not None:
+            if not isinstance(entry["token"], str):
+                raise RequestError("a token is text", pointer=f"/clusters/{k}/token")
+            brought.append(entry["token"])
+    return brought
+
+
+@jobs.get("/jobs")
+def listing() -> Any:
+    """List jobs, the newest first, page by page."""
+    asking = who()
+    chosen = _filter(asking)
+    found = submitting.listing(service(), asking, chosen)
+    following = found[-1]["id"] if len(found) == chosen.limit else None
+    return jsonify(jobs=[timed(job) for job in found], next=following)
+
+
+def _filter(asking: Caller) -> Filter:
+    arguments = request.args
+    states = [state for state in arguments.get("state", "").upper().split(",") if state]
+    for state in states:
+        if state not in JobState.__members__:
+            raise RequestError(f"there is no state {state}; there are: {', '.join(JobState)}", pointer="/state")
+    text = arguments.get("limit", "100")
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= service().settings.limits.listed:
+        raise RequestError(f"limit is a number from 1 to {service().settings.limits.listed}", pointer="/limit")
+    return Filter(asking.visible, states, arguments.get("cluster"), arguments.get("cursor"), int(text))
+
+
+@jobs.get("/jobs/<job_id>")
+def show(job_id: str) -> Any:
+    """Show a job with its tasks."""
+    return jsonify(timed(submitting.show(service(), who(), job_id)))
+
+
+@jobs.get("/jobs/<job_id>/why")
+def why(job_id: str) -> Any:
+    """Show the whole decision."""
+    return jsonify(timed(submitting.why(service(), who(), job_id)))
+
+
+@jobs.delete("/jobs/<job_id>")
+def cancel(job_id: str) -> Any:
+    """Cancel a job."""
+    return jsonify(timed(submitting.cancel(service(), who(), job_id)))
+
+
+def timed(value: Any) -> Any:
+    """Write times as RFC 3339 in UTC."""
+    if isinstance(value, Mapping):
+        return {key: _time(item) if key in TIMES else timed(item) for key, item in value.items()}
+    return [timed(item) for item in value] if isinstance(value, list) else value
+
+
+def _time(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,87 @@
+"""Faults as RFC 9457 problem details; one table turns codes into statuses.
+
+400  the request is not of the documented form (bytes that are no text, no JSON, a wrong envelope)
+401  no credential, or one nobody knows          403  a known credential without the right
+404  does not exist, or not for you              409  exists already, or its state does not allow it
+413  larger than the server allows               422  understood and refused: graph, jobspec, state, no match
+429, 503  try later, see Retry-After
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from flask import Flask, Response, json, request
+from werkzeug.exceptions import HTTPException
+
+from rainbow.errors import InputError, LimitError, RainbowError, TryLater
+
+log = structlog.get_logger("rainbow.api")
+
+STATUS = {
+    "request-invalid": 400,
+    "unauthenticated": 401,
+    "forbidden": 403,
+    "not-found": 404,
+    "conflict": 409,
+    "limit-exceeded": 413,
+    "graph-invalid": 422,
+    "jobspec-invalid": 422,
+    "state-invalid": 422,
+    "selection-invalid": 422,
+    "policy-invalid": 422,
+    "plugin-unknown": 422,
+    "unsatisfiable": 422,
+    "too-many": 429,
+    "unavailable": 503,
+    "try-later": 503,
+}
+TYPES = "https://rainbow-scheduler.github.io/problems/"
+
+
+def problem(status: int, code: str, detail: str, **more: Any) -> Response:
+    """Answer with a problem."""
+    title = HTTPStatus(status).phrase
+    body = {"type": TYPES + code, "title": title, "status": status, "code": code, "detail": detail, **more}
+    return Response(json.dumps(body), status, mimetype="application/problem+json")
+
+
+def of_fault(fault: RainbowError) -> Response:
+    """Turn one of our faults into a problem."""
+    more: dict[str, Any] = {key: value for key, value in fault.facts.items() if _writable(value)}
+    if isinstance(fault, InputError):
+        place = {"pointer": fault.pointer, "line": fault.line, "column": fault.column}
+        more |= {key: value for key, value in place.items() if value is not None}
+    status = STATUS.get(fault.code, 500)
+    if isinstance(fault, LimitError) and fault.facts.get("limit") not in ("size", "body"):
+        status = 422 if fault.pointer is not None else status
+    answer = problem(status, fault.code, fault.message, **more)
+    if isinstance(fault, TryLater):
+        answer.headers["Retry-After"] = str(fault.retry_after)
+    if status == 401:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
+def _writable(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float, bool, list, dict, tuple))
+
+
+def install(app: Flask) -> None:
+    """Let every fault that leaves a view become a problem; nothing else ever leaves the server."""
+    app.register_error_handler(RainbowError, of_fault)
+    app.register_error_handler(HTTPException, _of_http)
+    app.register_error_handler(Exception, _unexpected)
+
+
+def _of_http(fault: HTTPException) -> Response:
+    status = fault.code or 500
+    code = {404: "not-found", 405: "method-not-allowed", 413: "limit-exceeded"}.get(status, "request-invalid")
+    return problem(status, code, fault.description or HTTPStatus(status).phrase)
+
+
+def _unexpected(fault: Exception) -> Response:
+    log.error("request-failed", method=request.method, path=request.path, fault=repr(fault), exc_info=fault)
+    return problem(500, "error", "the server failed to answer this; the log says why")

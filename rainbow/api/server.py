@@ -1,0 +1,84 @@
+"""`rainbow serve`: the application under granian, one worker process with threads, the scheduler beside it.
+
+The worker dies with its parent whatever ends that, so that after `kill -9` nobody holds the port or the store.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from typing import Any
+
+import structlog
+from granian import Granian
+from granian.constants import Interfaces
+
+from rainbow.api.app import create_app
+from rainbow.service import Settings, open_service, read_config
+from rainbow.service.stepping import Loop
+
+THREADS = 96  # requests at once; agents wait in some of them
+PR_SET_PDEATHSIG = 1
+log = structlog.get_logger("rainbow.server")
+
+
+def serve(host: str = "127.0.0.1", port: int = 8080, database: str = "rainbow.db", config: str | None = None) -> None:
+    """Serve until told to stop (SIGINT, SIGTERM); running requests are finished."""
+    settings = read_config(config) if config else Settings()
+    for warning in settings.warnings:
+        log.warning("config", warning=warning)
+    open_service(database, settings).close()  # a store that cannot be opened is said before anything is served
+    os.environ["RAINBOW_SERVE"] = "\n".join([database, config or "", str(os.getpid())])
+    log.info("serving", url=f"http://{host}:{port}", database=_safe(database))
+    Granian(
+        "rainbow.api.server:application",
+        address=host,
+        port=port,
+        interface=Interfaces.WSGI,
+        factory=True,
+        workers=1,
+        blocking_threads=THREADS,
+        backlog=1024,
+        log_enabled=True,
+        respawn_failed_workers=True,
+        workers_kill_timeout=20,
+    ).serve()
+
+
+def application() -> Any:
+    """Make the application inside the worker process."""
+    database, config, parent = os.environ["RAINBOW_SERVE"].split("\n")
+    _die_with(int(parent))
+    log_to_stderr()
+    service = open_service(database, read_config(config) if config else Settings())
+    Loop(service).start()
+    return create_app(service)
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel to end this process when its parent ends (Linux); the parent may have ended already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def log_to_stderr() -> None:
+    """Write one line an event, to stderr, with the time in UTC."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+    )
+
+
+def _safe(database: str) -> str:
+    """Leave a password out of what is logged."""
+    scheme, at, rest = database.rpartition("@")
+    return f"...@{rest}" if at and "://" in scheme else database
