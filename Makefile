@@ -1,0 +1,42 @@
+# Everything runs in .venv, which the first target that needs it makes.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench serve docs soak clean
+
+demo: .venv/installed ## clusters, jobs, agents: the main job from end to end
+	$(BIN)/python -m demo
+
+test: .venv/dev lint ## everything that must hold before a commit
+	$(BIN)/pytest -n 2 --dist loadfile -m "not soak"
+
+soak: .venv/dev ## long campaigns: many examples, crashes, load
+	RAINBOW_SOAK=1 $(BIN)/pytest -m soak
+
+lint: .venv/dev ## style, types and the shape of the house
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/dev ## the promised speeds, as ratios and growth
+	$(BIN)/python -m benchmarks
+
+serve: .venv/installed ## a server on http://127.0.0.1:8080, its store in ./rainbow.db
+	$(BIN)/rainbow serve
+
+docs: .venv/dev ## check that the documentation's examples run and its links lead somewhere
+	$(BIN)/pytest -q tests/test_docs.py
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv || { apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv .venv; }
+
+.venv/installed: pyproject.toml .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+.venv/dev: pyproject.toml .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@ .venv/installed
+
+clean: ## what was made here, the virtual environment too
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
