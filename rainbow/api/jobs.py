@@ -11,7 +11,7 @@ from flask import Blueprint, jsonify, request
 from rainbow.api.asking import list_of, read_jobspec, service, text_of, tokens, who
 from rainbow.errors import RequestError
 from rainbow.jobs import JobState
-from rainbow.service import submitting
+from rainbow.service import showing, submitting
 from rainbow.service.access import Caller, digest
 from rainbow.service.submitting import Submission
 from rainbow.store.jobs import Filter
@@ -84,7 +84,7 @@ def listing() -> Any:
     """List jobs, the newest first, page by page."""
     asking = who()
     chosen = _filter(asking)
-    found = submitting.listing(service(), asking, chosen)
+    found = showing.listing(service(), asking, chosen)
     following = found[-1]["id"] if len(found) == chosen.limit else None
     return jsonify(jobs=[timed(job) for job in found], next=following)
 
@@ -104,19 +104,19 @@ def _filter(asking: Caller) -> Filter:
 @jobs.get("/jobs/<job_id>")
 def show(job_id: str) -> Any:
     """Show a job with its tasks."""
-    return jsonify(timed(submitting.show(service(), who(), job_id)))
+    return jsonify(timed(showing.show(service(), who(), job_id)))
 
 
 @jobs.get("/jobs/<job_id>/why")
 def why(job_id: str) -> Any:
     """Show the whole decision."""
-    return jsonify(timed(submitting.why(service(), who(), job_id)))
+    return jsonify(timed(showing.why(service(), who(), job_id)))
 
 
 @jobs.delete("/jobs/<job_id>")
 def cancel(job_id: str) -> Any:
     """Cancel a job."""
-    return jsonify(timed(submitting.cancel(service(), who(), job_id)))
+    return jsonify(timed(showing.cancel(service(), who(), job_id)))
 
 
 def timed(value: Any) -> Any:

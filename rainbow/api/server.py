@@ -17,7 +17,7 @@ from granian.constants import Interfaces
 
 from rainbow.api.app import create_app
 from rainbow.service import Settings, open_service, read_config
-from rainbow.service.stepping import Loop
+from rainbow.service.loop import Loop
 
 THREADS = 96  # requests at once; agents wait in some of them
 PR_SET_PDEATHSIG = 1

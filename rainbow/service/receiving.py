@@ -11,7 +11,7 @@ from rainbow.jobs import ENDED, Task, TaskState, WorkerState, advance
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.scheduling import GangTask, gangs, processes
 from rainbow.service.access import Caller, own_cluster
-from rainbow.service.submitting import settle
+from rainbow.service.showing import settle
 from rainbow.store import clusters, jobs, tasks, workers
 
 if TYPE_CHECKING:

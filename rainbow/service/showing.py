@@ -1,0 +1,90 @@
+"""Jobs after they were placed: list, show, why, cancel."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Conflict, NotFound
+from rainbow.jobs import ENDED, JobState, Task, TaskState, advance, job_state
+from rainbow.service.access import Caller
+from rainbow.store import clusters, jobs, tasks
+from rainbow.store.jobs import LIVE, Filter, JobRecord
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.service import Service
+
+
+def listing(service: Service, who: Caller, chosen: Filter) -> list[dict[str, Any]]:
+    """List jobs of the clusters that exist for the caller, the newest first."""
+    with service.store.read() as connection:
+        return [_job(record) for record in jobs.listing(connection, chosen)]
+
+
+def _visible(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
+    record = jobs.get(connection, job_id)
+    if record is None or not who.sees(record.cluster_id):
+        raise NotFound(f"there is no job {job_id}")
+    return record
+
+
+def show(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """Show a job with its tasks."""
+    with service.store.read() as connection:
+        record = _visible(connection, who, job_id)
+        found = tasks.of_job(connection, job_id)
+    return {**_job(record), "tasks": [_task(task) for task in found]}
+
+
+def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """Show the whole decision: match, selection steps, and why it waits."""
+    with service.store.read() as connection:
+        record = _visible(connection, who, job_id)
+        decision = jobs.decision(connection, job_id)
+    waiting = record.wait if record.state in LIVE else None
+    return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision, "wait": waiting}
+
+
+def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """End a job: what has not started is canceled, what runs is told to stop."""
+    now = service.clock()
+    with service.store.write() as connection:
+        record = _visible(connection, who, job_id)
+        if record.state not in LIVE:
+            raise Conflict(f"job {job_id} has ended: {record.state}")
+        jobs.change(connection, job_id, canceled_at=now)
+        for task in tasks.of_job(connection, job_id):
+            if task.state in (TaskState.WAITING, TaskState.ASSIGNED):
+                tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now))
+            elif task.state not in ENDED and task.state is not TaskState.STOPPING:
+                tasks.save(connection, advance(task, TaskState.STOPPING, detail="canceled"))
+        settle(connection, job_id, now)
+    service.tell()
+    return show(service, who, job_id)
+
+
+def settle(connection: sa.Connection, job_id: str, now: float) -> None:
+    """Bring a job's state up to date with its tasks; its end is an event of the cluster's free nodes."""
+    record = jobs.get(connection, job_id)
+    if record is None or record.state not in LIVE:
+        return
+    state = job_state([task.state for task in tasks.of_job(connection, job_id)])
+    if state in LIVE:
+        jobs.change(connection, job_id, state=state)
+        return
+    clock = clusters.tick(connection, record.cluster_id)
+    jobs.change(connection, job_id, state=state, ended_at=now, ended_clock=clock, wait=None)
+
+
+def _job(record: JobRecord) -> dict[str, Any]:
+    hidden = ("cluster_id", "accepted_clock", "ended_clock")
+    written = {key: value for key, value in asdict(record).items() if key not in hidden}
+    return {**written, "wait": written["wait"] if record.state is not JobState.COMPLETED else None}
+
+
+def _task(task: Task) -> dict[str, Any]:
+    written = asdict(task)
+    written.pop("job")
+    return written
