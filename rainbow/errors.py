@@ -15,6 +15,7 @@
     │   └── Forbidden                a known credential without the right
     ├── NotFound                     does not exist, or not for you
     ├── Conflict                     exists already, or its state does not allow it
+    ├── PreconditionFailed           it has changed since the caller read it
     ├── Refused                      understood and refused: no cluster can or may take the job
     ├── PlanError                    a policy's plan breaks a hard invariant
     └── TryLater                     the same request may succeed later
@@ -142,6 +143,12 @@ class Conflict(RainbowError):
     """It exists already, or its state does not allow this."""
 
     code = "conflict"
+
+
+class PreconditionFailed(RainbowError):
+    """It has changed since the caller read it."""
+
+    code = "precondition-failed"
 
 
 class Refused(RainbowError):

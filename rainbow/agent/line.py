@@ -19,12 +19,14 @@ NOT_OURS = frozenset({401, 403, 404})  # the secret is no (longer) good, or the 
 
 
 class Line:
-    """One call at a time. `wake` is set when an answer is there."""
+    """One call at a time. `wake` is set when an answer is there; `note` is told of every passing fault, then None."""
 
-    def __init__(self, wake: threading.Event, clock: Callable[[], float], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, wake: threading.Event, clock: Callable[[], float], note: Callable[[BaseException | None], None]
+    ) -> None:
         self._wake = wake
         self._clock = clock
-        self._say = say
+        self._note = note
         self._answer: Future[Any] | None = None
         self._then: Callable[[Any], None]
         self._refused: Callable[[Problem], None]
@@ -59,7 +61,8 @@ class Line:
         if fault is not None and _may_pass(fault):
             self._rest_after(fault)
             return
-        self._recover()
+        self._faults = 0
+        self._note(None)
         if fault is None:
             self._then(answer.result())
         elif isinstance(fault, Problem) and fault.status not in NOT_OURS:
@@ -68,16 +71,10 @@ class Line:
             raise fault
 
     def _rest_after(self, fault: BaseException) -> None:
-        if self._faults == 0:
-            self._say(f"{fault}; trying again, tasks go on")
+        self._note(fault)
         asked = getattr(fault, "retry_after", None) or 0.0
         self.rest(min(max(asked, SHORTEST_REST * 2**self._faults), LONGEST_REST))
         self._faults = min(self._faults + 1, 10)
-
-    def _recover(self) -> None:
-        if self._faults:
-            self._say("the server answers again")
-        self._faults = 0
 
 
 def _may_pass(fault: BaseException) -> bool:

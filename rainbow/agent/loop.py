@@ -61,8 +61,8 @@ class Agent:
         self._clock = clock
 
         self._wake = threading.Event()
-        self._ears = Line(self._wake, clock, say)
-        self._voice = Line(self._wake, clock, say)
+        self._ears = Line(self._wake, clock, self._note)
+        self._voice = Line(self._wake, clock, self._note)
         self._offers: dict[RunId, wire.Offer] = {}  # received, and to be accepted
         self._outbox: deque[wire.Event] = deque()  # happened, and to be told
         self._batch = EVENTS
@@ -71,6 +71,7 @@ class Agent:
         self._last_beat = clock()
         self._stop_by: float | None = None
         self._told_to_stop = False
+        self._away = False  # the server, as far as we know
 
     def stop(self) -> None:
         """Ask `run` to end: tasks are stopped and told as stopped. A signal handler may call it."""
@@ -108,8 +109,14 @@ class Agent:
     def _is_done(self) -> bool:
         if self._stop_by is None:
             return False
-        to_say = self._outbox or self._offers or self._voice.busy
-        return self._clock() >= self._stop_by or not (self._executor.running() or to_say)
+        return self._clock() >= self._stop_by or not (self._executor.running() or self._outbox or self._offers)
+
+    def _note(self, fault: BaseException | None) -> None:
+        if fault is not None and not self._away:
+            self._say(f"{fault}; tasks go on, and what they do is told later")
+        elif fault is None and self._away:
+            self._say("the server answers again")
+        self._away = fault is not None
 
     # ── ears ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.asking import read_json, read_mapping, read_state, service, who
-from rainbow.service import policy, registering
+from rainbow.service import graphs, policy, registering
 
 clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
 
@@ -41,15 +41,16 @@ def delete(name: str) -> Any:
 @clusters.get("/<name>/graph")
 def graph(name: str) -> Any:
     """Return the graph as it was given."""
-    document, revision = registering.graph(service(), who(), name)
+    document, revision = graphs.graph(service(), who(), name)
     return _tagged(jsonify(document), revision)
 
 
 @clusters.put("/<name>/graph")
 def put_graph(name: str) -> Any:
-    """Replace the graph."""
+    """Replace the graph; If-Match names the revision it must have."""
     asking = who()
-    answer = registering.put_graph(service(), asking, name, read_json(graph=True))
+    expected = None if "*" in request.if_match or not request.if_match else request.if_match.as_set()
+    answer = graphs.put_graph(service(), asking, name, read_json(graph=True), expected)
     return _tagged(jsonify(answer), answer["revision"])
 
 
@@ -62,19 +63,19 @@ def _tagged(answer: Response, revision: int) -> Response:
 def put_subsystem(name: str, subsystem: str) -> Any:
     """Hang a subsystem on the cluster."""
     asking = who()
-    return jsonify(registering.put_subsystem(service(), asking, name, subsystem, read_json(graph=True)))
+    return jsonify(graphs.put_subsystem(service(), asking, name, subsystem, read_json(graph=True)))
 
 
 @clusters.get("/<name>/subsystems/<subsystem>")
 def subsystem(name: str, subsystem: str) -> Any:
     """Return a subsystem's graph as it was given."""
-    return jsonify(registering.subsystem(service(), who(), name, subsystem))
+    return jsonify(graphs.subsystem(service(), who(), name, subsystem))
 
 
 @clusters.delete("/<name>/subsystems/<subsystem>")
 def delete_subsystem(name: str, subsystem: str) -> Any:
     """Take a subsystem away."""
-    registering.delete_subsystem(service(), who(), name, subsystem)
+    graphs.delete_subsystem(service(), who(), name, subsystem)
     return "", 204
 
 

@@ -3,6 +3,7 @@
 400  the request is not of the documented form (bytes that are no text, no JSON, a wrong envelope)
 401  no credential, or one nobody knows          403  a known credential without the right
 404  does not exist, or not for you              409  exists already, or its state does not allow it
+412  changed since the caller read it (If-Match)
 413  larger than the server allows               422  understood and refused: graph, jobspec, state, no match
 429, 503  try later, see Retry-After
 """
@@ -26,6 +27,7 @@ STATUS = {
     "forbidden": 403,
     "not-found": 404,
     "conflict": 409,
+    "precondition-failed": 412,
     "limit-exceeded": 413,
     "graph-invalid": 422,
     "jobspec-invalid": 422,

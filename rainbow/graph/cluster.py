@@ -4,9 +4,9 @@ Both kinds of graph are NetworkX DiGraphs whose vertices carry
 
     type      text                        size      positive integer, units of the type
     unit      text, "" if none            name      text, shown to people
-    path      containment path, "/cluster0/rack0/node3"
+    path      containment path, "/cluster0/rack0/node3"; "" if it would be longer than 1024 characters
     rank      integer, or None            properties  frozenset of texts (RFC 31)
-    metadata  the mapping the document gave, unchanged
+    metadata  the mapping the document gave, unchanged (copies of a template: without count, name and paths)
 
 and whose edges all mean "contains".
 """
@@ -85,8 +85,12 @@ class Cluster:
         return (natural(self.graph.nodes[vertex]["path"]), natural(vertex))
 
     def children(self, vertex: str) -> list[str]:
-        """What a vertex contains, in natural order."""
-        return sorted(self.graph.successors(vertex), key=self.order)
+        """What a vertex contains, in natural order; not to be changed by the caller."""
+        return self._children[vertex]
+
+    @cached_property
+    def _children(self) -> Mapping[str, list[str]]:
+        return {vertex: sorted(self.graph.successors(vertex), key=self.order) for vertex in self.graph}
 
 
 def unique_names(vertices: list[dict[str, Any]], ids: list[str]) -> list[str]:

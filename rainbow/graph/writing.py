@@ -1,25 +1,21 @@
-"""Cluster → JGF."""
+"""Writing a cluster as a document."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rainbow.graph.cluster import Cluster
+from rainbow.graph.cluster import Cluster
+from rainbow.graph.document import CONTAINS
 
 
 def write_jgf(cluster: Cluster) -> dict[str, Any]:
-    """Write a cluster's dominant graph as JGF (nodes a mapping); read_cluster reads it back."""
+    """Return the dominant graph in JSON Graph Format 2; `read_cluster` makes the same cluster of it.
+
+    Templates are written out. Levels, worker types and subsystems are no part of the format.
+    """
     nodes = {
-        vertex: {"label": data["name"], "metadata": _metadata(data)}
-        for vertex, data in cluster.graph.nodes(data=True)
+        vertex: {"label": fields["name"], "metadata": dict(fields["metadata"])}
+        for vertex, fields in cluster.graph.nodes(data=True)
     }
-    edges = [{"source": a, "target": b, "relation": "contains"} for a, b in cluster.graph.edges]
+    edges = [{"source": u, "target": v, "relation": CONTAINS} for u, v in cluster.graph.edges]
     return {"name": cluster.name, "graph": {"directed": True, "nodes": nodes, "edges": edges}}
-
-
-def _metadata(data: dict[str, Any]) -> dict[str, Any]:
-    rest = {key: value for key, value in data["metadata"].items() if key != "count"}
-    rank = -1 if data["rank"] is None else data["rank"]
-    written = {"type": data["type"], "size": data["size"], "unit": data["unit"], "name": data["name"], "rank": rank}
-    return {**rest, **written, "paths": {"containment": data["path"]}, "properties": sorted(data["properties"])}

@@ -54,7 +54,7 @@ def freeze(service: Service, entry: Entry) -> Frozen | None:
         now=service.clock(),
         settings=record.settings,
         workers=_workers(entry.cluster, states, running),
-        jobs=[_job_view(job, wanted, found, placing) for job in live if job.id in wanted],
+        jobs=_job_views(live, wanted, found, placing),
         runs=_runs(running, {job.id: job.requestor for job in live}),
         place=placing.place,
         hosts=placing.hosts,
@@ -97,11 +97,19 @@ def _runs(running: list[Task], requestors: dict[str, str]) -> list[RunView]:
     ]
 
 
-def _job_view(job: JobRecord, wanted: dict[str, tuple[Gang, ...]], found: list[Task], placing: Placing) -> JobView:
-    own = [task for task in found if task.job == job.id]
+def _job_views(
+    live: list[JobRecord], wanted: dict[str, tuple[Gang, ...]], found: list[Task], placing: Placing
+) -> list[JobView]:
+    own: dict[str, list[Task]] = {}
+    for task in found:
+        own.setdefault(task.job, []).append(task)
+    return [_job_view(job, wanted[job.id], own[job.id], placing) for job in live if job.id in wanted]
+
+
+def _job_view(job: JobRecord, wanted: tuple[Gang, ...], own: list[Task], placing: Placing) -> JobView:
     waiting = {task.index: task.id for task in own if task.state is T.WAITING}
     views = []
-    for gang in wanted[job.id]:
+    for gang in wanted:
         indexes = [task.index for task in gang.tasks if task.index in waiting]
         if indexes:
             left = gang if len(indexes) == len(gang.tasks) else only(gang, indexes)

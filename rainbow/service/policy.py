@@ -53,7 +53,7 @@ def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
         states = workers.of_cluster(connection, record.id)
-    capacity = worker_capacity(service.catalogue[name].cluster)
+    capacity = worker_capacity(service.entry(name).cluster)
     return [
         {"name": worker, "state": states[worker].state, "since": states[worker].since, "capacity": capacity[worker]}
         for worker in capacity

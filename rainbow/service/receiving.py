@@ -7,39 +7,22 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RequestError
-from rainbow.jobs import ENDED, Task, TaskState, WorkerState, advance
+from rainbow.jobs import ENDED, Task, TaskState, advance
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.scheduling import GangTask, gangs, processes
-from rainbow.service.access import Caller, own_cluster
+from rainbow.service.access import Caller
+from rainbow.service.presence import beat, greet
 from rainbow.service.showing import settle
-from rainbow.store import clusters, jobs, tasks, workers
+from rainbow.store import clusters, jobs, tasks
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.service.service import Service
-    from rainbow.store.clusters import ClusterRecord
 
 T = TaskState
 HELD = (T.ACCEPTED, T.RUNNING, T.SUSPENDED, T.STOPPING)
 RESULTS = {"timed_out": T.TIMED_OUT, "failed": T.FAILED}
-
-
-def greet(service: Service, who: Caller, name: str, agent: str, up: Sequence[str] | None = None) -> ClusterRecord:
-    """Note a sign of life of a cluster's agent; workers it sees become ready. Every message begins with this."""
-    with service.store.read() as connection:
-        record = own_cluster(connection, who, name)
-        states = workers.of_cluster(connection, record.id)
-    service.seen[(record.id, agent)] = service.clock()
-    seen = set(states if up is None else up)
-    back = [n for n, w in states.items() if n in seen and w.state in (WorkerState.NEW, WorkerState.LOST)]
-    lost = [n for n, w in states.items() if n not in seen and w.state is WorkerState.READY]
-    if back or lost:
-        with service.store.write() as connection:
-            workers.move(connection, record.id, back, WorkerState.READY, service.clock())
-            workers.move(connection, record.id, lost, WorkerState.LOST, service.clock())
-        service.tell()
-    return record
 
 
 def receive(service: Service, who: Caller, name: str, agent: str, most: int, seconds: float) -> dict[str, Any]:
@@ -206,7 +189,7 @@ def heartbeat(
     running: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Renew an agent's lease; tell it what must stop and what is no longer its own."""
-    record = greet(service, who, name, agent, up)
+    record = beat(service, who, name, agent, up)
     with service.store.read() as connection:
         named = list(_named(connection, record.id, running, "id"))
         stops = _stops(connection, record.id, agent)

@@ -1,4 +1,4 @@
-"""Clusters come, change and go: graphs, subsystems, states."""
+"""Clusters come, report their states, and go."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, Forbidden, InputError, NotFound, PolicyError, RequestError, StateError
+from rainbow.errors import Conflict, Forbidden, InputError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
 from rainbow.graph.order import natural
-from rainbow.jobs import BOOKED
 from rainbow.scheduling import policies
 from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster, visible_cluster
 from rainbow.service.service import Entry
-from rainbow.store import clusters, jobs, states, tasks, workers
+from rainbow.store import clusters, jobs, states, workers
 from rainbow.store.clusters import ClusterRecord
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from rainbow.graph import Cluster
     from rainbow.service.service import Service
 
@@ -127,73 +124,6 @@ def check_policy(given: Any, default: str) -> tuple[str, dict[str, Any]]:
         return name, dict(policies.get(name).check(settings))
 
 
-# ── graphs ──
-
-
-def put_graph(service: Service, who: Caller, name: str, document: Any) -> dict[str, Any]:
-    """Replace a cluster's dominant graph; its subsystems are hung on the new one."""
-    with service.store.write() as connection:
-        record = own_cluster(connection, who, name)
-        cluster = read_cluster(document, name, record.levels, record.worker_type)
-        for subsystem, stored in clusters.graphs_of(connection, record.id).items():
-            cluster = cluster.with_subsystem(subsystem, stored)
-        _check_unused(connection, record, cluster)
-        revision = clusters.replace_document(connection, record.id, document)
-        workers.keep_only(connection, record.id, list(cluster.workers), service.clock())
-    service.put_entry(Entry(record.id, revision, cluster))
-    service.tell()
-    return {"name": name, "revision": revision, "totals": dict(cluster.totals)}
-
-
-def _check_unused(connection: sa.Connection, record: ClusterRecord, cluster: Cluster) -> None:
-    """Refuse a graph that lacks a worker with tasks on it."""
-    used = {worker for task in tasks.of_cluster(connection, record.id, BOOKED) for worker in task.placement}
-    lost = sorted(worker for worker in used if worker and worker not in cluster.workers)
-    if lost:
-        raise Conflict(f"worker {lost[0]} has tasks and is not in the new graph", workers=lost)
-
-
-def graph(service: Service, who: Caller, name: str) -> tuple[Any, int]:
-    """Return a cluster's graph as it was given, and its revision."""
-    with service.store.read() as connection:
-        record = own_cluster(connection, who, name)
-        return clusters.document(connection, record.id), record.revision
-
-
-def put_subsystem(service: Service, who: Caller, name: str, subsystem: str, document: Any) -> dict[str, Any]:
-    """Hang a subsystem on a cluster, in place of an earlier one of that name."""
-    check_name(subsystem, "subsystem")
-    with service.store.write() as connection:
-        record = own_cluster(connection, who, name)
-        cluster = service.catalogue[name].cluster.with_subsystem(subsystem, document)
-        clusters.put_subsystem(connection, record.id, subsystem, document)
-        revision = clusters.new_revision(connection, record.id)
-    service.put_entry(Entry(record.id, revision, cluster))
-    hung = cluster.subsystems[subsystem]
-    return {"name": subsystem, "revision": revision, "vertices": len(hung.graph)}
-
-
-def delete_subsystem(service: Service, who: Caller, name: str, subsystem: str) -> None:
-    """Take a subsystem and its edges away; nothing matches it afterwards."""
-    with service.store.write() as connection:
-        record = own_cluster(connection, who, name)
-        if not clusters.remove_subsystem(connection, record.id, subsystem):
-            raise NotFound(f"cluster {name} has no subsystem {subsystem}")
-        revision = clusters.new_revision(connection, record.id)
-        cluster = service.catalogue[name].cluster.without_subsystem(subsystem)
-    service.put_entry(Entry(record.id, revision, cluster))
-
-
-def subsystem(service: Service, who: Caller, name: str, called: str) -> Any:
-    """Return a subsystem's graph as it was given."""
-    with service.store.read() as connection:
-        record = own_cluster(connection, who, name)
-        documents = clusters.graphs_of(connection, record.id)
-    if called not in documents:
-        raise NotFound(f"cluster {name} has no subsystem {called}")
-    return documents[called]
-
-
 # ── states, listings, the end ──
 
 
@@ -233,7 +163,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show one cluster."""
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
-    return {**_shown(service.catalogue[name]), "policy": record.policy, "created_at": record.created_at}
+    return {**_shown(service.entry(name)), "policy": record.policy, "created_at": record.created_at}
 
 
 def _shown(entry: Entry) -> dict[str, Any]:
@@ -250,10 +180,11 @@ def _shown(entry: Entry) -> dict[str, Any]:
 
 def delete(service: Service, who: Caller, name: str) -> None:
     """Forget a cluster; Conflict while it has live jobs."""
-    with service.store.write() as connection:
-        record = own_cluster(connection, who, name)
-        live = jobs.live(connection, record.id)
-        if live:
-            raise Conflict(f"cluster {name} has {len(live)} live jobs")
-        clusters.remove(connection, record.id)
-    service.drop_entry(name)
+    with service.changing:
+        with service.store.write() as connection:
+            record = own_cluster(connection, who, name)
+            live = jobs.live(connection, record.id)
+            if live:
+                raise Conflict(f"cluster {name} has {len(live)} live jobs")
+            clusters.remove(connection, record.id)
+        service.drop_entry(name)

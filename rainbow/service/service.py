@@ -2,8 +2,10 @@
 
 The verbs are functions of the modules beside this one, each with the service as its first argument:
 
-    registering  clusters, graphs, subsystems, states       submitting  match, submit, cancel, show, why
-    receiving    what an agent asks and reports             stepping    one scheduling step of one cluster
+    registering  clusters come, report states, go     graphs     their graphs and subsystems change
+    submitting   match, submit                        showing    list, show, why, cancel
+    receiving    what an agent asks and reports       presence   agents and workers there are, and are lost
+    stepping     one scheduling step of a cluster     policy     a cluster's policy and workers, for people
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from rainbow.errors import RainbowError
+from rainbow.errors import NotFound, RainbowError
 from rainbow.graph import read_cluster
 from rainbow.service.access import digest, mint
 from rainbow.service.settings import Settings
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.graph import Cluster
+    from rainbow.service.presence import Sign
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
 
@@ -57,8 +60,9 @@ class Service:
         self.registration = digest(self.settings.secret or mint("registration"))
         self.administration = digest(self.settings.admin or mint("admin"))
         self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed
-        self.seen: dict[tuple[str, str], float] = {}  # (cluster id, agent) → its last sign of life
+        self.seen: dict[tuple[str, str], Sign] = {}  # (cluster id, agent) → its last sign of life
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
+        self.changing = threading.RLock()  # held from reading a cluster's graphs until the new ones are seen
         self._news = threading.Condition()
         self._version = 0
         self._stepping: dict[str, threading.Lock] = {}
@@ -81,17 +85,21 @@ class Service:
             log.error("cluster-not-compiled", cluster=record.name, fault=str(fault))
             return None
 
+    def entry(self, name: str) -> Entry:
+        """Return a cluster's compiled form; NotFound while it has none."""
+        if name not in self.catalogue:
+            raise NotFound(f"cluster {name} is not ready to be used")
+        return self.catalogue[name]
+
     def put_entry(self, entry: Entry) -> None:
         """Let everybody see a cluster's new form, in one assignment."""
-        self.catalogue = {**self.catalogue, entry.cluster.name: entry}
+        with self.changing:
+            self.catalogue = {**self.catalogue, entry.cluster.name: entry}
 
     def drop_entry(self, name: str) -> None:
         """Let nobody see a cluster any more."""
-        self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}
-
-    def compile(self, entry: Entry, cluster: Cluster) -> Entry:
-        """Return an entry's next form."""
-        return replace(entry, cluster=cluster, revision=entry.revision + 1)
+        with self.changing:
+            self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}
 
     # ── news: who waits for something to happen, waits here ──
 

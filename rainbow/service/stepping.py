@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rainbow.jobs import BOOKED, Task, TaskState, WorkerState, advance
+from rainbow.jobs import BOOKED, TaskState, advance
 from rainbow.scheduling import Plan, Start, Stop, check_plan, policies, slots_of
 from rainbow.service.freezing import Frozen, freeze
-from rainbow.service.showing import settle
-from rainbow.store import clusters, jobs, tasks, workers
+from rainbow.service.presence import lose_the_silent
+from rainbow.store import clusters, jobs, tasks
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.service.service import Entry, Service
+    from rainbow.service.service import Service
     from rainbow.store.jobs import JobRecord
 
 T = TaskState
@@ -27,7 +26,7 @@ def step(service: Service, name: str) -> bool:
     if entry is None:
         return False
     with service.stepping(entry.id):
-        _take_events(service, entry)  # 1
+        lose_the_silent(service, entry)  # 1
         frozen = freeze(service, entry)  # 2
         if frozen is None:
             return False
@@ -43,43 +42,6 @@ def plan_only(service: Service, name: str) -> Plan | None:
     entry = service.catalogue.get(name)
     frozen = freeze(service, entry) if entry else None
     return policies.get(frozen.record.policy).plan(frozen.view) if frozen else None
-
-
-# ── 1 events: leases that ran out ──
-
-
-def _take_events(service: Service, entry: Entry) -> None:
-    """Give the tasks of agents that are silent for a lease back to the queue, and call their workers lost."""
-    now, lease = service.clock(), service.settings.lease
-    alive = [
-        agent for (cluster_id, agent), at in service.seen.items() if cluster_id == entry.id and now - at <= lease
-    ]
-    if now - service.started <= lease or not _someone_silent(service, entry, alive):
-        return
-    with service.store.write() as connection:
-        for task in tasks.of_cluster(connection, entry.id, BOOKED):
-            if (task.agent and task.agent not in alive) or (not alive and task.state is T.ASSIGNED):
-                _lose(connection, task, now)
-        if not alive:
-            states = workers.of_cluster(connection, entry.id)
-            ready = [name for name, worker in states.items() if worker.state is WorkerState.READY]
-            workers.move(connection, entry.id, ready, WorkerState.LOST, now)
-
-
-def _someone_silent(service: Service, entry: Entry, alive: Sequence[str]) -> bool:
-    with service.store.read() as connection:
-        booked = tasks.of_cluster(connection, entry.id, BOOKED)
-        ready = any(w.state is WorkerState.READY for w in workers.of_cluster(connection, entry.id).values())
-    return any(task.agent and task.agent not in alive for task in booked) or (not alive and ready)
-
-
-def _lose(connection: sa.Connection, task: Task, now: float) -> None:
-    job = jobs.get(connection, task.job)
-    if job and job.canceled_at is not None:
-        tasks.save(connection, advance(task, T.CANCELED, placement={}, ended_at=now))
-    else:
-        tasks.save(connection, advance(task, T.WAITING, agent="", detail="its agent was lost"))
-    settle(connection, task.job, now)
 
 
 # ── 4 check and write, 5 keep the wait reasons ──

@@ -58,7 +58,12 @@ def open_store(url: str) -> Store:
     """Open the database at `url` (a path means SQLite), bring its tables up to date and return it."""
     engine = _engine(url if "://" in url else f"sqlite:///{url}")
     with _trouble_as_unavailable():
-        upgrade(engine)
+        try:
+            upgrade(engine)
+        except sa.exc.OperationalError:
+            raise
+        except sa.exc.DatabaseError as error:  # it answers, and not as a database
+            raise ConfigError(f"{engine.url.database} is not a database") from error
     return Store(engine)
 
 
@@ -68,7 +73,7 @@ def _engine(url: str) -> sa.Engine:
     except sa.exc.ArgumentError as error:
         raise ConfigError("the database must be given as a path or a URL, like sqlite:///rainbow.db") from error
     if parsed.get_backend_name() != "sqlite":
-        return sa.create_engine(parsed, pool_size=POOL_SIZE, pool_pre_ping=True)
+        return _other_engine(parsed)
     if not parsed.database or parsed.database == ":memory:":
         raise ConfigError("the database must be a file: what is only in memory does not survive a restart")
     Path(parsed.database).absolute().parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +83,13 @@ def _engine(url: str) -> sa.Engine:
     sa.event.listen(engine, "connect", _set_up_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _other_engine(url: sa.URL) -> sa.Engine:
+    try:
+        return sa.create_engine(url, pool_size=POOL_SIZE, pool_pre_ping=True)
+    except (sa.exc.NoSuchModuleError, ImportError) as error:
+        raise ConfigError(f"no driver for {url.drivername} is installed") from error
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

@@ -36,9 +36,18 @@ def test_case_gives_the_stated_answer(case, backend):
 
 @pytest.mark.parametrize("backend", backends.names())
 def test_refusal_names_version_found_and_bounds(backend):
-    built = cluster("cluster(node(core))", hung=[{"at": "node0", "subsystem": "spack", "type": "p", "version": "0.5.2"}])
+    built = cluster(
+        "cluster(node(core))", hung=[{"at": "node0", "subsystem": "spack", "type": "p", "version": "0.5.2"}]
+    )
     job = rainbow.parse_jobspec(
-        {"resources": {"x": {"type": "node", "requires": [{"name": "spack", "field": "version", "min": "0.7.1", "max": "0.7.5"}]}}}
+        {
+            "resources": {
+                "x": {
+                    "type": "node",
+                    "requires": [{"name": "spack", "field": "version", "min": "0.7.1", "max": "0.7.5"}],
+                }
+            }
+        }
     )
     text = rainbow.match(job, [built], backend=backend)[0].reason.text
     assert "0.5.2" in text

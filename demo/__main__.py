@@ -1,0 +1,115 @@
+"""Run the demo; exit 1 if anything differs from what is expected."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from demo import examples
+from demo.judging import Outcome, differences
+from demo.processes import DemoError, Server, process, server
+from demo.showing import BY_HAND, draw_placed, draw_refused, progress, say
+from rainbow.cli.printing import console as new_console
+from rainbow.client import Client, Problem
+from rainbow.client.verbs import ENDED
+from rainbow.errors import RainbowError
+
+DONE_WITHIN = 90.0  # seconds for all jobs
+
+
+def main() -> int:
+    """Show everything; return the exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything started is ended
+    console = new_console()
+    started = time.monotonic()
+    try:
+        outcomes = _show(console)
+    except (DemoError, RainbowError) as error:
+        say(console, f"the demo failed: {error}", "red")
+        return 1
+    except KeyboardInterrupt:
+        say(console, "interrupted; everything that was started has ended")
+        return 130
+    draw_placed(console, outcomes)
+    draw_refused(console, outcomes)
+    different = differences(outcomes, examples.expected())
+    for line in different:
+        say(console, f"not as expected: {line}", "red")
+    said = (
+        "Not everything is as expected."
+        if different
+        else f"All {len(outcomes)} jobspecs did what is expected of them."
+    )
+    say(console, f"\n{said} It took {time.monotonic() - started:.0f} s; everything that was started has ended.\n")
+    console.print(BY_HAND, end="", soft_wrap=True)
+    return 1 if different else 0
+
+
+def _show(console: Console) -> list[Outcome]:
+    with tempfile.TemporaryDirectory(prefix="rainbow-demo-") as name:
+        folder = Path(name)
+        with server(folder) as there, ExitStack() as running:
+            say(console, f"a server at {there.url}, its database in {folder}")
+            tokens = [running.enter_context(_cluster(console, there, one, folder)) for one in examples.clusters()]
+            with Client(there.url, tokens) as client:
+                return _run_jobs(console, client)
+
+
+@contextmanager
+def _cluster(console: Console, there: Server, cluster: examples.ExampleCluster, folder: Path) -> Iterator[str]:
+    """Register a cluster and run its agent; yields the submit token."""
+    with Client(there.url, there.secret) as client:
+        made = client.register_cluster(cluster.name, cluster.graph, cluster.subsystems, cluster.state)
+    totals = ", ".join(f"{amount} {kind}" for kind, amount in made["totals"].items())
+    say(console, f"cluster {cluster.name} ({totals}; subsystems {', '.join(cluster.subsystems)}) and its agent")
+    words = ["agent", "--cluster", cluster.name, "--executor", "local", "--url", there.url]
+    with process(words, folder / f"{cluster.name}.log", {"RAINBOW_SECRET": made["secret"]}):
+        yield made["token"]
+
+
+def _run_jobs(console: Console, client: Client) -> list[Outcome]:
+    submitted = [_submit(client, file, text) for file, text in examples.jobspecs().items()]
+    say(console, f"{len(submitted)} jobspecs submitted")
+    ended = _wait(console, client, {one.file: one.job for one in submitted if one.job is not None})
+    return [_at_end(one, ended) for one in submitted]
+
+
+def _submit(client: Client, file: str, text: str) -> Outcome:
+    matched = [one["cluster"] for one in client.match(text)["candidates"]]
+    try:
+        made = client.submit(text, name=file.removesuffix(".yaml"), selector=examples.SELECTORS.get(file))
+    except Problem as problem:
+        refusals = problem.facts.get("refusals", [])
+        return Outcome(file, matched, refusals=refusals, fault="" if refusals else str(problem))
+    return Outcome(file, matched, job=dict(made), decision=made["decision"])
+
+
+def _wait(console: Console, client: Client, jobs: Mapping[str, Any]) -> dict[str, Any]:
+    """Show how the jobs go on until all have ended, or the time is over; return them by file."""
+    limit = time.monotonic() + DONE_WITHIN
+    with progress(console) as show:
+        while True:
+            now = {job["id"]: job for job in client.all_jobs()}
+            found = {file: now[job["id"]] for file, job in jobs.items()}
+            show({file: (job["cluster"], job["state"]) for file, job in found.items()})
+            if all(job["state"] in ENDED for job in found.values()) or time.monotonic() > limit:
+                return {file: client.job(job["id"]) for file, job in found.items()}
+            time.sleep(0.25)
+
+
+def _at_end(outcome: Outcome, ended: Mapping[str, Any]) -> Outcome:
+    if outcome.job is None:
+        return outcome
+    return Outcome(outcome.file, outcome.matched, ended[outcome.file], outcome.decision)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""The server and the agents: real processes, each in a session of its own, all ended at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo.examples import HERE
+from rainbow.client import Client
+
+READY_WITHIN = 30.0  # seconds
+END_WITHIN = 5.0
+
+
+class DemoError(Exception):
+    """Something did not start, or did not end in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that answers, and what lets clusters register."""
+
+    url: str
+    secret: str
+
+
+@contextlib.contextmanager
+def server(folder: Path) -> Iterator[Server]:
+    """Run a server with a new database in `folder` on a free port of the loopback interface."""
+    secret = "rbr_" + secrets.token_urlsafe(32)
+    config = folder / "config.yaml"
+    config.write_text(f"scheduler:\n  secret: {secret}\n")
+    port = _free_port()
+    database = f"sqlite:///{folder / 'rainbow.db'}"
+    words = ["serve", "--host", "127.0.0.1", "--port", str(port), "--database", database, "--config", str(config)]
+    with process(words, folder / "server.log") as running:
+        url = f"http://127.0.0.1:{port}"
+        _wait_until_ready(url, running, folder / "server.log")
+        yield Server(url, secret)
+
+
+@contextlib.contextmanager
+def process(
+    words: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `rainbow WORDS`, writing to `log`; end it and all it started."""
+    # PYTHONPATH: the checkout is shown, whatever is installed; -P: not the folder the demo is started in
+    variables = {**os.environ, "PYTHONPATH": str(HERE), **(environment or {})}
+    with log.open("wb") as out:
+        running = subprocess.Popen(  # noqa: S603 - our own command
+            [sys.executable, "-m", "rainbow", *words],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield running
+    finally:
+        _end(running)
+
+
+def _end(running: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        running.terminate()
+        running.wait(END_WITHIN)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGKILL)  # what it left behind, if anything
+    running.wait()
+
+
+def _wait_until_ready(url: str, running: subprocess.Popen[bytes], log: Path) -> None:
+    limit = time.monotonic() + READY_WITHIN
+    with Client(url, timeout=2.0, tries=1) as client:
+        while not client.ready():
+            if running.poll() is not None or time.monotonic() > limit:
+                raise DemoError(f"the server does not answer; it wrote:\n{log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

@@ -1,0 +1,54 @@
+"""`rainbow agent`: runs the tasks of a cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import partial
+
+import click
+
+from rainbow.agent import Agent, open_executor
+from rainbow.agent.environment import allowed
+from rainbow.agent.loop import MAX_TASKS
+from rainbow.cli import printing
+from rainbow.cli.connection import with_secret
+from rainbow.client import Client
+
+
+@click.command()
+@click.option("--cluster", required=True, help="The cluster to work for.")
+@click.option("--executor", default="local", show_default=True, help="What starts tasks: NAME or NAME:ARGUMENT.")
+@click.option("--max-tasks", type=click.IntRange(1, 100_000), default=MAX_TASKS, show_default=True, help="At once.")
+@click.option("--worker", "workers", multiple=True, help="A worker it speaks for; none given: all.")
+@click.option("--pass-env", multiple=True, metavar="NAME", help="Let tasks see this variable of the agent's, too.")
+@click.option("--quiet", is_flag=True, help="Do not tell how tasks end.")
+@with_secret
+def agent(
+    client: Client,
+    cluster: str,
+    executor: str,
+    max_tasks: int,
+    workers: tuple[str, ...],
+    pass_env: tuple[str, ...],
+    quiet: bool,
+) -> None:
+    """Take a cluster's tasks, run them, and report how they end.
+
+    Tasks run as the user that runs the agent, see a few of its environment variables (PATH, HOME, LANG, ...)
+    and never its secret. SIGTERM or Ctrl-C stops the tasks; the server gives them to the queue again.
+    """
+    opened = open_executor(executor, allowed(os.environ, pass_env))
+    say = partial(_say, quiet)
+    working = Agent(client, cluster, opened, max_tasks=max_tasks, workers=workers or None, say=say)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: working.stop())
+    say(f"agent {working.id} works for {cluster}")
+    working.run()
+
+
+def _say(quiet: bool, text: str) -> None:
+    if not quiet:
+        click.echo(f"rainbow agent: {printing.one_line(text)}", err=True)
+        sys.stderr.flush()

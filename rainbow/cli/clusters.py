@@ -1,0 +1,104 @@
+"""`rainbow cluster`: register, list, show, delete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rainbow.cli import credentials, printing
+from rainbow.cli.connection import with_registration, with_secret, with_tokens
+from rainbow.cli.reading import FILE, json_of, named_file
+from rainbow.client import Client, wire
+
+
+@click.group()
+def cluster() -> None:
+    """Clusters: register, list, show, delete."""
+
+
+@cluster.command()
+@click.argument("graph", type=FILE)
+@click.option("--name", required=True, help="What the cluster is called.")
+@click.option("--subsystem", "subsystems", multiple=True, metavar="NAME=FILE", help="Hang a subsystem graph on it.")
+@click.option("--state", type=FILE, help="A JSON file: the flat state that selection sees.")
+@click.option("--levels", type=click.Choice(["any", "strict"]), default="any", show_default=True)
+@click.option("--policy", help="The scheduling policy; else the server's default.")
+@click.option("--policy-settings", type=FILE, help="A JSON file: the policy's settings.")
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Add token and secret to this file.")
+@printing.output_option
+@with_registration
+def register(
+    client: Client,
+    url: str,
+    graph: Path,
+    name: str,
+    subsystems: tuple[str, ...],
+    state: Path | None,
+    levels: str,
+    policy: str | None,
+    policy_settings: Path | None,
+    save: Path | None,
+    output: str,
+) -> None:
+    """Register a cluster: GRAPH is its containment graph (JSON). Token and secret are shown this once."""
+    if save:
+        credentials.read(save)  # a file that cannot be added to is better known before than after
+    made = client.register_cluster(
+        name,
+        json_of(graph),
+        {called: json_of(path) for called, path in map(named_file, subsystems)} or None,
+        json_of(state) if state else None,
+        levels,
+        _policy(policy, policy_settings),
+    )
+    if save:
+        credentials.save(save, url, name, made["token"], made["secret"])
+    printing.show(output, made, lambda console: console.print(_registered(made, save)))
+
+
+def _policy(name: str | None, settings: Path | None) -> dict[str, Any] | None:
+    given = {"name": name, "settings": json_of(settings) if settings else None}
+    return {key: value for key, value in given.items() if value is not None} or None
+
+
+def _registered(made: wire.Registration, save: Path | None) -> Any:
+    shown: dict[str, Any] = {"cluster": made["name"], "totals": made["totals"]}
+    if save:
+        shown["token, secret"] = f"saved in {save}"
+    else:
+        shown |= {"token": made["token"], "secret": f"{made['secret']}  (both are shown this once)"}
+    return printing.facts(shown)
+
+
+@cluster.command(name="list")
+@printing.output_option
+@with_tokens
+def list_clusters(client: Client, output: str) -> None:
+    """List the clusters your tokens cover."""
+    found = client.clusters()
+    rows = [(one["name"], one["workers"], one["totals"], one["subsystems"]) for one in found]
+    titles = ["CLUSTER", "WORKERS", "TOTALS", "SUBSYSTEMS"]
+    printing.show(output, found, lambda console: console.print(printing.table(titles, rows)))
+
+
+@cluster.command()
+@click.argument("cluster")
+@printing.output_option
+@with_tokens
+def show(client: Client, cluster: str, output: str) -> None:
+    """Show a cluster: totals, subsystems, policy."""
+    found = client.cluster(cluster)
+    shown = {**found, "created_at": printing.when(found.get("created_at"))}
+    printing.show(output, found, lambda console: console.print(printing.facts(shown)))
+
+
+@cluster.command()
+@click.argument("cluster")
+@click.option("--drain", is_flag=True, help="Even with live jobs: what waits is placed anew, what runs ends.")
+@with_secret
+def delete(client: Client, cluster: str, drain: bool) -> None:
+    """Delete a cluster."""
+    client.delete_cluster(cluster, drain=drain)
+    click.echo(f"cluster {cluster} is deleted")

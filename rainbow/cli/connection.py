@@ -1,0 +1,117 @@
+"""Where the server is and with what credentials to ask it: flag, else environment, else credentials file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from rainbow.cli import credentials
+from rainbow.client import Client
+from rainbow.errors import RequestError
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+_server = [
+    click.option(
+        "--url", envvar="RAINBOW_URL", help=f"The server; else that of the credentials file, or {DEFAULT_URL}."
+    ),
+    click.option(
+        "--credentials",
+        envvar="RAINBOW_CREDENTIALS",
+        type=click.Path(dir_okay=False, path_type=Path),
+        default=credentials.DEFAULT,
+        show_default=True,
+        help="The credentials file that `cluster register --save` wrote.",
+    ),
+]
+_token = [
+    click.option(
+        "--token", multiple=True, envvar="RAINBOW_TOKEN", help="A submit token; may be given several times."
+    ),
+    click.option("--token-file", type=FILE, envvar="RAINBOW_TOKEN_FILE", help="A file of tokens, one a line."),
+]
+_secret = [
+    click.option(
+        "--secret", envvar="RAINBOW_SECRET", help="The cluster's secret; others may see it in a list of processes."
+    ),
+    click.option("--secret-file", type=FILE, envvar="RAINBOW_SECRET_FILE", help="A file with the cluster's secret."),
+]
+_registration = [
+    click.option(
+        "--secret", envvar=["RAINBOW_REGISTRATION_SECRET", "RAINBOW_SECRET"], help="The registration secret."
+    ),
+    click.option(
+        "--secret-file", type=FILE, envvar="RAINBOW_SECRET_FILE", help="A file with the registration secret."
+    ),
+]
+
+
+def with_tokens(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command a `client` that asks with submit tokens."""
+
+    @functools.wraps(command)
+    def run(url: str | None, credentials: Path, token: Sequence[str], token_file: Path | None, **rest: Any) -> Any:
+        saved = _saved(credentials)
+        words = [word for one in token for word in one.replace(",", " ").split()]
+        tokens = words or _lines(token_file) or saved.tokens
+        return command(_client(url or saved.url, tokens), **rest)
+
+    return _add(run, [*_server, *_token])
+
+
+def with_secret(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command a `client` that asks with the secret of the cluster in its parameter `cluster`."""
+
+    @functools.wraps(command)
+    def run(
+        url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, cluster: str, **rest: Any
+    ) -> Any:
+        saved = _saved(credentials)
+        found = secret or next(iter(_lines(secret_file)), None) or saved.secret(cluster)
+        return command(_client(url or saved.url, [found] if found else []), cluster=cluster, **rest)
+
+    return _add(run, [*_server, *_secret])
+
+
+def with_registration(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command a `client` that asks with the registration secret, and the server's `url`."""
+
+    @functools.wraps(command)
+    def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
+        url = url or _saved(credentials).url or DEFAULT_URL
+        found = secret or next(iter(_lines(secret_file)), None)
+        return command(_client(url, [found] if found else []), url=url, **rest)
+
+    return _add(run, [*_server, *_registration])
+
+
+def _add(command: Callable[..., Any], options: Sequence[Callable[[Any], Any]]) -> Callable[..., Any]:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _saved(path: Path) -> credentials.Saved:
+    return credentials.read(path)
+
+
+def _client(url: str, tokens: Sequence[str]) -> Client:
+    client = Client(url or DEFAULT_URL, tokens)
+    click.get_current_context().call_on_close(client.close)
+    return client
+
+
+def _lines(path: Path | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        return path.read_text(encoding="utf-8").split()
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{path} is not text") from error

@@ -1,0 +1,81 @@
+"""A decision as people read it: who could run the job, what was computed, who was chosen, and why not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from rainbow.cli.printing import clean, table, words
+
+Document = Mapping[str, Any]
+
+
+def draw_decision(console: Console, decision: Document) -> None:
+    """Show candidates with what was computed for each, the chosen one marked, then the refusals."""
+    selection = decision.get("selection") or {}
+    computed = selection.get("values") or {}
+    candidates = decision.get("candidates") or []
+    if candidates:
+        console.print(table(["CANDIDATE", "FITS", "TAKES", "COMPUTED", ""], _rows(candidates, computed, selection)))
+    draw_refusals(console, decision.get("refusals") or [])
+    for warning in [*decision.get("warnings", []), *selection.get("warnings", [])]:
+        console.print(Text(f"warning: {clean(warning)}", style="yellow"))
+
+
+def _rows(candidates: Sequence[Document], computed: Document, selection: Document) -> Iterator[list[Any]]:
+    for one in candidates:
+        name = one["cluster"]
+        yield [
+            name,
+            fits(one),
+            takes(one),
+            computed.get(name),
+            "chosen" if name == selection.get("cluster") else "",
+        ]
+
+
+def draw_match(console: Console, answer: Document) -> None:
+    """Show one line per cluster: how often the job fits, or why it does not."""
+    rows = [
+        [one["cluster"], "yes", f"fits {fits(one)} times: {words(takes(one))} each"] for one in answer["candidates"]
+    ]
+    rows += [[one["cluster"], "no", why_not(one)] for one in answer["refusals"]]
+    console.print(table(["CLUSTER", "MATCHES", "WHY"], sorted(rows)))
+
+
+def draw_refusals(console: Console, refusals: Sequence[Document]) -> None:
+    """Show why clusters cannot run the job."""
+    if refusals:
+        console.print(table(["REFUSED BY", "REASON"], ([one["cluster"], why_not(one)] for one in refusals)))
+
+
+def draw_steps(console: Console, selection: Document) -> None:
+    """Show what selection did, step by step."""
+    steps = selection.get("steps") or []
+    if steps:
+        console.print(table(["PRIORITY", "STEP", "VALUES", "DROPPED", "LEFT", "NOTE"], map(_step, steps)))
+    if selection.get("reason"):
+        console.print(Text(f"selection by {selection.get('selector')}: {clean(selection['reason'])}"))
+
+
+def _step(step: Document) -> list[Any]:
+    did = f"{step['step']}: {step['argument']}"
+    return [step["priority"], did, step["values"], step["dropped"], step["survivors"], step["note"]]
+
+
+def takes(candidate: Document) -> dict[str, Any]:
+    """Return what one copy of the job takes, without what it takes none of."""
+    return {key: amount for key, amount in (candidate.get("totals") or {}).items() if amount}
+
+
+def fits(candidate: Document) -> str:
+    """Return how many copies fit, as far as it is known."""
+    return f"{'' if candidate.get('fits_exact', True) else '≥ '}{candidate['fits']}"
+
+
+def why_not(refusal: Document) -> str:
+    """Return the reason of a refusal in words."""
+    return str(refusal.get("text") or refusal["reason"])

@@ -1,0 +1,123 @@
+"""`rainbow jobs`, `rainbow job show|why|cancel|wait`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from rainbow.cli import printing
+from rainbow.cli.connection import with_tokens
+from rainbow.cli.decisions import draw_decision, draw_steps
+from rainbow.cli.exits import Exit
+from rainbow.client import Client
+from rainbow.jobs import JobState
+
+Document = Mapping[str, Any]
+
+
+@click.command()
+@click.option("--cluster", help="Only those of this cluster.")
+@click.option(
+    "--state", type=click.Choice([str(state) for state in JobState], case_sensitive=False), help="Only those."
+)
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@printing.output_option
+@with_tokens
+def jobs(client: Client, cluster: str | None, state: str | None, limit: int, output: str) -> None:
+    """List jobs, the newest first."""
+    found = list(islice(client.all_jobs(cluster=cluster, state=state), limit))
+    titles = ["JOB", "NAME", "STATE", "CLUSTER", "REQUESTOR", "SUBMITTED", "WAITS BECAUSE"]
+    table = printing.table(titles, map(_row, found))
+    printing.show(output, found, lambda console: console.print(table))
+
+
+def _row(job: Document) -> list[Any]:
+    named = [job[key] for key in ("id", "name", "state", "cluster", "requestor")]
+    return [*named, printing.when(job["submitted_at"]), _waits(job)]
+
+
+def _waits(job: Document) -> str:
+    wait = job.get("wait") or {}
+    return str(wait.get("text") or "") if job["state"] == JobState.WAITING else ""
+
+
+@click.group()
+def job() -> None:
+    """One job: show, why, cancel, wait."""
+
+
+@job.command()
+@click.argument("job_id")
+@printing.output_option
+@with_tokens
+def show(client: Client, job_id: str, output: str) -> None:
+    """Show a job, its tasks, where they run and what they wrote last."""
+    found = client.job(job_id)
+    printing.show(output, found, lambda console: draw_job(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@printing.output_option
+@with_tokens
+def why(client: Client, job_id: str, output: str) -> None:
+    """Show why a job is where it is: match, selection, scheduling."""
+    found = client.why(job_id)
+    printing.show(output, found, lambda console: _draw_why(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@printing.output_option
+@with_tokens
+def cancel(client: Client, job_id: str, output: str) -> None:
+    """Cancel a job: what runs is stopped, what waits does not start."""
+    found = client.cancel(job_id)
+    printing.show(output, found, lambda console: draw_job(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds; exit 75 if it has not ended by then.")
+@printing.output_option
+@with_tokens
+def wait(client: Client, job_id: str, timeout: float | None, output: str) -> None:
+    """Wait for a job's end; exit 7 if it does not complete."""
+    found = client.wait(job_id, timeout)
+    printing.show(output, found, lambda console: draw_job(console, found))
+    click.get_current_context().exit(outcome(found))
+
+
+def outcome(job: Document) -> Exit:
+    """Return the exit code for a job that has ended."""
+    return Exit.OK if job["state"] == JobState.COMPLETED else Exit.JOB_FAILED
+
+
+def draw_job(console: Console, job: Document) -> None:
+    """Show a job, its tasks and what they wrote last."""
+    named = {key: job[key] for key in ("id", "name", "state", "cluster", "requestor")}
+    waits = {"waits because": _waits(job)} if _waits(job) else {}
+    console.print(
+        printing.facts({"job": named.pop("id"), **named, "submitted": printing.when(job["submitted_at"]), **waits})
+    )
+    titles = ["TASK", "STATE", "EXIT", "ON", "DETAIL"]
+    rows = [[one["name"], one["state"], one["exit_code"], one["placement"], one["detail"]] for one in job["tasks"]]
+    console.print(printing.table(titles, rows))
+    for one in job["tasks"]:
+        if one["output"]:
+            console.print(Text(f"── {printing.clean(one['name'])} wrote", style="dim"))
+            console.print(Text(printing.clean(one["output"].rstrip("\n"))))
+
+
+def _draw_why(console: Console, found: Document) -> None:
+    console.print(printing.facts({key: found[key] for key in ("id", "state", "cluster")}))
+    draw_decision(console, found["decision"])
+    draw_steps(console, found["decision"].get("selection") or {})
+    wait = found.get("wait") or {}
+    if wait:
+        console.print(Text(f"waits: {printing.clean(wait.get('text') or wait.get('reason', ''))}"))

@@ -1,0 +1,28 @@
+"""`rainbow serve`: the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+PORT = 8080
+
+
+@click.command()
+@click.option("--host", envvar="RAINBOW_HOST", default="127.0.0.1", show_default=True)
+@click.option("--port", envvar="RAINBOW_PORT", type=click.IntRange(1, 65535), default=PORT, show_default=True)
+@click.option("--database", envvar="RAINBOW_DATABASE", help="A URL; else rainbow.db beside the configuration.")
+@click.option(
+    "--config",
+    envvar="RAINBOW_CONFIG",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The configuration file (YAML).",
+)
+def serve(host: str, port: int, database: str | None, config: Path | None) -> None:
+    """Serve the API until a signal comes."""
+    from rainbow.api.server import serve as serve_api  # flask and the database are the server's alone
+
+    folder = config.parent if config else Path()
+    url = database or f"sqlite:///{(folder / 'rainbow.db').absolute()}"
+    serve_api(host=host, port=port, database=url, config=str(config) if config else None)

@@ -1,0 +1,123 @@
+"""Subsystems: graphs of another kind (io, spack, power, ...) hung on the vertices of a cluster.
+
+An edge whose source is a vertex of the cluster and whose target is one of the subsystem hangs the second on the
+first, and with it everything below it inside the subsystem: a package installed in a file system serves the node
+the file system hangs on. A source that is a template's id hangs it on every copy. An id that is in both graphs
+means the subsystem's vertex, unless the document gives it no field at all: NetworkX writes down every end of an
+edge, and such a one only mentions the cluster's vertex. Edges with another relation than "contains", or of a third
+subsystem, are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from typing import Any
+
+import networkx as nx
+
+from rainbow.errors import GraphError
+from rainbow.graph.building import derive_path
+from rainbow.graph.cluster import Cluster, Subsystem
+from rainbow.graph.containment import check_ends, top_down
+from rainbow.graph.document import CONTAINMENT, CONTAINS, IN, Document, Edge, Vertex, short
+from rainbow.graph.forms import read_document
+from rainbow.graph.limits import LIMITS, Limits
+from rainbow.graph.vertices import attributes, check_vertices
+
+
+def hang_subsystem(cluster: Cluster, name: str, document: Any, limits: Limits = LIMITS) -> Cluster:
+    """Return the cluster with the subsystem `document` (any accepted form) hung on it, in place of an old `name`.
+
+    Every vertex must be joined, by edges of the subsystem, to one that hangs on the cluster. One may stand alone:
+    the subsystem's own root, the first vertex whose type or basename is the subsystem's name or whose declared path
+    is a single step (`io0`, of type io, "/io0"). Raises GraphError for any other that is tied to nothing, for an
+    edge to a vertex neither graph has, and for whatever `read_cluster` refuses; `count` is a field like others here.
+    """
+    plain = read_document(document, limits)
+    vertices = _own_vertices(cluster, plain)
+    inner, ties = _sort_edges(cluster, name, plain, vertices)
+    graph = _graph(plain, vertices, inner)
+    attached = _attach(cluster, graph, ties, plain, limits)
+    _check_tied(name, graph, vertices, ties)
+    return replace(cluster, subsystems={**cluster.subsystems, name: Subsystem(name, graph, attached)})
+
+
+def _own_vertices(cluster: Cluster, document: Document) -> dict[str, Vertex]:
+    """Return the vertices by id, without those that only mention one of the cluster."""
+    known = check_vertices(document)
+    theirs = {*cluster.graph, *cluster.graph.graph.get("templates", {})}
+    own = {key: vertex for key, vertex in known.items() if vertex.metadata or key not in theirs}
+    if not own:
+        raise GraphError("the subsystem has no vertices of its own", pointer=document.vertices_at)
+    return own
+
+
+def _sort_edges(
+    cluster: Cluster, name: str, document: Document, vertices: Mapping[str, Vertex]
+) -> tuple[list[Edge], list[Edge]]:
+    """Tell the edges inside the subsystem from those that hang it on the cluster."""
+    templates = cluster.graph.graph.get("templates", {})
+    inner: list[Edge] = []
+    ties: list[Edge] = []
+    anywhere = {*vertices, *cluster.graph, *templates}
+    for edge in document.edges:
+        if edge.relation not in (CONTAINS, IN) or edge.subsystem not in (CONTAINMENT, name):
+            continue
+        check_ends(document, edge, anywhere, anywhere)
+        if edge.relation == CONTAINS:
+            _check_direction(document, edge, vertices)
+            (inner if edge.source in vertices else ties).append(edge)
+    return inner, ties
+
+
+def _check_direction(document: Document, edge: Edge, vertices: Container[str]) -> None:
+    if edge.target not in vertices:
+        text = f"{short(edge.target)} is a vertex of the cluster: subsystems hang on it, it hangs on none"
+        raise GraphError(text, pointer=f"{document.edge_at(edge)}/target")
+
+
+def _graph(document: Document, vertices: Mapping[str, Vertex], inner: list[Edge]) -> nx.DiGraph[str]:
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from((vertex.id, attributes(vertex)) for vertex in vertices.values())
+    graph.add_edges_from((edge.source, edge.target) for edge in inner)
+    for vertex in top_down(document, vertices, inner):
+        fields, parent = graph.nodes[vertex], next(graph.predecessors(vertex), "")
+        above = graph.nodes[parent]["path"] if parent else ""
+        fields["path"] = fields["path"] or derive_path(parent, above, fields["name"])
+    return graph
+
+
+def _attach(
+    cluster: Cluster, graph: nx.DiGraph[str], ties: list[Edge], document: Document, limits: Limits
+) -> dict[str, tuple[str, ...]]:
+    """Return, for every vertex of the cluster, what hangs on it, in the document's order of edges."""
+    templates = cluster.graph.graph.get("templates", {})
+    below: dict[str, tuple[str, ...]] = {}
+    attached: dict[str, dict[str, None]] = {}
+    total = 0
+    for edge in ties:
+        if edge.target not in below:
+            below[edge.target] = (edge.target, *(v for _, v in nx.bfs_edges(graph, edge.target)))
+        for vertex in templates.get(edge.source, (edge.source,)):
+            total += len(below[edge.target])
+            limits.check("edges", total, document.edge_at(edge))
+            attached.setdefault(vertex, {}).update(dict.fromkeys(below[edge.target]))
+    return {vertex: tuple(hung) for vertex, hung in attached.items()}
+
+
+def _check_tied(name: str, graph: nx.DiGraph[str], vertices: Mapping[str, Vertex], ties: list[Edge]) -> None:
+    hung = {edge.target for edge in ties}
+    parts = nx.weakly_connected_components(graph)
+    tied = {vertex for part in parts if not part.isdisjoint(hung) for vertex in part}
+    free = [vertex for vertex in vertices if vertex not in tied]
+    alone = [vertex for vertex in free if not graph.degree(vertex) and _is_own_root(name, vertices[vertex])]
+    untied = [vertex for vertex in free if not tied or vertex not in alone[:1]]
+    if untied:
+        text = f"{short(untied[0])} is tied to nothing: no edge leads to it from a vertex of the cluster"
+        raise GraphError(text, pointer=vertices[untied[0]].pointer)
+
+
+def _is_own_root(name: str, vertex: Vertex) -> bool:
+    declared = attributes(vertex)
+    return name in (declared["type"], vertex.metadata.get("basename")) or declared["path"].count("/") == 1

@@ -1,0 +1,133 @@
+"""RFC 20 resource set, R version 1: what Flux says a job or an instance has.
+
+`execution` gives the ranks and, by idset, the cores and GPUs of each; its hosts go with the ranks in ascending
+order. Where `scheduling` holds a graph, it says the same and more, and is read instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rainbow.errors import GraphError
+from rainbow.graph.document import CONTAINMENT, CONTAINS, Document, Edge, Vertex, mapping, sequence, step, text
+from rainbow.graph.jgf import read_jgf
+from rainbow.graph.limits import Limits
+from rainbow.jobspec.names import expand_hosts, expand_ids
+
+_ROOT = "cluster"
+_LONGEST_HOST = 255  # characters (RFC 1035)
+_LONGEST_LIST = 2**24
+_SEPARATOR = re.compile(r"[\[\],]")
+Ranks = dict[int, tuple[str, Mapping[str, list[int]]]]  # {rank: (pointer of its entry, {type: ids})}
+
+
+def read_resource_set(document: Mapping[str, Any], limits: Limits) -> Document:
+    """Turn {"version": 1, "execution": {"R_lite": [...]}} into plain form: a cluster of nodes with their ids."""
+    if document.get("version") != 1 or isinstance(document["version"], bool):
+        raise GraphError("only version 1 of RFC 20 is read", pointer="/version")
+    scheduling = document.get("scheduling")
+    if isinstance(scheduling, Mapping) and "graph" in scheduling:
+        return read_jgf(scheduling, "/scheduling", limits)
+    execution = mapping(document.get("execution"), "/execution", "execution")
+    entries = sequence(execution.get("R_lite"), "/execution/R_lite", "R_lite")
+    children = _children(entries, limits)
+    names = _hosts(execution.get("nodelist"), sorted(children), limits)
+    properties = _properties(execution.get("properties"), children, limits)
+    vertices = [_vertex(_ROOT, _ROOT, {}, "/execution")]
+    edges: list[Edge] = []
+    for vertex, parent in _below(children, names, properties):
+        vertices.append(vertex)
+        edges.append(Edge(parent, vertex.id, CONTAINS, CONTAINMENT, len(edges)))
+    limits.check("vertices", len(vertices), "/execution/R_lite")
+    return Document("", vertices, "/execution/R_lite", edges, "/execution/R_lite")
+
+
+def _below(
+    children: Ranks, names: Mapping[int, str], properties: Mapping[int, dict[str, str]]
+) -> Iterator[tuple[Vertex, str]]:
+    """Yield every node and what it contains, each with the id of its parent."""
+    for rank, (at, kinds) in children.items():
+        node = f"rank{rank}"
+        fields = {"name": names.get(rank, f"node{rank}"), "rank": rank, "properties": properties.get(rank, {})}
+        yield _vertex(node, "node", fields, at), _ROOT
+        for kind, numbers in kinds.items():
+            for number in numbers:
+                yield _vertex(f"{node}/{kind}{number}", kind, {"name": f"{kind}{number}", "id": number}, at), node
+
+
+def _vertex(vertex: str, kind: str, fields: dict[str, Any], pointer: str) -> Vertex:
+    return Vertex(vertex, "", {"type": kind, **fields}, pointer, pointer)
+
+
+def _children(entries: Sequence[Any], limits: Limits) -> Ranks:
+    ranks: Ranks = {}
+    total = 0
+    for place, entry in enumerate(entries):
+        at = f"/execution/R_lite/{place}"
+        entry = mapping(entry, at, "an entry of R_lite")
+        kinds = _kinds(entry.get("children"), f"{at}/children", limits)
+        for rank in _idset(entry.get("rank"), f"{at}/rank", limits):
+            if rank in ranks:
+                raise GraphError(f"rank {rank} is given twice", pointer=f"{at}/rank")
+            ranks[rank] = (at, kinds)
+            total += 1 + sum(map(len, kinds.values()))
+        limits.check("vertices", total, at)
+    return ranks
+
+
+def _kinds(children: Any, pointer: str, limits: Limits) -> dict[str, list[int]]:
+    kinds: dict[str, list[int]] = {}
+    for kind, listed in mapping({} if children is None else children, pointer, "children").items():
+        kinds[text(kind, pointer, "a type of children")] = _idset(listed, step(pointer, kind), limits)
+        limits.check("vertices", sum(map(len, kinds.values())), pointer)
+    return kinds
+
+
+def _hosts(nodelist: Any, ranks: list[int], limits: Limits) -> dict[int, str]:
+    if nodelist is None:
+        return {}
+    at = "/execution/nodelist"
+    names: list[str] = []
+    for place, item in enumerate([nodelist] if isinstance(nodelist, str) else sequence(nodelist, at, "nodelist")):
+        names += _host_list(item, at if isinstance(nodelist, str) else f"{at}/{place}", limits)
+        limits.check("vertices", len(names), at)
+    if len(names) != len(ranks):
+        raise GraphError(f"nodelist names {len(names)} hosts for {len(ranks)} ranks", pointer=at)
+    return dict(zip(ranks, names, strict=True))
+
+
+def _host_list(listed: Any, pointer: str, limits: Limits) -> list[str]:
+    given = text(listed, pointer, "a host list", longest=_LONGEST_LIST)
+    # a short list repeats its longest part once for every host
+    short = all(len(part) <= _LONGEST_HOST for part in _SEPARATOR.split(given))
+    names = expand_hosts(given, limits.vertices) if short else None
+    if names is None:
+        raise GraphError('a host list (RFC 29) reads like "node[0-3,7]"', pointer=pointer)
+    return names
+
+
+def _properties(properties: Any, ranks: Mapping[int, Any], limits: Limits) -> dict[int, dict[str, str]]:
+    at = "/execution/properties"
+    found: dict[int, dict[str, str]] = {}
+    total = 0
+    for name, listed in mapping({} if properties is None else properties, at, "properties").items():
+        place = step(at, text(name, at, "a property"))
+        named = _idset(listed, place, limits)
+        total += len(named)
+        limits.check("edges", total, place)  # a short text can hang every property on every rank
+        for rank in named:
+            if rank not in ranks:
+                raise GraphError(f"there is no rank {rank}", pointer=place)
+            found.setdefault(rank, {})[name] = ""
+    return found
+
+
+def _idset(listed: Any, pointer: str, limits: Limits) -> list[int]:
+    given = text(listed, pointer, "an idset", longest=_LONGEST_LIST)
+    numbers = expand_ids(given, limits.vertices)
+    if numbers is None:
+        most = f"and names at most {limits.vertices} numbers"
+        raise GraphError(f'an idset (RFC 22) reads like "0-3,7" {most}', pointer=pointer)
+    return numbers

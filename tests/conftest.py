@@ -1,0 +1,138 @@
+"""A service over a real SQLite file, its clock set by hand, and the API in front of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rainbow.api.app import create_app
+from rainbow.service import Service, Settings
+from rainbow.service.stepping import step
+from rainbow.store import open_store
+
+REGISTRATION = "rbr_of-the-tests"
+ADMIN = "rba_of-the-tests"
+SHARED = Path(__file__).parents[1].parent / "shared"
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Cluster:
+    """A registered cluster with its credentials, and its agent's voice."""
+
+    def __init__(self, api: Api, name: str, told: dict[str, Any]) -> None:
+        self.api, self.name, self.token, self.secret = api, name, told["token"], told["secret"]
+
+    def say(self, verb: str, agent: str = "a", **body: Any) -> dict[str, Any]:
+        """Send one message of the agent."""
+        return self.api.good("POST", f"/v1/clusters/{self.name}/{verb}", {"agent": agent, **body}, self.secret)
+
+    def take(self, agent: str = "a") -> list[dict[str, Any]]:
+        """Step, receive what is offered and accept it."""
+        step(self.api.service, self.name)
+        offers: list[dict[str, Any]] = self.say("receive", agent, max=100)["tasks"]
+        wanted = [{"id": offer["id"], "attempt": offer["attempt"]} for offer in offers]
+        assert self.say("accept", agent, tasks=wanted)["accepted"] == [offer["id"] for offer in offers]
+        return offers
+
+    def end(self, offer: dict[str, Any], agent: str = "a", **event: Any) -> dict[str, Any]:
+        """Report a task's end, by default a good one."""
+        told = {"task": offer["id"], "attempt": offer["attempt"], "event": "ended"}
+        ended = {"result": "exited", "exit_code": 0, "output": "", **event}
+        return self.say("events", agent, events=[{**told, **ended}])
+
+
+class Api:
+    """The API as a client sees it, without a network."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.app = create_app(service)
+
+    def call(self, method: str, path: str, body: Any = None, *tokens: str, **headers: str) -> Any:
+        """Send a request: a mapping or list as JSON, text or bytes as they are. Returns Flask's answer."""
+        sent: dict[str, Any] = {"data": body} if isinstance(body, (str, bytes)) else {"json": body}
+        if isinstance(body, (str, bytes)):
+            headers.setdefault("Content_Type", "application/yaml")
+        named = {key.replace("_", "-"): value for key, value in headers.items()}
+        if tokens:
+            named["Authorization"] = ", ".join(f"Bearer {token}" for token in tokens)
+        return self.app.test_client().open(path, method=method, headers=named, **(sent if body is not None else {}))
+
+    def good(self, method: str, path: str, body: Any = None, *tokens: str, **headers: str) -> Any:
+        """Send a request that must succeed and return what it says."""
+        answer = self.call(method, path, body, *tokens, **headers)
+        assert answer.status_code < 300, answer.get_data(as_text=True)
+        return answer.get_json(silent=True)
+
+    def register(self, name: str = "oak", graph: Any = None, **more: Any) -> Cluster:
+        """Register a cluster, by default two nodes of two cores."""
+        body = {"name": name, "graph": graph or grid(2, 2), **more}
+        return Cluster(self, name, self.good("POST", "/v1/clusters", body, REGISTRATION))
+
+    def problem(self, status: int, code: str, method: str, path: str, body: Any = None, *tokens: str) -> Any:
+        """Send a request that must be refused so; the problem is whole and tells nothing of our insides."""
+        answer = self.call(method, path, body, *tokens)
+        text = answer.get_data(as_text=True)
+        assert answer.mimetype == "application/problem+json", text
+        told = answer.get_json()
+        assert (answer.status_code, told["status"], told["code"]) == (status, status, code), text
+        assert {"type", "title", "detail"} <= set(told)
+        assert "Traceback" not in text
+        assert 'File "' not in text
+        return told
+
+
+def grid(nodes: int, cores: int) -> dict[str, Any]:
+    """A cluster of so many nodes, each with so many cores, as a JGF document."""
+    vertices: dict[str, Any] = {"c0": {"metadata": {"type": "cluster", "name": "c0"}}}
+    edges = []
+    for node in range(nodes):
+        vertices[f"n{node}"] = {"metadata": {"type": "node", "name": f"n{node}"}}
+        edges.append({"source": "c0", "target": f"n{node}", "relation": "contains"})
+        for core in range(cores):
+            vertices[f"n{node}c{core}"] = {"metadata": {"type": "core", "name": f"core{core}"}}
+            edges.append({"source": f"n{node}", "target": f"n{node}c{core}", "relation": "contains"})
+    return {"graph": {"nodes": vertices, "edges": edges}}
+
+
+def jobspec(nodes: int = 1, command: list[str] | None = None, **system: Any) -> dict[str, Any]:
+    """A jobspec of so many nodes, each with one core."""
+    slot = {"type": "slot", "count": 1, "label": "it", "with": [{"type": "core", "count": 1}]}
+    task = {"command": command or ["true"], "slot": "it", "count": {"per_slot": 1}}
+    attributes = {"system": {"duration": 0, **system}}
+    resources = [{"type": "node", "count": nodes, "with": [slot]}]
+    return {"version": 1, "resources": resources, "tasks": [task], "attributes": attributes}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def service(tmp_path: Path, clock: Clock) -> Any:
+    opened = open_service_at(tmp_path, clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def api(service: Service) -> Api:
+    return Api(service)
+
+
+def open_service_at(folder: Path, clock: Clock, **settings: Any) -> Service:
+    """Open the service whose store is in this folder, as after a restart."""
+    given = Settings(secret=REGISTRATION, admin=ADMIN, **settings)
+    return Service(open_store(str(folder / "rainbow.db")), given, clock)

@@ -1,0 +1,175 @@
+"""Counting and planning of the load-based policy."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rainbow.errors import PolicyError
+from rainbow.jobs import WorkerState
+from rainbow.matching import Take
+from rainbow.scheduling import GangView, JobView, LoadBased, RunView, Start, View, WorkerView, check_plan
+from rainbow.scheduling.apportion import targets
+from rainbow.scheduling.shares import ClassCount, starts
+
+EXAMPLES = yaml.safe_load((Path(__file__).parent / "cases" / "load_based" / "worked-examples.yaml").read_text())
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["name"])
+def test_worked_example_ends_at_its_starts(example):
+    classes = [ClassCount(*row[:4]) for row in example["classes"]]
+    assert starts(example["idle"], example["workers"], classes) == {row[0]: row[4] for row in example["classes"]}
+
+
+counts = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=6
+).filter(lambda rows: any(percent for percent, _, _ in rows))
+
+
+def classes_of(rows):
+    return [
+        ClassCount(f"c{k}", float(percent), running, waiting) for k, (percent, running, waiting) in enumerate(rows)
+    ]
+
+
+@given(counts, st.integers(0, 60))
+def test_starts_use_every_idle_worker_somebody_waits_for(rows, idle):
+    classes = classes_of(rows)
+    workers = idle + sum(c.running for c in classes)
+    granted = starts(idle, workers, classes)
+    assert sum(granted.values()) == min(idle, sum(c.waiting for c in classes))
+    assert all(0 <= granted[c.name] <= c.waiting for c in classes)
+
+
+@given(counts, st.integers(0, 60))
+def test_entitlement_comes_before_loans(rows, idle):
+    classes = classes_of(rows)
+    workers = idle + sum(c.running for c in classes)
+    target, granted = targets(workers, {c.name: c.percent for c in classes}), starts(idle, workers, classes)
+    starving = any(c.running + granted[c.name] < target[c.name] and granted[c.name] < c.waiting for c in classes)
+    lent = any(granted[c.name] and c.running + granted[c.name] > target[c.name] for c in classes)
+    assert not (starving and lent)
+
+
+@given(counts, st.integers(0, 60))
+def test_one_more_idle_worker_lowers_nobody(rows, idle):
+    classes = classes_of(rows)
+    workers = idle + 1 + sum(c.running for c in classes)
+    fewer, more = starts(idle, workers, classes), starts(idle + 1, workers, classes)
+    assert all(more[name] >= fewer[name] for name in fewer)
+
+
+@given(counts, st.integers(0, 60), st.randoms(use_true_random=False))
+def test_order_of_classes_is_no_matter(rows, idle, rng):
+    classes = classes_of(rows)
+    mixed = list(classes)
+    rng.shuffle(mixed)
+    assert starts(idle, 100, classes) == starts(idle, 100, mixed)
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 100), min_size=1), st.integers(0, 200))
+def test_targets_sum_to_the_workers_and_leave_nobody_out(percents, workers):
+    target = targets(workers, percents)
+    assert sum(target.values()) == workers
+    if workers >= len(percents):
+        assert all(target.values())
+
+
+# ── planning ──
+
+FREE, READY = {"core": 4}, WorkerState.READY
+
+
+def view(jobs, workers=4, runs=(), settings=None, state=READY):
+    """A view of equal workers; a demand is the number of workers it takes, as text."""
+    held = {worker for run in runs for worker in run.placement}
+    names = [f"node{k}" for k in range(workers)]
+
+    def place(demand, free):
+        wanted = int(demand.rpartition(":")[2])
+        return Take(tuple(("s", {name: {"core": 1}}) for name in free[:wanted]), {}) if len(free) >= wanted else None
+
+    def divide(demand, take):
+        return [{worker: amounts for _, placed in take.placed for worker, amounts in placed.items()}]
+
+    seen = [WorkerView(name, "k", FREE, FREE, state, 0.0, int(name in held)) for name in names]
+    return View(0.0, settings or {}, seen, jobs, list(runs), place, lambda demand: frozenset({"k"}), divide)
+
+
+def job(name, *sizes, requestor="user", running=0, submitted=0.0):
+    gangs = tuple(GangView(name, k, (f"{name}-{k}",), f"{name}/{k}:{size}") for k, size in enumerate(sizes))
+    return JobView(name, requestor, submitted, gangs, running)
+
+
+def plan(of):
+    made = LoadBased().plan(of)
+    check_plan(of, made)
+    return made
+
+
+def started(made):
+    return [order.task for order in made.orders if isinstance(order, Start)]
+
+
+def test_plan_takes_turns_between_jobs_of_a_class():
+    assert started(plan(view([job("a", 1, 1, 1, 1), job("b", 1, 1, submitted=1.0)]))) == ["a-0", "b-0", "a-1", "b-1"]
+
+
+def test_gang_larger_than_what_is_idle_waits_and_keeps_it():
+    run = RunView("x-0", "x", "user", 0, {"node0": {"core": 1}}, 0.0)
+    made = plan(view([job("wide", 4), job("narrow", 1, submitted=1.0)], runs=[run]))
+    assert started(made) == []
+    assert {wait.job: wait.reason for wait in made.waits}["wide"] == "workers-busy"
+
+
+def test_gang_that_no_ready_worker_can_host_holds_nobody_up():
+    made = plan(view([job("impossible", 9), job("narrow", 1, submitted=1.0)]))
+    assert started(made) == ["narrow-0"]
+    assert {wait.job: wait.reason for wait in made.waits} == {"impossible": "no-ready-host"}
+
+
+def test_idle_class_lends_its_workers():
+    settings = {
+        "classes": {"day": 75, "night": 25},
+        "default_class": "day",
+        "requestors": [{"match": "n.*", "class": "night"}],
+    }
+    made = plan(view([job("only", 1, 1, 1, 1, requestor="nina")], settings=settings))
+    assert len(started(made)) == 4
+    assert made.figures["night"]["loaned"] == 3
+
+
+def test_class_without_percent_runs_on_what_nobody_wants():
+    settings = {
+        "classes": {"paid": 100, "spare": 0},
+        "default_class": "paid",
+        "requestors": [{"match": "s", "class": "spare"}],
+    }
+    both = [job("p", 1, 1, 1), job("s", 1, 1, requestor="s")]
+    assert started(plan(view(both, settings=settings))) == ["p-0", "p-1", "p-2", "s-0"]
+
+
+def test_no_ready_worker_is_said():
+    made = plan(view([job("a", 1)], state=WorkerState.NEW))
+    assert made.orders == ()
+    assert made.waits[0].reason == "no-worker-ready"
+
+
+@pytest.mark.parametrize(
+    ("settings", "pointer"),
+    [
+        ({"classes": {}}, "/classes"),
+        ({"classes": {"a": -1}}, "/classes/a"),
+        ({"classes": {"a": 0}, "default_class": "a"}, "/classes"),
+        ({"classes": {"a": 1}}, "/default_class"),
+        ({"requestors": [{"match": "(", "class": "default"}]}, "/requestors/0/match"),
+        ({"requestors": [{"match": "x", "class": "none"}]}, "/requestors/0/class"),
+        ({"percents": {}}, "/percents"),
+    ],
+)
+def test_bad_setting_is_refused_by_pointer(settings, pointer):
+    with pytest.raises(PolicyError) as fault:
+        LoadBased().check(settings)
+    assert fault.value.pointer == pointer

@@ -1,0 +1,230 @@
+"""Steps, leases, ends and restarts: what the service does between submit and result."""
+
+import pytest
+
+from rainbow.api import create_app
+from rainbow.service import Service, Settings, settings_of
+from rainbow.service.loop import step_safely
+from rainbow.service.stepping import step
+from rainbow.store import open_store
+from tests.asking import Asking, jobspec, shared_folder
+from tests.conftest import ADMIN, REGISTRATION
+
+
+@pytest.fixture
+def api(service):
+    return Asking(create_app(service).test_client())
+
+
+@pytest.fixture
+def cluster(api):
+    return api.register("one", "cluster(node*2(core*4))")
+
+
+@pytest.fixture
+def agent(api, cluster):
+    return Agent(api, cluster["secret"])
+
+
+class Agent:
+    """Says what an agent says."""
+
+    def __init__(self, api, secret, name="agent-1"):
+        self.api, self.secret, self.name = api, secret, name
+
+    def say(self, verb, **body):
+        answer = self.api("POST", f"/v1/clusters/one/{verb}", self.secret, json={"agent": self.name, **body})
+        assert answer.status_code == 200, answer.json
+        return answer.json
+
+    def take(self):
+        offered = self.say("receive")["tasks"]
+        taken = self.say("accept", tasks=[{"id": t["id"], "attempt": t["attempt"]} for t in offered])["accepted"]
+        return [task for task in offered if task["id"] in taken]
+
+    def end(self, task, code=0, result="exited"):
+        event = {
+            "task": task["id"],
+            "attempt": task["attempt"],
+            "event": "ended",
+            "result": result,
+            "exit_code": code,
+        }
+        return self.say("events", events=[event])
+
+
+def submit(api, cluster, **more):
+    return api("POST", "/v1/jobs", cluster["token"], data=jobspec(**more)).json["id"]
+
+
+def show(api, cluster, job):
+    return api("GET", f"/v1/jobs/{job}", cluster["token"]).json
+
+
+def test_job_waits_with_a_reason_until_an_agent_is_seen(api, service, cluster, agent):
+    job = submit(api, cluster)
+    assert not step(service, "one")
+    wait = api("GET", f"/v1/jobs/{job}/why", cluster["token"]).json["wait"]
+    assert wait["reason"] == "no-worker-ready"
+    agent.say("heartbeat")
+    assert step(service, "one")
+    assert show(api, cluster, job)["tasks"][0]["state"] == "ASSIGNED"
+
+
+def test_task_goes_through_its_states_to_completed(api, service, cluster, agent):
+    job = submit(api, cluster)
+    agent.say("heartbeat")
+    step(service, "one")
+    (task,) = agent.take()
+    assert show(api, cluster, job)["tasks"][0]["state"] == "ACCEPTED"
+    agent.say("events", events=[{"task": task["id"], "attempt": 1, "event": "started"}])
+    assert show(api, cluster, job)["state"] == "RUNNING"
+    assert agent.end(task) == {"recorded": [task["id"]], "stale": []}
+    shown = show(api, cluster, job)
+    assert (shown["state"], shown["tasks"][0]["state"], shown["tasks"][0]["exit_code"]) == (
+        "COMPLETED",
+        "COMPLETED",
+        0,
+    )
+
+
+def test_end_told_twice_is_recorded_once_more_and_changes_nothing(api, service, cluster, agent):
+    job = submit(api, cluster)
+    agent.say("heartbeat")
+    step(service, "one")
+    (task,) = agent.take()
+    agent.end(task)
+    before = show(api, cluster, job)
+    assert agent.end(task, code=9)["recorded"] == [task["id"]]
+    assert show(api, cluster, job) == before
+
+
+def test_failure_fails_the_job(api, service, cluster, agent):
+    job = submit(api, cluster)
+    agent.say("heartbeat")
+    step(service, "one")
+    (task,) = agent.take()
+    agent.end(task, code=3)
+    assert show(api, cluster, job)["state"] == "FAILED"
+
+
+def test_silent_agent_loses_its_task_to_another(api, service, cluster, agent, clock):
+    job = submit(api, cluster)
+    agent.say("heartbeat")
+    step(service, "one")
+    (task,) = agent.take()
+    clock.now += service.settings.lease + 1
+    step(service, "one")
+    assert show(api, cluster, job)["tasks"][0]["state"] == "WAITING"
+    other = Agent(api, cluster["secret"], "agent-2")
+    other.say("heartbeat")
+    step(service, "one")
+    (again,) = other.take()
+    assert (again["id"], again["attempt"]) == (task["id"], 2)
+    assert agent.end(task) == {"recorded": [], "stale": [task["id"]]}
+    other.end(again)
+    assert show(api, cluster, job)["state"] == "COMPLETED"
+
+
+def test_agent_that_answers_keeps_its_tasks(api, service, cluster, agent, clock):
+    job = submit(api, cluster)
+    agent.say("heartbeat")
+    step(service, "one")
+    (task,) = agent.take()
+    for _ in range(5):
+        clock.now += service.settings.lease / 2
+        agent.say("heartbeat", running=[{"id": task["id"], "attempt": 1}])
+        step(service, "one")
+    assert show(api, cluster, job)["tasks"][0]["state"] == "ACCEPTED"
+
+
+def test_cancel_ends_what_waits_and_stops_what_runs(api, service, cluster, agent):
+    jobs = [submit(api, cluster) for _ in range(3)]
+    agent.say("heartbeat")
+    step(service, "one")
+    taken = agent.take()
+    assert len(taken) == 2
+    for job in jobs:
+        assert api("DELETE", f"/v1/jobs/{job}", cluster["token"]).status_code == 200
+    assert show(api, cluster, jobs[2])["state"] == "CANCELED"
+    stops = agent.say("heartbeat", running=[])["stop"]
+    assert sorted(stop["id"] for stop in stops) == sorted(task["id"] for task in taken)
+    for task in taken:
+        agent.end(task, code=None, result="stopped")
+    assert {show(api, cluster, job)["state"] for job in jobs} == {"CANCELED"}
+
+
+def test_space_stays_booked_until_the_end_is_confirmed(api, service, cluster, agent):
+    first, second, third = (submit(api, cluster) for _ in range(3))
+    agent.say("heartbeat")
+    step(service, "one")
+    taken = agent.take()
+    api("DELETE", f"/v1/jobs/{first}", cluster["token"])
+    assert not step(service, "one")
+    agent.end(next(t for t in taken if t["job"] == first), code=None, result="stopped")
+    assert step(service, "one")
+    assert show(api, cluster, third)["tasks"][0]["state"] == "ASSIGNED"
+    assert show(api, cluster, second)["tasks"][0]["state"] == "ACCEPTED"
+
+
+def test_failing_policy_stops_only_its_own_cluster(api, service, cluster, agent, monkeypatch):
+    api.register("two", "cluster(node(core))")
+    submit(api, cluster)
+    agent.say("heartbeat")
+
+    class Broken:
+        def plan(self, view):
+            raise RuntimeError("no plan today")
+
+    from rainbow.scheduling import policies
+
+    monkeypatch.setitem(policies._built_in, "load_based", Broken())
+    assert not step_safely(service, "one")
+    assert "no plan today" in service.faults[service.catalogue["one"].id]
+    assert not step_safely(service, "two")
+    monkeypatch.undo()
+    assert step_safely(service, "one")
+    assert service.faults == {}
+
+
+def test_booked_nodes_come_back_when_the_job_has_ended(api, service, cluster, agent):
+    def free():
+        return api("GET", "/v1/clusters/one/state", cluster["secret"]).json["effective"]["nodes_free"]
+
+    api("PUT", "/v1/clusters/one/state", cluster["secret"], json={"nodes_free": 10})
+    submit(api, cluster)
+    assert free() == 9
+    agent.say("heartbeat")
+    step(service, "one")
+    (task,) = agent.take()
+    assert free() == 9
+    api("PUT", "/v1/clusters/one/state", cluster["secret"], json={"nodes_free": 9})  # it sees the job now
+    assert free() == 9
+    agent.end(task)
+    assert free() == 10
+
+
+def test_restart_finds_everything_as_it_was(api, service, cluster, agent, tmp_path, clock):
+    jobs = [submit(api, cluster) for _ in range(5)]
+    agent.say("heartbeat")
+    step(service, "one")
+    done, held = agent.take()
+    agent.end(done)
+    service.close()
+    again = Service(open_store(str(tmp_path / "rainbow.db")), Settings(secret=REGISTRATION, admin=ADMIN), clock)
+    api.client = create_app(again).test_client()
+    listed = api("GET", "/v1/jobs", cluster["token"]).json["jobs"]
+    assert sorted(job["id"] for job in listed) == sorted(jobs)
+    assert show(api, cluster, done["job"])["state"] == "COMPLETED"
+    assert agent.end(held)["recorded"] == [held["id"]]
+    assert step(again, "one")
+    assert api("POST", "/v1/match", cluster["token"], data=jobspec()).json["candidates"]
+    again.close()
+
+
+def test_upstream_configurations_are_read_unmodified():
+    for path in sorted((shared_folder() / "inputs" / "rainbow").rglob("*config.yaml")):
+        settings = settings_of(path.read_bytes())
+        assert settings.secret == "chocolate-cookies"
+        assert settings.selector in ("random", "constraint")
+        assert any(warning.startswith("graphdatabase") for warning in settings.warnings)
