@@ -180,7 +180,7 @@ def test_tasks_go_on_while_the_server_is_away_and_are_reported_later(tmp_path: P
 
 def test_a_task_that_is_no_longer_ours_is_stopped_and_not_reported(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    with service_at(tmp_path, lease=1.0, tick=0.1) as service:
+    with service_at(tmp_path, lease=2.0, tick=0.1) as service:
         app = create_app(service)
         with http(app) as port:
             site = register(url_of(port))
@@ -188,10 +188,11 @@ def test_a_task_that_is_no_longer_ours_is_stopped_and_not_reported(tmp_path: Pat
             agent = running.__enter__()
             job = site.submit("sh", "-c", 'echo >> "$1"; test $(wc -l < "$1") -gt 1 || sleep 60', "sh", str(starts))
             site.until(job, "RUNNING")
-        time.sleep(2.5)  # the lease runs out, and the task waits again
+        time.sleep(3.5)  # the lease runs out, and the task waits again
         with http(app, port):
             assert site.end(job)["state"] == "COMPLETED"
-            assert site.task(job)["attempt"] == 2
+            assert site.task(job)["attempt"] > 1
+            assert len(starts.read_text().splitlines()) == 2, "started once by each of two attempts"
             until(lambda: agent._executor.running() == [])
             running.__exit__(None, None, None)
         site.user.close()
@@ -326,7 +327,7 @@ def test_an_event_the_server_refuses_does_not_keep_the_others() -> None:
     told.refuse = lambda events: Problem(400, {}) if any(e["task"] == "bad" for e in events) else None
     run_for(told, 1.0, Watched())
     good = [e["task"] for events in told.events_told if told.refuse(events) is None for e in events]
-    assert good == ["a", "c", "a", "c"] or sorted(good) == ["a", "a", "c", "c"]
+    assert sorted(good) == ["a", "a", "c", "c"]
 
 
 def test_events_are_told_again_in_order_after_a_fault() -> None:

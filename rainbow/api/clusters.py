@@ -7,6 +7,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.asking import read_json, read_mapping, read_state, service, who
+from rainbow.api.times import timed
 from rainbow.service import graphs, policy, registering
 
 clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
@@ -28,7 +29,7 @@ def listing() -> Any:
 @clusters.get("/<name>")
 def show(name: str) -> Any:
     """Show one cluster."""
-    return jsonify(registering.show(service(), who(), name))
+    return jsonify(timed(registering.show(service(), who(), name)))
 
 
 @clusters.delete("/<name>")
@@ -89,13 +90,15 @@ def put_state(name: str) -> Any:
 @clusters.get("/<name>/state")
 def state(name: str) -> Any:
     """Show the state as reported and as booked."""
-    return jsonify(registering.state(service(), who(), name))
+    told = registering.state(service(), who(), name)
+    # a state's own variables are never taken for times, whatever they are called
+    return jsonify({**told, **timed({"reported_at": told["reported_at"]})})
 
 
 @clusters.get("/<name>/workers")
 def workers(name: str) -> Any:
     """List workers and their states."""
-    return jsonify(workers=policy.workers_of(service(), who(), name))
+    return jsonify(workers=timed(policy.workers_of(service(), who(), name)))
 
 
 @clusters.get("/<name>/scheduler")

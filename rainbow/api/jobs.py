@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from flask import Blueprint, jsonify, request
 
 from rainbow.api.asking import list_of, read_jobspec, service, text_of, tokens, who
+from rainbow.api.times import timed
 from rainbow.errors import RequestError
 from rainbow.jobs import JobState
 from rainbow.service import showing, submitting
@@ -17,7 +17,6 @@ from rainbow.service.submitting import Submission
 from rainbow.store.jobs import Filter
 
 jobs = Blueprint("jobs", __name__, url_prefix="/v1")
-TIMES = ("submitted_at", "canceled_at", "ended_at", "assigned_at", "started_at", "since")
 
 
 @jobs.post("/jobs")
@@ -117,16 +116,3 @@ def why(job_id: str) -> Any:
 def cancel(job_id: str) -> Any:
     """Cancel a job."""
     return jsonify(timed(showing.cancel(service(), who(), job_id)))
-
-
-def timed(value: Any) -> Any:
-    """Write times as RFC 3339 in UTC."""
-    if isinstance(value, Mapping):
-        return {key: _time(item) if key in TIMES else timed(item) for key, item in value.items()}
-    return [timed(item) for item in value] if isinstance(value, list) else value
-
-
-def _time(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -17,7 +17,7 @@ import structlog
 from flask import Flask, Response, json, request
 from werkzeug.exceptions import HTTPException
 
-from rainbow.errors import InputError, LimitError, RainbowError, TryLater
+from rainbow.errors import InputError, RainbowError, TryLater
 
 log = structlog.get_logger("rainbow.api")
 
@@ -57,8 +57,6 @@ def of_fault(fault: RainbowError) -> Response:
         place = {"pointer": fault.pointer, "line": fault.line, "column": fault.column}
         more |= {key: value for key, value in place.items() if value is not None}
     status = STATUS.get(fault.code, 500)
-    if isinstance(fault, LimitError) and fault.facts.get("limit") not in ("size", "body"):
-        status = 422 if fault.pointer is not None else status
     answer = problem(status, fault.code, fault.message, **more)
     if isinstance(fault, TryLater):
         answer.headers["Retry-After"] = str(fault.retry_after)

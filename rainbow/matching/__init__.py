@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rainbow.graph.order import natural
 from rainbow.matching.hosting import hosting_kinds
+from rainbow.matching.index import Index
 from rainbow.matching.layout import layout
 from rainbow.matching.needs import Matcher, matchers
 from rainbow.matching.verdict import Backend, Reason, Take, Verdict, Why
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Request
 
 backends: Registry[Backend] = Registry("rainbow.backends")
+backends.add("index")(Index())
 backends.add("networkx")(Walk())
 
-DEFAULT_BACKEND = "networkx"
+DEFAULT_BACKEND = "index"
 
 
 def match(request: Request, clusters: Iterable[Cluster], backend: str = DEFAULT_BACKEND) -> Sequence[Verdict]:

@@ -30,6 +30,7 @@ class Bound:
         self.taken = taken
         self.ask_needs = ask_needs
         self._met: dict[tuple[tuple[int, ...], int], bool] = {}
+        self._hosted: dict[tuple[int, int, bool], bool] = {}  # (request, kind, outside): equal subtrees are asked once
 
     def available(self, r: Resource, scope: int, first: int, outside: bool = False, enough: int = PLENTY) -> int:
         """Count the units of `r` at `first` and after it below `scope`; counting may stop at `enough`."""
@@ -54,6 +55,14 @@ class Bound:
             return False
         if not self.meets(host_needs(r, self.layout.cluster.worker_type), i):
             return False
+        if not self.taken.like_its_kind(i) or any(part.needs for part in r.walk()):
+            return self._holds_children(r, i, outside)
+        key = (id(r), self.layout.kinds[i], outside)
+        if key not in self._hosted:
+            self._hosted[key] = self._holds_children(r, i, outside)
+        return self._hosted[key]
+
+    def _holds_children(self, r: Resource, i: int, outside: bool) -> bool:
         wanted = ((child, child.count.min) for child in r.children)
         return all(self.available(child, i, i + 1, outside, n) >= n for child, n in wanted)
 

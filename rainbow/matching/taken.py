@@ -90,6 +90,10 @@ class Taken:
         """Tell whether nothing at or below a vertex is taken or held."""
         return not self.touched.get(i)
 
+    def like_its_kind(self, i: int) -> bool:
+        """Tell whether a vertex offers what every vertex of its kind does: nothing is taken, nothing in it barred."""
+        return not self.touched and i not in self.marked
+
     # ── moves: each returns False (and must be undone) if it breaks a promise ──
 
     def promise(self, i: int, pool: Pool, amount: int) -> bool:

@@ -29,7 +29,7 @@ class Settings:
     admin: str | None = None  # may do everything
     selector: str = "random"
     selector_options: Mapping[str, Any] = field(default_factory=dict)
-    backend: str = "networkx"
+    backend: str = "index"
     policy: str = "load_based"
     tick: float = 0.25  # seconds between two scheduling steps when nothing happens
     lease: float = 60.0  # seconds without a sign of life before an agent's tasks are given to the queue again

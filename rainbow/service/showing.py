@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +44,52 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     with service.store.read() as connection:
         record = _visible(connection, who, job_id)
         decision = jobs.decision(connection, job_id)
+    if not who.admin:
+        seen = {name for name, entry in service.catalogue.items() if who.sees(entry.id)}
+        decision = only_about(seen | {record.cluster}, decision)
     waiting = record.wait if record.state in LIVE else None
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision, "wait": waiting}
+
+
+def only_about(seen: Collection[str], decision: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a decision without the clusters that do not exist for its reader.
+
+    >>> only_about({"oak"}, {"refusals": [{"cluster": "elm"}], "selection": {"steps": [{"survivors": ["elm", "oak"]}]}})
+    {'refusals': [], 'selection': {'steps': [{'survivors': ['oak']}]}}
+    """
+    return {key: _PARTS.get(key, _as_it_is)(seen, value) for key, value in decision.items()}
+
+
+def _as_it_is(_: Collection[str], value: Any) -> Any:
+    return value
+
+
+def _of_clusters(seen: Collection[str], listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [entry for entry in listed if entry["cluster"] in seen]
+
+
+def _names(seen: Collection[str], names: list[str]) -> list[str]:
+    return [name for name in names if name in seen]
+
+
+def _by_name(seen: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in seen}
+
+
+def _each(seen: Collection[str], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [only_about(seen, part) for part in parts]
+
+
+# what in a decision is about clusters, and how those are left out
+_PARTS: dict[str, Callable[[Collection[str], Any], Any]] = {
+    "candidates": _of_clusters,
+    "refusals": _of_clusters,
+    "selection": only_about,
+    "steps": _each,
+    "survivors": _names,
+    "values": _by_name,
+    "dropped": _by_name,
+}
 
 
 def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:

@@ -1,0 +1,52 @@
+"""The backend `index`: the same answers as the plain search, each found once.
+
+Answers are remembered by cluster value and request. A registration, a new subsystem or a change of the graph
+makes a new cluster value, so that what is remembered is never out of date. What is not remembered is searched for as
+the backend `networkx` does; there, equal subtrees are asked once (bound.py).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Collection
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from rainbow.matching.walk import Walk
+
+if TYPE_CHECKING:
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
+    from rainbow.matching.verdict import Take, Verdict
+
+MOST_ANSWERS = 4_096  # remembered for one cluster; the least recently used leave
+
+
+class Index:
+    """Answers from memory, else by the plain search."""
+
+    def __init__(self) -> None:
+        self._walk = Walk()
+        self._answers: WeakKeyDictionary[Cluster, OrderedDict[bytes, Verdict]] = WeakKeyDictionary()
+        self._lock = Lock()
+
+    def match(self, request: Request, cluster: Cluster) -> Verdict:
+        """Say whether `cluster`, empty, can run `request`."""
+        key = pickle.dumps((request.variants, request.constraint))
+        with self._lock:
+            known = self._answers.setdefault(cluster, OrderedDict())
+            if key in known:
+                known.move_to_end(key)
+                return known[key]
+        verdict = self._walk.match(request, cluster)
+        with self._lock:
+            known[key] = verdict
+            if len(known) > MOST_ANSWERS:
+                known.popitem(last=False)
+        return verdict
+
+    def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
+        """Choose what one copy holds when only `workers` are free; None if it cannot run there."""
+        return self._walk.take(request, cluster, workers)
