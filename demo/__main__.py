@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import tempfile
 import time
@@ -14,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from demo import examples
+from demo.interrupts import Interrupted, install
 from demo.judging import Outcome, differences
 from demo.processes import DemoError, Server, process, server
 from demo.showing import BY_HAND, draw_placed, draw_refused, progress, say
@@ -27,7 +27,7 @@ DONE_WITHIN = 90.0  # seconds for all jobs
 
 def main() -> int:
     """Show everything; return the exit code."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything started is ended
+    install()
     console = new_console()
     started = time.monotonic()
     try:
@@ -35,9 +35,9 @@ def main() -> int:
     except (DemoError, RainbowError) as error:
         say(console, f"the demo failed: {error}", "red")
         return 1
-    except KeyboardInterrupt:
+    except Interrupted as signal:
         say(console, "interrupted; everything that was started has ended")
-        return 130
+        return 128 + signal.number
     draw_placed(console, outcomes)
     draw_refused(console, outcomes)
     different = differences(outcomes, examples.expected())

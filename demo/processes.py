@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo.examples import HERE
+from demo.interrupts import held
 from rainbow.client import Client
 
 READY_WITHIN = 30.0  # seconds
@@ -53,21 +54,24 @@ def process(
     words: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `rainbow WORDS`, writing to `log`; end it and all it started."""
-    # PYTHONPATH: the checkout is shown, whatever is installed; -P: not the folder the demo is started in
+    # PYTHONPATH: the checkout is shown, whatever is installed
     variables = {**os.environ, "PYTHONPATH": str(HERE), **(environment or {})}
-    with log.open("wb") as out:
-        running = subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-m", "rainbow", *words],
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    running: subprocess.Popen[bytes] | None = None
     try:
+        with log.open("wb") as out, held():
+            running = subprocess.Popen(  # noqa: S603 - our own command
+                [sys.executable, "-m", "rainbow", *words],
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         yield running
     finally:
-        _end(running)
+        if running is not None:
+            with held():
+                _end(running)
 
 
 def _end(running: subprocess.Popen[bytes]) -> None:

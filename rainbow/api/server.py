@@ -9,6 +9,8 @@ import ctypes
 import os
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -54,6 +56,7 @@ def application() -> Any:
     log_to_stderr()
     service = open_service(database, read_config(config) if config else Settings())
     Loop(service).start()
+    _at_signal(service.let_go)
     return create_app(service)
 
 
@@ -63,6 +66,19 @@ def _die_with(parent: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def _at_signal(act: Callable[[], None]) -> None:
+    """Act as soon as a signal comes. Granian has the handlers: it waits for requests, and receivers wait long."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing)
+
+    def watch() -> None:
+        os.read(reading, 1)
+        act()
+
+    threading.Thread(target=watch, name="signals", daemon=True).start()
 
 
 def log_to_stderr() -> None:

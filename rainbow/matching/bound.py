@@ -30,7 +30,9 @@ class Bound:
         self.taken = taken
         self.ask_needs = ask_needs
         self._met: dict[tuple[tuple[int, ...], int], bool] = {}
-        self._hosted: dict[tuple[int, int, bool], bool] = {}  # (request, kind, outside): equal subtrees are asked once
+        self._hosted: dict[
+            tuple[int, int, bool], bool
+        ] = {}  # (request, kind, outside): equal subtrees are asked once
 
     def available(self, r: Resource, scope: int, first: int, outside: bool = False, enough: int = PLENTY) -> int:
         """Count the units of `r` at `first` and after it below `scope`; counting may stop at `enough`."""

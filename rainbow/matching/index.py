@@ -8,9 +8,8 @@ the backend `networkx` does; there, equal subtrees are asked once (bound.py).
 from __future__ import annotations
 
 import pickle
-from collections import OrderedDict
 from collections.abc import Collection
-from threading import Lock
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -29,22 +28,17 @@ class Index:
 
     def __init__(self) -> None:
         self._walk = Walk()
-        self._answers: WeakKeyDictionary[Cluster, OrderedDict[bytes, Verdict]] = WeakKeyDictionary()
-        self._lock = Lock()
+        self._answers: WeakKeyDictionary[Cluster, dict[bytes, Verdict]] = WeakKeyDictionary()
 
     def match(self, request: Request, cluster: Cluster) -> Verdict:
         """Say whether `cluster`, empty, can run `request`."""
         key = pickle.dumps((request.variants, request.constraint))
-        with self._lock:
-            known = self._answers.setdefault(cluster, OrderedDict())
-            if key in known:
-                known.move_to_end(key)
-                return known[key]
-        verdict = self._walk.match(request, cluster)
-        with self._lock:
-            known[key] = verdict
-            if len(known) > MOST_ANSWERS:
-                known.popitem(last=False)
+        known = self._answers.setdefault(cluster, {})
+        verdict = known.pop(key, None) or self._walk.match(request, cluster)
+        known[key] = verdict  # at the end: the least recently used stand first
+        if len(known) > MOST_ANSWERS:
+            with suppress(RuntimeError, StopIteration):  # another thread is at it too
+                known.pop(next(iter(known)), None)
         return verdict
 
     def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:

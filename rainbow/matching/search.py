@@ -152,7 +152,7 @@ class Search:
             demand = replace(demand, closed=demand.closed | {orbit})
 
     def _stand_on(self, demand: Demand, vertices: list[int], group: list[int], rest: Any) -> Any:
-        left = demand.less(len(vertices), self.layout.last[vertices[0]], self._group_key(group[0]))
+        left = demand.less(len(vertices), self.layout.last[vertices[-1]], self._closed(vertices, group))
         rest = (left, rest) if left.units else rest
         for k, i in reversed(list(enumerate(vertices))):
             if demand.request.exclusive and not self.taken.take_whole(i):
@@ -179,7 +179,9 @@ class Search:
 
     def _take(self, demand: Demand, vertices: list[int], group: list[int], each: int, rest: Any) -> Any:
         whole = demand.request.exclusive or not self.layout.is_leaf(vertices[0])
-        taken_units = min(demand.units, each * len(vertices))
+        left = demand.less(
+            min(demand.units, each * len(vertices)), self.layout.last[vertices[-1]], self._closed(vertices, group)
+        )
         for k, i in enumerate(vertices):
             part = replace(demand, done=demand.done + k * each, units=min(each, demand.units - k * each))
             if whole:
@@ -188,7 +190,6 @@ class Search:
                     return STUCK
             elif not self._promise(replace(part, scope=i, first=i)):
                 return STUCK
-        left = demand.less(taken_units, self.layout.last[vertices[0]], self._group_key(group[0]))
         return (left, rest) if left.units else rest
 
     def _place_slots(self, demand: Demand, rest: Any) -> Iterator[Any]:
@@ -223,17 +224,25 @@ class Search:
     # ── equal candidates ──
 
     def _groups(self, demand: Demand, candidates: Iterator[int]) -> Iterator[tuple[list[int], Any]]:
+        """Yield runs of equal candidates below one parent, no longer than is wanted, and their orbit."""
         seen = set(demand.closed)
-        listed = list(candidates)
-        keys = [self._group_key(i) for i in listed]
-        members: dict[Any, list[int]] = {}
-        for i, key in zip(listed, keys, strict=True):
-            members.setdefault(key, []).append(i)
-        for key, group in members.items():
-            orbit = self._orbit(group[0])
+        for i in candidates:
+            key, orbit = self._group_key(i), self._orbit(i)
             if key not in seen and orbit not in seen:
-                yield group, orbit
+                yield self._run(i, key, demand.units), orbit
                 seen.add(orbit)
+
+    def _run(self, first: int, key: Any, most: int) -> list[int]:
+        run: list[int] = []
+        for i in self.layout.of_type(self.layout.types[first], first, self.layout.last[self.layout.parents[first]]):
+            if len(run) == most or self._group_key(i) != key:
+                break
+            run.append(i)
+        return run or [first]
+
+    def _closed(self, taken: list[int], run: list[int]) -> Any:
+        """Name what is decided once only a part of a run is taken: nothing equal is taken later either."""
+        return self._group_key(run[0]) if len(taken) < len(run) else None
 
     def _group_key(self, i: int) -> tuple[Any, ...]:
         return ("below", self.layout.parents[i], self._state(i))

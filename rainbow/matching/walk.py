@@ -12,20 +12,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rainbow.matching.answer import Piece, settle, take_of, totals_of
-from rainbow.matching.bound import Bound
 from rainbow.matching.constraints import barred
+from rainbow.matching.copies import counted, repeat
 from rainbow.matching.explain import collision, out_of_budget, shortfall
 from rainbow.matching.layout import Layout, layout
 from rainbow.matching.search import BUDGET, OutOfBudgetError, Search
 from rainbow.matching.taken import Taken
 from rainbow.matching.totals import quick_check
-from rainbow.matching.verdict import Reason, Take, Verdict
+from rainbow.matching.verdict import Reason, Take, Verdict, Why
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request, Resource
 
-MOST_COPIES = 1_000  # `fits` stops counting there and says "at least"
+MOST_LOOKED_AT = 20_000  # vertices that counting `fits` by taking may look at; then it says "at least"
 
 
 class Walk:
@@ -67,8 +67,11 @@ class Walk:
             return Verdict(name, False, reason=found)
         take, pieces = found
         verdict = Verdict(name, True, totals=totals_of(take, laid_out.cluster.worker_type), take=take)
-        copies, exact = _copies(resources, laid_out, taken, pieces)
-        return replace(verdict, fits=copies, exact=exact)
+        copies = counted(resources, laid_out, taken)
+        if copies is not None:
+            return replace(verdict, fits=copies)
+        fits, exact = _taken_copies(resources, laid_out, taken, pieces)
+        return replace(verdict, fits=fits, exact=exact)
 
 
 def _search(resources: tuple[Resource, ...], laid_out: Layout, taken: Taken) -> tuple[Take, list[Piece]] | Reason:
@@ -91,32 +94,16 @@ def _search(resources: tuple[Resource, ...], laid_out: Layout, taken: Taken) -> 
         taken.undo(0)
 
 
-def _copies(resources: tuple[Resource, ...], laid_out: Layout, taken: Taken, pieces: list[Piece]) -> tuple[int, bool]:
+def _taken_copies(
+    resources: tuple[Resource, ...], laid_out: Layout, taken: Taken, pieces: list[Piece]
+) -> tuple[int, bool]:
     """Count successive takes, each repeated as often as its vertices allow; holds end with their copy."""
-    copies = 0
-    while pieces and copies < MOST_COPIES:
-        copies += _repeat(taken, laid_out, pieces)
-        if not all(Bound(laid_out, taken).available(r, 0, 0, enough=r.count.min) >= r.count.min for r in resources):
-            return copies, True
+    copies = looked_at = 0
+    while pieces and looked_at < MOST_LOOKED_AT:
+        copies += repeat(taken, laid_out, pieces)
+        looked_at += len(laid_out.vertices) + len(pieces)
         found = _search(resources, laid_out, taken)
         if isinstance(found, Reason):
-            return copies, not found.why.startswith("budget")
+            return copies, found.why is not Why.BUDGET
         pieces = found[1]
     return max(copies, 1), False
-
-
-def _repeat(taken: Taken, laid_out: Layout, pieces: list[Piece]) -> int:
-    """Take the same pieces as often as they are there, for good; return how often."""
-    amounts: dict[int, int] = {}
-    for piece in pieces:
-        amounts[piece.position] = amounts.get(piece.position, 0) + piece.amount
-    whole = {piece.position for piece in pieces if piece.whole}
-    inside = {i for i in amounts for top in whole if top < i < laid_out.last[top]}
-    parts = {i: n for i, n in amounts.items() if i not in whole and i not in inside}
-    times = 1 if whole else min(taken.room(i, laid_out.pool(i)) // n for i, n in parts.items())
-    for i, n in parts.items():
-        taken.promise(i, laid_out.pool(i), n * times)
-    for i in sorted(whole):
-        taken.take_whole(i)
-    taken.keep()
-    return max(times, 1)

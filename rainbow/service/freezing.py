@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from rainbow.jobs import BOOKED, ENDED, Task, TaskState, WorkerState
 from rainbow.matching import Take, backends, hosting_kinds, worker_capacity, worker_kinds
-from rainbow.scheduling import Gang, GangView, JobView, RunView, View, WorkerView, gangs, only, placements
-from rainbow.service.receiving import requests
+from rainbow.scheduling import Gang, GangView, JobView, RunView, View, WorkerView, only, placements
+from rainbow.service.jobspecs import reading
 from rainbow.store import clusters, jobs, tasks, workers
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from rainbow.graph import Cluster
     from rainbow.scheduling.policy import Placement
     from rainbow.service.service import Entry, Service
@@ -44,7 +42,7 @@ def freeze(service: Service, entry: Entry) -> Frozen | None:
         live = jobs.live(connection, entry.id) if record else []
         found = tasks.of_cluster(connection, entry.id, set(TaskState) - ENDED) if live else []
         states = workers.of_cluster(connection, entry.id)
-        wanted = {t.job: _gangs(connection, t.job) for t in found if t.state is T.WAITING}
+        wanted = {t.job: reading(connection, t.job).gangs for t in found if t.state is T.WAITING}
     waiting = {task.id: task for task in found if task.state is T.WAITING}
     if record is None or not waiting:
         return None
@@ -62,11 +60,6 @@ def freeze(service: Service, entry: Entry) -> Frozen | None:
         memory=record.memory,
     )
     return Frozen(entry, record, view, waiting, {job.id: job for job in live}, placing.by_task, placing.labels)
-
-
-def _gangs(connection: sa.Connection, job_id: str) -> tuple[Gang, ...]:
-    request, _ = requests(job_id, lambda: jobs.jobspec(connection, job_id))
-    return gangs(request)
 
 
 def _workers(cluster: Cluster, states: dict[str, workers.WorkerRecord], running: list[Task]) -> list[WorkerView]:
@@ -129,7 +122,9 @@ class Placing:
         self.gangs: dict[str, tuple[Gang, list[str]]] = {}
         self.by_task: dict[str, Take] = {}
         self.labels: dict[str, tuple[str, ...]] = {}
+        # by the identity of a request: those of equal jobspecs are one (jobspecs.py)
         self._placed: dict[tuple[int, frozenset[str]], Take | None] = {}
+        self._hosting: dict[int, frozenset[str]] = {}
 
     def demand(self, job_id: str, gang: Gang, ids: list[str]) -> str:
         """Name what a gang asks for."""
@@ -151,7 +146,10 @@ class Placing:
 
     def hosts(self, demand: str) -> frozenset[str]:
         """Ask which kinds of workers could take a part of a gang."""
-        return hosting_kinds(self.gangs[demand][0].request, self.cluster)
+        request = self.gangs[demand][0].request
+        if id(request) not in self._hosting:
+            self._hosting[id(request)] = hosting_kinds(request, self.cluster)
+        return self._hosting[id(request)]
 
     def divide(self, demand: str, take: Take) -> tuple[Placement, ...]:
         """Say what each task of a gang holds of a take."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from rainbow.errors import RainbowError
@@ -11,6 +12,8 @@ from rainbow.service.stepping import step
 
 if TYPE_CHECKING:
     from rainbow.service.service import Service
+
+LONGEST_PAUSE = 1.0  # seconds
 
 
 class Loop:
@@ -35,8 +38,11 @@ class Loop:
         version = -1
         while not self._stop.is_set():
             version = self.service.wait(version, self.service.settings.tick)
+            began = time.monotonic()
             for name in list(self.service.catalogue):
                 step_safely(self.service, name)
+            # a long queue makes long steps: whoever submits to it gets as much of the processor as they do
+            self._stop.wait(min(time.monotonic() - began, LONGEST_PAUSE))
 
 
 def step_safely(service: Service, name: str) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RequestError
 from rainbow.jobs import ENDED, Task, TaskState, advance
-from rainbow.jobspec import Request, parse_jobspec
-from rainbow.scheduling import GangTask, gangs, processes
+from rainbow.scheduling import processes
 from rainbow.service.access import Caller
+from rainbow.service.jobspecs import reading
 from rainbow.service.presence import beat, greet
 from rainbow.service.showing import settle
 from rainbow.store import clusters, jobs, tasks
@@ -35,7 +34,7 @@ def receive(service: Service, who: Caller, name: str, agent: str, most: int, sec
             offers = _offers(connection, record.id, min(most, service.settings.limits.offers)) if most > 0 else []
             stops = _stops(connection, record.id, agent)
         left = deadline - service.clock()
-        if offers or stops or left <= 0:
+        if offers or stops or left <= 0 or service.ending:
             return {"tasks": offers, "stop": stops, "lease": service.settings.lease}
         service.wait(version, left)
 
@@ -46,8 +45,8 @@ def _offers(connection: sa.Connection, cluster_id: str, most: int) -> list[dict[
 
 
 def _offer(connection: sa.Connection, task: Task) -> dict[str, Any]:
-    request, specs = requests(task.job, lambda: jobs.jobspec(connection, task.job))
-    spec = specs[task.index].spec
+    asked = reading(connection, task.job)
+    request, spec = asked.request, asked.tasks[task.index].spec
     return {
         "id": task.id,
         "attempt": task.attempt,
@@ -60,30 +59,6 @@ def _offer(connection: sa.Connection, task: Task) -> dict[str, Any]:
         "processes": processes(spec, task.slots),
         "placement": task.placement,
     }
-
-
-class _Read:
-    """Equal to every other of its job, so that a jobspec is read once and remembered by its job."""
-
-    def __init__(self, job_id: str, read: Any) -> None:
-        self.job_id, self.read = job_id, read
-
-    def __hash__(self) -> int:
-        return hash(self.job_id)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Read) and other.job_id == self.job_id
-
-
-@lru_cache(maxsize=4096)
-def _requests(source: _Read) -> tuple[Request, dict[int, GangTask]]:
-    request = parse_jobspec(source.read())
-    return request, {task.index: task for gang in gangs(request) for task in gang.tasks}
-
-
-def requests(job_id: str, read: Any) -> tuple[Request, dict[int, GangTask]]:
-    """Return a job's request and its tasks by index; `read` fetches the jobspec if it is not remembered."""
-    return _requests(_Read(job_id, read))
 
 
 def _stops(connection: sa.Connection, cluster_id: str, agent: str) -> list[dict[str, Any]]:

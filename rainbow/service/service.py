@@ -65,6 +65,7 @@ class Service:
         self.changing = threading.RLock()  # held from reading a cluster's graphs until the new ones are seen
         self._news = threading.Condition()
         self._version = 0
+        self.ending = False
         self._stepping: dict[str, threading.Lock] = {}
         self._compile_all()
 
@@ -119,6 +120,11 @@ class Service:
         with self._news:
             self._news.wait_for(lambda: self._version != version, timeout=max(0.0, seconds))
             return self._version
+
+    def let_go(self) -> None:
+        """Let everybody who waits go: the server is about to end."""
+        self.ending = True
+        self.tell()
 
     @contextmanager
     def stepping(self, cluster_id: str) -> Iterator[None]:

@@ -54,8 +54,8 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 def only_about(seen: Collection[str], decision: Mapping[str, Any]) -> dict[str, Any]:
     """Return a decision without the clusters that do not exist for its reader.
 
-    >>> only_about({"oak"}, {"refusals": [{"cluster": "elm"}], "selection": {"steps": [{"survivors": ["elm", "oak"]}]}})
-    {'refusals': [], 'selection': {'steps': [{'survivors': ['oak']}]}}
+    >>> only_about({"oak"}, {"refusals": [{"cluster": "elm"}], "steps": [{"survivors": ["elm", "oak"]}]})
+    {'refusals': [], 'steps': [{'survivors': ['oak']}]}
     """
     return {key: _PARTS.get(key, _as_it_is)(seen, value) for key, value in decision.items()}
 
