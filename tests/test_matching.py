@@ -1,0 +1,123 @@
+"""What must hold of matching whatever the cluster and the request."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rainbow
+from rainbow.jobspec import Count, Request, Resource
+from rainbow.matching import backends
+from rainbow.matching.answer import totals_of
+from rainbow.matching.copies import counted
+from rainbow.matching.layout import layout
+from rainbow.matching.taken import Taken
+from rainbow.matching.walk import _search, _taken_copies
+
+leaves = st.sampled_from(["core", "core:2", "core:4", "gpu", "memory:8"])
+node = st.lists(leaves, min_size=1, max_size=4).map(lambda parts: ("node", parts))
+socket_node = st.lists(st.lists(leaves, min_size=1, max_size=3), min_size=1, max_size=2).map(
+    lambda sockets: ("node", [("socket", parts) for parts in sockets])
+)
+shapes = st.lists(st.one_of(node, socket_node), min_size=1, max_size=4)
+
+
+@st.composite
+def resources(draw, depth=2):
+    kind = draw(st.sampled_from(["core", "gpu", "memory", "socket", "node", "slot"]))
+    count = draw(st.integers(1, 3))
+    inner = kind in ("socket", "node", "slot") and depth
+    children = tuple(draw(st.lists(resources(depth=depth - 1), max_size=2))) if inner else ()
+    children = tuple(c for c in children if c.type != kind)
+    if kind == "slot" and not children:
+        children = (Resource("core", Count(1, 1)),)
+    label = "work" if kind == "slot" else ""
+    return Resource(kind, Count(count, count), "", kind == "node" and draw(st.booleans()), label, (), children)
+
+
+requests = st.lists(resources(), min_size=1, max_size=2).map(lambda forest: Request((tuple(forest),), ()))
+
+
+def document(shape, seed=0):
+    """Write a shape as JGF, its vertices and edges in an order drawn from `seed`."""
+    nodes, edges = {}, []
+
+    def grow(parts, parent, path):
+        for number, part in enumerate(parts):
+            kind, below = part if isinstance(part, tuple) else (part, [])
+            kind, _, size = kind.partition(":")
+            name = f"{kind}{number}"
+            vertex = f"{path}/{name}"
+            nodes[vertex] = {"metadata": {"type": kind, "name": name, "size": int(size or 1)}}
+            if parent:
+                edges.append({"source": parent, "target": vertex, "relation": "contains"})
+            grow(below, vertex, vertex)
+
+    grow([("cluster", shape)], None, "")
+    rng = random.Random(seed)
+    keys = sorted(nodes)
+    rng.shuffle(keys)
+    rng.shuffle(edges)
+    return {"graph": {"nodes": {key: nodes[key] for key in keys}, "edges": edges}}
+
+
+def verdict(shape, request, seed=0, backend="networkx"):
+    return rainbow.match(request, [rainbow.read_cluster(document(shape, seed), name="c")], backend=backend)[0]
+
+
+@given(shapes, requests, st.integers(0, 5))
+@settings(deadline=None, max_examples=150)
+def test_answer_does_not_depend_on_the_order_of_the_document(shape, request, seed):
+    assert verdict(shape, request) == verdict(shape, request, seed)
+
+
+@given(shapes, requests)
+@settings(deadline=None, max_examples=150)
+def test_backends_agree_also_when_asked_twice(shape, request):
+    cluster = rainbow.read_cluster(document(shape), name="c")
+    answers = [rainbow.match(request, [cluster], backend=b)[0] for b in ("networkx", "index", "index")]
+    assert answers[0] == answers[1] == answers[2]
+
+
+@given(shapes, requests, node)
+@settings(deadline=None, max_examples=150)
+def test_one_node_more_never_turns_a_yes_into_a_no(shape, request, more):
+    if verdict(shape, request).matched:
+        assert verdict([*shape, more], request).matched
+
+
+@given(shapes, requests)
+@settings(deadline=None, max_examples=150)
+def test_take_holds_no_more_than_the_cluster_has(shape, request):
+    answer = verdict(shape, request)
+    cluster = rainbow.read_cluster(document(shape), name="c")
+    if not answer.matched:
+        assert answer.reason is not None
+        assert answer.fits == 0
+        return
+    assert answer.fits >= 1
+    assert all(amount <= cluster.graph.nodes[v]["size"] for v, amount in answer.take.vertices.items())
+    held = totals_of(answer.take, "node")
+    assert held == answer.totals
+    assert held["nodes"] <= len(cluster.workers)
+    assert all(held[key] <= cluster.totals.get(kind, 0) for key, kind in (("cores", "core"), ("gpus", "gpu")))
+
+
+@given(shapes, resources())
+@settings(deadline=None, max_examples=300)
+def test_copies_in_closed_form_are_those_of_taking_one_by_one(shape, resource):
+    laid_out = layout(rainbow.read_cluster(document(shape), name="c"))
+    found = _search((resource,), laid_out, Taken(laid_out))
+    if isinstance(found, tuple):
+        closed = counted((resource,), laid_out, Taken(laid_out))
+        copies, exact = _taken_copies((resource,), laid_out, Taken(laid_out), found[1])
+        assert exact
+        assert closed in (None, copies)
+
+
+@given(shapes, requests)
+@settings(deadline=None, max_examples=100)
+def test_matches_when_all_workers_are_free_as_when_none_is_named(shape, request):
+    cluster = rainbow.read_cluster(document(shape), name="c")
+    take = backends.get("index").take(request, cluster, list(cluster.workers))
+    assert (take is not None) == rainbow.match(request, [cluster])[0].matched
