@@ -1,0 +1,1 @@
+"""Promised speeds, as ratios in one run and as growth: `python -m benchmarks`."""
