@@ -11,7 +11,7 @@ A worker serves one gang at a time; a gang costs as many workers as its slots pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,18 +163,16 @@ class Round:
 
     def waits(self) -> list[Wait]:
         """Say of every job with something waiting why it waits."""
-        return [
-            queue.stuck.get(job.id) or self._share_used(name, job, queue)
-            for name, queue in self.queues.items()
-            for job in queue.jobs
-            if queue.left(job)
-        ]
+        return [wait for name, queue in self.queues.items() for wait in self._waits_of(name, queue)]
 
-    def _share_used(self, name: str, job: JobView, queue: Queue) -> Wait:
-        ahead = sum(
-            1 for other in queue.jobs if (other.submitted, other.id) < (job.submitted, job.id) and queue.left(other)
-        )
-        target = self._targets()[name]
+    def _waits_of(self, name: str, queue: Queue) -> Iterator[Wait]:
+        target, ahead = self._targets()[name], 0
+        for job in sorted(queue.jobs, key=lambda j: (j.submitted, j.id)):
+            if queue.left(job):
+                yield queue.stuck.get(job.id) or self._share_used(name, job, target, ahead)
+                ahead += 1
+
+    def _share_used(self, name: str, job: JobView, target: int, ahead: int) -> Wait:
         facts = {"class": name, "held": self.held[name], "target": target, "idle": len(self.idle), "ahead": ahead}
         text = (
             f"class {name} holds {self.held[name]} of its {target} workers, {len(self.idle)} idle; {ahead} jobs ahead"

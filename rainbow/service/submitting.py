@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, Forbidden, JobspecError, LimitError, NotFound, Refused, RequestError
+from rainbow.errors import Conflict, Forbidden, JobspecError, LimitError, NotFound, Refused
 from rainbow.jobs import Task
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.matching import Verdict, match
@@ -217,7 +217,7 @@ def _earlier(connection: sa.Connection, asked: Submission) -> dict[str, Any] | N
         return None
     job_id, digest = found
     if digest != asked.digest():
-        raise RequestError("this Idempotency-Key was used for another request", pointer="")
+        raise Conflict("this Idempotency-Key was used for another request")
     record = jobs.get(connection, job_id)
     if record is None:
         raise NotFound(f"there is no job {job_id}")
