@@ -401,6 +401,28 @@ def test_config_check_takes_upstreams_files(shell: Shell, name: str) -> None:
     assert shell.code("config", "check", SHARED / "inputs" / "rainbow" / "scheduler" / name) is Exit.OK
 
 
+def test_serve_on_a_taken_address_says_so_in_a_line(shell: Shell) -> None:
+    with http(Script([])) as port:
+        result = shell("serve", "--port", str(port), "--database", f"sqlite:///{shell.folder / 'x.db'}")
+    assert result.exit_code == Exit.ERROR
+    assert result.stderr == f"rainbow: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    assert not (shell.folder / "x.db").exists()
+
+
+def test_serve_with_a_bad_configuration_says_where(shell: Shell) -> None:
+    result = shell(
+        "serve", "--config", shell.file("c.yaml", "scheduler:\n  tick: never\n"), "--port", str(free_port())
+    )
+    assert result.exit_code == Exit.ERROR
+    assert "line 2" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def free_port() -> int:
+    with http(Script([])) as port:
+        return port
+
+
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     for name, command in group.commands.items():
         yield (*path, name), command

@@ -1,4 +1,4 @@
-"""The main job with real processes: a server killed at any moment loses nothing, and nothing that ended runs again."""
+"""The main job with real processes: a server killed at any moment loses nothing, and what ended never runs again."""
 
 import json
 import os

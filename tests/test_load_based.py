@@ -1,5 +1,6 @@
 """Counting and planning of the load-based policy."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow.errors import PolicyError
+from rainbow.errors import PlanError, PolicyError
 from rainbow.jobs import WorkerState
 from rainbow.matching import Take
 from rainbow.scheduling import GangView, JobView, LoadBased, RunView, Start, View, WorkerView, check_plan
@@ -149,6 +150,19 @@ def test_class_without_percent_runs_on_what_nobody_wants():
     }
     both = [job("p", 1, 1, 1), job("s", 1, 1, requestor="s")]
     assert started(plan(view(both, settings=settings))) == ["p-0", "p-1", "p-2", "s-0"]
+
+
+def test_what_lies_outside_every_worker_is_given_to_one_job_at_a_time():
+    of = replace(view([job("a", 1), job("b", 1, submitted=1.0)]), consumables={"licence": 1})
+
+    def place(demand, free):
+        return Take((("s", {free[0]: {"core": 1}, "": {"licence": 1}}),), {}) if free else None
+
+    made = plan(replace(of, place=place))
+    assert started(made) == ["a-0"]
+    assert [wait.job for wait in made.waits] == ["b"]
+    with pytest.raises(PlanError):
+        check_plan(of, replace(made, orders=(*made.orders, Start("b-0", {"node1": {"core": 1}, "": {"licence": 1}}))))
 
 
 def test_no_ready_worker_is_said():

@@ -41,7 +41,8 @@ class Root(click.Group):
         except Exception as fault:
             if os.environ.get("RAINBOW_DEBUG"):
                 raise
-            _say(f"a fault of rainbow itself: {type(fault).__name__}: {fault} (RAINBOW_DEBUG=1 shows where)")
+            first = next(iter(str(fault).splitlines()), "")
+            _say(f"a fault of rainbow itself: {type(fault).__name__}: {first} (RAINBOW_DEBUG=1 shows where)")
             ctx.exit(Exit.ERROR)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import click
+
+from rainbow.errors import RainbowError
 
 PORT = 8080
 
@@ -21,8 +24,20 @@ PORT = 8080
 )
 def serve(host: str, port: int, database: str | None, config: Path | None) -> None:
     """Serve the API until a signal comes."""
+    _check_address(host, port)
     from rainbow.api.server import serve as serve_api  # flask and the database are the server's alone
 
     folder = config.parent if config else Path()
     url = database or f"sqlite:///{(folder / 'rainbow.db').absolute()}"
     serve_api(host=host, port=port, database=url, config=str(config) if config else None)
+
+
+def _check_address(host: str, port: int) -> None:
+    """Try the address, so that one that is taken is said in a line before anything is opened."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server itself does
+            one.bind((host, port))
+    except OSError as fault:
+        raise RainbowError(f"cannot listen on {host}:{port}: {fault.strerror}") from fault

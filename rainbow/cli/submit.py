@@ -88,10 +88,7 @@ def submit(
     try:
         made = client.submit(jobspec, name, requestor, _selector(selector, selector_options), among, key)
     except Problem as problem:
-        if problem.code == UNSATISFIABLE and output == "table":
-            draw_refusals(printing.console(), problem.facts.get("refusals") or [])
-        elif problem.code == UNSATISFIABLE:
-            printing.show(output, {"detail": problem.detail, **problem.facts}, lambda _: None)
+        _show_refusals(problem, output)
         raise
     if not wait:
         printing.show(output, made, lambda console: _draw(console, dict(made)))
@@ -101,6 +98,14 @@ def submit(
     ended = client.wait(made["id"])
     printing.show(output, ended, lambda console: draw_job(console, ended))
     click.get_current_context().exit(outcome(ended))
+
+
+def _show_refusals(problem: Problem, output: str) -> None:
+    if problem.code == UNSATISFIABLE:
+        refusals = problem.facts.get("refusals") or []
+        printing.show(
+            output, {"detail": problem.detail, **problem.facts}, lambda console: draw_refusals(console, refusals)
+        )
 
 
 def _draw(console: Any, made: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rainbow.graph.order import natural
 from rainbow.matching.hosting import hosting_kinds
 from rainbow.matching.index import Index
-from rainbow.matching.layout import layout
+from rainbow.matching.layout import OUTSIDE, layout
 from rainbow.matching.needs import Matcher, matchers
 from rainbow.matching.verdict import Backend, Reason, Take, Verdict, Why
 from rainbow.matching.walk import Walk
@@ -42,6 +42,16 @@ def worker_capacity(cluster: Cluster) -> dict[str, dict[str, int]]:
     return capacity
 
 
+def consumables(cluster: Cluster) -> dict[str, int]:
+    """{type: size of all its vertices that lie outside every worker}: racks, storage, licences."""
+    laid_out = layout(cluster)
+    sums: dict[str, int] = {}
+    for i, kind in enumerate(laid_out.types):
+        if laid_out.worker[i] == OUTSIDE:
+            sums[kind] = sums.get(kind, 0) + laid_out.sizes[i]
+    return sums
+
+
 def worker_kinds(cluster: Cluster) -> dict[str, str]:
     """{worker: its kind}; workers of one kind are equal in everything that matching looks at."""
     laid_out = layout(cluster)
@@ -56,6 +66,7 @@ __all__ = [
     "Verdict",
     "Why",
     "backends",
+    "consumables",
     "hosting_kinds",
     "match",
     "matchers",

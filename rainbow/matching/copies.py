@@ -25,7 +25,7 @@ def counted(resources: tuple[Resource, ...], layout: Layout, taken: Taken) -> in
         return None
     top, bound = resources[0], Bound(layout, taken)
     host, copies = (top.children[0], top.count.min) if top.is_slot and len(top.children) == 1 else (top, 1)
-    if (top.is_slot and _is_divisible(top.children, layout)) or _is_counted(host, layout):
+    if (top.is_slot and _is_divisible(top.children, layout) and _differ(top.children)) or _is_counted(host, layout):
         return bound.available(top, 0, 0) // top.count.min
     if top.is_slot and (host is top or parts(top, layout, 0, False).has_place):
         return None
@@ -70,6 +70,11 @@ def _amounts(host: Resource, layout: Layout) -> dict[Pool, int] | None:
             ((pool, factor),) = pools_of(part, layout)
             sums[pool] = sums.get(pool, 0) + times * part.count.min * factor
     return sums
+
+
+def _differ(requests: tuple[Resource, ...]) -> bool:
+    """Tell whether no two requests want the same type: each can then be counted by itself."""
+    return len({r.type for r in requests}) == len(requests)
 
 
 def _is_counted(r: Resource, layout: Layout) -> bool:

@@ -44,13 +44,20 @@ def _check_space(view: View, starts: list[Start]) -> None:
         for name, amounts in start.placement.items():
             asked.setdefault(name, Counter()).update(amounts)
     for name, amounts in asked.items():
-        if not name:  # what lies outside every worker is counted by the matcher
+        if not name:
+            _check_consumables(view, amounts)
             continue
         if name not in workers or workers[name].state is not WorkerState.READY:
             raise PlanError(f"worker {name} is not ready")
         for kind, amount in amounts.items():
             if amount > workers[name].free.get(kind, 0):
                 raise PlanError(f"{amount} {kind} on {name}, where {workers[name].free.get(kind, 0)} are free")
+
+
+def _check_consumables(view: View, amounts: Counter[str]) -> None:
+    for kind, amount in amounts.items():
+        if amount > view.consumables.get(kind, 0):
+            raise PlanError(f"{amount} {kind} of the cluster, where {view.consumables.get(kind, 0)} are free")
 
 
 def _check_stops(view: View, stops: list[Stop]) -> None:

@@ -101,13 +101,16 @@ def _add(held: dict[str, int], amounts: Mapping[str, int]) -> None:
         held[kind] = held.get(kind, 0) + amount
 
 
-def processes(spec: TaskSpec, slots: int) -> int:
-    """How many processes a task starts over `slots` slots (RFC 14 `count`)."""
+def processes(spec: TaskSpec, slots: int, placement: Placement, worker_type: str) -> int:
+    """How many processes a task starts over its slots, or over what its placement holds (RFC 14 `count`)."""
     if spec.total is not None:
         return spec.total
-    if spec.per_resource is not None:
-        return max(1, spec.per_resource[1])
-    return max(1, slots) * spec.per_slot
+    if spec.per_resource is None:
+        return max(1, slots) * spec.per_slot
+    kind, each = spec.per_resource
+    workers = sum(1 for worker in placement if worker)
+    held = workers if kind == worker_type else sum(amounts.get(kind, 0) for amounts in placement.values())
+    return max(1, held) * each
 
 
 def slots_of(labels: Sequence[str], take: Take) -> int:

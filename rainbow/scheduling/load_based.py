@@ -11,6 +11,7 @@ A worker serves one gang at a time; a gang costs as many workers as its slots pa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,6 +83,7 @@ class Round:
         }
         self.held = self._held()
         self.blocked: set[str] = set()  # classes whose head keeps what it is granted
+        self.consumables = dict(view.consumables)
         self._costs: dict[str, int] = {}
 
     def _held(self) -> dict[str, int]:
@@ -133,12 +135,22 @@ class Round:
 
     def _place(self, gang: GangView) -> bool:
         take = self.view.place(gang.demand, self.idle)
-        if take is None:
+        if take is None or not self._consume(take.placed):
             return False
         placements = self.view.divide(gang.demand, take)
         self.orders.extend(Start(task, placed) for task, placed in zip(gang.tasks, placements, strict=True))
         taken = workers_of(take.placed)
         self.idle = [worker for worker in self.idle if worker not in taken]
+        return True
+
+    def _consume(self, placed: Any) -> bool:
+        """Take what a gang wants of the cluster's consumables, all or nothing."""
+        wanted: Counter[str] = Counter()
+        for _, held in placed:
+            wanted.update(held.get("", {}))
+        if any(amount > self.consumables.get(kind, 0) for kind, amount in wanted.items()):
+            return False
+        self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in wanted.items()})
         return True
 
     def _keep(self, name: str, job: JobView, gang: GangView, granted: int) -> None:
@@ -150,7 +162,7 @@ class Round:
         self.held[name] += len(kept)
         self.blocked.add(name)
         facts = {"class": name, "wanted": self.cost(gang), "kept": len(kept)}
-        text = f"needs {self.cost(gang)} free workers at once, {len(kept)} are kept for it"
+        text = f"needs {self.cost(gang)} free workers at once and what it wants of the cluster; {len(kept)} are kept"
         self.queues[name].stuck[job.id] = Wait(job.id, "workers-busy", text, facts)
 
     # ── for people ──

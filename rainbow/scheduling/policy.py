@@ -75,7 +75,8 @@ class View:
 
     `place(demand, workers)` is the matcher's answer: what the gang would hold if only these workers were
     free, or None; `divide(demand, take)` says what of it each task of the gang holds. `hosts(demand)` are
-    the kinds of workers that could take a part of it.
+    the kinds of workers that could take a part of it. `consumables` is what is free, by type, of what lies
+    outside every worker; placements name it under the worker "".
     """
 
     now: float
@@ -87,6 +88,7 @@ class View:
     hosts: Callable[[str], frozenset[str]]
     divide: Callable[[str, Take], Sequence[Placement]]
     memory: Mapping[str, Any] = field(default_factory=dict)
+    consumables: Mapping[str, int] = field(default_factory=dict)
 
 
 # ── what a policy says ──────────────────────────────────────────────────────────────────────────────────────

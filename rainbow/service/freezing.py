@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rainbow.jobs import BOOKED, ENDED, Task, TaskState, WorkerState
-from rainbow.matching import Take, backends, hosting_kinds, worker_capacity, worker_kinds
+from rainbow.matching import Take, backends, consumables, hosting_kinds, worker_capacity, worker_kinds
 from rainbow.scheduling import Gang, GangView, JobView, RunView, View, WorkerView, only, placements
 from rainbow.service.jobspecs import reading
 from rainbow.store import clusters, jobs, tasks, workers
@@ -58,6 +58,7 @@ def freeze(service: Service, entry: Entry) -> Frozen | None:
         hosts=placing.hosts,
         divide=placing.divide,
         memory=record.memory,
+        consumables=_consumables(entry.cluster, running),
     )
     return Frozen(entry, record, view, waiting, {job.id: job for job in live}, placing.by_task, placing.labels)
 
@@ -79,6 +80,14 @@ def _workers(cluster: Cluster, states: dict[str, workers.WorkerRecord], running:
         state, since = (known.state, known.since) if known else (WorkerState.NEW, 0.0)
         views.append(WorkerView(name, kinds[name], whole, free, state, since, held.get(name, 0)))
     return views
+
+
+def _consumables(cluster: Cluster, running: list[Task]) -> dict[str, int]:
+    free = consumables(cluster)
+    for task in running:
+        for kind, amount in task.placement.get("", {}).items():
+            free[kind] = free.get(kind, 0) - amount
+    return free
 
 
 def _runs(running: list[Task], requestors: dict[str, str]) -> list[RunView]:

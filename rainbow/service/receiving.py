@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.service.service import Service
+    from rainbow.store.clusters import ClusterRecord
 
 T = TaskState
 HELD = (T.ACCEPTED, T.RUNNING, T.SUSPENDED, T.STOPPING)
@@ -31,7 +32,7 @@ def receive(service: Service, who: Caller, name: str, agent: str, most: int, sec
     while True:
         version = service.version
         with service.store.read() as connection:
-            offers = _offers(connection, record.id, min(most, service.settings.limits.offers)) if most > 0 else []
+            offers = _offers(connection, record, min(most, service.settings.limits.offers)) if most > 0 else []
             stops = _stops(connection, record.id, agent)
         left = deadline - service.clock()
         if offers or stops or left <= 0 or service.ending:
@@ -39,12 +40,12 @@ def receive(service: Service, who: Caller, name: str, agent: str, most: int, sec
         service.wait(version, left)
 
 
-def _offers(connection: sa.Connection, cluster_id: str, most: int) -> list[dict[str, Any]]:
-    assigned = tasks.of_cluster(connection, cluster_id, [T.ASSIGNED])[:most]
-    return [_offer(connection, task) for task in assigned]
+def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int) -> list[dict[str, Any]]:
+    assigned = tasks.of_cluster(connection, cluster.id, [T.ASSIGNED])[:most]
+    return [_offer(connection, task, cluster.worker_type) for task in assigned]
 
 
-def _offer(connection: sa.Connection, task: Task) -> dict[str, Any]:
+def _offer(connection: sa.Connection, task: Task, worker_type: str) -> dict[str, Any]:
     asked = reading(connection, task.job)
     request, spec = asked.request, asked.tasks[task.index].spec
     return {
@@ -56,7 +57,7 @@ def _offer(connection: sa.Connection, task: Task) -> dict[str, Any]:
         "cwd": request.cwd,
         "environment": {**request.environment, **spec.environment},
         "duration": request.duration,
-        "processes": processes(spec, task.slots),
+        "processes": processes(spec, task.slots, task.placement, worker_type),
         "placement": task.placement,
     }
 
