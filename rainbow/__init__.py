@@ -8,6 +8,8 @@
 [('small', True, 2)]
 """
 
+from typing import TYPE_CHECKING, Any
+
 from rainbow.errors import (
     ConfigError,
     GraphError,
@@ -24,10 +26,24 @@ from rainbow.jobspec import Request, parse_jobspec
 from rainbow.matching import Reason, Verdict, match
 from rainbow.selection import Choice, select
 
+if TYPE_CHECKING:
+    from rainbow.client import Client
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import the client when it is asked for: matching needs no HTTP."""
+    if name == "Client":
+        from rainbow.client import Client
+
+        return Client
+    raise AttributeError(f"module 'rainbow' has no attribute {name!r}")
+
 
 __all__ = [
     "Choice",
+    "Client",
     "Cluster",
     "ConfigError",
     "GraphError",

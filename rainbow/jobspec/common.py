@@ -92,7 +92,7 @@ def request_of(
     attributes = attributes or {}
     system = _mapping(attributes.get("system"), f"{at}/system")
     job = system.get("job")
-    if system.get("dependencies") or any(task.depends_on for task in tasks):
+    if system.get("dependencies"):
         rest["warnings"] = (*rest.get("warnings", ()), "dependencies are kept with the job, and not yet waited for")
     name = rest.pop("name", "") or (job.get("name", "") if isinstance(job, Mapping) else "")
     constraints = system.get("constraints")

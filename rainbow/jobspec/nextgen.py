@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from itertools import islice, product
 from typing import Any
 
-from rainbow.errors import LimitError
+from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec.checking import check, unknown_keys
 from rainbow.jobspec.common import read_command, read_counts, request_of
 from rainbow.jobspec.counts import read_count
@@ -30,6 +31,7 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
     }
     chosen = [name for name, value in document["resources"].items() if value.get("schedule")] or list(groups)
     tasks = list(_tasks(document, groups, warnings))
+    _check_dependencies(tasks)
     choices = [task.slots for task in tasks if len(task.slots) > 1]
     variants = tuple(tuple(groups[name] for name in names) for names in _variants(chosen, choices, tasks))
     if not tasks:
@@ -45,6 +47,24 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
         name=document.get("name", ""),
         warnings=tuple(dict.fromkeys(warnings)),
     )
+
+
+def _check_dependencies(tasks: list[TaskSpec]) -> None:
+    """Refuse a dependency on nothing, and tasks that wait for each other."""
+    order: TopologicalSorter[int] = TopologicalSorter()
+    for k, task in enumerate(tasks):
+        for name in task.depends_on:
+            others = [i for i, other in enumerate(tasks) if i != k and name in (other.name, other.group)]
+            if not others:
+                raise JobspecError(
+                    f"{task.name} depends on {name}, which is no other task and no group", pointer="/tasks"
+                )
+            order.add(k, *others)
+    try:
+        order.prepare()
+    except CycleError as fault:
+        names = " > ".join(tasks[k].name for k in fault.args[1])
+        raise JobspecError(f"tasks wait for each other: {names}", pointer="/tasks") from None
 
 
 # ── resources ──
@@ -111,7 +131,8 @@ def _tasks(document: Mapping[str, Any], groups: Mapping[str, Resource], warnings
 def _of_group(group: Mapping[str, Any], at: str, above: str) -> Iterator[tuple[Mapping[str, Any], str, str, str]]:
     resources = group.get("resources") or above
     for k, task in enumerate(group.get("tasks", [])):
-        yield task, f"{at}/tasks/{k}", group["name"], resources
+        depends = [*group.get("depends_on", []), *task.get("depends_on", [])]
+        yield {**task, "depends_on": depends}, f"{at}/tasks/{k}", group["name"], resources
     for k, inner in enumerate(group.get("groups", [])):
         yield from _of_group(inner, f"{at}/groups/{k}", resources)
 

@@ -3,6 +3,7 @@
 from rainbow.plugins import Registry
 from rainbow.scheduling.check import check_plan
 from rainbow.scheduling.delegate import Delegate
+from rainbow.scheduling.dependencies import never_started, waits_for
 from rainbow.scheduling.gangs import Gang, GangTask, gangs, only, placements, processes, slots_of
 from rainbow.scheduling.load_based import LoadBased
 from rainbow.scheduling.policy import (
@@ -48,9 +49,11 @@ __all__ = [
     "WorkerView",
     "check_plan",
     "gangs",
+    "never_started",
     "only",
     "placements",
     "policies",
     "processes",
     "slots_of",
+    "waits_for",
 ]

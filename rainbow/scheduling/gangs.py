@@ -41,21 +41,21 @@ def gangs(request: Request) -> tuple[Gang, ...]:
     if request.together:
         tasks = tuple(GangTask(k, spec.name, spec, spec.slots) for k, spec in enumerate(request.tasks))
         return (Gang(0, tasks, request),) if tasks else ()
-    grouped: dict[str, list[TaskSpec]] = {}
+    grouped: dict[str, list[tuple[str, TaskSpec]]] = {}
     for k, spec in enumerate(request.tasks):
         copies = [""] if spec.replicas == 1 else [f"-{copy}" for copy in range(spec.replicas)]
         for copy in copies:
             key = f"group {spec.group}" if spec.group and len(copies) == 1 else f"task {k}{copy}"
-            grouped.setdefault(key, []).append(replace(spec, name=spec.name + copy))
+            grouped.setdefault(key, []).append((spec.name + copy, spec))
     return tuple(_numbered(request, list(grouped.values())))
 
 
-def _numbered(request: Request, grouped: list[list[TaskSpec]]) -> Iterable[Gang]:
+def _numbered(request: Request, grouped: list[list[tuple[str, TaskSpec]]]) -> Iterable[Gang]:
     index = 0
-    for number, specs in enumerate(grouped):
-        tasks = tuple(GangTask(index + k, spec.name, spec, spec.slots) for k, spec in enumerate(specs))
-        index += len(specs)
-        labels = {label for spec in specs for label in spec.slots} if all(spec.slots for spec in specs) else set()
+    for number, named in enumerate(grouped):
+        tasks = tuple(GangTask(index + k, name, spec, spec.slots) for k, (name, spec) in enumerate(named))
+        index += len(tasks)
+        labels = {label for task in tasks for label in task.labels} if all(task.labels for task in tasks) else set()
         yield Gang(number, tasks, _part(request, labels))
 
 

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 
 from rainbow.jobs import BOOKED, ENDED, Task, TaskState, WorkerState
 from rainbow.matching import Take, backends, consumables, hosting_kinds, worker_capacity, worker_kinds
-from rainbow.scheduling import Gang, GangView, JobView, RunView, View, WorkerView, only, placements
+from rainbow.scheduling import (
+    Gang,
+    GangTask,
+    GangView,
+    JobView,
+    RunView,
+    View,
+    Wait,
+    WorkerView,
+    only,
+    placements,
+    waits_for,
+)
 from rainbow.service.jobspecs import reading
 from rainbow.store import clusters, jobs, tasks, workers
 
@@ -33,6 +45,7 @@ class Frozen:
     jobs: dict[str, JobRecord]
     takes: dict[str, Take] = field(default_factory=dict)  # task → the take its gang was placed by
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    blocked: list[Wait] = field(default_factory=list)  # why jobs wait that the policy does not see
 
 
 def freeze(service: Service, entry: Entry) -> Frozen | None:
@@ -48,11 +61,12 @@ def freeze(service: Service, entry: Entry) -> Frozen | None:
         return None
     running = [task for task in found if task.state in BOOKED]
     placing = Placing(entry.cluster, service.settings.backend)
+    views = _job_views(live, wanted, found, placing)
     view = View(
         now=service.clock(),
         settings=record.settings,
         workers=_workers(entry.cluster, states, running),
-        jobs=_job_views(live, wanted, found, placing),
+        jobs=[view for view in views if view.gangs],
         runs=_runs(running, {job.id: job.requestor for job in live}),
         place=placing.place,
         hosts=placing.hosts,
@@ -60,7 +74,16 @@ def freeze(service: Service, entry: Entry) -> Frozen | None:
         memory=record.memory,
         consumables=_consumables(entry.cluster, running),
     )
-    return Frozen(entry, record, view, waiting, {job.id: job for job in live}, placing.by_task, placing.labels)
+    return Frozen(
+        entry,
+        record,
+        view,
+        waiting,
+        {job.id: job for job in live},
+        placing.by_task,
+        placing.labels,
+        _blocked(views, wanted, found),
+    )
 
 
 def _workers(cluster: Cluster, states: dict[str, workers.WorkerRecord], running: list[Task]) -> list[WorkerView]:
@@ -110,16 +133,32 @@ def _job_views(
 
 def _job_view(job: JobRecord, wanted: tuple[Gang, ...], own: list[Task], placing: Placing) -> JobView:
     waiting = {task.index: task.id for task in own if task.state is T.WAITING}
+    unended = _unended(wanted, own)
     views = []
     for gang in wanted:
         indexes = [task.index for task in gang.tasks if task.index in waiting]
-        if indexes:
+        if indexes and not waits_for(gang, unended):
             left = gang if len(indexes) == len(gang.tasks) else only(gang, indexes)
             demand = placing.demand(job.id, left, [waiting[index] for index in indexes])
             ids = tuple(waiting[index] for index in indexes)
             views.append(GangView(job.id, gang.number, ids, demand, left.request.duration))
     running = sum(1 for task in own if task.state in BOOKED)
     return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority)
+
+
+def _unended(wanted: tuple[Gang, ...], own: list[Task]) -> list[GangTask]:
+    live = {task.index for task in own}
+    return [task for gang in wanted for task in gang.tasks if task.index in live]
+
+
+def _blocked(views: list[JobView], wanted: dict[str, tuple[Gang, ...]], found: list[Task]) -> list[Wait]:
+    """Say of jobs without a gang that may start what they wait for."""
+    waits = []
+    for job in (view.id for view in views if not view.gangs):
+        unended = _unended(wanted[job], [task for task in found if task.job == job])
+        names = sorted({name for gang in wanted[job] for name in waits_for(gang, unended)})
+        waits.append(Wait(job, "dependency", f"waits for {', '.join(names)} to complete", {"tasks": names}))
+    return waits
 
 
 class Placing:

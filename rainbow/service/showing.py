@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NotFound
 from rainbow.jobs import ENDED, JobState, Task, TaskState, advance, job_state
+from rainbow.scheduling import never_started
 from rainbow.service.access import Caller
+from rainbow.service.jobspecs import reading
 from rainbow.store import clusters, jobs, tasks
 from rainbow.store.jobs import LIVE, Filter, JobRecord
 
@@ -110,11 +112,23 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     return show(service, who, job_id)
 
 
+def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> None:
+    """Cancel what waits for a task of the job that ended badly."""
+    found = {task.index: task for task in tasks.of_job(connection, job_id)}
+    asked = reading(connection, job_id).tasks
+    if not any(task.spec.depends_on for task in asked.values()):
+        return
+    for index, name in never_started(asked, {index: task.state for index, task in found.items()}).items():
+        detail = f"depends on {name}, which did not complete"
+        tasks.save(connection, advance(found[index], TaskState.CANCELED, ended_at=now, detail=detail))
+
+
 def settle(connection: sa.Connection, job_id: str, now: float) -> None:
     """Bring a job's state up to date with its tasks; its end is an event of the cluster's free nodes."""
     record = jobs.get(connection, job_id)
     if record is None or record.state not in LIVE:
         return
+    _cancel_dependents(connection, job_id, now)
     state = job_state([task.state for task in tasks.of_job(connection, job_id)])
     if state in LIVE:
         jobs.change(connection, job_id, state=state)

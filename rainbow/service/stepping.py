@@ -56,7 +56,7 @@ def _carry_out(service: Service, frozen: Frozen, plan: Plan) -> bool:
             done += _order(connection, frozen, order, now)
         if dict(plan.memory) != dict(frozen.record.memory):
             clusters.set_memory(connection, frozen.record.id, plan.memory)
-        for wait in plan.waits:
+        for wait in (*plan.waits, *frozen.blocked):
             _keep_wait(connection, frozen.jobs[wait.job], asdict(wait), now)
     return done > 0
 
