@@ -4,9 +4,12 @@ import doctest
 import re
 from pathlib import Path
 
+import click
 import pytest
 
+from rainbow.api import create_app
 from rainbow.cli import main
+from rainbow.cli.exits import Exit
 from rainbow.matching import backends
 from rainbow.scheduling import policies
 from rainbow.selection import selectors
@@ -47,3 +50,29 @@ def test_every_command_of_the_readme_exists():
     )
     assert used
     assert used <= set(main.commands)
+
+
+def commands(command, path):
+    """Yield the full name of every command."""
+    if not isinstance(command, click.Group):
+        yield path
+        return
+    for name, inner in command.commands.items():
+        yield from commands(inner, f"{path} {name}")
+
+
+def test_every_command_and_exit_code_is_documented():
+    page = (ROOT / "docs" / "reference-cli.md").read_text()
+    assert [name for name in commands(main, "rainbow") if f"| `{name}` |" not in page] == []
+    assert [code for code in Exit if f"| {int(code)} |" not in page] == []
+
+
+def test_every_route_is_documented(service):
+    page = (ROOT / "docs" / "reference-http.md").read_text()
+    routes = [
+        f"{method} {rule.rule.replace('<', '{').replace('>', '}')}"
+        for rule in create_app(service).url_map.iter_rules()
+        for method in sorted(rule.methods - {"HEAD", "OPTIONS"})
+    ]
+    assert routes
+    assert [route for route in routes if f"| `{route}` |" not in page] == []
