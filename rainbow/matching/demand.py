@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rainbow.matching.units import quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from rainbow.jobspec import Resource
     from rainbow.matching.layout import Layout, Pool
@@ -48,14 +48,21 @@ class Demand:
         """Units one slot (or the job) wants."""
         return max(1, self.request.count.min)
 
-    def rank(self) -> tuple[int, int, int]:
-        """Sort key, most demanding first: nested, then whole, then by units."""
-        return (-depth(self.request), 0 if self.request.exclusive else 1, -self.units)
+    def rank(self, compound: Collection[str]) -> tuple[int, int, int]:
+        """Sort key, most demanding first: nested, then whole (`compound` types contain others), then by units."""
+        return (-depth(self.request), 0 if takes_whole(self.request, compound) else 1, -self.units)
 
     def less(self, units: int, cursor: int, closed: Any = None) -> Demand:
         """Return what is left after `units` are placed and a group of candidates is closed."""
         groups = self.closed if closed is None else self.closed | {closed}
         return replace(self, units=self.units - units, done=self.done + units, cursor=cursor, closed=groups)
+
+
+def takes_whole(request: Resource, compound: Collection[str]) -> bool:
+    """Tell whether a request, or one in its slot, takes vertices with all they contain."""
+    if request.is_slot:
+        return any(takes_whole(child, compound) for child in request.children)
+    return request.exclusive or (not request.children and request.type in compound)
 
 
 def depth(request: Resource) -> int:

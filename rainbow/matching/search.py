@@ -91,7 +91,8 @@ class Search:
         self, siblings: tuple[Resource, ...], scope: int, first: int, owner: Owner, outside: bool, rest: Any
     ) -> Any:
         """Put siblings on the agenda, most demanding first; promise at once what leaves no choice."""
-        demands = sorted(self._demands(siblings, scope, first, owner, outside), key=Demand.rank, reverse=True)
+        found = self._demands(siblings, scope, first, owner, outside)
+        demands = sorted(found, key=lambda d: d.rank(self.layout.compound), reverse=True)
         for demand in demands:
             if self._has_choice(demand):
                 rest = (demand, rest)
