@@ -140,6 +140,10 @@ class Search:
 
     def _moves(self, agenda: Agenda) -> Iterator[Any]:
         demand, rest = agenda
+        if rest or not demand.done:  # what others took may have left too little
+            wanted, at = demand.units, demand.outside
+            if self.bound.available(demand.request, demand.scope, demand.first, at, wanted) < wanted:
+                return iter(())
         if demand.request.is_slot:
             return self._place_slots(demand, rest)
         return self._stand(demand, rest) if demand.request.children else self._take_pieces(demand, rest)
@@ -147,13 +151,13 @@ class Search:
     def _stand(self, demand: Demand, rest: Any) -> Iterator[Any]:
         """Choose the vertices for a request with children, groups of equal ones at once."""
         candidates = self.bound.hosts(demand.request, demand.scope, max(demand.first, demand.cursor), demand.outside)
-        for group, orbit in self._groups(demand, candidates):
+        for group, orbit in self._groups(demand, candidates, tight=bool(rest)):
             for many in range(min(demand.units, len(group)), 0, -1):
                 yield from self._try(partial(self._stand_on, demand, group[:many], group, rest))
             demand = replace(demand, closed=demand.closed | {orbit})
 
     def _stand_on(self, demand: Demand, vertices: list[int], group: list[int], rest: Any) -> Any:
-        left = demand.less(len(vertices), self.layout.last[vertices[-1]], self._closed(vertices, group))
+        left = demand.less(len(vertices), self._after(vertices, rest), self._closed(vertices, group))
         rest = (left, rest) if left.units else rest
         for k, i in reversed(list(enumerate(vertices))):
             if demand.request.exclusive and not self.taken.take_whole(i):
@@ -170,7 +174,7 @@ class Search:
         """Choose whole vertices (or leaves with needs) for a request without children, then divisible leaves."""
         r = demand.request
         candidates = self.bound.pieces(r, demand.scope, max(demand.first, demand.cursor), demand.outside)
-        for group, orbit in self._groups(demand, candidates):
+        for group, orbit in self._groups(demand, candidates, tight=bool(rest)):
             each = self.bound.units(r, group[0])
             for many in range(min(-(-demand.units // each), len(group)) if each else 0, 0, -1):
                 yield from self._try(partial(self._take, demand, group[:many], group, each, rest))
@@ -181,7 +185,7 @@ class Search:
     def _take(self, demand: Demand, vertices: list[int], group: list[int], each: int, rest: Any) -> Any:
         whole = demand.request.exclusive or not self.layout.is_leaf(vertices[0])
         left = demand.less(
-            min(demand.units, each * len(vertices)), self.layout.last[vertices[-1]], self._closed(vertices, group)
+            min(demand.units, each * len(vertices)), self._after(vertices, rest), self._closed(vertices, group)
         )
         for k, i in enumerate(vertices):
             part = replace(demand, done=demand.done + k * each, units=min(each, demand.units - k * each))
@@ -224,9 +228,13 @@ class Search:
 
     # ── equal candidates ──
 
-    def _groups(self, demand: Demand, candidates: Iterator[int]) -> Iterator[tuple[list[int], Any]]:
-        """Yield runs of equal candidates below one parent, no longer than is wanted, and their orbit."""
+    def _groups(self, demand: Demand, candidates: Iterator[int], tight: bool) -> Iterator[tuple[list[int], Any]]:
+        """Yield runs of equal candidates below one parent, no longer than is wanted, and their orbit.
+
+        Lowest first, or while others still have to be met (`tight`) those that contain least.
+        """
         seen = set(demand.closed)
+        candidates = iter(sorted(candidates, key=self._weight)) if tight else candidates
         for i in candidates:
             key, orbit = self._group_key(i), self._orbit(i)
             if key not in seen and orbit not in seen:
@@ -244,6 +252,13 @@ class Search:
     def _closed(self, taken: list[int], run: list[int]) -> Any:
         """Name what is decided once only a part of a run is taken: nothing equal is taken later either."""
         return self._group_key(run[0]) if len(taken) < len(run) else None
+
+    def _after(self, taken: list[int], rest: Any) -> int:
+        """Return where candidates go on: behind what is taken, if they are met lowest first."""
+        return 0 if rest else self.layout.last[taken[-1]]
+
+    def _weight(self, i: int) -> tuple[int, int]:
+        return (sum(self.layout.content[i].values()), i)
 
     def _group_key(self, i: int) -> tuple[Any, ...]:
         return ("below", self.layout.parents[i], self._state(i))
