@@ -233,6 +233,15 @@ def test_hostile_jobspec_is_a_problem(api, keebler, data, statuses):
     assert api("GET", "/v1/jobs", keebler["token"]).json["jobs"] == []
 
 
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/match"])
+def test_half_a_surrogate_pair_is_a_problem(api, keebler, path):
+    text = jobspec().replace('"true"', r'"true", "\ud800"')
+    answer = api("POST", path, keebler["token"], data=text, content_type="application/json")
+    assert answer.status_code == 400
+    whole = jobspec().replace('"true"', r'"true", "\ud83c\udf08"')
+    assert api("POST", path, keebler["token"], data=whole, content_type="application/json").status_code in (200, 201)
+
+
 def test_jobspec_fault_names_line_and_column(api, keebler):
     answer = submit(api, keebler["token"], "resources:\n  a:\n    type: node\n    count: -1\n")
     assert (answer.json["line"], answer.json["column"]) == (4, 12)

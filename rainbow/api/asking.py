@@ -49,9 +49,17 @@ def body(graph: bool = False) -> bytes:
 def read_json(graph: bool = False) -> Any:
     """Read a JSON body."""
     try:
-        return json.loads(body(graph), parse_constant=_no_constant)
+        return _parsed(body(graph).decode())
     except (ValueError, RecursionError) as fault:
         raise RequestError(f"the body is not JSON: {fault}", pointer="") from None
+
+
+def _parsed(text: str) -> Any:
+    """Parse JSON; ValueError also for half a surrogate pair, which no store and no program can hold."""
+    found = json.loads(text, parse_constant=_no_constant)
+    if "\\ud" in text.lower():
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
 
 
 def _no_constant(name: str) -> None:
@@ -87,7 +95,7 @@ def read_jobspec() -> tuple[Any, Mapping[str, Any]]:
     kind = request.mimetype
     if kind.endswith("json") or (not kind.endswith("yaml") and text.lstrip().startswith("{")):
         try:
-            found = json.loads(text, parse_constant=_no_constant)
+            found = _parsed(text)
         except (ValueError, RecursionError) as fault:
             raise RequestError(f"the body is not JSON: {fault}", pointer="") from None
         if not isinstance(found, dict):
