@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 from tests.conformance.__main__ import main
@@ -12,6 +13,20 @@ DEFAULT = Path(__file__).parent / "cases" / "conformance" / "default"
 def test_default_cases_all_agree(capsys):
     assert main(["default", str(DEFAULT)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "agree 800 of 800"
+
+
+def test_fluxion_cases_all_agree_under_strict_levels(capsys):
+    assert main(["fluxion", str(DEFAULT.parent / "fluxion")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "agree 1668 of 1668"
+
+
+def test_falsified_fluxion_answer_is_noticed(tmp_path, capsys):
+    shutil.copytree(DEFAULT.parent / "fluxion", tmp_path, dirs_exist_ok=True)
+    lines = gzip.decompress((tmp_path / "cases.jsonl.gz").read_bytes()).decode().splitlines()
+    row = next(json.loads(line) for line in lines if not json.loads(line)["skipped_level"])
+    (tmp_path / "cases.jsonl").write_text(json.dumps({**row, "satisfiable": not row["satisfiable"]}))
+    assert main(["fluxion", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "agree 0 of 1"
 
 
 def test_falsified_answer_is_noticed(tmp_path, capsys):

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rainbow.matching import strict
 from rainbow.matching.answer import Piece, settle, take_of, totals_of
 from rainbow.matching.constraints import barred
 from rainbow.matching.copies import counted, repeat
@@ -33,6 +34,8 @@ class Walk:
 
     def match(self, request: Request, cluster: Cluster) -> Verdict:
         """Say whether `cluster`, empty, can run `request`: the first variant that it can run decides."""
+        if cluster.levels == "strict":
+            return strict.match(request, cluster)
         laid_out = layout(cluster)
         refusal: Reason | None = None
         for resources in request.variants:
@@ -44,6 +47,8 @@ class Walk:
 
     def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
         """Choose what one copy holds when only `workers` (names) are free; None if it cannot run there."""
+        if cluster.levels == "strict":
+            return strict.take(request, cluster, workers)
         laid_out = layout(cluster)
         busy = [i for i in laid_out.workers if laid_out.worker_names[i] not in workers]
         for resources in request.variants:

@@ -1,0 +1,133 @@
+"""Why not, under strict levels: the default rule's reason if it refuses too, else the strict rule that refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from rainbow.matching.constraints import barred
+from rainbow.matching.explain import shortfall
+from rainbow.matching.strict_traversal import Held, Traversal
+from rainbow.matching.taken import Taken
+from rainbow.matching.totals import quick_check
+from rainbow.matching.verdict import Reason, Why
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rainbow.jobspec import Request, Resource
+    from rainbow.matching.layout import Layout
+
+MOST_LEVELS = 64  # a longer way is not shown
+Siblings = tuple["Resource", ...]
+
+
+def refusal(request: Request, resources: Siblings, layout: Layout) -> Reason:
+    """Say why the traversal finds nothing for `resources`."""
+    plain = tuple(map(_without_units, resources))
+    reason = quick_check(plain, layout.cluster, layout)
+    reason = reason or shortfall(request, plain, layout, Taken(layout, barred(request.constraint, layout)))
+    reason = reason or next(_crowded("", plain), None) or next(_levels("", plain, layout), None)
+    return (
+        reason
+        or _constrained(request, plain, layout)
+        or _needing(request, plain, layout)
+        or _nearest(request, plain, layout)
+    )
+
+
+def _without_units(r: Resource) -> Resource:
+    return replace(r, unit="", children=tuple(map(_without_units, r.children)))
+
+
+def _crowded(host: str, siblings: Siblings) -> Iterator[Reason]:
+    """Find siblings that Fluxion cannot tell apart, or that a slot swallows."""
+    names = ", ".join(r.label or r.type for r in siblings)
+    where = f"below {host}" if host else "at the top"
+    if any(r.is_slot for r in siblings) and len(siblings) > 1 and (not host or not all(r.is_slot for r in siblings)):
+        text = f"under strict levels a slot swallows its siblings: {names} {where}"
+        yield Reason(Why.SIBLINGS_COLLIDE, text, names)
+    types = [r.type for r in siblings if not r.is_slot]
+    if len(set(types)) < len(types):
+        text = f"under strict levels siblings of one type cannot be told apart: {names} {where}"
+        yield Reason(Why.SIBLINGS_COLLIDE, text, names)
+    for r in siblings:
+        yield from _crowded(r.label or r.type, r.children)
+
+
+def _levels(host: str, siblings: Siblings, layout: Layout) -> Iterator[Reason]:
+    """Find what is nowhere directly below the vertex it is asked for; `host` "" is any vertex."""
+    for r in siblings:
+        wanted = tuple(dict.fromkeys(child.type for child in r.children)) if r.is_slot else (r.type,)
+        if (host or r.is_slot) and not _directly_below(host, wanted, layout):
+            yield _unnamed(host, wanted, layout)
+        yield from _levels(host if r.is_slot else r.type, r.children, layout)
+
+
+def _directly_below(host: str, wanted: tuple[str, ...], layout: Layout) -> bool:
+    types: dict[int, set[str]] = {}
+    for kind in wanted:
+        for i in layout.by_type.get(kind, []):
+            types.setdefault(layout.parents[i], set()).add(kind)
+    hosts = [i for i in types if i >= 0 and host in ("", layout.types[i])]
+    return any(len(types[i]) == len(wanted) for i in hosts)
+
+
+def _unnamed(host: str, wanted: tuple[str, ...], layout: Layout) -> Reason:
+    between = next((path for kind in wanted for path in _between(host, kind, layout)), None)
+    if between:
+        text = f"under strict levels a level between {host} and {wanted[-1]} must be named: {' > '.join(between)}"
+    else:
+        asked = " and ".join(wanted) or "what a slot holds, which is nothing,"
+        text = f"under strict levels some {host or 'vertex'} must have {asked} directly below it"
+    return Reason(Why.VERTEX_TOO_SMALL, text, wanted[-1] if wanted else "slot", 1, 0)
+
+
+def _between(host: str, kind: str, layout: Layout) -> Iterator[list[str]]:
+    """Yield the way from a vertex of type `host` down to one of type `kind` where other levels lie between."""
+    for i in layout.by_type.get(kind, []):
+        way = [kind]
+        for above in islice(layout.up(i), 1, MOST_LEVELS):
+            way.append(layout.types[above])
+            if layout.types[above] == host:
+                if len(way) > 2:
+                    yield way[::-1]
+                break
+
+
+def _constrained(request: Request, resources: Siblings, layout: Layout) -> Reason | None:
+    if request.constraint is None or not Traversal(layout, None, Held()).find(resources):
+        return None
+    text = "it fits without the constraint, not on the nodes that pass it"
+    return Reason(Why.CONSTRAINT_UNMET, text, "constraint")
+
+
+def _needing(request: Request, resources: Siblings, layout: Layout) -> Reason | None:
+    names = ", ".join(dict.fromkeys(need.subsystem for r in resources for part in r.walk() for need in part.needs))
+    if not names or not Traversal(layout, request.constraint, Held()).find(tuple(map(_without_needs, resources))):
+        return None
+    return Reason(Why.NEED_UNMET, f"it fits without what is needed of {names}, not with it", names)
+
+
+def _without_needs(r: Resource) -> Resource:
+    return replace(r, needs=(), children=tuple(map(_without_needs, r.children)))
+
+
+def _nearest(request: Request, resources: Siblings, layout: Layout) -> Reason:
+    """Name the request that came closest; with none that is short, the job would hold nothing."""
+    traversal = Traversal(layout, request.constraint, Held())
+    found, short = traversal.find(resources), traversal.shortest
+    if found or short is None:
+        text = "under strict levels only slots and exclusive resources take anything; there are none"
+        return Reason(Why.VERTEX_TOO_SMALL, text, resources[0].type)
+    name, place, wanted = (
+        short.request.label or short.request.type,
+        layout.types[short.position],
+        short.request.count.min,
+    )
+    text = (
+        f"under strict levels whole vertices are taken, the lowest first and the largest count of a range: "
+        f"so the most {name} in one {place} is {short.units}, {wanted} wanted"
+    )
+    return Reason(Why.VERTEX_TOO_SMALL, text, name, wanted, short.units, {"in": place})
