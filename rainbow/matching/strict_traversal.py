@@ -104,6 +104,7 @@ class Traversal:
 
     def __init__(self, layout: Layout, constraint: Constraint | None, held: Held) -> None:
         self.layout = layout
+        self.worker_type = layout.cluster.worker_type
         self.constraint = constraint
         self.held = held
         self.visits = 0
@@ -170,22 +171,21 @@ class Traversal:
     def _stand(self, r: Resource, i: int, exclusive: bool) -> Iterator[Found]:
         """Yield the vertex if all children of the request are met below it."""
         exclusive = exclusive or r.exclusive
-        if (exclusive and i in self.held.touched) or not self._meets(host_needs(r, self._worker_type), i):
+        if (exclusive and i in self.held.touched) or not self._meets(host_needs(r, self.worker_type), i):
             return
-        slots = [child for child in r.children if child.is_slot]
-        if slots:
-            below = self._slots_of(r, slots, i)
+        if any(child.is_slot for child in r.children):
+            below = self._slots_of(r, i)
         else:
             below = self._chosen(r.children, self._below(i, r.children, exclusive), i)
         if below is not None:
             yield Found(r, i, self.layout.sizes[i], exclusive, below)
 
-    def _slots_of(self, r: Resource, slots: list[Resource], i: int) -> tuple[Found, ...] | None:
-        """Cut the slots of a request: what is cut are the last one's, which must do for all its siblings (2.2)."""
-        if len(slots) < len(r.children):
+    def _slots_of(self, r: Resource, i: int) -> tuple[Found, ...] | None:
+        """Cut a request's slots: what is cut are the last one's, and they must do for the others too (2.2)."""
+        if not all(child.is_slot for child in r.children):
             return None
-        cut = [list(self._slots(slot, i)) if self._holds_types(slot, i) else [] for slot in slots]
-        chosen = [self._choose(slot, cut[-1], i) for slot in slots]
+        cut = [list(self._slots(slot, i)) if self._holds_types(slot, i) else [] for slot in r.children]
+        chosen = [self._choose(slot, cut[-1], i) for slot in r.children]
         return chosen[-1] if all(cut) and all(chosen) else None
 
     def _holds_types(self, slot: Resource, i: int) -> bool:
@@ -211,10 +211,10 @@ class Traversal:
 
     def _with_needs(self, slot: Resource) -> tuple[Resource, ...]:
         """Return a slot's children; workers among them take over what the slot needs."""
-        if not slot.needs or not asks_workers(slot, self._worker_type):
+        if not slot.needs or not asks_workers(slot, self.worker_type):
             return slot.children
         return tuple(
-            replace(c, needs=c.needs + slot.needs) if c.type == self._worker_type else c for c in slot.children
+            replace(c, needs=c.needs + slot.needs) if c.type == self.worker_type else c for c in slot.children
         )
 
     def _chosen(self, requests: tuple[Resource, ...], found: list[list[Found]], i: int) -> tuple[Found, ...] | None:
@@ -242,10 +242,6 @@ class Traversal:
             self._met[key] = needs_met(needs, self.layout, i)
         return self._met[key]
 
-    @property
-    def _worker_type(self) -> str:
-        return self.layout.cluster.worker_type
-
 
 def largest(count: Count, available: int) -> int:
     """Return the largest admissible count that is available, 0 if none is.
@@ -262,9 +258,16 @@ def largest(count: Count, available: int) -> int:
     if count.operator == "+":
         return most - (most - count.min) % count.operand
     n = count.min
-    while (more := n * count.operand if count.operator == "*" else n**count.operand) <= most:
+    while (more := _next(count, n, most)) <= most:
         n = more
     return n
+
+
+def _next(count: Count, n: int, most: int) -> int:
+    """Return the admissible count after `n`, or any number above `most` if that is larger."""
+    if count.operator == "*":
+        return n * count.operand
+    return n**count.operand if count.operand <= most.bit_length() else most + 1
 
 
 def _pack(hits: Iterator[Found], units: int) -> tuple[Found, ...]:

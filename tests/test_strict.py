@@ -1,0 +1,122 @@
+"""Strict levels: rule by rule, against Fluxion's recorded answers, and what must hold on any cluster."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+
+import rainbow
+from rainbow.matching import backends
+from rainbow.matching.verdict import Why
+from tests.conformance.__main__ import main
+from tests.shapes import cluster
+from tests.test_matching import document, requests, shapes
+
+CASES = Path(__file__).parent / "cases"
+FLUXION = CASES / "conformance" / "fluxion"
+RULES = yaml.safe_load((CASES / "strict" / "rules.yaml").read_text())
+ONE_SLOT = [{"command": ["true"], "slot": "work"}]
+
+
+def job_of(case):
+    tasks = [{**task, "resources": case.get("needs", {})} for task in case.get("tasks", ONE_SLOT)]
+    system = {"constraints": case["constraint"]} if "constraint" in case else {}
+    return rainbow.parse_jobspec(
+        {"version": 9999, "resources": case["resources"], "tasks": tasks, "attributes": {"system": system}}
+    )
+
+
+def ask(job, shape, backend="index", **options):
+    return rainbow.match(job, [cluster(shape, **options)], backend=backend)[0]
+
+
+@pytest.mark.parametrize("backend", backends.names())
+@pytest.mark.parametrize("case", RULES, ids=lambda case: case["name"])
+def test_rule_gives_the_stated_answer(case, backend):
+    verdict = ask(job_of(case), case["shape"], backend, hung=case.get("hung"), levels="strict")
+    if "reason" in case:
+        assert not verdict.matched
+        assert verdict.reason.why == case["reason"], verdict.reason
+        assert case.get("says", "") in verdict.reason.text
+    else:
+        assert verdict.matched, verdict.reason
+        assert (verdict.fits, verdict.exact) == (case["fits"], True)
+        assert case.get("holds") in (None, [[label, held] for label, held in verdict.take.placed])
+
+
+@pytest.mark.parametrize("case", RULES, ids=lambda case: case["name"])
+def test_same_request_under_the_default_levels_is_matched_unless_stated(case):
+    assert ask(job_of(case), case["shape"], hung=case.get("hung")).matched == case.get("default", True)
+
+
+def test_recorded_answers_all_agree(capsys):
+    assert main(["fluxion", str(FLUXION)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "agree 1668 of 1668"
+
+
+@pytest.mark.parametrize(("field", "value"), [("satisfiable", False), ("fits_by_policy", {"low": 99, "high": 99})])
+def test_falsified_recorded_answer_is_noticed(tmp_path, capsys, field, value):
+    lines = gzip.decompress((FLUXION / "cases.jsonl.gz").read_bytes()).decode().splitlines()[:20]
+    number, row = next((k, row) for k, row in enumerate(map(json.loads, lines)) if row["satisfiable"])
+    lines[number] = json.dumps({**row, field: value})
+    (tmp_path / "cases.jsonl").write_text("\n".join(lines))
+    (tmp_path / "graphs.jsonl.gz").write_bytes((FLUXION / "graphs.jsonl.gz").read_bytes())
+    assert main(["fluxion", str(tmp_path)]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith(f"case {row['id']}:")
+    assert len(printed) == 2
+
+
+def test_take_stays_on_the_free_workers():
+    job = job_of(
+        {"resources": [{"type": "slot", "count": 2, "label": "work", "with": [{"type": "core", "count": 3}]}]}
+    )
+    built = cluster("cluster(rack(node*3(core*4)))", levels="strict")
+    chosen = backends.get("index").take(job, built, ["node1", "node2"])
+    assert [held for _, held in chosen.placed] == [{"node1": {"core": 3}}, {"node2": {"core": 3}}]
+    assert chosen.vertices == {f"core{n}": 1 for n in (4, 5, 6, 8, 9, 10)}
+    assert backends.get("index").take(job, built, ["node1"]) is None
+
+
+def test_take_of_an_exclusive_rack_waits_for_all_its_workers():
+    rack = {"type": "rack", "count": 1, "exclusive": True, "with": [{"type": "node", "count": 1}]}
+    job = job_of({"resources": [rack], "tasks": []})
+    built = cluster("cluster(rack*2(node*2(core)))", levels="strict")
+    assert backends.get("index").take(job, built, ["node1", "node2", "node3"]).vertices == {"rack1": 1}
+    assert backends.get("index").take(job, built, ["node1", "node2"]) is None
+
+
+def test_copies_beyond_the_cap_are_at_least_so_many():
+    job = job_of(
+        {"resources": [{"type": "slot", "count": 1, "label": "work", "with": [{"type": "core", "count": 1}]}]}
+    )
+    verdict = ask(job, "cluster(node*300(core*4))", levels="strict")
+    assert 1 <= verdict.fits < 1_200
+    assert not verdict.exact
+
+
+@given(shapes, requests)
+@settings(deadline=None, max_examples=300)
+def test_take_of_a_match_is_there_and_refusals_have_a_reason(shape, request):
+    strict = rainbow.read_cluster(document(shape), name="c", levels="strict")
+    verdict = rainbow.match(request, [strict], backend="networkx")[0]
+    if not verdict.matched:
+        assert verdict.reason.why in set(Why)
+        assert verdict.reason.text
+        return
+    assert verdict.fits >= 1
+    assert all(amount <= strict.graph.nodes[v]["size"] for v, amount in verdict.take.vertices.items())
+    assert backends.get("networkx").take(request, strict, list(strict.workers)) == verdict.take
+
+
+@given(shapes, requests)
+@settings(deadline=None, max_examples=300)
+def test_match_of_one_tree_is_a_match_under_the_default_levels(shape, request):
+    request = replace(request, variants=(request.resources[:1],))
+    strict = rainbow.read_cluster(document(shape), name="c", levels="strict")
+    if rainbow.match(request, [strict])[0].matched:
+        assert rainbow.match(request, [replace(strict, levels="any")])[0].matched
