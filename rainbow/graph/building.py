@@ -1,4 +1,4 @@
-"""From a document in plain form to the NetworkX graph of a cluster, templates written out.
+"""From a document in plain form to the outline of a cluster.
 
 A vertex with `count: N` in its metadata is a template: it stands for N equal siblings with everything below it.
 Copy i of vertex "node" has id "node.i" and its name followed by i; what is below it keeps its name and takes over
@@ -9,48 +9,39 @@ each copy's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
-
-import networkx as nx
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rainbow.errors import GraphError
 from rainbow.graph.containment import Tree, read_tree
-from rainbow.graph.document import Document, Vertex, short, whole
-from rainbow.graph.limits import Limits
+from rainbow.graph.document import short, whole
+from rainbow.graph.outline import Outline, numbered
 from rainbow.graph.vertices import attributes, check_vertices
 
-_LONGEST_PATH = 1024
-_NUMBERED = ("count", "name", "paths")
+if TYPE_CHECKING:
+    from rainbow.graph.document import Document, Vertex
+    from rainbow.graph.limits import Limits
 
 
-class _Copy(NamedTuple):
-    """One vertex to be: where it hangs and the numbers it took over (".7.3", or "")."""
-
-    id: str
-    parent: str
-    numbers: str
-    name: str
-    path: str
-
-
-def build(document: Document, limits: Limits) -> tuple[nx.DiGraph[str], str]:
-    """Return the dominant graph of a document and its root; GraphError and LimitError say what is wrong where."""
+def build(document: Document, limits: Limits) -> Outline:
+    """Return the outline of a document's dominant graph; GraphError and LimitError say what is wrong where."""
     vertices = check_vertices(document)
     tree = read_tree(document, vertices, limits)
     counts = _counts(tree, vertices, limits)
-    graph: nx.DiGraph[str] = nx.DiGraph(templates={})
-    copies: dict[str, list[_Copy]] = {}
-    for vertex in tree.order:
-        above = copies[tree.parents[vertex]] if vertex in tree.parents else [_Copy("", "", "", "", "")]
-        fields = attributes(vertices[vertex])
-        copies[vertex] = list(_copies(vertex, fields, above, counts.get(vertex)))
-        _write(graph, vertices[vertex], fields, copies[vertex])
-    return graph, tree.root
+    places = {vertex: entry for entry, vertex in enumerate(tree.order)}
+    outline = Outline(
+        tree.order,
+        [attributes(vertices[vertex]) for vertex in tree.order],
+        [places[tree.parents[vertex]] if vertex in tree.parents else -1 for vertex in tree.order],
+        [counts.get(vertex, 0) for vertex in tree.order],
+    )
+    if counts:
+        _check_ids(outline, vertices)
+    return outline
 
 
 def _counts(tree: Tree, vertices: Mapping[str, Vertex], limits: Limits) -> dict[str, int]:
-    """Read the counts of templates and refuse what would be too large before any of it is written out."""
+    """Read the counts of templates and refuse what would be too large written out."""
     counts: dict[str, int] = {}
     many: dict[str, int] = {}
     total = 0
@@ -68,37 +59,13 @@ def _counts(tree: Tree, vertices: Mapping[str, Vertex], limits: Limits) -> dict[
     return counts
 
 
-def _copies(vertex: str, fields: Mapping[str, Any], above: list[_Copy], count: int | None) -> Iterator[_Copy]:
-    for parent in above:
-        for number in range(count or 1):
-            numbers = parent.numbers if count is None else f"{parent.numbers}.{number}"
-            name = fields["name"] if count is None else f"{fields['name']}{number}"
-            path = fields["path"] if fields["path"] and not numbers else derive_path(parent.id, parent.path, name)
-            yield _Copy(vertex + numbers, parent.id, numbers, name, path)
-
-
-def derive_path(parent: str, above: str, name: str) -> str:
-    """Continue the path of a parent ("" for none); "" where it would be longer than 1024 characters.
-
-    Without that bound, the paths of a deep graph would take memory quadratic in its depth.
-    """
-    path = f"{above}/{name}"
-    return "" if len(path) > _LONGEST_PATH or (parent and not above) else path
-
-
-def _write(graph: nx.DiGraph[str], vertex: Vertex, fields: dict[str, Any], copies: list[_Copy]) -> None:
-    """Add a vertex, or the copies of it, to the graph."""
-    if copies[0].numbers:
-        graph.graph["templates"][vertex.id] = tuple(copy.id for copy in copies)
-        shared = {key: value for key, value in fields["metadata"].items() if key not in _NUMBERED}
-        fields = {**fields, "metadata": shared}
-    for place, copy in enumerate(copies):
-        if copy.id in graph:
-            raise GraphError(f"the id {short(copy.id)} is used twice, once by a template", pointer=vertex.pointer)
-        own = {**fields, "name": copy.name, "path": copy.path}
-        if copy.numbers and fields["rank"] is not None:
-            own["rank"] += place
-            own["metadata"] = {**fields["metadata"], "rank": own["rank"]}
-        graph.add_node(copy.id, **own)
-        if copy.parent:
-            graph.add_edge(copy.parent, copy.id)
+def _check_ids(outline: Outline, vertices: Mapping[str, Vertex]) -> None:
+    """Refuse a vertex that would be called as a template's copy is, "node.7", without writing any copy out."""
+    for vertex in outline.ids:
+        levels = len(outline.levels(vertex))
+        for stem, numbers in numbered(vertex):
+            counts = outline.levels(stem) if stem in outline.places else []
+            if len(counts) == len(numbers) + levels and all(map(int.__lt__, numbers, counts)):
+                text = f"the id {short(vertex)} is used twice, once by a template"
+                later = max(stem, vertex, key=outline.places.__getitem__)
+                raise GraphError(text, pointer=vertices[later].pointer)

@@ -13,7 +13,7 @@ and whose edges all mean "contains".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,26 +23,37 @@ from rainbow.graph.order import natural
 if TYPE_CHECKING:
     import networkx as nx
 
+    from rainbow.graph.outline import Copy, Outline
+
 WORKER_TYPE = "node"
 WORKER_LEVEL_TYPES = frozenset({"core", "gpu", "memory", "socket", "numanode", "ssd"})
 
 
 @dataclass(frozen=True, eq=False)
 class Subsystem:
-    """A graph of another kind (io, spack, power, ...) and where it hangs: {dominant vertex: its vertices}."""
+    """A graph of another kind (io, spack, power, ...) and where it hangs.
+
+    ties      {entry of the cluster's outline: vertices of the subsystem}: they hang on every copy of the entry
+    attached  the same by vertices: {dominant vertex: its vertices}
+    """
 
     name: str
     graph: nx.DiGraph[str]
-    attached: Mapping[str, tuple[str, ...]]
+    ties: Mapping[int, tuple[str, ...]]
+    outline: Outline
+
+    @cached_property
+    def attached(self) -> Mapping[str, tuple[str, ...]]:
+        """{dominant vertex: vertices of the subsystem}."""
+        return {copy.id: hung for entry, hung in self.ties.items() for copy in self.outline.copies(entry)}
 
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A registered cluster; a change is a new value. `root` contains everything, every vertex is below it."""
+    """A registered cluster; a change is a new value. `outline` is what its graph is written out from."""
 
     name: str
-    graph: nx.DiGraph[str]
-    root: str
+    outline: Outline
     levels: str = "any"  # any, or strict: Fluxion's own reading of levels
     worker_type: str = WORKER_TYPE
     worker_level_types: frozenset[str] = WORKER_LEVEL_TYPES
@@ -61,12 +72,22 @@ class Cluster:
         rest = {key: value for key, value in self.subsystems.items() if key != name}
         return replace(self, subsystems=rest)
 
+    @property
+    def graph(self) -> nx.DiGraph[str]:
+        """The dominant graph, written out when it is first asked for."""
+        return self.outline.graph
+
+    @property
+    def root(self) -> str:
+        """The vertex that contains everything."""
+        return self.outline.ids[0]
+
     @cached_property
     def totals(self) -> Mapping[str, int]:
         """The size of all vertices by type: what the quick check compares."""
         sums: dict[str, int] = {}
-        for _, vertex in self.graph.nodes(data=True):
-            sums[vertex["type"]] = sums.get(vertex["type"], 0) + vertex["size"]
+        for fields, many in zip(self.outline.fields, self.outline.many, strict=True):
+            sums[fields.type] = sums.get(fields.type, 0) + fields.size * many
         return dict(sorted(sums.items()))
 
     @cached_property
@@ -75,10 +96,16 @@ class Cluster:
 
         A worker is called by its vertex's name where no other worker has it, else by its path, else by its id.
         """
-        found = [v for v, data in self.graph.nodes(data=True) if data["type"] == self.worker_type] or [self.root]
-        found.sort(key=self.order)
-        names = unique_names([self.graph.nodes[v] for v in found], found)
-        return dict(zip(names, found, strict=True))
+        kinds = [fields.type for fields in self.outline.fields]
+        entries = [entry for entry, kind in enumerate(kinds) if kind == self.worker_type] or [0]
+        found = [copy for entry in entries for copy in self.outline.copies(entry)]
+        found.sort(key=lambda copy: (natural(copy.path), natural(copy.id)))
+        return dict(zip(unique_names(found), (copy.id for copy in found), strict=True))
+
+    @cached_property
+    def sort_key(self) -> tuple[Any, ...]:
+        """What clusters are ordered by: their name."""
+        return natural(self.name)
 
     def order(self, vertex: str) -> tuple[Any, ...]:
         """Sort key of a vertex: its path, then its id, numbers by value (node2 before node10)."""
@@ -93,10 +120,9 @@ class Cluster:
         return {vertex: sorted(self.graph.successors(vertex), key=self.order) for vertex in self.graph}
 
 
-def unique_names(vertices: list[dict[str, Any]], ids: list[str]) -> list[str]:
+def unique_names(copies: Sequence[Copy]) -> list[str]:
     """Call every vertex by its name, or by its path if the name is not unique, or by its id if neither is."""
-    for key in ("name", "path"):
-        names = [vertex[key] for vertex in vertices]
+    for names in ([copy.name for copy in copies], [copy.path for copy in copies]):
         if all(names) and len(set(names)) == len(names):
             return names
-    return ids
+    return [copy.id for copy in copies]

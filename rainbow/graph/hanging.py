@@ -17,12 +17,12 @@ from typing import Any
 import networkx as nx
 
 from rainbow.errors import GraphError
-from rainbow.graph.building import derive_path
 from rainbow.graph.cluster import Cluster, Subsystem
 from rainbow.graph.containment import check_ends, top_down
 from rainbow.graph.document import CONTAINMENT, CONTAINS, IN, Document, Edge, Vertex, short
 from rainbow.graph.forms import read_document
 from rainbow.graph.limits import LIMITS, Limits
+from rainbow.graph.outline import Outline, derive_path, listed
 from rainbow.graph.vertices import attributes, check_vertices
 
 
@@ -36,31 +36,45 @@ def hang_subsystem(cluster: Cluster, name: str, document: Any, limits: Limits = 
     """
     plain = read_document(document, limits)
     vertices = _own_vertices(cluster, plain)
-    inner, ties = _sort_edges(cluster, name, plain, vertices)
+    cluster = _told_apart(cluster, plain, vertices)
+    inner, ties = _sort_edges(cluster.outline, name, plain, vertices)
     graph = _graph(plain, vertices, inner)
-    attached = _attach(cluster, graph, ties, plain, limits)
+    attached = _attach(cluster.outline, graph, ties, plain, limits)
     _check_tied(name, graph, vertices, ties)
-    return replace(cluster, subsystems={**cluster.subsystems, name: Subsystem(name, graph, attached)})
+    subsystem = Subsystem(name, graph, attached, cluster.outline)
+    return replace(cluster, subsystems={**cluster.subsystems, name: subsystem})
 
 
 def _own_vertices(cluster: Cluster, document: Document) -> dict[str, Vertex]:
     """Return the vertices by id, without those that only mention one of the cluster."""
     known = check_vertices(document)
-    theirs = {*cluster.graph, *cluster.graph.graph.get("templates", {})}
-    own = {key: vertex for key, vertex in known.items() if vertex.metadata or key not in theirs}
+    own = {key: vertex for key, vertex in known.items() if vertex.metadata or key not in cluster.outline}
     if not own:
         raise GraphError("the subsystem has no vertices of its own", pointer=document.vertices_at)
     return own
 
 
+def _told_apart(cluster: Cluster, document: Document, vertices: Container[str]) -> Cluster:
+    """Write the templates out if something hangs on one copy only: copies are not all equal any more."""
+    old = cluster.outline
+    sources = {edge.source for edge in document.edges if edge.source not in vertices}
+    if not any(source not in old.places and source in old for source in sources) or old.is_listed:
+        return cluster
+    outline = listed(old)
+    subsystems = {
+        name: Subsystem(name, hung.graph, {outline.places[v]: on for v, on in hung.attached.items()}, outline)
+        for name, hung in cluster.subsystems.items()
+    }
+    return replace(cluster, outline=outline, subsystems=subsystems)
+
+
 def _sort_edges(
-    cluster: Cluster, name: str, document: Document, vertices: Mapping[str, Vertex]
+    outline: Outline, name: str, document: Document, vertices: Mapping[str, Vertex]
 ) -> tuple[list[Edge], list[Edge]]:
     """Tell the edges inside the subsystem from those that hang it on the cluster."""
-    templates = cluster.graph.graph.get("templates", {})
     inner: list[Edge] = []
     ties: list[Edge] = []
-    anywhere = {*vertices, *cluster.graph, *templates}
+    anywhere = _Either(vertices, outline)
     for edge in document.edges:
         if edge.relation not in (CONTAINS, IN) or edge.subsystem not in (CONTAINMENT, name):
             continue
@@ -71,6 +85,16 @@ def _sort_edges(
     return inner, ties
 
 
+class _Either:
+    """What is in one of two."""
+
+    def __init__(self, one: Container[str], other: Container[str]) -> None:
+        self.one, self.other = one, other
+
+    def __contains__(self, vertex: object) -> bool:
+        return vertex in self.one or vertex in self.other
+
+
 def _check_direction(document: Document, edge: Edge, vertices: Container[str]) -> None:
     if edge.target not in vertices:
         text = f"{short(edge.target)} is a vertex of the cluster: subsystems hang on it, it hangs on none"
@@ -79,31 +103,32 @@ def _check_direction(document: Document, edge: Edge, vertices: Container[str]) -
 
 def _graph(document: Document, vertices: Mapping[str, Vertex], inner: list[Edge]) -> nx.DiGraph[str]:
     graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from((vertex.id, attributes(vertex)) for vertex in vertices.values())
+    graph.add_nodes_from((vertex.id, attributes(vertex)._asdict()) for vertex in vertices.values())
     graph.add_edges_from((edge.source, edge.target) for edge in inner)
     for vertex in top_down(document, vertices, inner):
         fields, parent = graph.nodes[vertex], next(graph.predecessors(vertex), "")
         above = graph.nodes[parent]["path"] if parent else ""
-        fields["path"] = fields["path"] or derive_path(parent, above, fields["name"])
+        if not fields["path"] and (above or not parent):
+            fields["path"] = derive_path(above, fields["name"])
     return graph
 
 
 def _attach(
-    cluster: Cluster, graph: nx.DiGraph[str], ties: list[Edge], document: Document, limits: Limits
-) -> dict[str, tuple[str, ...]]:
-    """Return, for every vertex of the cluster, what hangs on it, in the document's order of edges."""
-    templates = cluster.graph.graph.get("templates", {})
+    outline: Outline, graph: nx.DiGraph[str], ties: list[Edge], document: Document, limits: Limits
+) -> dict[int, tuple[str, ...]]:
+    """Return, for every entry of the outline, what hangs on it, in the document's order of edges."""
     below: dict[str, tuple[str, ...]] = {}
-    attached: dict[str, dict[str, None]] = {}
+    attached: dict[int, dict[str, None]] = {}
     total = 0
     for edge in ties:
         if edge.target not in below:
             below[edge.target] = (edge.target, *(v for _, v in nx.bfs_edges(graph, edge.target)))
-        for vertex in templates.get(edge.source, (edge.source,)):
-            total += len(below[edge.target])
+        for vertex in outline.templates.get(edge.source, (edge.source,)):
+            entry = outline.places[vertex]
+            total += len(below[edge.target]) * outline.many[entry]
             limits.check("edges", total, document.edge_at(edge))
-            attached.setdefault(vertex, {}).update(dict.fromkeys(below[edge.target]))
-    return {vertex: tuple(hung) for vertex, hung in attached.items()}
+            attached.setdefault(entry, {}).update(dict.fromkeys(below[edge.target]))
+    return {entry: tuple(hung) for entry, hung in attached.items()}
 
 
 def _check_tied(name: str, graph: nx.DiGraph[str], vertices: Mapping[str, Vertex], ties: list[Edge]) -> None:
@@ -120,4 +145,4 @@ def _check_tied(name: str, graph: nx.DiGraph[str], vertices: Mapping[str, Vertex
 
 def _is_own_root(name: str, vertex: Vertex) -> bool:
     declared = attributes(vertex)
-    return name in (declared["type"], vertex.metadata.get("basename")) or declared["path"].count("/") == 1
+    return name in (declared.type, vertex.metadata.get("basename")) or declared.path.count("/") == 1

@@ -41,6 +41,6 @@ def read_cluster(
     if levels not in LEVELS:
         raise GraphError(f"levels must be one of {', '.join(LEVELS)}")
     plain = read_document(document, limits)
-    graph, root = build(plain, limits)
-    called = name or plain.name or graph.nodes[root]["name"]
-    return Cluster(called, graph, root, levels, worker_type, frozenset(worker_level_types))
+    outline = build(plain, limits)
+    called = name or plain.name or outline.fields[0].name
+    return Cluster(called, outline, levels, worker_type, frozenset(worker_level_types))

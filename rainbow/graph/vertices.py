@@ -7,6 +7,7 @@ from typing import Any
 
 from rainbow.errors import GraphError
 from rainbow.graph.document import Document, Vertex, given, identity, mapping, short, step, text, whole
+from rainbow.graph.outline import Fields
 
 _LONGEST_PATH = 2**20
 
@@ -24,22 +25,22 @@ def check_vertices(document: Document) -> dict[str, Vertex]:
     return found
 
 
-def attributes(vertex: Vertex) -> dict[str, Any]:
+def attributes(vertex: Vertex) -> Fields:
     """Return the attributes of a vertex; `path` is "" where the document gives none."""
     fields, at = vertex.metadata, vertex.fields
     kind = text(fields.get("type"), f"{at}/type", "the type of a vertex")
     if not kind:
         raise GraphError("the type of a vertex must not be empty", pointer=f"{at}/type")
-    return {
-        "type": kind,
-        "size": whole(fields["size"], f"{at}/size", "the size of a vertex") if "size" in fields else 1,
-        "unit": text(given(fields, "unit", ""), f"{at}/unit", "the unit of a vertex"),
-        "name": _name(vertex),
-        "path": _path(fields, f"{at}/paths"),
-        "rank": _rank(fields.get("rank"), f"{at}/rank"),
-        "properties": _properties(fields.get("properties"), f"{at}/properties"),
-        "metadata": fields,
-    }
+    return Fields(
+        kind,
+        whole(fields["size"], f"{at}/size", "the size of a vertex") if "size" in fields else 1,
+        text(given(fields, "unit", ""), f"{at}/unit", "the unit of a vertex"),
+        _name(vertex),
+        _path(fields, f"{at}/paths"),
+        _rank(fields.get("rank"), f"{at}/rank"),
+        _properties(fields.get("properties"), f"{at}/properties"),
+        fields,
+    )
 
 
 def _name(vertex: Vertex) -> str:

@@ -1,0 +1,254 @@
+"""The outline of a dominant graph: its vertices as the document has them, templates not written out.
+
+    entry     a vertex of the document, called by its place in the outline; what contains it stands before it
+    copy      one of the vertices an entry stands for: itself, or one for each number of the templates above it
+    numbers   what a copy took over from templates: ".7.3" for copy 3 of something in copy 7, or ""
+    run       (entry, first, many): copies first..first+many-1 of an entry, neighbours below one parent
+
+A cluster of a million equal vertices is an outline of a few entries. Everything that matching wants to know of
+structure is read from here; the NetworkX graph is written out only for those who ask for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rainbow.graph.order import natural
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Run = tuple[int, int, int]
+
+_LONGEST_PATH = 1024
+_NUMBERED = ("count", "name", "paths")
+
+
+class Fields(NamedTuple):
+    """The attributes of a vertex, see cluster.py."""
+
+    type: str
+    size: int
+    unit: str
+    name: str
+    path: str
+    rank: int | None
+    properties: frozenset[str]
+    metadata: Any
+
+
+class Copy(NamedTuple):
+    """One vertex an entry stands for."""
+
+    id: str
+    parent: str
+    numbers: str
+    name: str
+    path: str
+
+
+class Outline:
+    """Entries in order, each after its parent; entry 0 is the root. A `count` of 0 is no template."""
+
+    def __init__(
+        self, ids: Sequence[str], fields: Sequence[Fields], parents: Sequence[int], counts: Sequence[int]
+    ) -> None:
+        self.ids = ids
+        self.fields = fields
+        self.parents = parents
+        self.counts = counts
+        self.templates: dict[str, tuple[str, ...]] = {}  # of an outline written out: the copies each stood for
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """{id: entry}."""
+        return {vertex: entry for entry, vertex in enumerate(self.ids)}
+
+    @cached_property
+    def many(self) -> list[int]:
+        """How many copies there are of every entry."""
+        many: list[int] = []
+        for count, parent in zip(self.counts, self.parents, strict=True):
+            many.append((count or 1) * (many[parent] if parent >= 0 else 1))
+        return many
+
+    @property
+    def is_listed(self) -> bool:
+        """Tell whether no entry is a template."""
+        return not any(self.counts)
+
+    @cached_property
+    def below(self) -> list[Sequence[Run]]:
+        """What every entry contains, in natural order."""
+        found: list[list[int]] = [[] for _ in self.ids]
+        for entry in range(1, len(self.ids)):
+            found[self.parents[entry]].append(entry)
+        firsts: dict[int, Copy] = {-1: Copy("", "", "", "", "")}
+        for entry, children in enumerate(found):
+            if children:
+                firsts[entry] = next(self.copies_in(entry, firsts[self.parents[entry]]))
+        return [self._in_order(children, firsts.get(entry)) for entry, children in enumerate(found)]
+
+    def _in_order(self, children: list[int], parent: Copy | None) -> Sequence[Run]:
+        runs = [(child, 0, self.counts[child] or 1) for child in children]
+        if parent is None or len(children) == 1:
+            return runs
+        keyed = sorted((self._key(run, 0, parent), run) for run in runs)
+        lasts = [self._key(run, run[2] - 1, parent) for _, run in keyed]
+        if all(last < first for last, (first, _) in zip(lasts, keyed[1:], strict=False)):
+            return [run for _, run in keyed]
+        return _merged([[(self._key(run, n, parent), (run[0], n, 1)) for n in range(run[2])] for _, run in keyed])
+
+    def _key(self, run: Run, number: int, parent: Copy) -> tuple[Any, ...]:
+        """The sort key (see Cluster.order) of a copy below the first copy of its parent."""
+        copy = self.copy(run[0], parent, number if self.counts[run[0]] else None)
+        return (natural(copy.path), natural(copy.id))
+
+    def chain(self, entry: int) -> list[int]:
+        """The entries from the root down to one."""
+        found = [entry]
+        while self.parents[found[-1]] >= 0:
+            found.append(self.parents[found[-1]])
+        return found[::-1]
+
+    def levels(self, vertex: str) -> list[int]:
+        """The counts of the templates above an entry and its own, outermost first; `vertex` is its id."""
+        return [self.counts[entry] for entry in self.chain(self.places[vertex]) if self.counts[entry]]
+
+    def __contains__(self, vertex: object) -> bool:
+        """Tell whether a text is the id of an entry, of a template, or of a copy."""
+        if vertex in self.places or vertex in self.templates:
+            return True
+        return any(stem in self.places and self._has_copy(stem, numbers) for stem, numbers in numbered(str(vertex)))
+
+    def _has_copy(self, stem: str, numbers: list[int]) -> bool:
+        counts = self.levels(stem)
+        return len(counts) == len(numbers) and all(map(int.__lt__, numbers, counts))
+
+    def copies(self, entry: int) -> Iterator[Copy]:
+        """Yield the copies of an entry, in the order of their numbers."""
+        chain = self.chain(entry)
+        stack = [self.copies_in(chain[0], Copy("", "", "", "", ""))]
+        while stack:
+            copy = next(stack[-1], None)
+            if copy is None:
+                stack.pop()
+            elif len(stack) == len(chain):
+                yield copy
+            else:
+                stack.append(self.copies_in(chain[len(stack)], copy))
+
+    def copies_in(self, entry: int, parent: Copy) -> Iterator[Copy]:
+        """Yield the copies of an entry in one copy of its parent."""
+        count = self.counts[entry]
+        for number in range(count or 1):
+            yield self.copy(entry, parent, number if count else None)
+
+    def copy(self, entry: int, parent: Copy, number: int | None) -> Copy:
+        """Return one copy of an entry; `number` None where the entry is no template."""
+        vertex, fields = self.ids[entry], self.fields[entry]
+        numbers = parent.numbers if number is None else f"{parent.numbers}.{number}"
+        name = fields.name if number is None else f"{fields.name}{number}"
+        if fields.path and not numbers:
+            path = fields.path
+        else:
+            path = "" if parent.id and not parent.path else derive_path(parent.path, name)
+        return Copy(vertex + numbers, parent.id, numbers, name, path)
+
+    def rank_of(self, entry: int, place: int) -> int | None:
+        """The rank of a copy; `place` counts the copies of the entry."""
+        rank = self.fields[entry].rank
+        return None if rank is None else rank + place
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """The NetworkX graph, all templates written out."""
+        return write_out(self)
+
+
+def numbered(vertex: str) -> Iterator[tuple[str, list[int]]]:
+    """Read an id as that of a copy, in every way there is: what it would be a copy of, and its numbers.
+
+    >>> list(numbered("core.7.3"))
+    [('core.7', [3]), ('core', [7, 3])]
+    """
+    numbers: list[int] = []
+    stem, dot, digits = vertex.rpartition(".")
+    while dot and digits.isascii() and digits.isdigit() and len(digits) <= 16 and str(int(digits)) == digits:
+        numbers.insert(0, int(digits))
+        yield stem, list(numbers)
+        stem, dot, digits = stem.rpartition(".")
+
+
+def derive_path(above: str, name: str) -> str:
+    """Continue the path of a parent; "" where it would be longer than 1024 characters.
+
+    Without that bound, the paths of a deep graph would take memory quadratic in its depth.
+    """
+    path = f"{above}/{name}"
+    return "" if len(path) > _LONGEST_PATH else path
+
+
+def _merged(lists: list[list[tuple[tuple[Any, ...], Run]]]) -> Sequence[Run]:
+    """Merge the copies of several siblings by key, neighbours of one entry into one run.
+
+    The copies of one template are in order already: their names differ in one number only.
+    """
+    merged = heapq.merge(*lists, key=lambda keyed: keyed[0])
+    runs: list[Run] = []
+    for child, group in groupby((run for _, run in merged), key=lambda run: run[0]):
+        copies = list(group)
+        runs.append((child, copies[0][1], len(copies)))
+    return runs
+
+
+def write_out(outline: Outline) -> nx.DiGraph[str]:
+    """Write every copy of every entry into a NetworkX graph; `graph.graph["templates"]` names those of templates."""
+    import networkx as nx
+
+    graph: nx.DiGraph[str] = nx.DiGraph(templates=dict(outline.templates))
+    copies: dict[int, list[Copy]] = {-1: [Copy("", "", "", "", "")]}
+    for entry, parent in enumerate(outline.parents):
+        copies[entry] = [copy for above in copies[parent] for copy in outline.copies_in(entry, above)]
+        if copies[entry][0].numbers:
+            graph.graph["templates"][outline.ids[entry]] = tuple(copy.id for copy in copies[entry])
+        for place, copy in enumerate(copies[entry]):
+            graph.add_node(copy.id, **copied(outline, entry, copy, place)._asdict())
+            if copy.parent:
+                graph.add_edge(copy.parent, copy.id)
+    return graph
+
+
+def copied(outline: Outline, entry: int, copy: Copy, place: int) -> Fields:
+    """Return the attributes of a copy; metadata of a template's copies is without what is each one's own."""
+    fields = outline.fields[entry]
+    if not copy.numbers:
+        return fields._replace(path=copy.path)
+    metadata = {key: value for key, value in fields.metadata.items() if key not in _NUMBERED}
+    rank = outline.rank_of(entry, place)
+    if rank is not None:
+        metadata["rank"] = rank
+    return fields._replace(name=copy.name, path=copy.path, rank=rank, metadata=metadata)
+
+
+def listed(outline: Outline) -> Outline:
+    """Return the outline with every template written out, so that copies can be told apart."""
+    if outline.is_listed:
+        return outline
+    ids: list[str] = []
+    fields: list[Fields] = []
+    parents: list[int] = []
+    entry_of: dict[str, int] = {}
+    graph = outline.graph
+    for vertex, data in graph.nodes(data=True):
+        entry_of[vertex] = len(ids)
+        ids.append(vertex)
+        fields.append(Fields(**data))
+        parents.append(next((entry_of[above] for above in graph.predecessors(vertex)), -1))
+    written = Outline(ids, fields, parents, [0] * len(ids))
+    written.templates = dict(graph.graph["templates"])
+    return written
