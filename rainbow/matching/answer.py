@@ -95,7 +95,7 @@ def take_of(search: Search, pieces: list[Piece]) -> Take:
     slots: dict[Slot, dict[str, dict[str, int]]] = {slot: {} for slot in _empty_slots(search)}
     vertices: dict[str, int] = {}
     for piece in sorted(pieces, key=lambda p: (p.position, p.slot)):
-        name = layout.vertices[piece.position]
+        name = layout.vertex(piece.position)
         if not piece.whole and any(i <= piece.position < layout.last[i] for i in inside):
             continue
         vertices[name] = vertices.get(name, 0) + _in_units(layout, piece.position, piece.amount)

@@ -55,7 +55,7 @@ class Bound:
         """Tell whether each child of `r` can be met below position `i`, taken one by one."""
         if i in self.taken.held or (r.exclusive and not self.taken.untouched(i)):
             return False
-        if not self.meets(host_needs(r, self.layout.cluster.worker_type), i):
+        if not self.meets(host_needs(r, self.layout.worker_type), i):
             return False
         if not self.taken.like_its_kind(i) or any(part.needs for part in r.walk()):
             return self._holds_children(r, i, outside)
@@ -89,7 +89,7 @@ class Bound:
 
     def pooled(self, r: Resource, scope: int, outside: bool) -> int:
         """How many units the divisible leaves below `scope` give together."""
-        return sum(self._pool(pool, scope, outside) // factor for pool, factor in pools_of(r, self.layout))
+        return sum(self._pool(pool, scope, outside) // factor for pool, factor in pools_of(r, self.layout.pools))
 
     def _pool(self, pool: tuple[str, str], scope: int, outside: bool) -> int:
         most = self.taken.headroom(scope, pool)
@@ -117,7 +117,7 @@ class Bound:
         if not divided.has_place or not most:
             return most
         places = self.places(divided.needs, scope, first, outside)
-        return self._count((self.capacity(divided.placed, p, out, most) for p, out in places), most)
+        return min(most, self._count((self.capacity(divided.placed, p, out, most) for p, out in places), most))
 
     def _times(self, children: tuple[Resource, ...], scope: int, first: int, outside: bool, enough: int) -> int:
         for child in children:

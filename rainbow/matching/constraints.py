@@ -22,7 +22,7 @@ def barred(constraint: Constraint | None, layout: Layout) -> list[int]:
 def passes(constraint: Constraint, layout: Layout, i: int) -> bool:
     """Tell whether the worker at position `i` satisfies a constraint (RFC 31, "Constraint Operators")."""
     operator, operands = constraint.operator, constraint.operands
-    vertex = layout.cluster.graph.nodes[layout.vertices[i]]
+    vertex = layout.facts(i)
     if operator in ("and", "not"):
         return all(passes(o, layout, i) for o in operands) == (operator == "and")
     if operator == "or":

@@ -67,7 +67,7 @@ def _amounts(host: Resource, layout: Layout) -> dict[Pool, int] | None:
             return None
         times = child.count.min if child.is_slot else 1
         for part in inner:
-            ((pool, factor),) = pools_of(part, layout)
+            ((pool, factor),) = pools_of(part, layout.pools)
             sums[pool] = sums.get(pool, 0) + times * part.count.min * factor
     return sums
 
@@ -87,7 +87,7 @@ def _is_counted(r: Resource, layout: Layout) -> bool:
 def _is_divisible(requests: tuple[Resource, ...], layout: Layout) -> bool:
     return all(
         not (r.children or r.is_slot or r.exclusive or r.needs or r.type in layout.compound)
-        and len(list(pools_of(r, layout))) == 1
+        and len(list(pools_of(r, layout.pools))) == 1
         for r in requests
     )
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rainbow.matching.units import quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from rainbow.jobspec import Resource
-    from rainbow.matching.layout import Layout, Pool
+    from rainbow.matching.layout import Pool
 
 
 class Owner(NamedTuple):
@@ -74,12 +74,12 @@ def depth(request: Resource) -> int:
     return deepest[id(request)]
 
 
-def pools_of(request: Resource, layout: Layout) -> Iterator[tuple[Pool, int]]:
-    """Yield each pool that can serve a request, with base units per unit asked for.
+def pools_of(request: Resource, pools: Mapping[Pool, int]) -> Iterator[tuple[Pool, int]]:
+    """Yield each of `pools` that can serve a request, with base units per unit asked for.
 
     A unit asked for must be of the pool's quantity; without one, amounts are in the vertices' own unit.
     """
     wanted, factor = quantity(request.unit)
-    for pool, largest in layout.pools.items():
+    for pool, largest in pools.items():
         if pool[0] == request.type and (not request.unit or pool[1] == wanted):
             yield pool, factor if request.unit else largest

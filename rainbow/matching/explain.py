@@ -45,7 +45,7 @@ def _found(bound: Bound, resource: Resource) -> int:
 
 def _constrained(layout: Layout, taken: Taken) -> Reason:
     passing = len(layout.workers) - len(taken.barred)
-    kind = layout.cluster.worker_type
+    kind = layout.worker_type
     text = f"only {passing} of {len(layout.workers)} {kind}s pass the constraint, too few for the request"
     return Reason(Why.CONSTRAINT_UNMET, text, "constraint", None, passing, {"workers": len(layout.workers)})
 
@@ -56,7 +56,7 @@ def _needing(resource: Resource, layout: Layout, taken: Taken) -> Reason:
         needs = _needs_at(part, layout)
         if not needs:
             continue
-        kind = layout.cluster.worker_type if part.is_slot else part.type
+        kind = layout.worker_type if part.is_slot else part.type
         candidates = layout.by_type.get(kind) or [0]
         meeting = sum(1 for i in candidates if misses(needs, layout, iter([i])) is None)
         miss = misses(needs, layout, iter(candidates))
@@ -64,14 +64,14 @@ def _needing(resource: Resource, layout: Layout, taken: Taken) -> Reason:
             names = ", ".join(dict.fromkeys(need.subsystem for need in needs))
             why = f"; {miss.text}" if miss else ""
             text = f"{meeting} {kind} of {len(candidates)} with what is needed of {names}{why}"
-            facts = {"nearest": miss.text if miss else "", "vertex": miss.vertex if miss else ""}
+            facts = {"nearest": miss.text if miss else ""}
             return Reason(Why.NEED_UNMET, text, names, part.count.min, meeting, facts)
     names = ", ".join(dict.fromkeys(need.subsystem for part in resource.walk() for need in part.needs))
     return Reason(Why.NEED_UNMET, f"too few vertices large enough have what is needed of {names}", names)
 
 
 def _needs_at(part: Resource, layout: Layout) -> tuple[Need, ...]:
-    return part.needs if part.is_slot else host_needs(part, layout.cluster.worker_type)
+    return part.needs if part.is_slot else host_needs(part, layout.worker_type)
 
 
 def _too_small(resource: Resource, layout: Layout, taken: Taken) -> Reason:
@@ -105,7 +105,7 @@ def _places(part: Resource, layout: Layout, bound: Bound) -> tuple[list[int], st
     if not part.is_slot:
         return layout.by_type.get(part.type, []), part.type
     if parts(part, layout, 0, False).placed:
-        return layout.workers, layout.cluster.worker_type
+        return layout.workers, layout.worker_type
     return [0], "cluster"
 
 

@@ -31,6 +31,6 @@ def _could_host(part: Resource, i: int, laid_out: Layout, bound: Bound) -> bool:
     if part.is_slot:
         placed = parts(part, laid_out, 0, False).placed
         return bool(placed) and bound.capacity(placed, i, False, 1) > 0
-    if part.type != laid_out.cluster.worker_type:
+    if part.type != laid_out.worker_type:
         return False
     return bound.can_host(part, i, False) if part.children else bound.meets(part.needs, i)

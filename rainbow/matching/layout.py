@@ -5,6 +5,7 @@ last       one past the last position of the subtree of a vertex
 pool       (type, quantity): what divisible amounts are counted in, in base units of the quantity
 leaf       a vertex that contains nothing: its size can be divided among requests
 worker     position of the worker a vertex lies in (itself included), OUTSIDE if it lies in none
+weight     how much a subtree contains, over all pools
 """
 
 from __future__ import annotations
@@ -27,43 +28,80 @@ Pool = tuple[str, str]
 
 
 class Layout:
-    """The numbered vertices of one cluster; a pure function of the cluster, made once."""
+    """Numbered vertices; a pure function of what they are read from, see ClusterLayout and reduced.py."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        graph = cluster.graph
-        order = list(
-            nx.dfs_preorder_nodes(graph, cluster.root, sort_neighbors=lambda vs: sorted(vs, key=cluster.order))
-        )
-        self.cluster = cluster
-        self.vertices: Sequence[str] = order
-        self.position = {vertex: i for i, vertex in enumerate(order)}
-        self.types = [graph.nodes[v]["type"] for v in order]
-        self.sizes = [graph.nodes[v]["size"] for v in order]
-        self.units = [graph.nodes[v]["unit"] for v in order]
-        self.parents = [self.position[next(iter(graph.predecessors(v)))] if i else -1 for i, v in enumerate(order)]
+    name: str
+    worker_type: str
+    worker_level_types: frozenset[str]
+    size: int  # vertices of the cluster
+
+    def __init__(
+        self,
+        types: Sequence[str],
+        sizes: Sequence[int],
+        units: Sequence[str],
+        parents: Sequence[int],
+        workers: Mapping[int, str],
+    ) -> None:
+        self.types = types
+        self.sizes = sizes
+        self.units = units
+        self.parents = parents
         self.last = self._ends()
         self.by_type: dict[str, list[int]] = {}
         for i, kind in enumerate(self.types):
             self.by_type.setdefault(kind, []).append(i)
-        self.workers = [self.position[v] for v in cluster.workers.values()]
-        self.worker_names = dict(zip(self.workers, cluster.workers, strict=True))
+        self.workers = list(workers)
+        self.worker_names = workers
         self.worker = self._workers_of()
         self._workers = sorted(self.workers)
-        self._loose = [i for i in range(len(order)) if self.loose(i)]
+        self._loose = [i for i in range(len(types)) if self.loose(i)]
         self.compound = {kind for i, kind in enumerate(self.types) if not self.is_leaf(i)}
         self.content = self._content()
         self.pools = self._pools()
-        self.kinds = self._kinds()
-        self._hung_at: dict[str, list[int]] = {}
+        self.kinds: Sequence[int] = ()
+
+    def __len__(self) -> int:
+        """How many vertices are numbered."""
+        return len(self.types)
+
+    def vertex(self, i: int) -> str:
+        """The id of a vertex."""
+        raise NotImplementedError
+
+    def facts(self, i: int) -> Mapping[str, Any]:
+        """What a constraint asks of a worker: its properties, name and rank."""
+        raise NotImplementedError
+
+    def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
+        """Yield the vertices of a subsystem that serve position `i`: hung on it, above it or inside it."""
+        raise NotImplementedError
+
+    def subsystem(self, name: str) -> nx.DiGraph[str] | None:
+        """The graph of a subsystem."""
+        raise NotImplementedError
+
+    def weight(self, i: int) -> int:
+        """How much the subtree of a vertex contains."""
+        return sum(self.content[i].values())
+
+    def total(self, kind: str, unit: str) -> int | None:
+        """The total of a type in `unit`; None where some vertex's unit cannot be compared."""
+        if not unit:
+            return sum(self.sizes[i] for i in self.by_type[kind])
+        measured, factor = quantity(unit)
+        if any(quantity(self.units[i])[0] != measured for i in self.by_type[kind]):
+            return None
+        return sum(self.amount(i) for i in self.by_type[kind]) // factor
 
     def _ends(self) -> list[int]:
-        ends = list(range(1, len(self.vertices) + 1))
+        ends = list(range(1, len(self.types) + 1))
         for i in range(len(ends) - 1, 0, -1):
             ends[self.parents[i]] = max(ends[self.parents[i]], ends[i])
         return ends
 
     def _workers_of(self) -> list[int]:
-        worker = [OUTSIDE] * len(self.vertices)
+        worker = [OUTSIDE] * len(self.types)
         for start in self.workers:
             if worker[start] == OUTSIDE:
                 worker[start : self.last[start]] = [start] * (self.last[start] - start)
@@ -71,7 +109,7 @@ class Layout:
 
     def _content(self) -> list[dict[Pool, int]]:
         """Sum, for every vertex, the divisible amounts in its subtree by pool."""
-        content: list[dict[Pool, int]] = [{} for _ in self.vertices]
+        content: list[dict[Pool, int]] = [{} for _ in self.types]
         for i in range(len(content) - 1, -1, -1):
             if self.is_leaf(i):
                 content[i] = {self.pool(i): self.amount(i)}
@@ -84,30 +122,9 @@ class Layout:
     def _pools(self) -> dict[Pool, int]:
         """Name every pool there is, with the largest unit its leaves are counted in."""
         pools: dict[Pool, int] = {}
-        for i in filter(self.is_leaf, range(len(self.vertices))):
+        for i in filter(self.is_leaf, range(len(self.types))):
             pools[self.pool(i)] = max(pools.get(self.pool(i), 1), quantity(self.units[i])[1])
         return pools
-
-    def _kinds(self) -> list[int]:
-        """Number equal subtrees equally: names, ids, ranks and paths are no part of a kind."""
-        known: dict[Any, int] = {}
-        below: list[list[int]] = [[] for _ in self.vertices]
-        kinds = [0] * len(below)
-        for i in range(len(kinds) - 1, -1, -1):
-            own = (self.types[i], self.sizes[i], self.units[i], self._attached(i), tuple(sorted(below[i])))
-            kinds[i] = known.setdefault(own, len(known))
-            if i:
-                below[self.parents[i]].append(kinds[i])
-        return kinds
-
-    def _attached(self, i: int) -> tuple[Any, ...]:
-        rows = self.cluster.graph.nodes[self.vertices[i]]["properties"]
-        hung = (
-            (name, repr(subsystem.graph.nodes[v]["metadata"]), subsystem.graph.nodes[v]["type"])
-            for name, subsystem in self.cluster.subsystems.items()
-            for v in subsystem.attached.get(self.vertices[i], ())
-        )
-        return (tuple(sorted(rows)), tuple(sorted(hung)))
 
     def is_leaf(self, i: int) -> bool:
         """Tell whether vertex `i` contains nothing."""
@@ -151,20 +168,6 @@ class Layout:
         """Return the workers among positions first..last-1."""
         return self._workers[bisect_left(self._workers, first) : bisect_left(self._workers, last)]
 
-    def hung(self, subsystem: str, i: int) -> Iterator[str]:
-        """Yield the vertices of a subsystem that serve position `i`: hung on it, above it or inside it."""
-        at, attached = self._hung(subsystem)
-        for above in self.up(i):
-            yield from attached.get(self.vertices[above], ())
-        for k in range(bisect_left(at, i + 1), bisect_left(at, self.last[i])):
-            yield from attached[self.vertices[at[k]]]
-
-    def _hung(self, subsystem: str) -> tuple[list[int], Mapping[str, tuple[str, ...]]]:
-        attached = self.cluster.subsystems[subsystem].attached
-        if subsystem not in self._hung_at:
-            self._hung_at[subsystem] = sorted(self.position[vertex] for vertex in attached)
-        return self._hung_at[subsystem], attached
-
     def up(self, i: int) -> Iterator[int]:
         """Yield a vertex and everything that contains it, innermost first."""
         while i >= 0:
@@ -172,11 +175,87 @@ class Layout:
             i = self.parents[i]
 
 
-_layouts: WeakKeyDictionary[Cluster, Layout] = WeakKeyDictionary()
+class ClusterLayout(Layout):
+    """All vertices of a cluster, numbered by walking its graph."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        graph = cluster.graph
+        order = list(
+            nx.dfs_preorder_nodes(graph, cluster.root, sort_neighbors=lambda vs: sorted(vs, key=cluster.order))
+        )
+        data = [graph.nodes[vertex] for vertex in order]
+        position = {vertex: i for i, vertex in enumerate(order)}
+        super().__init__(
+            [vertex["type"] for vertex in data],
+            [vertex["size"] for vertex in data],
+            [vertex["unit"] for vertex in data],
+            [position[next(iter(graph.predecessors(v)))] if i else -1 for i, v in enumerate(order)],
+            {position[vertex]: name for name, vertex in cluster.workers.items()},
+        )
+        self.cluster = cluster
+        self.name = cluster.name
+        self.worker_type = cluster.worker_type
+        self.worker_level_types = cluster.worker_level_types
+        self.size = len(order)
+        self.vertices = order
+        self.position = position
+        self.kinds = self._kinds()
+        self._hung_at: dict[str, list[int]] = {}
+
+    def vertex(self, i: int) -> str:
+        """The id of a vertex."""
+        return self.vertices[i]
+
+    def facts(self, i: int) -> Mapping[str, Any]:
+        """What a constraint asks of a worker: its properties, name and rank."""
+        return self.cluster.graph.nodes[self.vertices[i]]
+
+    def _kinds(self) -> list[int]:
+        """Number equal subtrees equally: names, ids, ranks and paths are no part of a kind."""
+        known: dict[Any, int] = {}
+        below: list[list[int]] = [[] for _ in self.types]
+        kinds = [0] * len(below)
+        for i in range(len(kinds) - 1, -1, -1):
+            own = (self.types[i], self.sizes[i], self.units[i], self._attached(i), tuple(sorted(below[i])))
+            kinds[i] = known.setdefault(own, len(known))
+            if i:
+                below[self.parents[i]].append(kinds[i])
+        return kinds
+
+    def _attached(self, i: int) -> tuple[Any, ...]:
+        rows = self.cluster.graph.nodes[self.vertices[i]]["properties"]
+        hung = (
+            (name, repr(subsystem.graph.nodes[v]["metadata"]), subsystem.graph.nodes[v]["type"])
+            for name, subsystem in self.cluster.subsystems.items()
+            for v in subsystem.attached.get(self.vertices[i], ())
+        )
+        return (tuple(sorted(rows)), tuple(sorted(hung)))
+
+    def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
+        """Yield the vertices of a subsystem that serve position `i`: hung on it, above it or inside it."""
+        graph = self.subsystem(subsystem)
+        return None if graph is None else (graph.nodes[name] for name in self._hung(subsystem, i))
+
+    def subsystem(self, name: str) -> nx.DiGraph[str] | None:
+        """The graph of a subsystem."""
+        return self.cluster.subsystems[name].graph if name in self.cluster.subsystems else None
+
+    def _hung(self, subsystem: str, i: int) -> Iterator[str]:
+        attached = self.cluster.subsystems[subsystem].attached
+        if subsystem not in self._hung_at:
+            self._hung_at[subsystem] = sorted(self.position[vertex] for vertex in attached)
+        at = self._hung_at[subsystem]
+        for above in self.up(i):
+            yield from attached.get(self.vertices[above], ())
+        for k in range(bisect_left(at, i + 1), bisect_left(at, self.last[i])):
+            yield from attached[self.vertices[at[k]]]
 
 
-def layout(cluster: Cluster) -> Layout:
+_layouts: WeakKeyDictionary[Cluster, ClusterLayout] = WeakKeyDictionary()
+
+
+def layout(cluster: Cluster) -> ClusterLayout:
     """Return the layout of a cluster, made at the first call and kept as long as the cluster."""
     if cluster not in _layouts:
-        _layouts[cluster] = Layout(cluster)
+        _layouts[cluster] = ClusterLayout(cluster)
     return _layouts[cluster]

@@ -28,9 +28,12 @@ class Matcher(Protocol):
     """Answers one condition for one subsystem vertex."""
 
     def __call__(
-        self, options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str]
+        self, options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str] | None
     ) -> str | None:
-        """Return None for yes, or why not. `vertex` has the attributes of graph/cluster.py."""
+        """Return None for yes, or why not.
+
+        `vertex` has the attributes of graph/cluster.py; `subsystem` is given to the matchers that are not built in.
+        """
 
 
 def field_of(vertex: Mapping[str, Any], field: str) -> Any:
@@ -56,7 +59,9 @@ def equal(wanted: Any, found: Any) -> bool:
 
 
 @matchers.add("match")
-def match_field(options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str]) -> str | None:
+def match_field(
+    options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str] | None
+) -> str | None:
     """Meet a field that equals a value."""
     found = field_of(vertex, options["field"])
     return (
@@ -65,7 +70,9 @@ def match_field(options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem
 
 
 @matchers.add("flat")
-def match_flat(options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str]) -> str | None:
+def match_flat(
+    options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str] | None
+) -> str | None:
     """Meet a key that has a value, or a vertex whose type is the text `key=value`."""
     if vertex["type"] == f"{options['field']}={options['value']}":
         return None
@@ -73,7 +80,9 @@ def match_flat(options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem:
 
 
 @matchers.add("range")
-def match_range(options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str]) -> str | None:
+def match_range(
+    options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str] | None
+) -> str | None:
     """Meet a version between `min` and `max`, both inclusive, either left out."""
     field, low, high = options["field"], options.get("min"), options.get("max")
     found = field_of(vertex, field)
@@ -90,35 +99,58 @@ def _shown(found: Any) -> str:
     return "absent" if found is None else str(found)
 
 
+def has_name(vertex: Mapping[str, Any]) -> bool:
+    """Tell whether a subsystem vertex has a name that means something, and not a number ("package0") or none."""
+    name, basename = vertex["metadata"].get("name"), vertex["metadata"].get("basename") or vertex["type"]
+    if not isinstance(name, str) or not name:
+        return False
+    return name == basename or not (isinstance(basename, str) and name.removeprefix(basename).isdigit())
+
+
 @dataclass(frozen=True, slots=True)
 class NearMiss:
     """How close a need came: the conditions met by the best subsystem vertex, and why the next was not."""
 
     met: int
-    vertex: str
     text: str
+
+    def nearer(self, other: NearMiss) -> NearMiss:
+        """Return the one that met more; of two that met as much, the order of neighbours never decides."""
+        return min(self, other, key=lambda miss: (-miss.met, miss.text))
 
 
 def judge(need: Need, layout: Layout, i: int) -> NearMiss | None:
     """Ask whether the vertex at position `i` has what `need` wants; None for yes, else the nearest miss."""
-    subsystem = layout.cluster.subsystems.get(need.subsystem)
-    if subsystem is None:
-        return NearMiss(0, "", f"the cluster has no subsystem {need.subsystem}")
-    nearest = NearMiss(-1, "", f"nothing of subsystem {need.subsystem} hangs on it")
-    for name in layout.hung(need.subsystem, i):
-        miss = _ask(need.conditions, name, subsystem.graph)
+    rows = layout.rows(need.subsystem, i)
+    if rows is None:
+        return no_subsystem(need)
+    nearest, graph = nothing_hung(need), layout.subsystem(need.subsystem)
+    for vertex in rows:
+        miss = ask(need.conditions, vertex, graph)
         if miss is None:
             return None
-        nearest = max(nearest, miss, key=lambda candidate: candidate.met)
+        nearest = nearest.nearer(miss)
     return nearest
 
 
-def _ask(conditions: tuple[Condition, ...], name: str, graph: nx.DiGraph[str]) -> NearMiss | None:
-    vertex = graph.nodes[name]
+def no_subsystem(need: Need) -> NearMiss:
+    """Say that there is nothing of the kind at all."""
+    return NearMiss(0, f"the cluster has no subsystem {need.subsystem}")
+
+
+def nothing_hung(need: Need) -> NearMiss:
+    """Say that a vertex has nothing of a subsystem."""
+    return NearMiss(-1, f"nothing of subsystem {need.subsystem} hangs on it")
+
+
+def ask(
+    conditions: tuple[Condition, ...], vertex: Mapping[str, Any], graph: nx.DiGraph[str] | None
+) -> NearMiss | None:
+    """Ask one vertex of a subsystem whether it meets all conditions; None for yes."""
     for met, condition in enumerate(conditions):
         why = matchers.get(condition.matcher)(condition.options, vertex, graph)
         if why is not None:
-            return NearMiss(met, name, f"{vertex['name']}: {why}")
+            return NearMiss(met, f"{vertex['name'] if has_name(vertex) else vertex['type']}: {why}")
     return None
 
 
@@ -131,13 +163,8 @@ def misses(needs: tuple[Need, ...], layout: Layout, positions: Iterator[int]) ->
     """Return the nearest miss over some vertices, None if one of them meets every need."""
     nearest: NearMiss | None = None
     for i in positions:
-        for need in needs:
-            miss = judge(need, layout, i)
-            if miss is None:
-                continue
-            if nearest is None or miss.met > nearest.met:
-                nearest = miss
-            break
-        else:
+        miss = next(filter(None, (judge(need, layout, i) for need in needs)), None)
+        if miss is None:
             return None
+        nearest = nearest.nearer(miss) if nearest else miss
     return nearest

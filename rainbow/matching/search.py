@@ -120,7 +120,7 @@ class Search:
 
     def _promise(self, demand: Demand) -> bool:
         """Owe a divisible demand to its scope, from the first pool that has it."""
-        for pool, factor in pools_of(demand.request, self.layout):
+        for pool, factor in pools_of(demand.request, self.layout.pools):
             amount = demand.units * factor
             if self.bound.pooled(demand.request, demand.scope, demand.outside) * factor >= amount:
                 self.promised.append(Promised(demand, pool, amount))
@@ -258,7 +258,7 @@ class Search:
         return 0 if rest else self.layout.last[taken[-1]]
 
     def _weight(self, i: int) -> tuple[int, int]:
-        return (sum(self.layout.content[i].values()), i)
+        return (self.layout.weight(i), i)
 
     def _group_key(self, i: int) -> tuple[Any, ...]:
         return ("below", self.layout.parents[i], self._state(i))

@@ -32,16 +32,20 @@ class Parts(NamedTuple):
 
 def parts(slot: Resource, layout: Layout, scope: int, hosted: bool) -> Parts:
     """Divide a slot found below `scope`; `hosted`: scope is the vertex of the request above the slot."""
-    cluster = layout.cluster
     if layout.worker[scope] != OUTSIDE and hosted:
         return Parts((), slot.children, ())
-    if asks_workers(slot, cluster.worker_type):
-        whole = [child for child in slot.children if child.type == cluster.worker_type]
+    return parts_above(slot, layout.worker_type, layout.worker_level_types, hosted)
+
+
+def parts_above(slot: Resource, worker_type: str, worker_level_types: frozenset[str], hosted: bool) -> Parts:
+    """Divide a slot that is found above the workers."""
+    if asks_workers(slot, worker_type):
+        whole = [child for child in slot.children if child.type == worker_type]
         spread = tuple(replace(c, needs=c.needs + slot.needs) if c in whole else c for c in slot.children)
         needs: tuple[Need, ...] = ()
     else:
         spread, needs = slot.children, () if hosted else slot.needs
-    placed = tuple(child for child in spread if child.type in cluster.worker_level_types)
+    placed = tuple(child for child in spread if child.type in worker_level_types)
     return Parts(placed, tuple(child for child in spread if child not in placed), needs)
 
 

@@ -83,5 +83,5 @@ def take_of(found: tuple[Found, ...], laid_out: Layout) -> Take:
         held = placed.setdefault(owners[i], {}).setdefault(name, {})
         held[laid_out.types[i]] = held.get(laid_out.types[i], 0) + laid_out.sizes[i]
         if laid_out.parents[i] not in owners:
-            vertices[laid_out.vertices[i]] = laid_out.sizes[i]
+            vertices[laid_out.vertex(i)] = laid_out.sizes[i]
     return Take(tuple((label, held) for (_, label), held in sorted(placed.items())), vertices)

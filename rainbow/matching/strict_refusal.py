@@ -26,7 +26,7 @@ Siblings = tuple["Resource", ...]
 def refusal(request: Request, resources: Siblings, layout: Layout) -> Reason:
     """Say why the traversal finds nothing for `resources`."""
     plain = tuple(map(_without_units, resources))
-    reason = quick_check(plain, layout.cluster, layout)
+    reason = quick_check(plain, layout.by_type, layout)
     reason = reason or shortfall(request, plain, layout, Taken(layout, barred(request.constraint, layout)))
     reason = reason or next(_crowded("", plain), None) or next(_levels("", plain, layout), None)
     return (

@@ -104,7 +104,7 @@ class Traversal:
 
     def __init__(self, layout: Layout, constraint: Constraint | None, held: Held) -> None:
         self.layout = layout
-        self.worker_type = layout.cluster.worker_type
+        self.worker_type = layout.worker_type
         self.constraint = constraint
         self.held = held
         self.visits = 0

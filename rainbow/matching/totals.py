@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from rainbow.matching.units import quantity
 from rainbow.matching.verdict import Reason, Why
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
-    from rainbow.graph import Cluster
     from rainbow.jobspec import Resource
-    from rainbow.matching.layout import Layout
 
 
 def wanted(resources: tuple[Resource, ...]) -> dict[tuple[str, str], int]:
@@ -40,27 +37,23 @@ def _multiplied(resources: tuple[Resource, ...]) -> Iterator[tuple[Resource, int
         stack.extend((child, times) for child in reversed(resource.children))
 
 
-def quick_check(resources: tuple[Resource, ...], cluster: Cluster, layout: Layout) -> Reason | None:
-    """Return why the cluster's totals are too small, None if they are not."""
+class Totals(Protocol):
+    """A cluster's totals by type."""
+
+    def total(self, kind: str, unit: str) -> int | None:
+        """The total of a type in `unit`; None where some vertex's unit cannot be compared."""
+
+
+def quick_check(resources: tuple[Resource, ...], types: Container[str], totals: Totals) -> Reason | None:
+    """Return why the totals of a cluster that has `types` are too small, None if they are not."""
     for (kind, unit), units in wanted(resources).items():
-        if kind not in cluster.totals:
+        if kind not in types:
             return Reason(Why.TYPE_MISSING, f"there is no {kind} in the cluster", kind, units, 0)
-        found = _total(layout, kind, unit)
+        found = totals.total(kind, unit)
         if found is not None and found < units:
             text = f"{_amount(units, unit)} of {kind} wanted in all, the cluster has {_amount(found, unit)}"
             return Reason(Why.TOTAL_TOO_SMALL, text, kind, units, found)
     return None
-
-
-def _total(layout: Layout, kind: str, unit: str) -> int | None:
-    """The cluster's total of a type in `unit`; None where some vertex's unit cannot be compared."""
-    if not unit:
-        return layout.cluster.totals[kind]
-    measured, factor = quantity(unit)
-    positions = layout.by_type[kind]
-    if any(quantity(layout.units[i])[0] != measured for i in positions):
-        return None
-    return sum(layout.amount(i) for i in positions) // factor
 
 
 def _amount(units: int, unit: str) -> str:

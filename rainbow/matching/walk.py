@@ -59,8 +59,8 @@ class Walk:
         return None
 
     def _match_one(self, request: Request, resources: tuple[Resource, ...], laid_out: Layout) -> Verdict:
-        name = laid_out.cluster.name
-        reason = quick_check(resources, laid_out.cluster, laid_out)
+        name = laid_out.name
+        reason = quick_check(resources, laid_out.by_type, laid_out)
         if reason:
             return Verdict(name, False, reason=reason)
         taken = Taken(laid_out, barred(request.constraint, laid_out))
@@ -71,7 +71,7 @@ class Walk:
         if isinstance(found, Reason):
             return Verdict(name, False, reason=found)
         take, pieces = found
-        verdict = Verdict(name, True, totals=totals_of(take, laid_out.cluster.worker_type), take=take)
+        verdict = Verdict(name, True, totals=totals_of(take, laid_out.worker_type), take=take)
         copies = counted(resources, laid_out, taken)
         if copies is not None:
             return replace(verdict, fits=copies)
@@ -106,7 +106,7 @@ def _taken_copies(
     copies = looked_at = 0
     while pieces and looked_at < MOST_LOOKED_AT:
         copies += repeat(taken, laid_out, pieces)
-        looked_at += len(laid_out.vertices) + len(pieces)
+        looked_at += laid_out.size + len(pieces)
         found = _search(resources, laid_out, taken)
         if isinstance(found, Reason):
             return copies, found.why is not Why.BUDGET

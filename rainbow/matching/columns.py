@@ -1,0 +1,195 @@
+"""The counted bound as columns: what a subtree offers to every part of a request, summed from the leaves up.
+
+    column   a number every vertex has: the sum of its children's, changed by what the vertex itself is
+    top      units that vertices of a part's type give one by one, the topmost of them on every way down
+    pool     divisible amount in base units
+    places   slots that the workers in the subtree have room for
+    out      the same two counted only outside every worker, for slots that find their place there
+
+The rules are those of bound.py, which walks vertices; here nothing is taken yet. Every operation works on a
+number and on an array alike, so that one vertex or ten thousand are done by the same lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rainbow.matching.bound import PLENTY
+from rainbow.matching.demand import pools_of
+from rainbow.matching.slots import host_needs, parts_above
+from rainbow.matching.units import quantity
+
+if TYPE_CHECKING:
+    from rainbow.jobspec import Need, Resource
+    from rainbow.matching.kinds import Pool
+    from rainbow.matching.rooted import Rooted
+
+Number = Any  # an int, or an array of them
+Least = Callable[[Number, Number], Number]
+
+
+class UnsupportedError(Exception):
+    """The request has a form that columns do not count."""
+
+
+class Vertex(Protocol):
+    """A vertex, or many of one type that are alike in all but amounts."""
+
+    type: str
+    unit: str
+    pool: Pool
+    is_leaf: bool
+    is_worker: bool
+    within: bool  # lies in a worker, or is one
+    amount: Number  # in base units
+    loose: Number  # whether it contains a leaf outside every worker
+
+    def meets(self, needs: tuple[Need, ...]) -> Number:
+        """Whether it finds what all of `needs` want."""
+
+    def root_meets(self, needs: tuple[Need, ...]) -> Number:
+        """Whether the root above it does."""
+
+
+@dataclass(slots=True)
+class Part:
+    """One request of the tree. `units`: how many of it the request above wants."""
+
+    request: Resource
+    units: int
+    needs: tuple[Need, ...]
+    children: tuple[Part, ...] = ()
+    placed: tuple[Part, ...] = ()  # of a slot, see slots.py
+    spread: tuple[Part, ...] = ()
+    has_place: bool = False
+    pieces: bool = False
+    top: int = -1
+    places: int = -1
+    pools: list[tuple[int, Pool, int]] = field(default_factory=list)  # (column, pool, base units per unit)
+    outside: Part | None = None  # the same part counted outside every worker
+    out: bool = False
+
+
+class Columns:
+    """The columns of one variant of a request over clusters that agree in compound types and pools."""
+
+    def __init__(self, resources: tuple[Resource, ...], rooted: Rooted, least: Least = min) -> None:
+        self.rooted = rooted
+        self.least = least
+        self.width = 0
+        self.pools: list[tuple[int, Pool, bool]] = []
+        self.by_type: dict[str, list[Part]] = {}
+        self.slots: list[Part] = []  # those that look for places
+        self.tops = [self._part(r, hosted=False, out=False) for r in resources]
+
+    # ── the parts of a request ──
+
+    def _column(self) -> int:
+        self.width += 1
+        return self.width - 1
+
+    def _part(self, r: Resource, hosted: bool, out: bool) -> Part:
+        if r.is_slot:
+            return self._slot(r, hosted, out)
+        children = tuple(self._part(child, hosted=True, out=out) for child in r.children)
+        part = Part(r, r.count.min, r.needs, children, top=self._column(), out=out)
+        if children:
+            part.needs = host_needs(r, self.rooted.worker_type)
+        else:
+            part.pieces = bool(r.exclusive or r.needs or r.type in self.rooted.compound)
+            if not (r.exclusive or r.needs):
+                part.pools = [(self._column(), pool, factor) for pool, factor in pools_of(r, self.rooted.pools)]
+                self.pools.extend((column, pool, out) for column, pool, _ in part.pools)
+        self.by_type.setdefault(r.type, []).append(part)
+        return part
+
+    def _slot(self, r: Resource, hosted: bool, out: bool) -> Part:
+        """Lay out a slot; inside a worker all of its children are spread, outside some have one place."""
+        if any(child.is_slot for child in r.children):
+            raise UnsupportedError("a slot directly in a slot")
+        above = parts_above(r, self.rooted.worker_type, self.rooted.worker_level_types, hosted)
+        placed = tuple(self._part(child, hosted=False, out=out) for child in above.placed)
+        spread = tuple(self._part(child, hosted=True, out=out) for child in above.spread)
+        part = Part(r, r.count.min, above.needs, (*placed, *spread), placed, spread, above.has_place, out=out)
+        if part.has_place and not out:
+            part.places = self._column()
+            self.slots.append(part)
+        if part.has_place:
+            for child in placed:
+                child.outside = child if out else self._part(child.request, hosted=False, out=True)
+        return part
+
+    # ── one step up ──
+
+    def zeros(self) -> list[Number]:
+        """The columns of what offers nothing."""
+        return [0] * self.width
+
+    def local(self, at: Vertex, sums: Sequence[Number]) -> list[Number]:
+        """Return the columns of a vertex from the sums of its children's."""
+        columns = list(sums)
+        if at.is_leaf:
+            for column, pool, out in self.pools:
+                if pool == at.pool and not (out and at.within):
+                    columns[column] = at.amount
+        for part in self.by_type.get(at.type, ()):
+            columns[part.top] = 0 if part.out and at.within else self._weight(part, at, sums, columns)
+        if at.is_worker:
+            for slot in self.slots:
+                columns[slot.places] = at.meets(slot.needs) * self._capacity(slot.placed, columns)
+        return columns
+
+    def _weight(self, part: Part, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
+        """Units one vertex of a part's type gives: one to stand on, or its size if it is taken whole."""
+        if part.children:
+            met = at.meets(part.needs)
+            for child in part.children:
+                met = met & (self._below(child, at, sums, columns) >= child.units)
+            return met * 1
+        whole = part.request.exclusive or not at.is_leaf
+        if not part.pieces or not (whole or part.needs):
+            return 0
+        measured, own = quantity(at.unit)
+        wanted, each = quantity(part.request.unit) if part.request.unit else (measured, own)
+        return at.meets(part.needs) * (at.amount // each) if wanted == measured else 0
+
+    def _below(self, part: Part, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
+        """Units of a part strictly below the vertex it is hosted by."""
+        if not part.request.is_slot:
+            return self.units(part, sums)
+        if at.within:
+            return self._times(part.children, sums)
+        return self._slots(part, at, sums, columns)
+
+    def _slots(self, slot: Part, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
+        """Slots below a vertex above the workers: as many as have places, and find what is not of one place."""
+        most = self._times(slot.spread, sums)
+        if not slot.has_place:
+            return most
+        found = at.loose * at.root_meets(slot.needs) * self._capacity(slot.placed, columns, out=True)
+        if not slot.out:
+            found = found + sums[slot.places]
+        return self.least(most, found if slot.placed else (found > 0) * PLENTY)
+
+    def _capacity(self, placed: Sequence[Part], columns: Sequence[Number], out: bool = False) -> Number:
+        """How many times one place gives what slots take there; 1 where they take nothing."""
+        if not placed:
+            return 1
+        return self._times([part.outside or part for part in placed] if out else placed, columns)
+
+    def _times(self, parts: Sequence[Part], columns: Sequence[Number]) -> Number:
+        return reduce(self.least, (self.units(part, columns) // part.units for part in parts), PLENTY)
+
+    def units(self, part: Part, columns: Sequence[Number]) -> Number:
+        """Units of a part in a subtree, by its columns."""
+        found = columns[part.top]
+        for column, _, factor in part.pools:
+            found = found + columns[column] // factor
+        return found
+
+    def available(self, part: Part, root: Vertex, columns: Sequence[Number]) -> Number:
+        """Units of a part of the request that nothing stands above, by the root's columns."""
+        return self._slots(part, root, columns, columns) if part.request.is_slot else self.units(part, columns)

@@ -1,0 +1,201 @@
+"""Kinds: equal subtrees are one. A cluster of ten thousand equal nodes has a handful of them.
+
+    row      a vertex of a subsystem as needs see it; equal rows are one object
+    kind     a vertex with everything below it as matching sees it: type, size, unit, properties, the rows hung on
+             it, and the run-length sequence of its children's kinds in natural order; equal kinds are one object
+    closure  the kinds in a subtree, children before parents
+
+Names, ids, ranks and paths of vertices are no part of a kind, nor are the fields of a subsystem's vertices that
+only tell them apart (HIDDEN). Kinds are shared by all clusters and live as long as one of them does. Children are
+kept as a sequence, not as a set, because what a job takes, lowest first, depends on it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from rainbow.matching.needs import has_name
+from rainbow.matching.units import quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rainbow.graph import Cluster, Subsystem
+
+HIDDEN = frozenset({"id", "uniq_id", "paths", "rank"})  # fields that number the vertices of a subsystem
+
+Pool = tuple[str, str]
+Rows = frozenset["Row"]
+
+_numbers = count()
+_rows: WeakValueDictionary[Any, Row] = WeakValueDictionary()
+_kinds: WeakValueDictionary[Any, Kind] = WeakValueDictionary()
+
+
+class Row:
+    """Equal vertices of subsystems; `vertex` has the attributes of one of them, see graph/cluster.py."""
+
+    __slots__ = ("__weakref__", "number", "subsystem", "vertex")
+
+    def __init__(self, subsystem: str, vertex: Mapping[str, Any]) -> None:
+        self.number = next(_numbers)
+        self.subsystem = subsystem
+        self.vertex = vertex
+
+
+class Kind:
+    """Equal subtrees. `runs`: (kind, how many) of the children in natural order."""
+
+    def __init__(
+        self,
+        type_: str,
+        size: int,
+        unit: str,
+        properties: frozenset[str],
+        rows: Rows,
+        runs: tuple[tuple[Kind, int], ...],
+    ) -> None:
+        self.number = next(_numbers)
+        self.type = type_
+        self.size = size
+        self.unit = unit
+        self.properties = properties
+        self.rows = rows
+        self.runs = runs
+        self.pool: Pool = (type_, quantity(unit)[0])
+        self.amount = size * quantity(unit)[1]
+        self.types: frozenset[str] = frozenset({type_}).union(*(kind.types for kind, _ in runs))
+        self.height: int = 1 + max((kind.height for kind, _ in runs), default=-1)
+        self.vertices: int = 1 + sum(kind.vertices * many for kind, many in runs)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Tell whether such a vertex contains nothing."""
+        return not self.runs
+
+    @cached_property
+    def children(self) -> dict[Kind, int]:
+        """How many children of every kind there are."""
+        many: dict[Kind, int] = {}
+        for kind, times in self.runs:
+            many[kind] = many.get(kind, 0) + times
+        return many
+
+    @cached_property
+    def content(self) -> dict[Pool, int]:
+        """The divisible amounts in the subtree, by pool."""
+        if self.is_leaf:
+            return {self.pool: self.amount}
+        sums: dict[Pool, int] = {}
+        for kind, many in self.children.items():
+            for pool, amount in kind.content.items():
+                sums[pool] = sums.get(pool, 0) + amount * many
+        return sums
+
+    @cached_property
+    def rows_inside(self) -> Rows:
+        """The rows hung on such a vertex or on anything in it."""
+        inside = [kind.rows_inside for kind in self.children if kind.rows_inside]
+        return self.rows.union(*inside) if inside else self.rows
+
+    def closure(self) -> list[Kind]:
+        """Return the kinds in the subtree, children before parents."""
+        seen: dict[int, Kind] = {self.number: self}
+        stack = [self]
+        while stack:
+            for kind in stack.pop().children:
+                if kind.number not in seen:
+                    seen[kind.number] = kind
+                    stack.append(kind)
+        return [seen[number] for number in sorted(seen)]  # a parent is made after its children
+
+
+class Compiler:
+    """Makes the kinds of one cluster, from the leaves up."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.hung: dict[int, list[Row]] = {}
+        self.hides_names = False
+        for subsystem in cluster.subsystems.values():
+            self._read(subsystem)
+
+    def _read(self, subsystem: Subsystem) -> None:
+        known: dict[str, Row] = {}
+        for entry, names in subsystem.ties.items():
+            for name in names:
+                if name not in known:
+                    known[name] = self._row(subsystem.name, subsystem.graph.nodes[name])
+            self.hung.setdefault(entry, []).extend({known[name].number: known[name] for name in names}.values())
+
+    def _row(self, subsystem: str, vertex: Mapping[str, Any]) -> Row:
+        metadata = vertex["metadata"]
+        hidden = HIDDEN if has_name(vertex) else HIDDEN | {"name"}
+        self.hides_names |= "name" in hidden
+        shown = sorted((repr(field), repr(value)) for field, value in metadata.items() if field not in hidden)
+        name = "" if "name" in hidden else vertex["name"]
+        key = (subsystem, vertex["type"], name, vertex["size"], vertex["unit"], tuple(shown))
+        row = _rows.get(key)
+        if row is None:
+            row = _rows[key] = Row(subsystem, vertex)
+        return row
+
+    def kinds(self) -> list[Kind]:
+        """Return the kind of every entry of the cluster's outline."""
+        outline, hung, none = self.cluster.outline, self.hung, frozenset[Row]()
+        below, leaves = outline.below, dict[Any, Kind]()
+        made: list[Kind] = [None] * len(below)  # type: ignore[list-item] # filled below, from the last to the first
+        for entry in range(len(below) - 1, -1, -1):
+            fields = outline.fields[entry]
+            rows = frozenset(hung[entry]) if entry in hung else none
+            if not below[entry] and not rows:
+                own = (fields.type, fields.size, fields.unit, fields.properties)
+                made[entry] = leaves.get(own) or leaves.setdefault(own, kind_of(*own, rows, ()))
+            else:
+                runs = _runs(below[entry], made)
+                made[entry] = kind_of(fields.type, fields.size, fields.unit, fields.properties, rows, runs)
+        return made
+
+
+def kind_of(
+    type_: str, size: int, unit: str, properties: frozenset[str], rows: Rows, runs: tuple[tuple[Kind, int], ...]
+) -> Kind:
+    """Return the one kind that is made so."""
+    key = (type_, size, unit, properties, rows, tuple((kind.number, many) for kind, many in runs))
+    kind = _kinds.get(key)
+    if kind is None:
+        kind = _kinds[key] = Kind(type_, size, unit, properties, rows, runs)
+    return kind
+
+
+def _runs(below: Sequence[tuple[int, int, int]], made: list[Kind]) -> tuple[tuple[Kind, int], ...]:
+    runs: list[tuple[Kind, int]] = []
+    last, times = None, 0
+    for entry, _, many in below:
+        kind = made[entry]
+        if kind is last:
+            times += many
+        else:
+            if last is not None:
+                runs.append((last, times))
+            last, times = kind, many
+    if last is not None:
+        runs.append((last, times))
+    return tuple(runs)
+
+
+_compiled: WeakKeyDictionary[Cluster, tuple[list[Kind], bool]] = WeakKeyDictionary()
+
+
+def compile_kinds(cluster: Cluster) -> tuple[list[Kind], bool]:
+    """Return the kind of every entry of a cluster's outline, and whether names of subsystem vertices are hidden.
+
+    Made at the first call and kept as long as the cluster.
+    """
+    if cluster not in _compiled:
+        compiler = Compiler(cluster)
+        _compiled[cluster] = (compiler.kinds(), compiler.hides_names)
+    return _compiled[cluster]

@@ -1,0 +1,126 @@
+"""A kind as the root of a cluster: what matching asks of a cluster as a whole, found once for equal ones."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from rainbow.matching.rows import RowTable
+from rainbow.matching.units import quantity
+
+if TYPE_CHECKING:
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Need
+    from rainbow.matching.kinds import Kind, Pool, Row
+
+Key = tuple[int, str, frozenset[str]]
+_known: WeakValueDictionary[Key, Rooted] = WeakValueDictionary()
+
+
+class Rooted:
+    """A root's kind with a cluster's types of workers; equal ones are one object."""
+
+    def __init__(self, kind: Kind, worker_type: str, level_types: frozenset[str]) -> None:
+        self.kind = kind
+        self.worker_type = worker_type
+        self.worker_level_types = level_types
+        self.root_is_worker = worker_type not in kind.types or kind.type == worker_type
+        self.closure = kind.closure()
+
+    def is_worker(self, kind: Kind) -> bool:
+        """Tell whether a vertex that lies in no worker is one."""
+        return kind.type == self.worker_type or (self.root_is_worker and kind is self.kind)
+
+    @cached_property
+    def compound(self) -> frozenset[str]:
+        """The types of which some vertex contains others."""
+        return frozenset(kind.type for kind in self.closure if not kind.is_leaf)
+
+    @cached_property
+    def leaves(self) -> frozenset[str]:
+        """The types of which some vertex contains nothing."""
+        return frozenset(kind.type for kind in self.closure if kind.is_leaf)
+
+    @cached_property
+    def nested(self) -> frozenset[str]:
+        """The types of which some vertex lies in another one of the type."""
+        return frozenset(kind.type for kind in self.closure for below in kind.children if kind.type in below.types)
+
+    @cached_property
+    def inside(self) -> dict[str, frozenset[str]]:
+        """The types that lie in vertices of a type."""
+        found: dict[str, frozenset[str]] = {}
+        for kind in self.closure:
+            for below in kind.children:
+                found[kind.type] = found.get(kind.type, frozenset()) | below.types
+        return found
+
+    @cached_property
+    def pools(self) -> dict[Pool, int]:
+        """Every pool there is, with the largest unit its leaves are counted in."""
+        pools: dict[Pool, int] = {}
+        for kind in self.closure:
+            if kind.is_leaf:
+                pools[kind.pool] = max(pools.get(kind.pool, 1), quantity(kind.unit)[1])
+        return pools
+
+    @cached_property
+    def loose(self) -> frozenset[int]:
+        """The numbers of kinds that contain a leaf outside every worker, if they lie outside themselves."""
+        found: set[int] = set()
+        for kind in self.closure:
+            inside = any(below.number in found for below in kind.children)
+            if not self.is_worker(kind) and (kind.is_leaf or inside):
+                found.add(kind.number)
+        return frozenset(found)
+
+    @cached_property
+    def many(self) -> dict[Kind, int]:
+        """How many vertices there are of every kind."""
+        many = dict.fromkeys(self.closure, 0)
+        many[self.kind] = 1
+        for kind in reversed(self.closure):
+            for below, times in kind.children.items():
+                many[below] += many[kind] * times
+        return many
+
+    @cached_property
+    def totals(self) -> dict[str, int]:
+        """The size of all vertices by type."""
+        sums: dict[str, int] = {}
+        for kind, many in self.many.items():
+            sums[kind.type] = sums.get(kind.type, 0) + kind.size * many
+        return sums
+
+    def total(self, type_: str, unit: str) -> int | None:
+        """The total of a type in `unit`; None where some vertex's unit cannot be compared."""
+        if not unit:
+            return self.totals[type_]
+        measured, factor = quantity(unit)
+        own = [kind for kind in self.closure if kind.type == type_]
+        if any(quantity(kind.unit)[0] != measured for kind in own):
+            return None
+        return sum(kind.amount * self.many[kind] for kind in own) // factor
+
+    @cached_property
+    def tables(self) -> dict[str, RowTable]:
+        """The distinct rows of every subsystem, wherever they hang."""
+        found: dict[str, list[Row]] = {}
+        for row in self.kind.rows_inside:
+            found.setdefault(row.subsystem, []).append(row)
+        return {subsystem: RowTable(rows) for subsystem, rows in found.items()}
+
+    def meeting(self, need: Need) -> frozenset[Row]:
+        """Return the distinct rows that meet a need."""
+        table = self.tables.get(need.subsystem)
+        return table.meeting(need) if table else frozenset()
+
+
+def rooted(cluster: Cluster, kind: Kind) -> Rooted:
+    """Return what `kind` is as the root of a cluster."""
+    key = (kind.number, cluster.worker_type, cluster.worker_level_types)
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = Rooted(kind, cluster.worker_type, cluster.worker_level_types)
+    return found
