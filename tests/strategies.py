@@ -61,30 +61,46 @@ named = st.sampled_from(
 constraints = st.one_of(st.none(), st.none(), st.none(), named)
 
 
+TYPES = ("core", "gpu", "memory", "ssd", "storage", "socket", "node", "rack")
+
+
 @st.composite
-def resources(draw, depth=3, above=()):
-    """Draw a request tree; no type in itself, no slot in a slot."""
-    kinds = [
-        k for k in ("core", "gpu", "memory", "ssd", "storage", "socket", "node", "rack", "slot") if k not in above
-    ]
-    kind = draw(st.sampled_from(kinds))
-    count = draw(st.integers(1, 3))
+def resources(draw, depth=3, above=(), types=TYPES):
+    """Draw a request tree of `types`; no type in itself, no slot in a slot."""
+    kinds = [kind for kind in (*types, "slot") if kind not in above]
+    kind = draw(st.sampled_from(kinds or ["core"]))
+    count = draw(st.sampled_from([1, 1, 2, 3]))
     children = ()
     if kind in ("socket", "node", "rack", "slot") and depth:
         inner = (*(k for k in above if k != "slot"), kind)
-        children = tuple(draw(st.lists(resources(depth=depth - 1, above=inner), max_size=2)))
+        children = tuple(draw(st.lists(resources(depth=depth - 1, above=inner, types=types), max_size=2)))
     unit = draw(st.sampled_from(["", "", "GB", "MB"])) if kind == "memory" else ""
     label = "work" if kind == "slot" else ""
-    exclusive = kind != "slot" and draw(st.sampled_from([False, False, False, True]))
+    exclusive = kind != "slot" and draw(st.sampled_from([False, False, False, False, True]))
     return Resource(kind, Count(count, count), unit, exclusive, label, draw(some_needs), children)
 
 
-def _request(drawn):
-    forest, constraint = drawn
-    return Request((tuple(forest),), (), constraint=constraint)
+@st.composite
+def requests(draw, types=TYPES):
+    """Draw a request of one or two trees, a few of them with a constraint."""
+    forest = draw(st.lists(resources(types=types), min_size=1, max_size=2))
+    return Request((tuple(forest),), (), constraint=draw(constraints))
 
 
-requests = st.tuples(st.lists(resources(), min_size=1, max_size=2), constraints).map(_request)
+@st.composite
+def cases(draw):
+    """Draw a shape, what hangs on it, and a request that mostly names types the shape has."""
+    shape = draw(shapes)
+    found = sorted(set(_types(shape)))
+    types = TYPES if draw(st.integers(0, 9)) == 0 else tuple(found)
+    return shape, draw(hung), draw(requests(types=types))
+
+
+def _types(parts):
+    for part in parts:
+        kind, below = part if isinstance(part, tuple) else (part, [])
+        yield kind.split("+")[0].split(":")[0]
+        yield from _types(below)
 
 
 def document(shape, seed=0):

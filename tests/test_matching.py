@@ -12,7 +12,7 @@ from rainbow.matching.answer import totals_of
 from rainbow.matching.copies import counted
 from rainbow.matching.layout import layout
 from rainbow.matching.taken import Taken
-from rainbow.matching.walk import _search, _taken_copies
+from rainbow.matching.walk import search, taken_copies
 
 leaves = st.sampled_from(["core", "core:2", "core:4", "gpu", "memory:8"])
 node = st.lists(leaves, min_size=1, max_size=4).map(lambda parts: ("node", parts))
@@ -107,10 +107,10 @@ def test_take_holds_no_more_than_the_cluster_has(shape, request):
 @settings(deadline=None, max_examples=300)
 def test_copies_in_closed_form_are_those_of_taking_one_by_one(shape, resource):
     laid_out = layout(rainbow.read_cluster(document(shape), name="c"))
-    found = _search((resource,), laid_out, Taken(laid_out))
+    found = search((resource,), laid_out, Taken(laid_out))
     if isinstance(found, tuple):
         closed = counted((resource,), laid_out, Taken(laid_out))
-        copies, exact = _taken_copies((resource,), laid_out, Taken(laid_out), found[1])
+        copies, exact = taken_copies((resource,), laid_out, Taken(laid_out), found[1])
         assert exact
         assert closed in (None, copies)
 

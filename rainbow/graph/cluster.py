@@ -103,6 +103,11 @@ class Cluster:
         return dict(zip(unique_names(found), (copy.id for copy in found), strict=True))
 
     @cached_property
+    def worker_names(self) -> Mapping[str, str]:
+        """{vertex: name} of the workers."""
+        return {vertex: name for name, vertex in self.workers.items()}
+
+    @cached_property
     def sort_key(self) -> tuple[Any, ...]:
         """What clusters are ordered by: their name."""
         return natural(self.name)

@@ -76,7 +76,7 @@ class Outline:
             many.append((count or 1) * (many[parent] if parent >= 0 else 1))
         return many
 
-    @property
+    @cached_property
     def is_listed(self) -> bool:
         """Tell whether no entry is a template."""
         return not any(self.counts)
@@ -158,6 +158,18 @@ class Outline:
         else:
             path = "" if parent.id and not parent.path else derive_path(parent.path, name)
         return Copy(vertex + numbers, parent.id, numbers, name, path)
+
+    def at(self, entry: int, parent: Copy, place: int) -> tuple[int, Copy]:
+        """Return the child that stands at a place among all that a copy of an entry contains, in natural order."""
+        if self.is_listed:
+            child, number = self.below[entry][place][0], 0
+        else:
+            for child, first, many in self.below[entry]:  # noqa: B007 - the run that holds the place is used below
+                if place < many:
+                    number = first + place
+                    break
+                place -= many
+        return child, self.copy(child, parent, number if self.counts[child] else None)
 
     def rank_of(self, entry: int, place: int) -> int | None:
         """The rank of a copy; `place` counts the copies of the entry."""

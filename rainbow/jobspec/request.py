@@ -10,8 +10,10 @@ Nothing behind the door knows which dialect a job came in.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 SLOT = "slot"
@@ -103,7 +105,7 @@ class TaskSpec:
     environment: Mapping[str, str | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """A jobspec in normal form. Times in seconds; `together`: entries without a group start as one gang."""
 
@@ -119,6 +121,11 @@ class Request:
     parameters: Mapping[str, Any] = field(default_factory=dict)  # for selection: attributes.parameter.*
     attributes: Mapping[str, Any] = field(default_factory=dict)  # as given
     warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def key(self) -> bytes:
+        """Equal for requests that every cluster answers alike."""
+        return pickle.dumps((self.variants, self.constraint), pickle.HIGHEST_PROTOCOL)
 
     @property
     def resources(self) -> tuple[Resource, ...]:

@@ -12,42 +12,43 @@ from rainbow.matching.demand import pools_of
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Resource
+    from rainbow.matching.layout import Layout
     from rainbow.matching.rooted import Rooted
 
 
-def cannot_collide(resources: tuple[Resource, ...], rooted: Rooted) -> bool:
-    """Tell whether the counted bound of a request decides it on any cluster with this root."""
+def cannot_collide(resources: tuple[Resource, ...], forms: Rooted | Layout) -> bool:
+    """Tell whether the counted bound of a request decides it on a cluster with vertices of these forms."""
     every = [r for top in resources for r in top.walk()]
     levels = [resources, *(r.children for r in every)]
-    return all(_is_plain(r, rooted) for r in every if not r.is_slot) and all(
-        not _collide(one, other, rooted) for level in levels for one, other in combinations(level, 2)
+    return all(_is_plain(r, forms) for r in every if not r.is_slot) and all(
+        not _collide(one, other, forms) for level in levels for one, other in combinations(level, 2)
     )
 
 
-def _is_plain(r: Resource, rooted: Rooted) -> bool:
+def _is_plain(r: Resource, forms: Rooted | Layout) -> bool:
     """Tell whether the vertices of a request's type are of one form: none in another, all whole or all divisible."""
-    if r.type in rooted.nested:
+    if r.type in forms.nested:
         return False
     if r.children:
         return True
-    mixed = r.type in rooted.compound and r.type in rooted.leaves
-    return r.exclusive or not (mixed or len(list(pools_of(r, rooted.pools))) > 1)
+    mixed = r.type in forms.compound and r.type in forms.leaves
+    return r.exclusive or not (mixed or len(list(pools_of(r, forms.pools))) > 1)
 
 
-def _collide(one: Resource, other: Resource, rooted: Rooted) -> bool:
-    return not (_takes(one, rooted).isdisjoint(_names(other)) and _takes(other, rooted).isdisjoint(_names(one)))
+def _collide(one: Resource, other: Resource, forms: Rooted | Layout) -> bool:
+    return not (_takes(one, forms).isdisjoint(_names(other)) and _takes(other, forms).isdisjoint(_names(one)))
 
 
 def _names(r: Resource) -> set[str]:
     return {part.type for part in r.walk() if not part.is_slot}
 
 
-def _takes(r: Resource, rooted: Rooted) -> set[str]:
+def _takes(r: Resource, forms: Rooted | Layout) -> set[str]:
     """The types a request takes: its own, and everything in what it takes whole."""
     taken: set[str] = set()
     for part in r.walk():
         if not part.is_slot:
             taken.add(part.type)
-        if part.exclusive or (not part.children and part.type in rooted.compound):
-            taken |= rooted.inside.get(part.type, frozenset())
+        if part.exclusive or (not part.children and part.type in forms.compound):
+            taken |= forms.inside.get(part.type, frozenset())
     return taken

@@ -5,6 +5,7 @@
     pool     divisible amount in base units
     places   slots that the workers in the subtree have room for
     out      the same two counted only outside every worker, for slots that find their place there
+    met      how many rows hung in the subtree meet a need
 
 The rules are those of bound.py, which walks vertices; here nothing is taken yet. Every operation works on a
 number and on an array alike, so that one vertex or ten thousand are done by the same lines.
@@ -12,7 +13,7 @@ number and on an array alike, so that one vertex or ten thousand are done by the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
@@ -47,11 +48,11 @@ class Vertex(Protocol):
     amount: Number  # in base units
     loose: Number  # whether it contains a leaf outside every worker
 
-    def meets(self, needs: tuple[Need, ...]) -> Number:
-        """Whether it finds what all of `needs` want."""
+    def own(self, need: Need) -> Number:
+        """How many rows hung on it meet a need."""
 
-    def root_meets(self, needs: tuple[Need, ...]) -> Number:
-        """Whether the root above it does."""
+    def inherits(self, need: Need) -> Number:
+        """Whether something hung above it meets a need."""
 
 
 @dataclass(slots=True)
@@ -81,8 +82,10 @@ class Columns:
         self.least = least
         self.width = 0
         self.pools: list[tuple[int, Pool, bool]] = []
+        self.needs: dict[int, tuple[Need, int]] = {}  # by id: the need and its column
         self.by_type: dict[str, list[Part]] = {}
         self.slots: list[Part] = []  # those that look for places
+        self.part_of: dict[int, Part] = {}  # by id of the request
         self.tops = [self._part(r, hosted=False, out=False) for r in resources]
 
     # ── the parts of a request ──
@@ -91,19 +94,26 @@ class Columns:
         self.width += 1
         return self.width - 1
 
+    def _known(self, needs: tuple[Need, ...]) -> tuple[Need, ...]:
+        for need in needs:
+            if id(need) not in self.needs:
+                self.needs[id(need)] = (need, self._column())
+        return needs
+
     def _part(self, r: Resource, hosted: bool, out: bool) -> Part:
         if r.is_slot:
             return self._slot(r, hosted, out)
         children = tuple(self._part(child, hosted=True, out=out) for child in r.children)
-        part = Part(r, r.count.min, r.needs, children, top=self._column(), out=out)
-        if children:
-            part.needs = host_needs(r, self.rooted.worker_type)
-        else:
+        needs = host_needs(r, self.rooted.worker_type) if children else r.needs
+        part = Part(r, r.count.min, self._known(needs), children, top=self._column(), out=out)
+        if not children:
             part.pieces = bool(r.exclusive or r.needs or r.type in self.rooted.compound)
             if not (r.exclusive or r.needs):
                 part.pools = [(self._column(), pool, factor) for pool, factor in pools_of(r, self.rooted.pools)]
                 self.pools.extend((column, pool, out) for column, pool, _ in part.pools)
         self.by_type.setdefault(r.type, []).append(part)
+        if not out:
+            self.part_of[id(r)] = part
         return part
 
     def _slot(self, r: Resource, hosted: bool, out: bool) -> Part:
@@ -113,7 +123,11 @@ class Columns:
         above = parts_above(r, self.rooted.worker_type, self.rooted.worker_level_types, hosted)
         placed = tuple(self._part(child, hosted=False, out=out) for child in above.placed)
         spread = tuple(self._part(child, hosted=True, out=out) for child in above.spread)
-        part = Part(r, r.count.min, above.needs, (*placed, *spread), placed, spread, above.has_place, out=out)
+        needs, children = self._known(above.needs), (*placed, *spread)
+        part = Part(r, r.count.min, needs, children, placed, spread, above.has_place, out=out)
+        if not out:
+            self.part_of[id(r)] = part
+            self.part_of.update(_originals(r, children))
         if part.has_place and not out:
             part.places = self._column()
             self.slots.append(part)
@@ -128,9 +142,18 @@ class Columns:
         """The columns of what offers nothing."""
         return [0] * self.width
 
+    def barred(self, at: Vertex, sums: Sequence[Number]) -> list[Number]:
+        """The columns of a worker that fails the constraint: what hangs on it goes on serving what is above."""
+        columns = self.zeros()
+        for need, column in self.needs.values():
+            columns[column] = sums[column] + at.own(need)
+        return columns
+
     def local(self, at: Vertex, sums: Sequence[Number]) -> list[Number]:
         """Return the columns of a vertex from the sums of its children's."""
         columns = list(sums)
+        for need, column in self.needs.values():
+            columns[column] = columns[column] + at.own(need)
         if at.is_leaf:
             for column, pool, out in self.pools:
                 if pool == at.pool and not (out and at.within):
@@ -139,24 +162,32 @@ class Columns:
             columns[part.top] = 0 if part.out and at.within else self._weight(part, at, sums, columns)
         if at.is_worker:
             for slot in self.slots:
-                columns[slot.places] = at.meets(slot.needs) * self._capacity(slot.placed, columns)
+                met = self.meets(slot.needs, at, columns)
+                columns[slot.places] = met * self._capacity(slot.placed, columns)
         return columns
 
     def _weight(self, part: Part, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
         """Units one vertex of a part's type gives: one to stand on, or its size if it is taken whole."""
         if part.children:
-            met = at.meets(part.needs)
+            met = self.meets(part.needs, at, columns)
             for child in part.children:
-                met = met & (self._below(child, at, sums, columns) >= child.units)
+                met = met & (self.below(child, at, sums, columns) >= child.units)
             return met * 1
         whole = part.request.exclusive or not at.is_leaf
         if not part.pieces or not (whole or part.needs):
             return 0
         measured, own = quantity(at.unit)
         wanted, each = quantity(part.request.unit) if part.request.unit else (measured, own)
-        return at.meets(part.needs) * (at.amount // each) if wanted == measured else 0
+        return self.meets(part.needs, at, columns) * (at.amount // each) if wanted == measured else 0
 
-    def _below(self, part: Part, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
+    def meets(self, needs: tuple[Need, ...], at: Vertex, columns: Sequence[Number]) -> Number:
+        """Whether what hangs on a vertex, above it or inside it meets all needs."""
+        met: Number = True
+        for need in needs:
+            met = met & ((columns[self.needs[id(need)][1]] > 0) | at.inherits(need))
+        return met
+
+    def below(self, part: Part, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
         """Units of a part strictly below the vertex it is hosted by."""
         if not part.request.is_slot:
             return self.units(part, sums)
@@ -169,7 +200,8 @@ class Columns:
         most = self._times(slot.spread, sums)
         if not slot.has_place:
             return most
-        found = at.loose * at.root_meets(slot.needs) * self._capacity(slot.placed, columns, out=True)
+        met = self.meets(slot.needs, at, columns)  # a slot with needs of its own has no host: this is the root
+        found = at.loose * met * self._capacity(slot.placed, columns, out=True)
         if not slot.out:
             found = found + sums[slot.places]
         return self.least(most, found if slot.placed else (found > 0) * PLENTY)
@@ -193,3 +225,12 @@ class Columns:
     def available(self, part: Part, root: Vertex, columns: Sequence[Number]) -> Number:
         """Units of a part of the request that nothing stands above, by the root's columns."""
         return self._slots(part, root, columns, columns) if part.request.is_slot else self.units(part, columns)
+
+
+def _originals(slot: Resource, children: Sequence[Part]) -> Iterator[tuple[int, Part]]:
+    """Yield the parts of a slot's children by the ids of the requests as they were, without the slot's needs."""
+    for child in slot.children:
+        for part in children:
+            same = part.request.count is child.count and part.request.children is child.children
+            if same and part.request.type == child.type:
+                yield id(child), part

@@ -5,7 +5,8 @@ Copies are taken one after another, lowest vertices first; a vertex that one cop
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rainbow.matching.bound import Bound
 from rainbow.matching.demand import pools_of
@@ -13,61 +14,114 @@ from rainbow.matching.layout import OUTSIDE
 from rainbow.matching.slots import parts
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
     from rainbow.jobspec import Resource
     from rainbow.matching.answer import Piece
     from rainbow.matching.layout import Layout, Pool
     from rainbow.matching.taken import Taken
 
 
-def counted(resources: tuple[Resource, ...], layout: Layout, taken: Taken) -> int | None:
-    """Return `fits` of a single tree of which at most one level chooses vertices to stand on, else None."""
+class Forms(Protocol):
+    """What is asked of a cluster's vertices as a whole."""
+
+    @property
+    def compound(self) -> Collection[str]:
+        """The types of which some vertex contains others."""
+
+    @property
+    def pools(self) -> Mapping[Pool, int]:
+        """Every pool there is, with the largest unit its leaves are counted in."""
+
+    def single(self, type_: str) -> bool:
+        """Tell whether every vertex of a type is of size 1."""
+
+
+class Standing(NamedTuple):
+    """Copies of `units` vertices for `host`, each giving `amounts` of pools, without any other choice."""
+
+    host: Resource
+    units: int
+    amounts: Mapping[Pool, int]
+
+
+def closed_form(resources: tuple[Resource, ...], forms: Forms, has_place: bool) -> Resource | Standing | None:
+    """Tell how the copies of a request are counted: in units of a resource, by vertices to stand on, or by taking.
+
+    `has_place`: the one slot at the top gives its slots places.
+    """
     if len(resources) != 1:
         return None
-    top, bound = resources[0], Bound(layout, taken)
+    top = resources[0]
     host, copies = (top.children[0], top.count.min) if top.is_slot and len(top.children) == 1 else (top, 1)
-    if (top.is_slot and _is_divisible(top.children, layout) and _differ(top.children)) or _is_counted(host, layout):
-        return bound.available(top, 0, 0) // top.count.min
-    if top.is_slot and (host is top or parts(top, layout, 0, False).has_place):
+    if (top.is_slot and _is_divisible(top.children, forms) and _differ(top.children)) or _is_counted(host, forms):
+        return top
+    if not host.children or (top.is_slot and (host is top or has_place)):
         return None
-    return _standing(host, copies * host.count.min, layout, taken, bound)
+    amounts = _amounts(host, forms)
+    return None if amounts is None else Standing(host, copies * host.count.min, amounts)
 
 
-def _standing(host: Resource, units: int, layout: Layout, taken: Taken, bound: Bound) -> int | None:
-    """Count copies of `units` vertices that each give divisible amounts: the first so many that still can."""
-    capacities: list[int] = []
-    for i in bound.hosts(host, 0, 0, False):
-        amounts = _amounts(host, layout) if layout.worker[i] != OUTSIDE else None
-        if amounts is None:
+def counted(resources: tuple[Resource, ...], layout: Layout, taken: Taken) -> int | None:
+    """Return `fits` of a single tree of which at most one level chooses vertices to stand on, else None."""
+    top, bound = resources[0], Bound(layout, taken)
+    form = closed_form(resources, layout, top.is_slot and parts(top, layout, 0, False).has_place)
+    if form is None or not isinstance(form, Standing):
+        return None if form is None else bound.available(top, 0, 0) // top.count.min
+    capacities: list[tuple[int, int]] = []
+    for i in bound.hosts(form.host, 0, 0, False):
+        if layout.worker[i] == OUTSIDE:
             return None
-        capacities.append(1 if host.exclusive else min(taken.room(i, p) // n for p, n in amounts.items()))
-    return _successive(capacities, units)
+        room = min(taken.room(i, pool) // n for pool, n in form.amounts.items())
+        capacities.append((1 if form.host.exclusive else room, 1))
+    return successive(capacities, form.units)
 
 
-def _successive(capacities: list[int], units: int) -> int:
-    """Take the first `units` that have some capacity left, again and again.
+def successive(capacities: Iterable[tuple[int, int]], units: int) -> int:
+    """Take the first `units` that have some capacity left, again and again; capacities are (capacity, how many).
 
-    >>> _successive([2, 1, 3], 2)
-    2
+    >>> successive([(2, 1), (1, 1), (3, 1)], 2), successive([(2, 1000)], 10)
+    (2, 200)
     """
-    copies = 0
-    left = [capacity for capacity in capacities if capacity > 0]
-    while len(left) >= units:
-        times = min(left[:units])
-        copies += times
-        left = [capacity - times for capacity in left[:units] if capacity > times] + left[units:]
+    left = deque((capacity, many) for capacity, many in capacities if capacity > 0 and many)
+    copies, total = 0, sum(many for _, many in left)
+    while total >= units:
+        first = _first(left, units)
+        times = min(capacity for capacity, _ in first)
+        whole = first[0][1] // units if len(first) == 1 else 1  # equal ones serve group after group
+        copies += times * whole
+        kept = [(capacity - times, many) for capacity, many in first if capacity > times]
+        if len(first) == 1 and first[0][1] > whole * units:
+            kept.append((first[0][0], first[0][1] - whole * units))
+        left.extendleft(reversed(kept))
+        total = sum(many for _, many in left)
     return copies
 
 
-def _amounts(host: Resource, layout: Layout) -> dict[Pool, int] | None:
+def _first(left: deque[tuple[int, int]], units: int) -> list[tuple[int, int]]:
+    """Take the runs that hold the first `units` from the left; one that holds them all is taken whole."""
+    if left[0][1] >= units:
+        return [left.popleft()]
+    first: list[tuple[int, int]] = []
+    while units:
+        capacity, many = left.popleft()
+        first.append((capacity, min(many, units)))
+        if many > units:
+            left.appendleft((capacity, many - units))
+        units -= min(many, units)
+    return first
+
+
+def _amounts(host: Resource, forms: Forms) -> dict[Pool, int] | None:
     """Sum what one vertex gives by pool; None if it gives anything but divisible amounts."""
     sums: dict[Pool, int] = {}
     for child in host.children:
         inner = child.children if child.is_slot else (child,)
-        if not inner or not _is_divisible(inner, layout):
+        if not inner or not _is_divisible(inner, forms):
             return None
         times = child.count.min if child.is_slot else 1
         for part in inner:
-            ((pool, factor),) = pools_of(part, layout.pools)
+            ((pool, factor),) = pools_of(part, forms.pools)
             sums[pool] = sums.get(pool, 0) + times * part.count.min * factor
     return sums
 
@@ -77,17 +131,17 @@ def _differ(requests: tuple[Resource, ...]) -> bool:
     return len({r.type for r in requests}) == len(requests)
 
 
-def _is_counted(r: Resource, layout: Layout) -> bool:
+def _is_counted(r: Resource, forms: Forms) -> bool:
     """Tell whether a request takes nothing but single units: divisible amounts, or whole vertices of size 1."""
     if r.children or r.is_slot:
         return False
-    return _is_divisible((r,), layout) or all(layout.sizes[i] == 1 for i in layout.by_type.get(r.type, []))
+    return _is_divisible((r,), forms) or forms.single(r.type)
 
 
-def _is_divisible(requests: tuple[Resource, ...], layout: Layout) -> bool:
+def _is_divisible(requests: tuple[Resource, ...], forms: Forms) -> bool:
     return all(
-        not (r.children or r.is_slot or r.exclusive or r.needs or r.type in layout.compound)
-        and len(list(pools_of(r, layout.pools))) == 1
+        not (r.children or r.is_slot or r.exclusive or r.needs or r.type in forms.compound)
+        and len(list(pools_of(r, forms.pools))) == 1
         for r in requests
     )
 

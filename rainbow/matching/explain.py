@@ -1,30 +1,49 @@
-"""Why not: the first part of a request that a cluster cannot meet, with the numbers at the nearest miss."""
+"""Why not: the first part of a request that a cluster cannot meet, with the numbers at the nearest miss.
+
+Both backends explain by the same rules, from their own Counts.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from rainbow.matching.bound import Bound
-from rainbow.matching.needs import misses
-from rainbow.matching.slots import host_needs, parts
-from rainbow.matching.taken import Taken
+from rainbow.matching.slots import host_needs
 from rainbow.matching.verdict import Reason, Why
 
 if TYPE_CHECKING:
-    from rainbow.jobspec import Need, Request, Resource
-    from rainbow.matching.layout import Layout
+    from rainbow.jobspec import Need, Resource
+    from rainbow.matching.needs import NearMiss
 
 
-def shortfall(request: Request, resources: tuple[Resource, ...], layout: Layout, taken: Taken) -> Reason | None:
+class Counts(Protocol):
+    """What an empty cluster offers to the parts of one variant of a request."""
+
+    worker_type: str
+
+    def units(self, r: Resource, constrained: bool = True, needs: bool = True) -> int:
+        """Count a top-level request, with or without the constraint and the needs; stops at what is wanted."""
+
+    def most(self, part: Resource, child: Resource) -> tuple[int, str]:
+        """Return the most of `child` that one place of `part` offers, needs aside, and what the place is called."""
+
+    def meeting(self, needs: tuple[Need, ...], type_: str) -> tuple[int, int, NearMiss | None]:
+        """How many vertices of a type there are, how many meet all needs, and the nearest miss if none does."""
+
+    def workers(self) -> tuple[int, int]:
+        """How many workers there are, and how many pass the constraint."""
+
+
+def shortfall(resources: tuple[Resource, ...], counts: Counts) -> Reason | None:
     """Return why the counted bound of some part is too small; None if every part would fit alone."""
     for resource in resources:
-        if _found(Bound(layout, taken), resource) >= resource.count.min:
+        wanted = resource.count.min
+        if counts.units(resource) >= wanted:
             continue
-        if request.constraint and _found(Bound(layout, Taken(layout)), resource) >= resource.count.min:
-            return _constrained(layout, taken)
-        if _found(Bound(layout, taken, ask_needs=False), resource) >= resource.count.min:
-            return _needing(resource, layout, taken)
-        return _too_small(resource, layout, taken)
+        if counts.units(resource, constrained=False) >= wanted:
+            return _constrained(counts)
+        if counts.units(resource, needs=False) >= wanted:
+            return _needing(resource, counts)
+        return _too_small(resource, counts)
     return None
 
 
@@ -39,48 +58,36 @@ def out_of_budget(steps: int) -> Reason:
     return Reason(Why.BUDGET, f"given up after {steps} steps; this is no proof that it does not fit", "steps", steps)
 
 
-def _found(bound: Bound, resource: Resource) -> int:
-    return bound.available(resource, 0, 0, enough=resource.count.min)
+def _constrained(counts: Counts) -> Reason:
+    workers, passing = counts.workers()
+    text = f"only {passing} of {workers} {counts.worker_type}s pass the constraint, too few for the request"
+    return Reason(Why.CONSTRAINT_UNMET, text, "constraint", None, passing, {"workers": workers})
 
 
-def _constrained(layout: Layout, taken: Taken) -> Reason:
-    passing = len(layout.workers) - len(taken.barred)
-    kind = layout.worker_type
-    text = f"only {passing} of {len(layout.workers)} {kind}s pass the constraint, too few for the request"
-    return Reason(Why.CONSTRAINT_UNMET, text, "constraint", None, passing, {"workers": len(layout.workers)})
-
-
-def _needing(resource: Resource, layout: Layout, taken: Taken) -> Reason:
+def _needing(resource: Resource, counts: Counts) -> Reason:
     """Name the need that the candidates for it come closest to meeting."""
     for part in resource.walk():
-        needs = _needs_at(part, layout)
+        needs = part.needs if part.is_slot else host_needs(part, counts.worker_type)
         if not needs:
             continue
-        kind = layout.worker_type if part.is_slot else part.type
-        candidates = layout.by_type.get(kind) or [0]
-        meeting = sum(1 for i in candidates if misses(needs, layout, iter([i])) is None)
-        miss = misses(needs, layout, iter(candidates))
+        kind = counts.worker_type if part.is_slot else part.type
+        candidates, meeting, miss = counts.meeting(needs, kind)
         if miss or meeting < part.count.min:
             names = ", ".join(dict.fromkeys(need.subsystem for need in needs))
             why = f"; {miss.text}" if miss else ""
-            text = f"{meeting} {kind} of {len(candidates)} with what is needed of {names}{why}"
+            text = f"{meeting} {kind} of {candidates} with what is needed of {names}{why}"
             facts = {"nearest": miss.text if miss else ""}
             return Reason(Why.NEED_UNMET, text, names, part.count.min, meeting, facts)
     names = ", ".join(dict.fromkeys(need.subsystem for part in resource.walk() for need in part.needs))
     return Reason(Why.NEED_UNMET, f"too few vertices large enough have what is needed of {names}", names)
 
 
-def _needs_at(part: Resource, layout: Layout) -> tuple[Need, ...]:
-    return part.needs if part.is_slot else host_needs(part, layout.worker_type)
-
-
-def _too_small(resource: Resource, layout: Layout, taken: Taken) -> Reason:
+def _too_small(resource: Resource, counts: Counts) -> Reason:
     """Go down to the innermost request that is short at the vertex that has most of it."""
-    bound = Bound(layout, taken, ask_needs=False)
-    wanted, found = resource.count.min, _found(bound, resource)
+    wanted, found = resource.count.min, counts.units(resource, needs=False)
     part, place, most = resource, "", found
     while True:
-        step = _shortest_child(part, layout, bound)
+        step = _shortest_child(part, counts)
         if step is None:
             break
         part, place, most = step
@@ -91,22 +98,12 @@ def _too_small(resource: Resource, layout: Layout, taken: Taken) -> Reason:
     return Reason(Why.VERTEX_TOO_SMALL, text, part.type, part.count.min, most, {"in": place})
 
 
-def _shortest_child(part: Resource, layout: Layout, bound: Bound) -> tuple[Resource, str, int] | None:
-    places, kind = _places(part, layout, bound)
+def _shortest_child(part: Resource, counts: Counts) -> tuple[Resource, str, int] | None:
     for child in part.children:
-        most = max((bound.available(child, i, i + 1 if not part.is_slot else i) for i in places), default=0)
+        most, place = counts.most(part, child)
         if most < child.count.min:
-            return child, kind, most
+            return child, place, most
     return None
-
-
-def _places(part: Resource, layout: Layout, bound: Bound) -> tuple[list[int], str]:
-    """Where the children of a request are looked for, and what such a place is called."""
-    if not part.is_slot:
-        return layout.by_type.get(part.type, []), part.type
-    if parts(part, layout, 0, False).placed:
-        return layout.workers, layout.worker_type
-    return [0], "cluster"
 
 
 def _called(resource: Resource) -> str:

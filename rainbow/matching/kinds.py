@@ -69,6 +69,8 @@ class Kind:
         self.amount = size * quantity(unit)[1]
         self.types: frozenset[str] = frozenset({type_}).union(*(kind.types for kind, _ in runs))
         self.height: int = 1 + max((kind.height for kind, _ in runs), default=-1)
+        self.content = self._content()  # the divisible amounts in the subtree
+        self.hung: bool = bool(rows) or any(kind.hung for kind, _ in runs)  # whether anything hangs in the subtree
         self.vertices: int = 1 + sum(kind.vertices * many for kind, many in runs)
 
     @property
@@ -84,22 +86,14 @@ class Kind:
             many[kind] = many.get(kind, 0) + times
         return many
 
-    @cached_property
-    def content(self) -> dict[Pool, int]:
-        """The divisible amounts in the subtree, by pool."""
+    def _content(self) -> dict[Pool, int]:
         if self.is_leaf:
             return {self.pool: self.amount}
         sums: dict[Pool, int] = {}
-        for kind, many in self.children.items():
+        for kind, many in self.runs:
             for pool, amount in kind.content.items():
                 sums[pool] = sums.get(pool, 0) + amount * many
         return sums
-
-    @cached_property
-    def rows_inside(self) -> Rows:
-        """The rows hung on such a vertex or on anything in it."""
-        inside = [kind.rows_inside for kind in self.children if kind.rows_inside]
-        return self.rows.union(*inside) if inside else self.rows
 
     def closure(self) -> list[Kind]:
         """Return the kinds in the subtree, children before parents."""

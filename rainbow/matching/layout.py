@@ -11,6 +11,7 @@ weight     how much a subtree contains, over all pools
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -84,6 +85,31 @@ class Layout:
     def weight(self, i: int) -> int:
         """How much the subtree of a vertex contains."""
         return sum(self.content[i].values())
+
+    @cached_property
+    def leaves(self) -> frozenset[str]:
+        """The types of which some vertex contains nothing."""
+        return frozenset(kind for i, kind in enumerate(self.types) if self.is_leaf(i))
+
+    @cached_property
+    def inside(self) -> dict[str, frozenset[str]]:
+        """The types that lie in vertices of a type."""
+        below: list[set[str]] = [set() for _ in self.types]
+        found: dict[str, set[str]] = {}
+        for i in range(len(below) - 1, 0, -1):
+            below[self.parents[i]] |= {self.types[i]} | below[i]
+            found.setdefault(self.types[i], set()).update(below[i])
+        found.setdefault(self.types[0], set()).update(below[0])
+        return {kind: frozenset(types) for kind, types in found.items()}
+
+    @cached_property
+    def nested(self) -> frozenset[str]:
+        """The types of which some vertex lies in another one of the type."""
+        return frozenset(kind for kind, below in self.inside.items() if kind in below)
+
+    def single(self, type_: str) -> bool:
+        """Tell whether every vertex of a type is of size 1."""
+        return all(self.sizes[i] == 1 for i in self.by_type.get(type_, []))
 
     def total(self, kind: str, unit: str) -> int | None:
         """The total of a type in `unit`; None where some vertex's unit cannot be compared."""

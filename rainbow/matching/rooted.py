@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Need
     from rainbow.matching.kinds import Kind, Pool, Row
 
+_numbers = count()
 Key = tuple[int, str, frozenset[str]]
 _known: WeakValueDictionary[Key, Rooted] = WeakValueDictionary()
 
@@ -22,6 +24,7 @@ class Rooted:
     """A root's kind with a cluster's types of workers; equal ones are one object."""
 
     def __init__(self, kind: Kind, worker_type: str, level_types: frozenset[str]) -> None:
+        self.number = next(_numbers)
         self.kind = kind
         self.worker_type = worker_type
         self.worker_level_types = level_types
@@ -41,6 +44,10 @@ class Rooted:
     def leaves(self) -> frozenset[str]:
         """The types of which some vertex contains nothing."""
         return frozenset(kind.type for kind in self.closure if kind.is_leaf)
+
+    def single(self, type_: str) -> bool:
+        """Tell whether every vertex of a type is of size 1."""
+        return all(kind.size == 1 for kind in self.closure if kind.type == type_)
 
     @cached_property
     def nested(self) -> frozenset[str]:
@@ -76,6 +83,22 @@ class Rooted:
         return frozenset(found)
 
     @cached_property
+    def outside(self) -> dict[int, dict[Pool, int]]:
+        """By number of a kind that lies in no worker: the amounts in its subtree that lie in none either."""
+        found: dict[int, dict[Pool, int]] = {}
+        for kind in self.closure:
+            sums: dict[Pool, int] = {}
+            found[kind.number] = sums
+            if self.is_worker(kind):
+                continue
+            if kind.is_leaf:
+                sums[kind.pool] = kind.amount
+            for below, many in kind.children.items():
+                for pool, amount in found[below.number].items():
+                    sums[pool] = sums.get(pool, 0) + amount * many
+        return found
+
+    @cached_property
     def many(self) -> dict[Kind, int]:
         """How many vertices there are of every kind."""
         many = dict.fromkeys(self.closure, 0)
@@ -106,9 +129,9 @@ class Rooted:
     @cached_property
     def tables(self) -> dict[str, RowTable]:
         """The distinct rows of every subsystem, wherever they hang."""
-        found: dict[str, list[Row]] = {}
-        for row in self.kind.rows_inside:
-            found.setdefault(row.subsystem, []).append(row)
+        found: dict[str, set[Row]] = {}
+        for row in {row for kind in self.closure for row in kind.rows}:
+            found.setdefault(row.subsystem, set()).add(row)
         return {subsystem: RowTable(rows) for subsystem, rows in found.items()}
 
     def meeting(self, need: Need) -> frozenset[Row]:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rainbow.matching.needs import ask, field_of, matchers, nothing_hung
+from rainbow.matching.needs import field_of, matchers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection
 
     from rainbow.jobspec import Condition, Need
     from rainbow.matching.kinds import Row
-    from rainbow.matching.needs import NearMiss
 
 BY_FIELD = frozenset({"match", "flat", "range"})  # the matchers that look at nothing but a field and the type
 
@@ -22,7 +21,7 @@ BY_FIELD = frozenset({"match", "flat", "range"})  # the matchers that look at no
 class RowTable:
     """The distinct rows of one subsystem, grouped by the values of a field when it is first asked for."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Collection[Row]) -> None:
         self.rows = frozenset(rows)
         self._groups: dict[str, list[list[Row]]] = {}
 
@@ -49,14 +48,6 @@ class RowTable:
                 groups.setdefault((row.vertex["type"], type(value), repr(value)), []).append(row)
             self._groups[field] = list(groups.values())
         return self._groups[field]
-
-    def nearest(self, need: Need, inside: frozenset[Row]) -> NearMiss:
-        """Return how close the rows of one vertex come to a need that none of them meets."""
-        nearest = nothing_hung(need)
-        for row in inside & self.rows:
-            miss = ask(need.conditions, row.vertex, NO_GRAPH)
-            nearest = nearest.nearer(miss) if miss else nearest
-        return nearest
 
 
 def _meets(condition: Condition, row: Row) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rainbow.matching.bound import Bound
@@ -55,12 +56,12 @@ class Chosen:
 class Search:
     """One search over what is not taken; `promised` and `chosen` hold its answer."""
 
-    def __init__(self, layout: Layout, taken: Taken, budget: int = BUDGET) -> None:
+    def __init__(self, layout: Layout, taken: Taken, budget: int | None = BUDGET) -> None:
         self.layout = layout
         self.taken = taken
         self.bound = Bound(layout, taken)
         self.free = {i: taken.room(i, layout.pool(i)) for i, _ in taken.less if layout.is_leaf(i)}
-        self.budget = budget
+        self.budget = inf if budget is None else budget
         self.promised: list[Promised] = []
         self.chosen: list[Chosen] = []
 

@@ -12,6 +12,7 @@ from rainbow.matching.strict_traversal import Held, Traversal
 from rainbow.matching.taken import Taken
 from rainbow.matching.totals import quick_check
 from rainbow.matching.verdict import Reason, Why
+from rainbow.matching.walked import Walked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ def refusal(request: Request, resources: Siblings, layout: Layout) -> Reason:
     """Say why the traversal finds nothing for `resources`."""
     plain = tuple(map(_without_units, resources))
     reason = quick_check(plain, layout.by_type, layout)
-    reason = reason or shortfall(request, plain, layout, Taken(layout, barred(request.constraint, layout)))
+    reason = reason or shortfall(plain, Walked(layout, Taken(layout, barred(request.constraint, layout))))
     reason = reason or next(_crowded("", plain), None) or next(_levels("", plain, layout), None)
     return (
         reason

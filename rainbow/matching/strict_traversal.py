@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from rainbow.matching.constraints import passes
+from rainbow.matching.constraints import Rule
 from rainbow.matching.needs import needs_met
 from rainbow.matching.slots import asks_workers, host_needs
 
@@ -105,7 +105,7 @@ class Traversal:
     def __init__(self, layout: Layout, constraint: Constraint | None, held: Held) -> None:
         self.layout = layout
         self.worker_type = layout.worker_type
-        self.constraint = constraint
+        self.rule = Rule(constraint) if constraint else None
         self.held = held
         self.visits = 0
         self.shortest: Shortage | None = None
@@ -140,10 +140,10 @@ class Traversal:
         self.visits += 1
         if i in self.held.full:
             return False
-        if self.constraint is None or self.layout.types[i] not in CONSTRAINED:
+        if self.rule is None or self.layout.types[i] not in CONSTRAINED:
             return True
         if i not in self._passed:
-            self._passed[i] = passes(self.constraint, self.layout, i)
+            self._passed[i] = self.rule.passes(self.layout.facts(i))
         return self._passed[i]
 
     def _below(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rainbow.matching.columns import Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rainbow.jobspec import Need, Resource
     from rainbow.matching.kinds import Kind, Pool, Row
@@ -32,14 +32,14 @@ class Here:
     """A vertex of one state, as columns ask about it."""
 
     __slots__ = (
-        "_met",
-        "_root_met",
         "amount",
+        "inherited",
         "is_leaf",
         "is_worker",
         "kind",
         "loose",
         "pool",
+        "satisfied",
         "type",
         "unit",
         "within",
@@ -51,8 +51,8 @@ class Here:
         is_worker: bool,
         within: bool,
         loose: bool,
-        met: Callable[[tuple[Need, ...]], bool],
-        root_met: Callable[[tuple[Need, ...]], bool],
+        inherited: frozenset[int],
+        satisfied: Satisfied,
     ) -> None:
         self.kind = kind
         self.type: str = kind.type
@@ -63,16 +63,17 @@ class Here:
         self.is_worker = is_worker
         self.within = within
         self.loose = loose
-        self._met = met
-        self._root_met = root_met
+        self.inherited = inherited
+        self.satisfied = satisfied
 
-    def meets(self, needs: tuple[Need, ...]) -> bool:
-        """Tell whether what hangs on it, above it or inside it meets all needs."""
-        return not needs or self._met(needs)
+    def own(self, need: Need) -> int:
+        """How many rows hung on it meet a need; all needs are met where `satisfied` says nothing of them."""
+        rows = self.satisfied.get(id(need))
+        return 1 if rows is None else len(rows & self.kind.rows)
 
-    def root_meets(self, needs: tuple[Need, ...]) -> bool:
-        """Tell whether the root does."""
-        return not needs or self._root_met(needs)
+    def inherits(self, need: Need) -> bool:
+        """Tell whether something hung above it meets a need."""
+        return id(need) in self.inherited
 
 
 class Tally:
@@ -84,17 +85,15 @@ class Tally:
         resources: tuple[Resource, ...],
         satisfied: Satisfied,
         passes: Callable[[Kind], bool] | None = None,
-        ask_needs: bool = True,
     ) -> None:
         self.rooted = rooted
         self.columns = Columns(resources, rooted)
-        self.satisfied = satisfied if ask_needs else {}
+        self.satisfied = satisfied  # without needs in it, they count as met
         self.passes = passes
-        self.ask_needs = ask_needs
         self.wanted = frozenset(r.type for top in resources for r in top.walk()) | {rooted.worker_type}
         self.found: dict[State, list[int]] = {}
         self.start = State(rooted.kind.number, False, frozenset())
-        self._kinds: dict[State, Kind] = {}
+        self.kinds: dict[State, Kind] = {}
         self.root = self.count(rooted.kind, self.start)
 
     def available(self, top: int) -> int:
@@ -106,6 +105,7 @@ class Tally:
         """Return the columns of a kind in a state."""
         states = self._states(kind, state)
         for key in sorted(states, key=lambda s: s.number):
+            self.kinds[key] = states[key]
             self.found[key] = self._columns(states[key], key)
         return self.found[state]
 
@@ -118,13 +118,13 @@ class Tally:
             if state not in self.found and state not in states:
                 states[state] = kind
                 stack.extend(
-                    (child, self.below(kind, state, child))
+                    (child, self.child(kind, state, child))
                     for child in kind.children
-                    if not self.wanted.isdisjoint(child.types)
+                    if (child.hung and self.satisfied) or not self.wanted.isdisjoint(child.types)
                 )
         return states
 
-    def below(self, kind: Kind, state: State, child: Kind) -> State:
+    def child(self, kind: Kind, state: State, child: Kind) -> State:
         """Return the state of a child."""
         within = state.within or self.rooted.is_worker(kind)
         inherited = state.inherited
@@ -133,30 +133,75 @@ class Tally:
         return State(child.number, within, inherited)
 
     def _columns(self, kind: Kind, state: State) -> list[int]:
+        return self.counted(kind, state, self.sums(kind, state))
+
+    def counted(self, kind: Kind, state: State, sums: list[int]) -> list[int]:
+        """Return the columns of a kind by the sums of its children's."""
         here = self.here(kind, state)
-        if here.is_worker and self.passes and not self.passes(kind):
-            return self.columns.zeros()
+        return self.columns.barred(here, sums) if self._is_barred(here) else self.columns.local(here, sums)
+
+    def judged(self, kind: Kind, state: State, passes: bool) -> list[int]:
+        """Return the columns of a worker that passes the constraint, or does not, whatever its kind does."""
+        here, sums = self.here(kind, state), self.sums(kind, state)
+        return self.columns.local(here, sums) if passes else self.columns.barred(here, sums)
+
+    def columns_of(self, state: State) -> list[int]:
+        """The columns of a state; of one that offers nothing, zeros."""
+        return self.found.get(state) or self.columns.zeros()
+
+    def sums(self, kind: Kind, state: State) -> list[int]:
+        """The sums of the columns of a kind's children."""
         sums = self.columns.zeros()
         for child, many in kind.children.items():
-            found = self.found.get(self.below(kind, state, child))
+            found = self.found.get(self.child(kind, state, child))
             if found is not None:
                 sums = [total + many * units for total, units in zip(sums, found, strict=True)]
-        return self.columns.local(here, sums)
+        return sums
+
+    def _is_barred(self, here: Here) -> bool:
+        return here.is_worker and not self.passes_kind(here.kind)
+
+    def passes_kind(self, kind: Kind) -> bool:
+        """Tell whether workers of a kind, names aside, satisfy the constraint."""
+        return self.passes is None or self.passes(kind)
 
     def here(self, kind: Kind, state: State) -> Here:
         """Return a vertex of a state."""
         is_worker = not state.within and self.rooted.is_worker(kind)
         loose = not state.within and kind.number in self.rooted.loose
+        return Here(kind, is_worker, state.within or is_worker, loose, state.inherited, self.satisfied)
 
-        def met(needs: tuple[Need, ...]) -> bool:
-            return not self.ask_needs or self._met(needs, kind, state.inherited)
+    # ── single places, for explanations ──
 
-        def root_met(needs: tuple[Need, ...]) -> bool:
-            return not self.ask_needs or self._met(needs, self.rooted.kind, frozenset())
+    def open(self) -> Iterator[State]:
+        """Yield the states that occur outside of workers that fail the constraint, each once."""
+        stack, seen = [self.start], {self.start}
+        while stack:
+            state = stack.pop()
+            kind = self.kinds[state]
+            if self._is_barred(self.here(kind, state)):
+                continue
+            yield state
+            for child in kind.children:
+                below = self.child(kind, state, child)
+                if below in self.found and below not in seen:
+                    seen.add(below)
+                    stack.append(below)
 
-        return Here(kind, is_worker, state.within or is_worker, loose, met, root_met)
+    def of_type(self, type_: str) -> Iterator[State]:
+        """Yield the open states of a type."""
+        return (state for state in self.open() if self.kinds[state].type == type_)
 
-    def _met(self, needs: tuple[Need, ...], kind: Kind, inherited: frozenset[int]) -> bool:
-        return all(
-            id(need) in inherited or not self.satisfied[id(need)].isdisjoint(kind.rows_inside) for need in needs
-        )
+    def workers(self) -> Iterator[State]:
+        """Yield the open states of workers."""
+        return (state for state in self.open() if self.here(self.kinds[state], state).is_worker)
+
+    def below_one(self, r: Resource, state: State) -> int:
+        """Units of a request strictly below one vertex."""
+        kind = self.kinds[state]
+        part, sums = self.columns.part_of[id(r)], self.sums(kind, state)
+        return int(self.columns.below(part, self.here(kind, state), sums, self.found[state]))
+
+    def inside(self, r: Resource, state: State) -> int:
+        """Units of a request in the subtree of one vertex."""
+        return int(self.columns.units(self.columns.part_of[id(r)], self.found[state]))

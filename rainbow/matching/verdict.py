@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
@@ -51,20 +51,90 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """One cluster's answer. `fits`: how many copies it holds at once (`exact`, or at least that many)."""
+class Answer:
+    """What a verdict says beyond yes or no. `fits`: how many copies the cluster holds at once (`exact`, or at least).
 
-    cluster: str
-    matched: bool
+    totals    of one copy: nodes, cores, gpus, memory, and every other type by its name
+    """
+
     fits: int = 0
     exact: bool = True
-    totals: Mapping[str, int] = field(default_factory=dict)  # of one copy: nodes, cores, gpus, memory, ...
+    totals: Mapping[str, int] = field(default_factory=dict)
     take: Take | None = None
     reason: Reason | None = None
 
 
+class Verdict:
+    """One cluster's answer: yes or no at once, everything else worked out when it is first looked at."""
+
+    __slots__ = ("_answer", "_later", "cluster", "matched")
+
+    def __init__(
+        self,
+        cluster: str,
+        matched: bool,
+        fits: int = 0,
+        exact: bool = True,
+        totals: Mapping[str, int] | None = None,
+        take: Take | None = None,
+        reason: Reason | None = None,
+        later: Callable[[], Answer] | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.matched = matched
+        self._later = later
+        self._answer = None if later else Answer(fits, exact, totals or {}, take, reason)
+
+    @property
+    def answer(self) -> Answer:
+        """All that is said beyond yes or no."""
+        if self._answer is None and self._later:
+            self._answer = self._later()
+        return self._answer or Answer()
+
+    @property
+    def fits(self) -> int:
+        """How many copies the cluster holds at once; if not `exact`, at least that many."""
+        return self.answer.fits
+
+    @property
+    def exact(self) -> bool:
+        """Tell whether no more than `fits` copies are held."""
+        return self.answer.exact
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """What one copy takes in all: nodes, cores, gpus, memory, and every other type by its name."""
+        return self.answer.totals
+
+    @property
+    def take(self) -> Take | None:
+        """What one copy would hold."""
+        return self.answer.take
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why not."""
+        return self.answer.reason
+
+    def __eq__(self, other: object) -> bool:
+        """Verdicts that say the same are equal."""
+        if not isinstance(other, Verdict):
+            return NotImplemented
+        return (self.cluster, self.matched, self.answer) == (other.cluster, other.matched, other.answer)
+
+    __hash__ = None  # type: ignore[assignment] # like the mappings it holds
+
+    def __repr__(self) -> str:
+        """Show all of it."""
+        return f"Verdict({self.cluster!r}, {self.matched}, {self.answer})"
+
+
 class Backend(Protocol):
-    """Answers which clusters can run a request; two backends give the same answers."""
+    """Answers which clusters can run a request; two backends give the same answers.
+
+    A backend that knows better than asking cluster by cluster has `match_all(request, clusters)` too.
+    """
 
     def match(self, request: Request, cluster: Cluster) -> Verdict:
         """Say whether `cluster`, empty, can run `request`."""

@@ -8,11 +8,11 @@ quick check ─► counted bound ─► depth-first search ─► the vertices t
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rainbow.matching import strict
 from rainbow.matching.answer import Piece, settle, take_of, totals_of
+from rainbow.matching.apart import cannot_collide
 from rainbow.matching.constraints import barred
 from rainbow.matching.copies import counted, repeat
 from rainbow.matching.explain import collision, out_of_budget, shortfall
@@ -21,6 +21,7 @@ from rainbow.matching.search import BUDGET, OutOfBudgetError, Search
 from rainbow.matching.taken import Taken
 from rainbow.matching.totals import quick_check
 from rainbow.matching.verdict import Reason, Take, Verdict, Why
+from rainbow.matching.walked import Walked
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
@@ -53,7 +54,7 @@ class Walk:
         busy = [i for i in laid_out.workers if laid_out.worker_names[i] not in workers]
         for resources in request.variants:
             taken = Taken(laid_out, barred(request.constraint, laid_out), busy)
-            found = _search(resources, laid_out, taken)
+            found = search(resources, laid_out, taken)
             if isinstance(found, tuple):
                 return found[0]
         return None
@@ -64,24 +65,31 @@ class Walk:
         if reason:
             return Verdict(name, False, reason=reason)
         taken = Taken(laid_out, barred(request.constraint, laid_out))
-        reason = shortfall(request, resources, laid_out, taken)
+        reason = shortfall(resources, Walked(laid_out, taken))
         if reason:
             return Verdict(name, False, reason=reason)
-        found = _search(resources, laid_out, taken)
+        found = search(resources, laid_out, taken, None if cannot_collide(resources, laid_out) else BUDGET)
         if isinstance(found, Reason):
             return Verdict(name, False, reason=found)
         take, pieces = found
-        verdict = Verdict(name, True, totals=totals_of(take, laid_out.worker_type), take=take)
-        copies = counted(resources, laid_out, taken)
-        if copies is not None:
-            return replace(verdict, fits=copies)
-        fits, exact = _taken_copies(resources, laid_out, taken, pieces)
-        return replace(verdict, fits=fits, exact=exact)
+        totals = totals_of(take, laid_out.worker_type)
+        fits, exact = copies_of(resources, laid_out, taken, pieces)
+        return Verdict(name, True, fits, exact, totals, take)
 
 
-def _search(resources: tuple[Resource, ...], laid_out: Layout, taken: Taken) -> tuple[Take, list[Piece]] | Reason:
-    """Find one copy on what is not taken; `taken` is as before afterwards."""
-    search = Search(laid_out, taken, BUDGET)
+def copies_of(
+    resources: tuple[Resource, ...], laid_out: Layout, taken: Taken, pieces: list[Piece]
+) -> tuple[int, bool]:
+    """Count how many copies fit: in closed form where there is one, else by taking them."""
+    copies = counted(resources, laid_out, taken)
+    return taken_copies(resources, laid_out, taken, pieces) if copies is None else (copies, True)
+
+
+def search(
+    resources: tuple[Resource, ...], laid_out: Layout, taken: Taken, budget: int | None = BUDGET
+) -> tuple[Take, list[Piece]] | Reason:
+    """Find one copy on what is not taken; `taken` is as before afterwards. `budget` None: as long as it takes."""
+    search = Search(laid_out, taken, budget)
     answer: list[list[Piece]] = []
 
     def settled() -> bool:
@@ -99,7 +107,7 @@ def _search(resources: tuple[Resource, ...], laid_out: Layout, taken: Taken) -> 
         taken.undo(0)
 
 
-def _taken_copies(
+def taken_copies(
     resources: tuple[Resource, ...], laid_out: Layout, taken: Taken, pieces: list[Piece]
 ) -> tuple[int, bool]:
     """Count successive takes, each repeated as often as its vertices allow; holds end with their copy."""
@@ -107,7 +115,7 @@ def _taken_copies(
     while pieces and looked_at < MOST_LOOKED_AT:
         copies += repeat(taken, laid_out, pieces)
         looked_at += laid_out.size + len(pieces)
-        found = _search(resources, laid_out, taken)
+        found = search(resources, laid_out, taken)
         if isinstance(found, Reason):
             return copies, found.why is not Why.BUDGET
         pieces = found[1]

@@ -1,0 +1,36 @@
+"""Answers kept while they are used: a bounded memory whose least recently used entries leave."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Memory(Generic[K, V]):
+    """At most `most` values. Threads may share one: what two of them do at once is at worst done twice."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._kept: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """Return a value, None if it is not known."""
+        value = self._kept.pop(key, None)
+        if value is not None:
+            self._kept[key] = value  # at the end: the least recently used stand first
+        return value
+
+    def put(self, key: K, value: V) -> V:
+        """Keep a value, and return it."""
+        self._kept[key] = value
+        if len(self._kept) > self.most:
+            with suppress(RuntimeError, StopIteration):  # another thread is at it too
+                self._kept.pop(next(iter(self._kept)), None)
+        return value
+
+    def __len__(self) -> int:
+        """How many values are kept."""
+        return len(self._kept)

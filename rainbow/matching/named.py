@@ -1,0 +1,138 @@
+"""Requests that name hosts or ranks: those workers are judged one by one, all others by their kind.
+
+    spot   one vertex: its entry in the cluster's outline and its numbers among the copies of templates
+
+Only the columns along the ways from the root to workers judged unlike their kind are counted anew.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rainbow.graph import Cluster
+    from rainbow.matching.constraints import Rule
+    from rainbow.matching.kinds import Kind
+    from rainbow.matching.tally import State, Tally
+
+Spot = tuple[int, tuple[int, ...]]
+
+
+class Names:
+    """Where the workers of a cluster are, by name and by rank."""
+
+    def __init__(self, cluster: Cluster, kinds: Sequence[Kind]) -> None:
+        self.outline = cluster.outline
+        self.kinds = kinds
+        self.spots: dict[str | int, list[Spot]] = {}
+        self.facts: dict[Spot, dict[str, Any]] = {}
+        entries = [e for e, fields in enumerate(self.outline.fields) if fields.type == cluster.worker_type] or [0]
+        for entry in entries:
+            properties = self.outline.fields[entry].properties
+            for place, copy in enumerate(self.outline.copies(entry)):
+                spot = (entry, tuple(map(int, copy.numbers.split(".")[1:])))
+                rank = self.outline.rank_of(entry, place)
+                self.facts[spot] = {"properties": properties, "name": copy.name, "rank": rank}
+                for called in (copy.name, rank):
+                    if called is not None:
+                        self.spots.setdefault(called, []).append(spot)
+
+    def named(self, rule: Rule) -> set[Spot]:
+        """Return the workers that a constraint names; goes over the fewer of its names and ours."""
+        if len(rule.named) <= len(self.spots):
+            return {spot for called in rule.named for spot in self.spots.get(called, ())}
+        return {spot for called, spots in self.spots.items() if called in rule.named for spot in spots}
+
+    def above(self, spot: Spot) -> Spot:
+        """Return the vertex that contains another one."""
+        entry, numbers = spot
+        return self.outline.parents[entry], numbers[:-1] if self.outline.counts[entry] else numbers
+
+    def kind(self, spot: Spot) -> Kind:
+        """The kind of a vertex."""
+        return self.kinds[spot[0]]
+
+
+_names: WeakKeyDictionary[Cluster, Names] = WeakKeyDictionary()
+
+
+def names_of(cluster: Cluster, kinds: Sequence[Kind]) -> Names:
+    """Return where a cluster's workers are, found at the first call and kept as long as the cluster."""
+    if cluster not in _names:
+        _names[cluster] = Names(cluster, kinds)
+    return _names[cluster]
+
+
+class Relabelling:
+    """Counts the root of a tally anew, with every named worker judged by itself."""
+
+    def __init__(self, tally: Tally, names: Names, rule: Rule) -> None:
+        self.tally = tally
+        self.names = names
+        self.rule = rule
+        self._states: dict[Spot, State] = {(0, ()): tally.start}
+        self._judged: dict[tuple[State, bool], list[int]] = {}
+
+    def root(self) -> list[int]:
+        """Return the columns of the root."""
+        changes: dict[Spot, list[int]] = {}  # of the sums of a vertex's children
+        for spot in self.names.named(self.rule):
+            passes = self.rule.passes(self.names.facts[spot])
+            if passes != self.tally.passes_kind(self.names.kind(spot)):
+                change = self._change(spot, passes)
+                if spot[0] == 0:  # the root is the one worker
+                    return _sum(self.tally.root, change)
+                self._pass_on(spot, change, changes)
+        return self._upwards(changes)
+
+    def _change(self, spot: Spot, passes: bool) -> list[int]:
+        """By how much the columns of a worker differ from its kind's."""
+        kind, state = self.names.kind(spot), self._state(spot)
+        if (state, passes) not in self._judged:
+            new = self.tally.judged(kind, state, passes)
+            self._judged[state, passes] = _less(new, self.tally.columns_of(state))
+        return self._judged[state, passes]
+
+    def _pass_on(self, spot: Spot, change: list[int], changes: dict[Spot, list[int]]) -> None:
+        above = self.names.above(spot)
+        changes[above] = _sum(changes[above], change) if above in changes else change
+
+    def _upwards(self, changes: dict[Spot, list[int]]) -> list[int]:
+        heap = [(-entry, numbers) for entry, numbers in changes]
+        heapify(heap)
+        while heap:  # what is contained stands behind in the outline, and comes first here
+            entry, numbers = heappop(heap)
+            spot = (-entry, numbers)
+            kind, state = self.names.kind(spot), self._state(spot)
+            new = self.tally.counted(kind, state, _sum(self.tally.sums(kind, state), changes.pop(spot)))
+            if spot[0] == 0:
+                return new
+            above = self.names.above(spot)
+            if above not in changes:
+                heappush(heap, (-above[0], above[1]))
+            self._pass_on(spot, _less(new, self.tally.columns_of(state)), changes)
+        return self.tally.root
+
+    def _state(self, spot: Spot) -> State:
+        """The state of a vertex, by those of what contains it."""
+        way = []
+        while spot not in self._states:
+            way.append(spot)
+            spot = self.names.above(spot)
+        for below in reversed(way):
+            state = self.tally.child(self.names.kind(spot), self._states[spot], self.names.kind(below))
+            self._states[below] = state
+            spot = below
+        return self._states[spot]
+
+
+def _sum(one: list[int], other: list[int]) -> list[int]:
+    return [a + b for a, b in zip(one, other, strict=True)]
+
+
+def _less(one: list[int], other: list[int]) -> list[int]:
+    return [a - b for a, b in zip(one, other, strict=True)]

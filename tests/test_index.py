@@ -1,0 +1,113 @@
+"""The index gives the answers of the plain search, whatever the cluster and the request."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import rainbow
+from rainbow.jobspec import Count, Request, Resource
+from rainbow.matching.bound import PLENTY, Bound
+from rainbow.matching.columns import UnsupportedError
+from rainbow.matching.copies import successive
+from rainbow.matching.index import Index
+from rainbow.matching.kinds import compile_kinds
+from rainbow.matching.layout import layout
+from rainbow.matching.rooted import rooted
+from rainbow.matching.taken import Taken
+from rainbow.matching.tally import Tally
+from rainbow.matching.walk import Walk
+from tests import strategies
+
+SLOW = list(HealthCheck)
+
+
+def agree(case):
+    shape, hung, request = case
+    cluster = strategies.cluster(shape, hung)
+    index = Index()
+    plain, found, again = (
+        Walk().match(request, cluster),
+        index.match(request, cluster),
+        index.match(request, cluster),
+    )
+    assert found == plain
+    assert again == plain
+
+
+@given(strategies.cases())
+@settings(deadline=None, max_examples=300, suppress_health_check=SLOW)
+def test_index_answers_as_the_plain_search(case):
+    agree(case)
+
+
+@pytest.mark.soak
+@given(strategies.cases())
+@settings(deadline=None, max_examples=10_000, suppress_health_check=SLOW)
+def test_index_answers_as_the_plain_search_at_length(case):
+    agree(case)
+
+
+@given(strategies.shapes, strategies.hung, st.lists(strategies.resources(), min_size=1, max_size=2))
+@settings(deadline=None, max_examples=200, suppress_health_check=SLOW)
+def test_tally_counts_what_the_bound_counts_by_walking(shape, hung, forest):
+    cluster = strategies.cluster(shape, hung)
+    root = rooted(cluster, compile_kinds(cluster)[0][0])
+    needs = [need for top in forest for part in top.walk() for need in part.needs]
+    try:
+        tally = Tally(root, tuple(forest), {id(need): root.meeting(need) for need in needs})
+    except UnsupportedError:
+        return
+    bound = Bound(layout(cluster), Taken(layout(cluster)))
+    for place, top in enumerate(forest):
+        counted = bound.available(top, 0, 0)
+        assert min(tally.available(place), PLENTY) == min(counted, PLENTY)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), max_size=5), st.integers(1, 6))
+@settings(deadline=None)
+def test_successive_is_taking_the_first_that_have_some_left_one_by_one(runs, units):
+    left = [capacity for capacity, many in runs for _ in range(many) if capacity]
+    copies = 0
+    while len(left) >= units:
+        copies += 1
+        left = [capacity - (place < units) for place, capacity in enumerate(left)]
+        left = [capacity for capacity in left if capacity]
+    assert successive(runs, units) == copies
+
+
+@given(strategies.shapes)
+@settings(deadline=None, max_examples=100, suppress_health_check=SLOW)
+def test_equal_clusters_have_one_root_and_other_names_do_not_matter(shape):
+    one, other = strategies.cluster(shape, seed=1), strategies.cluster(shape, seed=7)
+    assert compile_kinds(one)[0][0] is compile_kinds(other)[0][0]
+
+
+def template(nodes):
+    vertices = {"c": {"type": "cluster"}, "n": {"type": "node", "count": nodes}, "k": {"type": "core", "count": 24}}
+    edges = [{"source": "c", "target": "n"}, {"source": "n", "target": "k"}]
+    document = {"graph": {"nodes": {key: {"metadata": data} for key, data in vertices.items()}, "edges": edges}}
+    return rainbow.read_cluster(document, name="large")
+
+
+def test_a_million_vertices_are_never_written_out_to_answer():
+    cluster = template(40_000)
+    slot = Resource("slot", Count(64, 64), label="w", children=(Resource("core", Count(24, 24)),))
+    verdict = Index().match(Request(((slot,),), ()), cluster)
+    assert verdict.matched
+    assert (verdict.fits, verdict.exact) == (625, True)
+    assert verdict.totals["cores"] == 64 * 24
+    assert list(verdict.take.vertices)[:2] == ["k.0.0", "k.0.1"]
+    assert verdict.take.placed[63][1] == {"n63": {"core": 24}}
+    assert "graph" not in vars(cluster.outline)
+
+
+def test_a_name_that_kinds_hide_is_found_all_the_same():
+    nodes = {"c": {"metadata": {"type": "cluster"}}, "n": {"metadata": {"type": "node"}}}
+    cluster = rainbow.read_cluster({"graph": {"nodes": nodes, "edges": [{"source": "c", "target": "n"}]}}, name="c")
+    hung = {"graph": {"nodes": {"p": {"metadata": {"type": "package", "basename": "package", "name": "package7"}}}}}
+    hung["graph"]["edges"] = [{"source": "n", "target": "p"}]
+    cluster = cluster.with_subsystem("spack", hung)
+    for name, matched in (("package7", True), ("package8", False)):
+        task = {"command": ["true"], "resources": {"spack": {"match": [{"field": "name", "value": name}]}}}
+        job = rainbow.parse_jobspec({"version": 1, "resources": [{"type": "node", "count": 1}], "task": task})
+        assert rainbow.match(job, [cluster])[0].matched is matched
