@@ -2,13 +2,15 @@
 
 Templates (`count`) are used where they say exactly the same: for parts of a node numbered from 0, and for nodes
 that are alike and whose names are one word and 0, 1, 2, ... (`node0` to `node99`; their ranks, if any, count on
-with them). Every other node is listed by its own name: node001, or node7 where node0 does not exist.
+with them). Every other node is listed by its own name: node001, or node7 where node6 does not exist or differs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from rainbow.errors import GraphError
@@ -41,25 +43,22 @@ def _runs(nodes: Iterable[Node]) -> Iterable[list[Node]]:
         gathered.setdefault((node.above, found[1]) if found else place, []).append(node)
     for run in gathered.values():
         run.sort(key=_number)
-        if len(run) > 1 and _is_template(run):
-            yield run
-        else:
-            yield from ([node] for node in run)
+        alike = sum(1 for _ in takewhile(partial(_continues, run[0]), enumerate(run)))
+        if alike > 1:
+            yield run[:alike]
+        yield from ([node] for node in run[alike if alike > 1 else 0 :])
 
 
 def _number(node: Node) -> int:
     found = _NUMBERED.fullmatch(node.name)
-    return int(found[2]) if found else 0
+    return int(found[2]) if found else -1
 
 
-def _is_template(run: list[Node]) -> bool:
-    first = run[0]
-    return all(
-        _number(node) == place
-        and node.rank == (None if first.rank is None else first.rank + place)
-        and node.likeness == first.likeness
-        for place, node in enumerate(run)
-    )
+def _continues(first: Node, placed: tuple[int, Node]) -> bool:
+    """Tell whether a node is the copy that a template made of `first` has at this place."""
+    place, node = placed
+    rank = None if first.rank is None else first.rank + place
+    return _number(node) == place and node.rank == rank and node.likeness == first.likeness
 
 
 class _Drawing:

@@ -25,7 +25,8 @@ from rainbow.graph.sources.slurm_text import records_of_text
 
 def read_slurm(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
     """Turn what `scontrol` or `sinfo` printed into a document."""
-    if text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+    text = text.removeprefix("\ufeff")  # what some editors write first
+    if text.lstrip().startswith(("{", "[")):
         document = decode(text)
         return lay_out(_merged(_json_nodes(document, limits)), limits, _cluster_name(document))
     return lay_out(_merged(_text_nodes(text, limits)), limits)
