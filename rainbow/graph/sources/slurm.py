@@ -39,8 +39,12 @@ def _json_nodes(document: Mapping[str, Any], limits: Limits) -> Iterator[Node]:
         records = _listed(document["nodes"])
     else:
         raise GraphError("this is no output of Slurm: there are neither nodes nor sinfo", pointer="")
+    total = 0
     for record in records:
-        yield from _named(record, limits)
+        for node in _named(record, limits):
+            total += 1  # a short text can name the same million hosts again and again
+            limits.check("vertices", total, record.pointer)
+            yield node
 
 
 def _listed(nodes: Any) -> Iterator[Record]:
