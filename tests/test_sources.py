@@ -303,6 +303,24 @@ def test_command_with_an_unknown_source_names_those_there_are() -> None:
     assert "flux-r, kubernetes, slurm" in result.stderr
 
 
+def test_command_finds_a_source_that_another_package_declares(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "cmdb_of_ours.py").write_text(
+        "def read(text, limits=None):\n"
+        "    nodes = {'c': {'metadata': {'type': 'cluster'}}}\n"
+        "    nodes |= {n: {'metadata': {'type': 'node', 'name': n}} for n in text.split()}\n"
+        "    return {'graph': {'nodes': nodes, 'edges': [{'source': 'c', 'target': n} for n in text.split()]}}\n"
+    )
+    declared = tmp_path / "cmdb_of_ours-1.dist-info"
+    declared.mkdir()
+    (declared / "METADATA").write_text("Metadata-Version: 2.1\nName: cmdb-of-ours\nVersion: 1\n")
+    (declared / "entry_points.txt").write_text("[rainbow.graph_sources]\ncmdb = cmdb_of_ours:read\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(graph_sources, "_built_in", dict(graph_sources._built_in))
+    result = run("cmdb", "-", stdin="east west")
+    assert list(read_cluster(json.loads(result.stdout)).workers) == ["east", "west"]
+    assert result.stderr == "c: 2 nodes, 0 cores, 0 gpus, 0 MiB memory\n"
+
+
 def test_command_refuses_metadata_too_deep_to_write() -> None:
     deep: Any = 0
     for _ in range(900):

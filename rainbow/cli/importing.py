@@ -14,11 +14,13 @@ from rainbow.errors import InputError
 from rainbow.graph import Cluster, read_cluster
 from rainbow.graph.sources import graph_sources
 
+OUT = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+
 
 @click.command(name="import")
 @click.argument("source")
 @click.argument("file", type=FILE)
-@click.option("-o", "--out", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path), default="-")
+@click.option("-o", "--out", type=OUT, default="-", help="Where the graph goes; else stdout.")
 @click.option("--name", default="", help="What the cluster is called; else as FILE says.")
 def import_graph(source: str, file: Path, out: Path, name: str) -> None:
     """Make a graph (JSON) of FILE (- for stdin), which SOURCE (slurm, flux-r, kubernetes) printed.
