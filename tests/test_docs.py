@@ -10,6 +10,7 @@ import pytest
 from rainbow.api import create_app
 from rainbow.cli import main
 from rainbow.cli.exits import Exit
+from rainbow.graph.sources import graph_sources
 from rainbow.matching import backends
 from rainbow.scheduling import policies
 from rainbow.selection import selectors
@@ -36,7 +37,7 @@ def test_readme_examples_run(monkeypatch):
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("name", [*backends.names(), *policies.names(), *selectors.names()])
+@pytest.mark.parametrize("name", [*backends.names(), *graph_sources.names(), *policies.names(), *selectors.names()])
 def test_every_plug_in_is_named_in_the_documentation(name):
     assert any(f"`{name}`" in page.read_text() for page in PAGES)
 

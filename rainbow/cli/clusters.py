@@ -1,4 +1,4 @@
-"""`rainbow cluster`: register, list, show, delete."""
+"""`rainbow cluster`: register, list, show, delete; `import` has its own file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rainbow.client import Client, wire
 
 @click.group()
 def cluster() -> None:
-    """Clusters: register, list, show, delete."""
+    """Clusters: import, register, list, show, delete."""
 
 
 @cluster.command()

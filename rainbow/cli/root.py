@@ -8,7 +8,20 @@ from typing import Any
 import click
 
 from rainbow import __version__
-from rainbow.cli import agent, clusters, config, jobs, printing, scheduler, serve, state, submit, subsystems, workers
+from rainbow.cli import (
+    agent,
+    clusters,
+    config,
+    importing,
+    jobs,
+    printing,
+    scheduler,
+    serve,
+    state,
+    submit,
+    subsystems,
+    workers,
+)
 from rainbow.cli.exits import Exit, exit_of
 from rainbow.errors import RainbowError
 
@@ -62,6 +75,7 @@ def version() -> None:
     click.echo(f"rainbow {__version__}")
 
 
+clusters.cluster.add_command(importing.import_graph)
 for _command in (
     serve.serve,
     agent.agent,

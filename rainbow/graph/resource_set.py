@@ -7,8 +7,8 @@ order. Where `scheduling` holds a graph, it says the same and more, and is read 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from rainbow.errors import GraphError
 from rainbow.graph.document import CONTAINMENT, CONTAINS, Document, Edge, Vertex, mapping, sequence, step, text
@@ -23,35 +23,53 @@ _SEPARATOR = re.compile(r"[\[\],]")
 Ranks = dict[int, tuple[str, Mapping[str, list[int]]]]  # {rank: (pointer of its entry, {type: ids})}
 
 
+class Rank(NamedTuple):
+    """What R says of one rank; `kinds` is {type: ids}, `pointer` that of its entry."""
+
+    rank: int
+    host: str
+    properties: Mapping[str, str]
+    kinds: Mapping[str, list[int]]
+    pointer: str
+
+
 def read_resource_set(document: Mapping[str, Any], limits: Limits) -> Document:
     """Turn {"version": 1, "execution": {"R_lite": [...]}} into plain form: a cluster of nodes with their ids."""
-    if document.get("version") != 1 or isinstance(document["version"], bool):
-        raise GraphError("only version 1 of RFC 20 is read", pointer="/version")
-    scheduling = document.get("scheduling")
-    if isinstance(scheduling, Mapping) and "graph" in scheduling:
-        return read_jgf(scheduling, "/scheduling", limits)
-    execution = mapping(document.get("execution"), "/execution", "execution")
-    entries = sequence(execution.get("R_lite"), "/execution/R_lite", "R_lite")
-    children = _children(entries, limits)
-    names = _hosts(execution.get("nodelist"), sorted(children), limits)
-    properties = _properties(execution.get("properties"), children, limits)
+    ranks = read_ranks(document, limits)
+    if ranks is None:
+        return read_jgf(document["scheduling"], "/scheduling", limits)
     vertices = [_vertex(_ROOT, _ROOT, {}, "/execution")]
     edges: list[Edge] = []
-    for vertex, parent in _below(children, names, properties):
+    for vertex, parent in _below(ranks):
         vertices.append(vertex)
         edges.append(Edge(parent, vertex.id, CONTAINS, CONTAINMENT, len(edges)))
     limits.check("vertices", len(vertices), "/execution/R_lite")
     return Document("", vertices, "/execution/R_lite", edges, "/execution/R_lite")
 
 
-def _below(
-    children: Ranks, names: Mapping[int, str], properties: Mapping[int, dict[str, str]]
-) -> Iterator[tuple[Vertex, str]]:
+def read_ranks(document: Mapping[str, Any], limits: Limits) -> list[Rank] | None:
+    """Return what `execution` says, in order of R_lite; None where `scheduling` holds a graph, which says more."""
+    if document.get("version") != 1 or isinstance(document["version"], bool):
+        raise GraphError("only version 1 of RFC 20 is read", pointer="/version")
+    scheduling = document.get("scheduling")
+    if isinstance(scheduling, Mapping) and "graph" in scheduling:
+        return None
+    execution = mapping(document.get("execution"), "/execution", "execution")
+    entries = sequence(execution.get("R_lite"), "/execution/R_lite", "R_lite")
+    children = _children(entries, limits)
+    names = _hosts(execution.get("nodelist"), sorted(children), limits)
+    properties = _properties(execution.get("properties"), children, limits)
+    return [
+        Rank(rank, names.get(rank, f"node{rank}"), properties.get(rank, {}), kinds, at)
+        for rank, (at, kinds) in children.items()
+    ]
+
+
+def _below(ranks: Iterable[Rank]) -> Iterator[tuple[Vertex, str]]:
     """Yield every node and what it contains, each with the id of its parent."""
-    for rank, (at, kinds) in children.items():
+    for rank, host, properties, kinds, at in ranks:
         node = f"rank{rank}"
-        fields = {"name": names.get(rank, f"node{rank}"), "rank": rank, "properties": properties.get(rank, {})}
-        yield _vertex(node, "node", fields, at), _ROOT
+        yield _vertex(node, "node", {"name": host, "rank": rank, "properties": properties}, at), _ROOT
         for kind, numbers in kinds.items():
             for number in numbers:
                 yield _vertex(f"{node}/{kind}{number}", kind, {"name": f"{kind}{number}", "id": number}, at), node
@@ -91,14 +109,15 @@ def _hosts(nodelist: Any, ranks: list[int], limits: Limits) -> dict[int, str]:
     at = "/execution/nodelist"
     names: list[str] = []
     for place, item in enumerate([nodelist] if isinstance(nodelist, str) else sequence(nodelist, at, "nodelist")):
-        names += _host_list(item, at if isinstance(nodelist, str) else f"{at}/{place}", limits)
+        names += host_list(item, at if isinstance(nodelist, str) else f"{at}/{place}", limits)
         limits.check("vertices", len(names), at)
     if len(names) != len(ranks):
         raise GraphError(f"nodelist names {len(names)} hosts for {len(ranks)} ranks", pointer=at)
     return dict(zip(ranks, names, strict=True))
 
 
-def _host_list(listed: Any, pointer: str, limits: Limits) -> list[str]:
+def host_list(listed: Any, pointer: str, limits: Limits) -> list[str]:
+    """Return the hosts of a host list, at most as many as a graph may have vertices."""
     given = text(listed, pointer, "a host list", longest=_LONGEST_LIST)
     # a short list repeats its longest part once for every host
     short = all(len(part) <= _LONGEST_HOST for part in _SEPARATOR.split(given))

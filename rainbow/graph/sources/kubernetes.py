@@ -1,0 +1,131 @@
+"""Kubernetes: the nodes of `kubectl get nodes -o json`.
+
+cluster > zone (label topology.kubernetes.io/zone, where a node has it) > node > core, memory, ssd, gpu and every
+other extended resource. Amounts are what pods may use (`allocatable`), whole cores and whole MiB, rounded down.
+Labels are properties: `key=value`, or `key` where the value is empty; the host's own name is none.
+Nodes tainted as control plane are left out: no job runs there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rainbow.errors import GraphError
+from rainbow.graph.document import given, mapping, sequence, step, text
+from rainbow.graph.limits import LIMITS, Limits
+from rainbow.graph.sources.decoding import decode
+from rainbow.graph.sources.laying import lay_out
+from rainbow.graph.sources.nodes import Node, Part, amount
+from rainbow.graph.sources.quantity import quantity
+
+_ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+_OWN_NAME = "kubernetes.io/hostname"  # as a property it would make every node one of a kind
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_MODELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator")
+_TAINT = ("key", "value", "effect")
+_MEBIBYTE = 2**20
+
+
+def read_kubernetes(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
+    """Turn a list of nodes (or one node) into a document."""
+    nodes: list[Node] = []
+    left_out: list[str] = []
+    for item, at in _items(decode(text)):
+        name, taints = _name(item, at), _taints(item, f"{at}/spec")
+        if any(key in _CONTROL_PLANE and effect in ("NoSchedule", "NoExecute") for key, _, effect in taints):
+            left_out.append(name)
+        else:
+            nodes.append(_node(name, item, taints, at))
+    if left_out and not nodes:
+        raise GraphError("every node is tainted as control plane: none is left for jobs", pointer="")
+    return lay_out(nodes, limits, left_out=left_out)
+
+
+def _items(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    if document.get("kind") == "Node":
+        yield document, ""
+        return
+    for place, item in enumerate(sequence(document.get("items"), "/items", "the items of a list of nodes")):
+        at = f"/items/{place}"
+        item = mapping(item, at, "a node")
+        if given(item, "kind", "Node") != "Node":
+            raise GraphError("this is no node", pointer=f"{at}/kind")
+        yield item, at
+
+
+def _name(item: Mapping[str, Any], at: str) -> str:
+    metadata = mapping(item.get("metadata"), f"{at}/metadata", "the metadata of a node")
+    name = text(metadata.get("name"), f"{at}/metadata/name", "the name of a node")
+    if not name:
+        raise GraphError("the name of a node must not be empty", pointer=f"{at}/metadata/name")
+    return name
+
+
+def _node(name: str, item: Mapping[str, Any], taints: Sequence[tuple[str, str, str]], at: str) -> Node:
+    labels = _labels(item, f"{at}/metadata/labels")
+    zone = next((labels[key] for key in _ZONES if labels.get(key)), "")
+    fields: dict[str, Any] = {}
+    if taints:
+        fields["taints"] = [
+            f"{key}={value}:{effect}" if value else f"{key}:{effect}" for key, value, effect in taints
+        ]
+    if reason := _unavailable(item, at):
+        fields["unavailable"] = reason
+    model = next((labels[key] for key in _MODELS if labels.get(key)), "")
+    properties = tuple(sorted(f"{k}={v}" if v else k for k, v in labels.items() if k != _OWN_NAME))
+    above = (("zone", zone),) if zone else ()
+    return Node(name, _parts(item, model, at), at, properties, metadata=fields, above=above)
+
+
+def _labels(item: Mapping[str, Any], at: str) -> dict[str, str]:
+    listed = mapping(given(item["metadata"], "labels", {}), at, "labels")
+    return {text(k, at, "a label"): text(v, step(at, k), "the value of a label") for k, v in listed.items()}
+
+
+def _taints(item: Mapping[str, Any], at: str) -> list[tuple[str, str, str]]:
+    spec = mapping(given(item, "spec", {}), at, "the spec of a node")
+    found = []
+    for place, taint in enumerate(sequence(given(spec, "taints", ()), f"{at}/taints", "taints")):
+        here = f"{at}/taints/{place}"
+        taint = mapping(taint, here, "a taint")
+        key, value, effect = (text(given(taint, k, ""), f"{here}/{k}", f"the {k} of a taint") for k in _TAINT)
+        found.append((key, value, effect))
+    return found
+
+
+def _unavailable(item: Mapping[str, Any], at: str) -> str:
+    """Say why pods cannot start on a node now; "" if they can, or if nothing is said."""
+    cordoned = mapping(given(item, "spec", {}), f"{at}/spec", "the spec of a node").get("unschedulable") is True
+    status = mapping(item.get("status"), f"{at}/status", "the status of a node")
+    here = f"{at}/status/conditions"
+    for place, condition in enumerate(sequence(given(status, "conditions", ()), here, "conditions")):
+        condition = mapping(condition, f"{here}/{place}", "a condition")
+        if condition.get("type") == "Ready" and condition.get("status") != "True":
+            why = text(given(condition, "reason", ""), f"{here}/{place}/reason", "a reason")
+            return f"not ready: {why}" if why else "not ready"
+    return "cordoned" if cordoned else ""
+
+
+def _parts(item: Mapping[str, Any], model: str, at: str) -> tuple[Part, ...]:
+    status = mapping(item.get("status"), f"{at}/status", "the status of a node")
+    key = "allocatable" if "allocatable" in status else "capacity"
+    here = f"{at}/status/{key}"
+    offered = mapping(status.get(key), here, key)
+    cores = int(quantity(offered.get("cpu"), f"{here}/cpu"))
+    if not cores:
+        raise GraphError("a node without a whole core can run nothing", pointer=f"{here}/cpu")
+    parts = [Part("core", count=cores)]
+    gpus = 0
+    for name, given_amount in offered.items():
+        count = int(quantity(given_amount, step(here, name)))
+        if name in ("memory", "ephemeral-storage"):
+            parts += amount("memory" if name == "memory" else "ssd", count // _MEBIBYTE, "MiB")
+        elif name.startswith("hugepages-"):
+            parts += amount(text(name, here, "a resource"), count // _MEBIBYTE, "MiB")
+        elif name.endswith("/gpu") and count:
+            parts.append(Part("gpu", count, gpus, metadata={"model": model} if model else {}))
+            gpus += count
+        elif "/" in name:
+            parts += amount(text(name, here, "a resource"), count, "")
+    return tuple(parts)
