@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from rainbow.graph.order import natural
 from rainbow.matching.hosting import hosting_kinds
 from rainbow.matching.index import Index
 from rainbow.matching.layout import OUTSIDE, layout
@@ -27,8 +27,10 @@ DEFAULT_BACKEND = "index"
 
 def match(request: Request, clusters: Iterable[Cluster], backend: str = DEFAULT_BACKEND) -> Sequence[Verdict]:
     """Say of every cluster whether it, empty, can run the request; in order of name."""
-    chosen = backends.get(backend)
-    return [chosen.match(request, c) for c in sorted(clusters, key=lambda c: natural(c.name))]
+    chosen, given = backends.get(backend), clusters if isinstance(clusters, list) else list(clusters)
+    if isinstance(chosen, Index):
+        return chosen.match_all(request, given)
+    return [chosen.match(request, cluster) for cluster in sorted(given, key=attrgetter("sort_key"))]
 
 
 def worker_capacity(cluster: Cluster) -> dict[str, dict[str, int]]:

@@ -136,6 +136,12 @@ class Columns:
                 child.outside = child if out else self._part(child.request, hosted=False, out=True)
         return part
 
+    def types_with_needs(self) -> frozenset[str]:
+        """The types of the vertices that needs are asked of."""
+        parts = (part for parts in self.by_type.values() for part in parts)
+        found = {part.request.type for part in parts if part.needs}
+        return frozenset(found | {self.rooted.worker_type for slot in self.slots if slot.needs})
+
     # ── one step up ──
 
     def zeros(self) -> list[Number]:

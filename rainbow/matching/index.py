@@ -7,49 +7,32 @@ Clusters with strict levels, and what kinds cannot answer (question.py), are lef
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, overload
 from weakref import WeakKeyDictionary
 
 from rainbow.matching.apart import cannot_collide
+from rainbow.matching.catalogue import Catalogue
+from rainbow.matching.compiled import Compiled
 from rainbow.matching.finding import Finding
-from rainbow.matching.kinds import compile_kinds
 from rainbow.matching.memory import Memory
 from rainbow.matching.named import Relabelling, names_of
 from rainbow.matching.question import Question
-from rainbow.matching.rooted import Rooted, rooted
 from rainbow.matching.tally import Tally
 from rainbow.matching.totals import quick_check
-from rainbow.matching.verdict import Take, Verdict
+from rainbow.matching.verdict import Answer, Take, Verdict
 from rainbow.matching.walk import Walk
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request, Resource
-    from rainbow.matching.kinds import Kind
+    from rainbow.matching.rooted import Rooted
 
 MOST_QUESTIONS = 4_096
+FEW = 16  # clusters that are asked one by one rather than in a batch
 MOST_FINDINGS = 65_536
-
-
-class Compiled:
-    """What the index keeps of a cluster: its root, the kinds of its entries, and the verdicts that are its own."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.kinds: list[Kind]
-        self.kinds, self.hides_names = compile_kinds(cluster)
-        self.rooted: Rooted = rooted(cluster, self.kinds[0])
-        self.is_plain = cluster.levels != "strict" and cluster.worker_type not in self.rooted.nested
-        self.own: Memory[bytes, Verdict] = Memory(MOST_QUESTIONS)
-
-    def by_kinds(self, question: Question) -> bool:
-        """Tell whether the kinds of the cluster can answer a question; else the plain search does."""
-        return self.is_plain and question.by_kinds and not (question.asks_names and self.hides_names)
-
-    def answers(self, question: Question) -> bool:
-        """Tell whether the answer holds for every cluster with this root."""
-        return self.by_kinds(question) and not question.names_workers
 
 
 class Index:
@@ -59,6 +42,7 @@ class Index:
         self._walk = Walk()
         self._compiled: WeakKeyDictionary[Cluster, Compiled] = WeakKeyDictionary()
         self._questions: Memory[bytes, Question] = Memory(MOST_QUESTIONS)
+        self._catalogue: Catalogue | None = None
         self._findings: Memory[tuple[bytes, int], Finding] = Memory(MOST_FINDINGS)
 
     def match(self, request: Request, cluster: Cluster) -> Verdict:
@@ -68,6 +52,19 @@ class Index:
             return self._own(question, cluster, compiled)
         finding = self.finding(question, compiled.rooted)
         return Verdict(cluster.name, finding.matched, later=partial(finding.answer, cluster))
+
+    def match_all(self, request: Request, clusters: Sequence[Cluster]) -> Sequence[Verdict]:
+        """Say of every cluster, empty, whether it can run `request`; in order of name."""
+        if len(clusters) < FEW:
+            return [self.match(request, cluster) for cluster in sorted(clusters, key=attrgetter("sort_key"))]
+        return Verdicts(self, self.question(request), self._listed(clusters))
+
+    def _listed(self, clusters: Sequence[Cluster]) -> Catalogue:
+        """Return the catalogue of some clusters, the last one if it is of the same."""
+        last = self._catalogue
+        if last is None or not last.lists(clusters):
+            last = self._catalogue = Catalogue(clusters, self.compiled)
+        return last
 
     def compiled(self, cluster: Cluster) -> Compiled:
         """Return the compiled form of a cluster, made at the first call and kept as long as the cluster."""
@@ -117,3 +114,40 @@ def _holds(question: Question, resources: tuple[Resource, ...], cluster: Cluster
     if question.rule:
         tally.root = Relabelling(tally, names_of(cluster, compiled.kinds), question.rule).root()
     return all(tally.available(place) >= r.count.min for place, r in enumerate(resources))
+
+
+class Verdicts(Sequence[Verdict]):
+    """The verdicts of a catalogue, each made when it is looked at."""
+
+    def __init__(self, index: Index, question: Question, catalogue: Catalogue) -> None:
+        self._index = index
+        self._question = question
+        self._catalogue = catalogue
+        self._holds = catalogue.holds(question)
+
+    def __len__(self) -> int:
+        """One for each cluster."""
+        return len(self._catalogue.clusters)
+
+    @overload
+    def __getitem__(self, place: int) -> Verdict: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Verdict]: ...
+    def __getitem__(self, place: int | slice) -> Verdict | Sequence[Verdict]:
+        """Return a verdict, or some of them."""
+        if isinstance(place, slice):
+            return [self[at] for at in range(*place.indices(len(self)))]
+        cluster, compiled = self._catalogue.clusters[place], self._catalogue.compiled[place]
+        holds = self._holds.get(compiled.rooted.number)
+        if holds is None or not compiled.answers(self._question):
+            return self._index.match(self._question.request, cluster)
+        return Verdict(cluster.name, holds, later=partial(self._later, cluster, compiled.rooted))
+
+    def _later(self, cluster: Cluster, root: Rooted) -> Answer:
+        return self._index.finding(self._question, root).answer(cluster)
+
+    def __eq__(self, other: object) -> bool:
+        """Sequences of equal verdicts are equal."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment] # like a list

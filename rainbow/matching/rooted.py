@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from rainbow.matching.rows import RowTable
+from rainbow.matching.rows import RowTable, tables
 from rainbow.matching.units import quantity
 
 if TYPE_CHECKING:
@@ -62,6 +62,18 @@ class Rooted:
             for below in kind.children:
                 found[kind.type] = found.get(kind.type, frozenset()) | below.types
         return found
+
+    @cached_property
+    def forms(self) -> tuple[object, ...]:
+        """What roots must agree in to be counted in one batch."""
+        inside = frozenset(self.inside.items())
+        types = (self.worker_type, self.worker_level_types, self.root_is_worker)
+        return (*types, self.compound, self.leaves, inside, frozenset(self.pools.items()))
+
+    @cached_property
+    def largest(self) -> int:
+        """No count can come out larger than this."""
+        return max(*self.kind.content.values(), *self.totals.values()) * self.kind.vertices
 
     @cached_property
     def pools(self) -> dict[Pool, int]:
@@ -129,10 +141,7 @@ class Rooted:
     @cached_property
     def tables(self) -> dict[str, RowTable]:
         """The distinct rows of every subsystem, wherever they hang."""
-        found: dict[str, set[Row]] = {}
-        for row in {row for kind in self.closure for row in kind.rows}:
-            found.setdefault(row.subsystem, set()).add(row)
-        return {subsystem: RowTable(rows) for subsystem, rows in found.items()}
+        return tables({row for kind in self.closure for row in kind.rows})
 
     def meeting(self, need: Need) -> frozenset[Row]:
         """Return the distinct rows that meet a need."""

@@ -50,6 +50,14 @@ class RowTable:
         return self._groups[field]
 
 
+def tables(rows: Collection[Row]) -> dict[str, RowTable]:
+    """Make a table of every subsystem's rows."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.subsystem, []).append(row)
+    return {subsystem: RowTable(own) for subsystem, own in found.items()}
+
+
 def _meets(condition: Condition, row: Row) -> bool:
     return matchers.get(condition.matcher)(condition.options, row.vertex, NO_GRAPH) is None
 

@@ -131,10 +131,7 @@ class Verdict:
 
 
 class Backend(Protocol):
-    """Answers which clusters can run a request; two backends give the same answers.
-
-    A backend that knows better than asking cluster by cluster has `match_all(request, clusters)` too.
-    """
+    """Answers which clusters can run a request; two backends give the same answers."""
 
     def match(self, request: Request, cluster: Cluster) -> Verdict:
         """Say whether `cluster`, empty, can run `request`."""
