@@ -68,8 +68,12 @@ def _from_mapping(value: Mapping[str, Any], pointer: str) -> Count:
     unknown = sorted(set(value) - _KEYS)
     if unknown:
         raise JobspecError(f"a count has no {unknown[0]}", pointer=f"{pointer}/{unknown[0]}")
-    if "min" not in value:
-        raise JobspecError("a count that is a mapping needs min", pointer=pointer)
+    missing = sorted(_KEYS - set(value))
+    if missing and set(value) != {"min"}:
+        raise JobspecError(
+            f"a count that is a mapping has min alone, or min, max, operator and operand; {missing[0]} is missing",
+            pointer=pointer,
+        )
     for key in ("min", "max", "operand"):
         if key in value and (isinstance(value[key], bool) or not isinstance(value[key], int)):
             raise JobspecError(
