@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Any
 
 from rainbow.errors import JobspecError, LimitError
@@ -18,6 +18,8 @@ from rainbow.jobspec.text import step
 from rainbow.jobspec.wants import requires
 
 MOST_VARIANTS = 64
+MOST_DEPENDENCIES = 100_000
+Entry = tuple[Mapping[str, Any], str, str, str]  # a task, its pointer, its group, the group's resources
 
 
 def read_nextgen(document: Mapping[str, Any]) -> Request:
@@ -51,20 +53,40 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
 
 def _check_dependencies(tasks: list[TaskSpec]) -> None:
     """Refuse a dependency on nothing, and tasks that wait for each other."""
-    order: TopologicalSorter[int] = TopologicalSorter()
+    called, inside = _called(tasks), dict[str, int]()
+    order: TopologicalSorter[int | str] = TopologicalSorter()
+    for name in {name for task in tasks for name in task.depends_on if name in called}:
+        order.add(name, *called[name])  # a name stands for its tasks: the edges stay as few as the words
     for k, task in enumerate(tasks):
         for name in task.depends_on:
-            others = [i for i, other in enumerate(tasks) if i != k and name in (other.name, other.group)]
-            if not others:
+            others = called.get(name, [])
+            if not set(others[:2]) - {k}:
                 raise JobspecError(
                     f"{task.name} depends on {name}, which is no other task and no group", pointer="/tasks"
                 )
-            order.add(k, *others)
+            if name not in (task.name, task.group):
+                order.add(k, name)
+            elif inside.setdefault(name, k) == k:
+                order.add(k, *(i for i in others if i != k))
+            else:
+                raise _waiting([tasks[inside[name]].name, task.name])
     try:
         order.prepare()
     except CycleError as fault:
-        names = " > ".join(tasks[k].name for k in fault.args[1])
-        raise JobspecError(f"tasks wait for each other: {names}", pointer="/tasks") from None
+        raise _waiting([tasks[k].name for k in fault.args[1] if isinstance(k, int)]) from None
+
+
+def _waiting(names: list[str]) -> JobspecError:
+    return JobspecError(f"tasks wait for each other: {' > '.join(names)[:500]}", pointer="/tasks")
+
+
+def _called(tasks: list[TaskSpec]) -> dict[str, list[int]]:
+    """Map the names by which others may depend on tasks (their own, their groups') to those tasks."""
+    called: dict[str, list[int]] = {}
+    for k, task in enumerate(tasks):
+        for name in {task.name, task.group} - {""}:
+            called.setdefault(name, []).append(k)
+    return called
 
 
 # ── resources ──
@@ -118,8 +140,10 @@ def _tasks(document: Mapping[str, Any], groups: Mapping[str, Resource], warnings
     listed = [(document["task"], "/task")] if "task" in document else []
     listed += [(task, f"/tasks/{k}") for k, task in enumerate(document.get("tasks", []))]
     entries = [(task, at, "", "") for task, at in listed]
-    for k, group in enumerate(document.get("groups", [])):
-        entries.extend(_of_group(group, f"/groups/{k}", ""))
+    groups_of_tasks = enumerate(document.get("groups", []))
+    entries.extend(
+        _bounded(chain.from_iterable(_of_group(group, f"/groups/{k}", "") for k, group in groups_of_tasks))
+    )
     number = 0
     for task, at, group, inherited in entries:
         if _is_reference(task):
@@ -128,7 +152,17 @@ def _tasks(document: Mapping[str, Any], groups: Mapping[str, Resource], warnings
         number += 1
 
 
-def _of_group(group: Mapping[str, Any], at: str, above: str) -> Iterator[tuple[Mapping[str, Any], str, str, str]]:
+def _bounded(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Refuse what a short text can make large: every task of a group repeats what the group depends on."""
+    count = 0
+    for entry in entries:
+        count += len(entry[0]["depends_on"])
+        if count > MOST_DEPENDENCIES:
+            raise LimitError(f"more than {MOST_DEPENDENCIES} dependencies", pointer=entry[1], limit="dependencies")
+        yield entry
+
+
+def _of_group(group: Mapping[str, Any], at: str, above: str) -> Iterator[Entry]:
     resources = group.get("resources") or above
     for k, task in enumerate(group.get("tasks", [])):
         depends = [*group.get("depends_on", []), *task.get("depends_on", [])]

@@ -115,17 +115,16 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
 
 
 def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:
+    count = sum(task.replicas for task in request.tasks)  # before they are written out
+    if count > service.settings.limits.tasks:
+        raise LimitError(f"{count} tasks, the limit is {service.settings.limits.tasks}", limit="tasks")
     wanted = gangs(request)
-    count = 0
     for gang in wanted:
         for task in gang.tasks:
-            count += 1
             if not task.spec.command:
                 raise JobspecError(f"{task.name} has no command to run", pointer=f"/tasks/{task.index}/command")
     if not wanted:
         raise JobspecError("there is no task to run", pointer="/tasks")
-    if count > service.settings.limits.tasks:
-        raise LimitError(f"{count} tasks, the limit is {service.settings.limits.tasks}", limit="tasks")
     return wanted
 
 
