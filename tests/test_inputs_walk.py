@@ -63,10 +63,9 @@ def read_as_jobspec(path, row):
 
 def read_as_dependencies(path, row):
     listed = yaml.safe_load(path.read_text())
-    slot = {"type": "slot", "label": "here", "with": [{"type": "core"}]}
-    system = {"dependencies": listed}
-    document = {"version": 1, "resources": [slot], "tasks": [], "attributes": {"system": system}}
-    assert rainbow.parse_jobspec(document).attributes["system"]["dependencies"] == listed
+    document = {"resources": {"here": {"type": "core"}}, "attributes": {"system": {"dependencies": listed}}}
+    found = rainbow.parse_jobspec(document).dependencies
+    assert [[each.scheme, each.value, each.type, each.scope] for each in found] == row["read"]
 
 
 def read_as_none(path, row):

@@ -24,8 +24,22 @@ def schema(dialect: str) -> dict[str, Any]:
 
 
 @cache
-def _validator(dialect: str) -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(schema(dialect))
+def _validator(dialect: str) -> Any:
+    whole = schema(dialect)
+    # counts.py reads counts and says better what is wrong with one
+    return _Strict({**whole, "$defs": {**whole["$defs"], "count": True}})
+
+
+def _is_whole(checker: object, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_extend: Any = jsonschema.validators.extend
+# to JSON Schema 2.0 is an integer, to what counts with it in Python it is not
+_Strict = _extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole),
+)
 
 
 def check(document: Any, dialect: str) -> None:
@@ -97,11 +111,10 @@ def _unknown_keys(document: Any, dialect: str) -> Iterator[str]:
                 stack.append((item, known[key], at))
             elif isinstance(others, dict):
                 stack.append((item, others, at))
-            elif known is not None and key not in READ_ELSEWHERE:
+            elif known is not None:
                 yield f"{at} is not read"
 
 
-READ_ELSEWHERE = {"count", "replicas"}
 MOST_WARNINGS = 50
 MOST_FAULTS = 100  # looked at; a large document may have a fault in every line
 

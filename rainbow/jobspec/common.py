@@ -75,7 +75,7 @@ def read_counts(value: Any, pointer: str) -> dict[str, Any]:
         return {key: (number["type"], read_count(number.get("count"), f"{pointer}/{key}/count").min)}
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise JobspecError(f"{key} is a whole number of at least 1", pointer=f"{pointer}/{key}")
-    return {key: number}
+    return {key: int(number)}
 
 
 def read_environment(value: Any, pointer: str) -> dict[str, str | None]:

@@ -193,7 +193,7 @@ def _task(
         name=task.get("name") or f"task-{number}",
         command=read_command(task.get("command"), f"{at}/command"),
         slots=slots,
-        replicas=task.get("replicas", 1),
+        replicas=int(task.get("replicas", 1)),
         group=task.get("group") or group,
         depends_on=tuple(task.get("depends_on", [])),
         **read_counts(task.get("count"), f"{at}/count"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rainbow.errors import JobspecError
 from rainbow.jobspec.checking import check, shortened
 from rainbow.jobspec.common import (
-    labels,
     read_command,
     read_counts,
     read_environment,
@@ -16,7 +15,7 @@ from rainbow.jobspec.common import (
     request_of,
     with_needs,
 )
-from rainbow.jobspec.request import Need, Request, TaskSpec
+from rainbow.jobspec.request import Need, Request, Resource, TaskSpec
 from rainbow.jobspec.text import step
 from rainbow.jobspec.wants import task_needs
 
@@ -25,7 +24,7 @@ def read_rfc14(document: Mapping[str, Any]) -> Request:
     """Read a jobspec whose resources are a list and whose tasks name slots."""
     check(document, "rfc14")
     resources = tuple(read_resource(r, f"/resources/{k}") for k, r in enumerate(document["resources"]))
-    known = dict.fromkeys(labels(resources))
+    known = _slots(resources)
     tasks = []
     needs: dict[str, tuple[Need, ...]] = {}
     for k, task in enumerate(document["tasks"]):
@@ -52,16 +51,28 @@ def _unread(document: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"/tasks/{k}/attributes/{step(key)} is not read" for key in others)
 
 
-def _task(task: Mapping[str, Any], at: str, known: Collection[str], number: int) -> TaskSpec:
+def _slots(resources: tuple[Resource, ...]) -> dict[str, set[str]]:
+    """Map the labels of slots to the types of resources in them."""
+    found: dict[str, set[str]] = {}
+    for slot in (part for resource in resources for part in resource.walk() if part.is_slot):
+        found.setdefault(slot.label, set()).update(part.type for part in slot.walk())
+    return found
+
+
+def _task(task: Mapping[str, Any], at: str, known: Mapping[str, set[str]], number: int) -> TaskSpec:
     if task["slot"] not in known:
         raise JobspecError(
             f"there is no slot {task['slot']!r}; there are: {', '.join(known)[:200] or 'none'}", pointer=f"{at}/slot"
         )
+    counts = read_counts(task["count"], f"{at}/count")
+    kind = counts.get("per_resource", ("", 0))[0]
+    if kind and kind not in known[task["slot"]]:
+        raise JobspecError(f"slot {task['slot']} has no {kind} to count by", pointer=f"{at}/count/per_resource/type")
     own = (task.get("attributes") or {}).get("environment")
     return TaskSpec(
         name=f"task-{number}",
         command=read_command(task["command"], f"{at}/command"),
         slots=(task["slot"],),
         environment=read_environment(own, f"{at}/attributes/environment"),
-        **read_counts(task.get("count"), f"{at}/count"),
+        **counts,
     )
