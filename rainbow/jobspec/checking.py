@@ -123,6 +123,6 @@ def shortened(warnings: Iterable[str]) -> Iterator[str]:
     """Yield the first of many warnings, and how many more there are."""
     for k, warning in enumerate(found := list(warnings)):
         if k == MOST_WARNINGS:
-            yield f"{len(found) - k} more keys are not read"
+            yield f"and {len(found) - k} more like these"
             return
         yield warning

@@ -10,7 +10,7 @@ from itertools import chain, islice, product
 from typing import Any
 
 from rainbow.errors import JobspecError, LimitError
-from rainbow.jobspec.checking import check, unknown_keys
+from rainbow.jobspec.checking import check, shortened, unknown_keys
 from rainbow.jobspec.common import read_command, read_counts, request_of
 from rainbow.jobspec.counts import read_count
 from rainbow.jobspec.request import SLOT, Count, Need, Request, Resource, TaskSpec
@@ -47,7 +47,7 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
         dialect="nextgen",
         together=len(tasks) == 1 and tasks[0].replicas == 1,
         name=document.get("name", ""),
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=tuple(shortened(dict.fromkeys(warnings))),
     )
 
 
