@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +116,6 @@ def mangled(draw: st.DrawFn) -> str:
         piece = draw(st.one_of(PIECES, st.just(text[start:end] * 2), st.just("")))
         text = text[:start] + piece + text[end:]
     return text
-
-
-def as_json(document: Any) -> str:
-    """Write a document as JSON, what JSON does not know (NaN) in Python's words."""
-    return json.dumps(document)
 
 
 # ── RFC 25 ──

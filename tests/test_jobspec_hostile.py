@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rainbow.errors import InputError, JobspecError, LimitError
 from rainbow.jobspec import Limits, Request, parse_jobspec
-from tests.jobspecs import DOCUMENTS, JUNK, TEXTS, as_json, mangled, spoilt
+from tests.jobspecs import DOCUMENTS, JUNK, TEXTS, mangled, spoilt
 
 SECONDS = float(os.environ.get("RAINBOW_SOAK_SECONDS", "60"))
 QUICK = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
@@ -60,11 +60,9 @@ def test_hostile_jobspec_is_read_or_refused(source: Any) -> None:
 @given(st.one_of(spoilt(), JUNK.filter(lambda tree: isinstance(tree, dict))))
 def test_document_is_read_alike_as_json_text_and_as_mapping(document: Any) -> None:
     try:
-        text = as_json(document)
+        text = json.dumps(document)
     except ValueError:  # Python writes no number of 5000 digits
         return
-    if "\\u" in text or "E" in text or "e+" in text or "e-" in text or '"<<"' in text:
-        return  # YAML 1.1 reads escapes of surrogates and numbers with an exponent in its own way
     found, other = read_or_refuse(document), read_or_refuse(text)
     assert (found is None) == (other is None)
     if found is not None and other is not None:

@@ -1,5 +1,6 @@
 """The YAML door: what no jobspec is made of is refused with its place, and numbers keep their text."""
 
+import json
 import time
 from pathlib import Path
 
@@ -98,6 +99,22 @@ def test_mapping_is_held_to_the_limits_of_text():
         with pytest.raises(LimitError) as caught:
             parse_jobspec(document)
         assert caught.value.facts["limit"] == limit
+
+
+@pytest.mark.parametrize("number", [1e-05, 1e16, 2.5e-7, 0.5, 7])
+def test_json_text_means_what_it_means_in_json(number):
+    document = {
+        "resources": {"a": {"type": "core"}},
+        "tasks": [{"command": ["echo", "\U0001f600", "\\ud83d\\ude00", "1e5", "~"]}],
+        "attributes": {"system": {"duration": number}, "parameter": {"x": number}},
+    }
+    assert parse_jobspec(json.dumps(document)) == parse_jobspec(document)
+    assert parse_jobspec(json.dumps(document, indent="\t").encode()) == parse_jobspec(document)
+
+
+def test_word_with_an_exponent_stays_text_in_yaml():
+    request = parse_jobspec("resources: {a: {type: core}}\ntask: {command: [solve, -tol, 1e-6]}")
+    assert request.tasks[0].command == ("solve", "-tol", "1e-6")
 
 
 def test_positions_lead_to_the_nearest_value():

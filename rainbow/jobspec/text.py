@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from rainbow.errors import JobspecError, LimitError
+from rainbow.jobspec.json_text import is_json, join_pairs, number
 from rainbow.jobspec.places import Path, Positions, place, step
 from rainbow.jobspec.written import LONGEST_NUMBER, written
 
@@ -40,6 +41,8 @@ def load(text: str | bytes, limits: Limits) -> tuple[Any, Positions]:
         raise LimitError(f"a jobspec of {len(text)} bytes, the limit is {limits.size}", limit="size")
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
+        if json := is_json(decoded):
+            decoded = join_pairs(decoded)
         _check_events(decoded, limits)
         node = yaml.compose(decoded, Loader=_Loader)
     except yaml.MarkedYAMLError as fault:
@@ -54,7 +57,7 @@ def load(text: str | bytes, limits: Limits) -> tuple[Any, Positions]:
         raise JobspecError(f"not YAML: {message}", pointer="", line=line, column=column) from None
     if node is None:
         raise JobspecError("the jobspec is empty", pointer="", line=1, column=1)
-    return _Building(limits).value(node, 0), Positions(node)
+    return _Building(limits, json).value(node, 0), Positions(node)
 
 
 def _place_of(fault: Any, text: str | bytes) -> tuple[int, int]:
@@ -83,8 +86,9 @@ def _check_events(text: str, limits: Limits) -> None:
 class _Building:
     """Turns composed nodes into values; a shared node is walked again for every alias, and counted again."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, json: bool) -> None:
         self.limits = limits
+        self.json = json
         self.path = Path()
         self.values = 0
         self.size = 0
@@ -134,12 +138,13 @@ class _Building:
         if kind not in _SCALARS:
             raise self.fault(f"the tag {node.tag[:80]} is not read", node)
         if kind in _AS_WRITTEN:
-            return node.value
+            found = number(node) if self.json else None
+            return node.value if found is None else found
         if kind in _NUMBERS and len(node.value) > LONGEST_NUMBER:
             raise self.fault(f"a number of {len(node.value)} characters is too long", node)
         try:
             return written(self.scalars.construct_object(node), node.value)
-        except (ValueError, KeyError, OverflowError, yaml.YAMLError):
+        except (ValueError, KeyError, IndexError, OverflowError, yaml.YAMLError):
             raise self.fault(f"{node.value[:40]!r} is no {kind}", node) from None
 
     def _count(self, node: Any, depth: int) -> None:
