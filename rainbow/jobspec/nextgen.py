@@ -120,16 +120,15 @@ def _variants(chosen: list[str], choices: list[tuple[str, ...]], tasks: list[Tas
     """Enumerate which groups are matched: one of each choice, and all that are in no choice."""
     fixed = {name for task in tasks if len(task.slots) == 1 for name in task.slots}
     optional = {name for choice in choices for name in choice} - fixed
-    always = [name for name in chosen if name not in optional]
+    always, wanted = [name for name in chosen if name not in optional], set(chosen)
     variants: list[list[str]] = []
-    picks = product(*(tuple(n for n in choice if n in chosen) or choice for choice in dict.fromkeys(choices)))
+    picks = product(*(tuple(n for n in choice if n in wanted) or choice for choice in dict.fromkeys(choices)))
     for pick in islice(picks, MOST_VARIANTS + 1):
-        names = [name for name in [*chosen, *pick] if name in always or name in pick]
-        variants.append(list(dict.fromkeys(names)))
-    if len(variants) > MOST_VARIANTS:
-        raise LimitError(
-            f"more than {MOST_VARIANTS} ways to choose among resources", pointer="/tasks", limit="variants"
-        )
+        if len(variants) == MOST_VARIANTS:
+            message = f"more than {MOST_VARIANTS} ways to choose among resources"
+            raise LimitError(message, pointer="/tasks", limit="variants")
+        picked = {*always, *pick}
+        variants.append(list(dict.fromkeys(name for name in [*chosen, *pick] if name in picked)))
     return variants
 
 
