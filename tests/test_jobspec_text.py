@@ -67,6 +67,15 @@ def test_number_is_a_number_where_a_number_is_meant():
     assert str(request.resources[0].children[0].count.min) == "8"
 
 
+@pytest.mark.parametrize(("written", "value"), [("0.40", 0.4), ("3600.", 3600.0), ("1_000", 1000), ("7", 7)])
+def test_parameter_of_selection_is_a_plain_number(written, value):
+    request = parse_jobspec(
+        f"resources: {{a: {{type: core}}}}\nattributes: {{parameter: {{x: {written}}}, y: {written}}}"
+    )
+    assert request.parameters == {"x": value, "y": value}
+    assert {type(found) for found in request.parameters.values()} == {type(value)}
+
+
 @pytest.mark.parametrize(("written", "value"), [("yes", "true"), ("true", "true"), ("off", "false")])
 def test_boolean_of_an_environment_is_written_as_json_writes_it(written, value):
     assert parse_jobspec(JOB % (8, 8, 8, written)).tasks[0].environment == {"VERSION": value}

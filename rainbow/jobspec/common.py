@@ -15,6 +15,7 @@ from rainbow.jobspec.counts import read_count
 from rainbow.jobspec.dependencies import read_dependencies
 from rainbow.jobspec.request import Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.text import step
+from rainbow.jobspec.written import as_number
 
 SYSTEM = {"constraints", "cwd", "dependencies", "duration", "environment", "job"}
 
@@ -151,5 +152,5 @@ def _parameters(attributes: Mapping[str, Any], at: str) -> dict[str, Any]:
     """Collect attributes.parameter.*; flat scalars directly in attributes count too."""
     scalar = (str, int, float, bool)
     given = _mapping(attributes.get("parameter"), f"{at}/parameter")
-    flat = {key: value for key, value in attributes.items() if isinstance(value, scalar)}
-    return {**flat, **{key: value for key, value in given.items() if isinstance(value, scalar)}}
+    flat = {key: as_number(value) for key, value in attributes.items() if isinstance(value, scalar)}
+    return {**flat, **{key: as_number(value) for key, value in given.items() if isinstance(value, scalar)}}

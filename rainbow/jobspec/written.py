@@ -48,6 +48,17 @@ def written(value: Any, text: str) -> Any:
     return WrittenInt(value, text) if isinstance(value, int) else WrittenFloat(value, text)
 
 
+def as_number(value: Any) -> Any:
+    """Return a number without its text, for what computes with it; anything else as it is.
+
+    >>> type(as_number(written(1.1, "1.10"))), as_number("1.10")
+    (<class 'float'>, '1.10')
+    """
+    if isinstance(value, WrittenInt):
+        return int(value)
+    return float(value) if isinstance(value, WrittenFloat) else value
+
+
 def as_text(value: Any) -> Any:
     """Return what a field is compared with: fractions and numbers in a form of their own as they are written.
 
