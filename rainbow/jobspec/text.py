@@ -41,23 +41,25 @@ def load(text: str | bytes, limits: Limits) -> tuple[Any, Positions]:
         raise LimitError(f"a jobspec of {len(text)} bytes, the limit is {limits.size}", limit="size")
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
-        if json := is_json(decoded):
-            decoded = join_pairs(decoded)
-        _check_events(decoded, limits)
-        node = yaml.compose(decoded, Loader=_Loader)
-    except yaml.MarkedYAMLError as fault:
-        mark = fault.problem_mark or fault.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise JobspecError(
-            f"not YAML: {fault.problem or fault.context}", pointer="", line=line, column=column
-        ) from None
+        json = is_json(decoded)
+        node = _composed(join_pairs(decoded) if json else decoded, limits)
     except (yaml.YAMLError, UnicodeError) as fault:
-        line, column = _place_of(fault, text)
-        message = str(fault).splitlines()[0]
-        raise JobspecError(f"not YAML: {message}", pointer="", line=line, column=column) from None
+        raise _not_yaml(fault, text) from None
     if node is None:
         raise JobspecError("the jobspec is empty", pointer="", line=1, column=1)
     return _Building(limits, json).value(node, 0), Positions(node)
+
+
+def _composed(text: str, limits: Limits) -> Any:
+    _check_events(text, limits)
+    return yaml.compose(text, Loader=_Loader)
+
+
+def _not_yaml(fault: Exception, text: str | bytes) -> JobspecError:
+    mark = getattr(fault, "problem_mark", None) or getattr(fault, "context_mark", None)
+    line, column = (mark.line + 1, mark.column + 1) if mark else _place_of(fault, text)
+    said = getattr(fault, "problem", None) or getattr(fault, "context", None) or str(fault).splitlines()[0]
+    return JobspecError(f"not YAML: {said}", pointer="", line=line, column=column)
 
 
 def _place_of(fault: Any, text: str | bytes) -> tuple[int, int]:
