@@ -9,6 +9,7 @@ import yaml
 
 from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec import Limits, parse_jobspec
+from rainbow.jobspec.keeping import keeping
 from rainbow.jobspec.text import load
 
 REFUSED = yaml.safe_load(
@@ -131,3 +132,22 @@ def test_positions_lead_to_the_nearest_value():
     assert positions.nearest("/a/b/1/c~1d") == (3, 11)
     assert positions.nearest("/a/b/7/x") == positions.nearest("/a/b") == (2, 6)
     assert positions.nearest("") == positions.nearest("/nothing") == (1, 1)
+
+
+ENVELOPE = """
+name: mine
+jobspec:
+  resources: {a: {type: core, requires: [{name: spack, field: version, match: %s}]}}
+  tasks: [{command: [x], resources: a}]
+  attributes: {system: {duration: 60.}, parameter: {x: 0.40}}
+"""
+
+
+def test_jobspec_in_a_yaml_envelope_keeps_the_text_of_its_numbers():
+    document, _ = load(ENVELOPE % "1.10", Limits())
+    kept = json.loads(json.dumps(keeping(document["jobspec"])))
+    read, again = parse_jobspec(document["jobspec"]), parse_jobspec(kept)
+    assert again.variants == read.variants
+    assert (again.duration, again.parameters) == (read.duration, read.parameters) == (60.0, {"x": 0.4})
+    (need,) = again.resources[0].children[0].needs
+    assert need.conditions[0].options["value"] == "1.10"

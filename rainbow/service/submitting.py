@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, Forbidden, JobspecError, LimitError, NotFound, Refused
 from rainbow.jobs import Task
 from rainbow.jobspec import Request, parse_jobspec
+from rainbow.jobspec.keeping import keeping
 from rainbow.matching import Verdict, match
 from rainbow.scheduling import Gang, gangs
 from rainbow.selection import Choice, check_options, select
@@ -202,7 +203,7 @@ def _new_id() -> str:
 
 
 def _text(jobspec: str | bytes | Mapping[str, Any]) -> Any:
-    return jobspec.decode() if isinstance(jobspec, bytes) else jobspec
+    return jobspec.decode() if isinstance(jobspec, bytes) else keeping(jobspec)
 
 
 def _key(asked: Submission) -> str:
