@@ -18,6 +18,7 @@ tasks:
 - {command: [one], slot: a, count: {per_slot: 1}}
 - {command: [two], slot: b, count: {per_slot: 1}}
 - {command: [three], slot: b, count: {total: 5}}
+attributes: {}
 """
 NEXT = """
 resources: {a: {type: core, replicas: 1}, b: {type: core, replicas: 2, count: 2}}

@@ -19,7 +19,7 @@ from tests.test_matching import document, requests, shapes
 CASES = Path(__file__).parent / "cases"
 FLUXION = CASES / "conformance" / "fluxion"
 RULES = yaml.safe_load((CASES / "strict" / "rules.yaml").read_text())
-ONE_SLOT = [{"command": ["true"], "slot": "work"}]
+ONE_SLOT = [{"command": ["true"], "slot": "work", "count": {"per_slot": 1}}]
 
 
 def job_of(case):

@@ -2,13 +2,14 @@
 
 from rainbow.jobspec.command import jobspec_of
 from rainbow.jobspec.reading import parse_jobspec
-from rainbow.jobspec.request import Condition, Constraint, Count, Need, Request, Resource, TaskSpec
+from rainbow.jobspec.request import Condition, Constraint, Count, Dependency, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.text import Limits
 
 __all__ = [
     "Condition",
     "Constraint",
     "Count",
+    "Dependency",
     "Limits",
     "Need",
     "Request",

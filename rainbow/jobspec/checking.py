@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
+from itertools import islice
 from typing import Any
 
 import jsonschema
@@ -23,13 +24,28 @@ def schema(dialect: str) -> dict[str, Any]:
 
 
 @cache
-def _validator(dialect: str) -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(schema(dialect))
+def _validator(dialect: str) -> Any:
+    whole = schema(dialect)
+    # counts.py reads counts and says better what is wrong with one
+    return _Strict({**whole, "$defs": {**whole["$defs"], "count": True}})
+
+
+def _is_whole(checker: object, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_extend: Any = jsonschema.validators.extend
+# to JSON Schema 2.0 is an integer, to what counts with it in Python it is not
+_Strict = _extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole),
+)
 
 
 def check(document: Any, dialect: str) -> None:
     """Refuse a document that is not of its dialect's form."""
-    fault = jsonschema.exceptions.best_match(_validator(dialect).iter_errors(document))
+    faults = islice(_validator(dialect).iter_errors(document), MOST_FAULTS)
+    fault = min(faults, key=lambda fault: len(fault.absolute_path), default=None)  # the outermost, of these the first
     if fault is not None:
         pointer = "".join(f"/{step(part)}" for part in fault.absolute_path)
         raise JobspecError(_words(fault), pointer=pointer + _extra(fault))
@@ -75,6 +91,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def unknown_keys(document: Any, dialect: str) -> Iterator[str]:
     """Yield a warning for every key that the dialect's schema does not know: nothing is silently ignored."""
+    return shortened(_unknown_keys(document, dialect))
+
+
+def _unknown_keys(document: Any, dialect: str) -> Iterator[str]:
     whole = schema(dialect)
     stack = [(document, whole, "")]
     while stack:
@@ -91,8 +111,18 @@ def unknown_keys(document: Any, dialect: str) -> Iterator[str]:
                 stack.append((item, known[key], at))
             elif isinstance(others, dict):
                 stack.append((item, others, at))
-            elif known is not None and key not in READ_ELSEWHERE:
+            elif known is not None:
                 yield f"{at} is not read"
 
 
-READ_ELSEWHERE = {"count", "replicas", "id"}
+MOST_WARNINGS = 50
+MOST_FAULTS = 100  # looked at; a large document may have a fault in every line
+
+
+def shortened(warnings: Iterable[str]) -> Iterator[str]:
+    """Yield the first of many warnings, and how many more there are."""
+    for k, warning in enumerate(found := list(warnings)):
+        if k == MOST_WARNINGS:
+            yield f"and {len(found) - k} more like these"
+            return
+        yield warning

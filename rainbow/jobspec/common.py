@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from rainbow.errors import JobspecError
+from rainbow.jobspec.checking import shortened
+from rainbow.jobspec.constraints import read_constraint
 from rainbow.jobspec.counts import read_count
+from rainbow.jobspec.dependencies import read_dependencies
 from rainbow.jobspec.request import Count, Need, Request, Resource, TaskSpec
-from rainbow.jobspec.wants import read_constraint
+from rainbow.jobspec.text import step
+from rainbow.jobspec.written import as_number
+
+SYSTEM = {"constraints", "cwd", "dependencies", "duration", "environment", "job"}
 
 
 def read_resource(value: Mapping[str, Any], pointer: str) -> Resource:
@@ -33,10 +39,10 @@ def labels(resources: tuple[Resource, ...]) -> list[str]:
     return [part.label for resource in resources for part in resource.walk() if part.is_slot]
 
 
-def with_needs(resource: Resource, label: str, needs: tuple[Need, ...]) -> Resource:
-    """Return the tree with `needs` added to every slot called `label`."""
-    children = tuple(with_needs(child, label, needs) for child in resource.children)
-    own = needs if resource.is_slot and resource.label == label else ()
+def with_needs(resource: Resource, needs: Mapping[str, tuple[Need, ...]]) -> Resource:
+    """Return the tree with needs added to its slots, by label."""
+    children = tuple(with_needs(child, needs) for child in resource.children)
+    own = needs.get(resource.label, ()) if resource.is_slot else ()
     return replace(resource, children=children, needs=resource.needs + own)
 
 
@@ -70,7 +76,7 @@ def read_counts(value: Any, pointer: str) -> dict[str, Any]:
         return {key: (number["type"], read_count(number.get("count"), f"{pointer}/{key}/count").min)}
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise JobspecError(f"{key} is a whole number of at least 1", pointer=f"{pointer}/{key}")
-    return {key: number}
+    return {key: int(number)}
 
 
 def read_environment(value: Any, pointer: str) -> dict[str, str | None]:
@@ -81,8 +87,13 @@ def read_environment(value: Any, pointer: str) -> dict[str, str | None]:
         raise JobspecError("environment must be a mapping", pointer=pointer)
     for key, item in value.items():
         if not (item is None or isinstance(item, (str, int, float, bool))) or "=" in key or "\0" in f"{key}{item}":
-            raise JobspecError(f"{key} cannot be a variable's name or value", pointer=f"{pointer}/{key}")
-    return {key: item if item is None else str(item) for key, item in value.items()}
+            raise JobspecError(f"{key[:80]} cannot be a variable's name or value", pointer=f"{pointer}/{step(key)}")
+    return {key: _variable(item) for key, item in value.items()}
+
+
+def _variable(item: Any) -> str | None:
+    """Write a variable's value: numbers as they are written, booleans as JSON writes them."""
+    return item if item is None else str(item).lower() if isinstance(item, bool) else str(item)
 
 
 def request_of(
@@ -92,10 +103,9 @@ def request_of(
     attributes = attributes or {}
     system = _mapping(attributes.get("system"), f"{at}/system")
     job = system.get("job")
-    if system.get("dependencies"):
-        rest["warnings"] = (*rest.get("warnings", ()), "dependencies are kept with the job, and not yet waited for")
+    warnings = (*rest.pop("warnings", ()), *_unread(system, f"{at}/system"))
     name = rest.pop("name", "") or (job.get("name", "") if isinstance(job, Mapping) else "")
-    constraints = system.get("constraints")
+    constraints, dependencies = system.get("constraints"), system.get("dependencies")
     cwd = system.get("cwd") or ""
     if not isinstance(cwd, str) or "\0" in cwd:
         raise JobspecError("cwd must be text", pointer=f"{at}/system/cwd")
@@ -106,11 +116,20 @@ def request_of(
         duration=_duration(system.get("duration"), f"{at}/system/duration"),
         cwd=cwd,
         environment=read_environment(system.get("environment"), f"{at}/system/environment"),
-        constraint=read_constraint(constraints, f"{at}/system/constraints") if constraints else None,
+        constraint=None if constraints in (None, {}) else read_constraint(constraints, f"{at}/system/constraints"),
+        dependencies=() if dependencies is None else read_dependencies(dependencies, f"{at}/system/dependencies"),
         parameters=_parameters(attributes, at),
         attributes=attributes,
+        warnings=warnings,
         **rest,
     )
+
+
+def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:
+    """Yield what is kept with the job and not acted on: nothing is silently ignored."""
+    yield from shortened(f"{at}/{step(key)} is not read" for key in system if key not in SYSTEM)
+    if system.get("dependencies"):
+        yield "dependencies are kept with the job, and not yet waited for"
 
 
 def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
@@ -133,5 +152,5 @@ def _parameters(attributes: Mapping[str, Any], at: str) -> dict[str, Any]:
     """Collect attributes.parameter.*; flat scalars directly in attributes count too."""
     scalar = (str, int, float, bool)
     given = _mapping(attributes.get("parameter"), f"{at}/parameter")
-    flat = {key: value for key, value in attributes.items() if isinstance(value, scalar)}
-    return {**flat, **{key: value for key, value in given.items() if isinstance(value, scalar)}}
+    flat = {key: as_number(value) for key, value in attributes.items() if isinstance(value, scalar)}
+    return {**flat, **{key: as_number(value) for key, value in given.items() if isinstance(value, scalar)}}

@@ -1,4 +1,7 @@
-"""Counts in all their forms: an integer, {min, max, operator, operand}, or RFC 14's strings."""
+"""Counts in all their forms: an integer, {min, max, operator, operand}, or RFC 14's texts.
+
+Texts are RFC 22 idsets ("3,5-8": these and no others) and RFC 45 ranges ("2-64:2:*", "4+"), in brackets or not.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from rainbow.errors import JobspecError
-from rainbow.jobspec.request import Count
+from rainbow.jobspec.request import Count, Numbers
 
 MOST = 2**53
-_RANGE = re.compile(r"(\d{1,15})(?:-(\d{1,15})(?::(\d{1,15})(?::([+*^]))?)?|(\+))?")
-_KEYS = {"min", "max", "operator", "operand"}
+MOST_LISTED = 10_000  # numbers in one count
+_KEYS = ("min", "max", "operator", "operand")
+_NUMBER = r"([1-9][0-9]{0,15})"
+_RANGE = re.compile(rf"{_NUMBER}(?:(?:(\+)|-{_NUMBER})(?::{_NUMBER}(?::([+*^]))?)?)?")
+_SPAN = re.compile(rf"{_NUMBER}(?:-{_NUMBER})?")
 
 
 def read_count(value: Any, pointer: str) -> Count:
     """Read a count; JobspecError for 0, negative, fractions and anything malformed.
 
-    >>> read_count("4,9,16", "").listed, read_count({"min": 2}, "").max is None
-    ((4, 9, 16), True)
+    >>> list(read_count("4,9,16", "").listed), read_count({"min": 2}, "").max is None
+    ([4, 9, 16], True)
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        return _checked(Count(value, value), pointer)
+        return _checked(Count(int(value), int(value)), pointer)
     if isinstance(value, str):
         return _from_text(value, pointer)
     if isinstance(value, Mapping):
@@ -36,45 +42,73 @@ def _shown(value: Any) -> str:
 def _checked(count: Count, pointer: str) -> Count:
     if not 1 <= count.min <= MOST:
         raise JobspecError(f"a count is at least 1 and at most {MOST}, not {count.min}", pointer=pointer)
-    if count.max is not None and not count.min <= count.max <= MOST:
+    if count.max is not None and count.max < count.min:
         raise JobspecError(f"the count's max {count.max} is below its min {count.min}", pointer=pointer)
+    if count.max is not None and count.max > MOST:
+        raise JobspecError(f"a count is at most {MOST}, not {count.max}", pointer=pointer)
     least = {"+": 1, "*": 2, "^": 2}.get(count.operator)
     if least is None:
-        raise JobspecError(f"a count's operator is +, * or ^, not {count.operator}", pointer=f"{pointer}/operator")
+        raise JobspecError(
+            f"a count's operator is +, * or ^, not {count.operator[:9]}", pointer=f"{pointer}/operator"
+        )
     if not least <= count.operand <= MOST or (count.operator == "^" and count.min < 2):
         raise JobspecError(f"the count never grows by {count.operator}{count.operand}", pointer=f"{pointer}/operand")
     return count
 
 
 def _from_text(text: str, pointer: str) -> Count:
-    if "," in text:
-        parts = [_RANGE.fullmatch(part.strip()) for part in text.split(",")]
-        if all(parts) and len(parts) <= 1_000:
-            spans = [(int(part[1]), int(part[2] or part[1])) for part in parts if part]
-            if all(1 <= low <= high < low + 10_000 for low, high in spans):
-                listed = sorted({n for low, high in spans for n in range(low, high + 1)})
-                return Count(listed[0], listed[-1], listed=tuple(listed))
-    found = _RANGE.fullmatch(text.strip())
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if "," in bare:
+        return _listed(bare, pointer)
+    found = _RANGE.fullmatch(bare)
     if not found:
+        raise _malformed(text, pointer)
+    low, endless, high, operand, operator = found.groups()
+    most = None if endless else int(high or low)
+    return _checked(Count(int(low), most, operator or "+", int(operand or 1)), pointer)
+
+
+def _listed(text: str, pointer: str) -> Count:
+    spans: list[range] = []
+    for part in text.split(","):
+        found = _SPAN.fullmatch(part)
+        if not found:
+            raise _malformed(text, pointer)
+        low, high = int(found[1]), int(found[2] or found[1])
+        if high < low or high > MOST or (spans and low < spans[-1].stop):
+            raise JobspecError(f"a list of counts ascends (RFC 22), {part} does not follow", pointer=pointer)
+        spans.append(range(low, high + 1))
+    numbers = Numbers(tuple(spans))
+    if len(numbers) > MOST_LISTED:
         raise JobspecError(
-            f'a count as text reads "4", "2-10", "2-10:2", "4+" or "4,9,16", not {text[:40]!r}', pointer=pointer
+            f"a count that lists {len(numbers)} numbers, at most {MOST_LISTED} are read", pointer=pointer
         )
-    low = int(found[1])
-    high = None if found[5] else int(found[2] or low)
-    return _checked(Count(low, high, found[4] or "+", int(found[3] or 1)), pointer)
+    return Count(spans[0].start, spans[-1].stop - 1, listed=numbers)
+
+
+def _malformed(text: str, pointer: str) -> JobspecError:
+    return JobspecError(
+        f'a count as text reads "4", "4+", "2-10", "2-10:2", "2-64:2:*" or "4,9,16-20", not {text[:40]!r}',
+        pointer=pointer,
+    )
 
 
 def _from_mapping(value: Mapping[str, Any], pointer: str) -> Count:
-    unknown = sorted(set(value) - _KEYS)
+    unknown = sorted(set(value) - set(_KEYS))
     if unknown:
         raise JobspecError(f"a count has no {unknown[0]}", pointer=f"{pointer}/{unknown[0]}")
-    if "min" not in value:
-        raise JobspecError("a count that is a mapping needs min", pointer=pointer)
+    missing = [key for key in _KEYS if key not in value]
+    if missing and set(value) != {"min"}:
+        raise JobspecError(
+            f"a count that is a mapping has min alone, or min, max, operator and operand; {missing[0]} is missing",
+            pointer=pointer,
+        )
     for key in ("min", "max", "operand"):
         if key in value and (isinstance(value[key], bool) or not isinstance(value[key], int)):
             raise JobspecError(
                 f"a count's {key} is a whole number, not {_shown(value[key])}", pointer=f"{pointer}/{key}"
             )
-    operator = str(value.get("operator", "+"))
-    operand = value.get("operand", 1 if operator == "+" else 2)
-    return _checked(Count(value["min"], value.get("max"), operator, operand), pointer)
+    if missing:
+        return _checked(Count(int(value["min"]), None), pointer)
+    operator = str(value["operator"])
+    return _checked(Count(int(value["min"]), int(value["max"]), operator, int(value["operand"])), pointer)

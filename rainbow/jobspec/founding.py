@@ -60,7 +60,7 @@ def read_founding(document: Mapping[str, Any]) -> Request:
 def _add(forest: Forest, slot: str, needs: tuple[Need, ...]) -> Forest:
     """Give needs to the task's slot; without a slot, to what stands at the top."""
     if slot in labels(forest):
-        return tuple(with_needs(resource, slot, needs) for resource in forest)
+        return tuple(with_needs(resource, {slot: needs}) for resource in forest)
     return tuple(replace(resource, needs=resource.needs + needs) for resource in forest)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 _HOST = re.compile(r"([^,\[\]\s]*)(?:\[([^\[\]]*)\]([^,\[\]\s]*))?(?:,|$)")
@@ -14,16 +15,48 @@ def expand_ids(text: str, most: int) -> list[int] | None:
     >>> expand_ids("0-3,7", 100), expand_ids("3-1", 100)
     ([0, 1, 2, 3, 7], None)
     """
-    parts = [_RANGE.fullmatch(part.strip()) for part in text.strip().removeprefix("[").removesuffix("]").split(",")]
-    ids: list[int] = []
-    for part in parts:
-        if part is None:
+    spans = _spans(text.strip().removeprefix("[").removesuffix("]"))
+    if spans is None or sum(map(len, spans)) > most:
+        return None
+    return list(chain.from_iterable(spans))
+
+
+def _spans(text: str) -> list[range] | None:
+    spans: list[range] = []
+    for part in text.split(","):
+        found = _RANGE.fullmatch(part.strip())
+        low, high = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if high < low:
             return None
-        low, high = int(part[1]), int(part[2] or part[1])
-        if high < low or high - low + len(ids) >= most:
+        spans.append(range(low, high + 1))
+    return spans
+
+
+def count_ids(text: str) -> int | None:
+    """Count what an idset names without writing it out; None if it is none.
+
+    >>> count_ids("0-3,7"), count_ids("0-999999999"), count_ids("a")
+    (5, 1000000000, None)
+    """
+    spans = _spans(text.strip().removeprefix("[").removesuffix("]"))
+    return None if spans is None else sum(len(span) for span in spans)
+
+
+def count_hosts(text: str) -> int | None:
+    """Count what a hostlist names without writing it out; None if it is none.
+
+    >>> count_hosts("node[08-10,12],login"), count_hosts("node[")
+    (5, None)
+    """
+    count = at = 0
+    while at < len(text):
+        found = _HOST.match(text, at)
+        inner = count_ids(found[2]) if found and found[2] is not None else 1
+        if found is None or found.end() == at or inner is None:
             return None
-        ids.extend(range(low, high + 1))
-    return ids
+        at = found.end()
+        count += inner
+    return count
 
 
 def expand_hosts(text: str, most: int) -> list[str] | None:

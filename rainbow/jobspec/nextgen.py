@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Any
 
 from rainbow.errors import JobspecError, LimitError
-from rainbow.jobspec.checking import check, unknown_keys
+from rainbow.jobspec.checking import check, shortened, unknown_keys
 from rainbow.jobspec.common import read_command, read_counts, request_of
 from rainbow.jobspec.counts import read_count
 from rainbow.jobspec.request import SLOT, Count, Need, Request, Resource, TaskSpec
@@ -18,6 +18,8 @@ from rainbow.jobspec.text import step
 from rainbow.jobspec.wants import requires
 
 MOST_VARIANTS = 64
+MOST_DEPENDENCIES = 100_000
+Entry = tuple[Mapping[str, Any], str, str, str]  # a task, its pointer, its group, the group's resources
 
 
 def read_nextgen(document: Mapping[str, Any]) -> Request:
@@ -45,26 +47,46 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
         dialect="nextgen",
         together=len(tasks) == 1 and tasks[0].replicas == 1,
         name=document.get("name", ""),
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=tuple(shortened(dict.fromkeys(warnings))),
     )
 
 
 def _check_dependencies(tasks: list[TaskSpec]) -> None:
     """Refuse a dependency on nothing, and tasks that wait for each other."""
-    order: TopologicalSorter[int] = TopologicalSorter()
+    called, inside = _called(tasks), dict[str, int]()
+    order: TopologicalSorter[int | str] = TopologicalSorter()
+    for name in {name for task in tasks for name in task.depends_on if name in called}:
+        order.add(name, *called[name])  # a name stands for its tasks: the edges stay as few as the words
     for k, task in enumerate(tasks):
         for name in task.depends_on:
-            others = [i for i, other in enumerate(tasks) if i != k and name in (other.name, other.group)]
-            if not others:
+            others = called.get(name, [])
+            if not set(others[:2]) - {k}:
                 raise JobspecError(
                     f"{task.name} depends on {name}, which is no other task and no group", pointer="/tasks"
                 )
-            order.add(k, *others)
+            if name not in (task.name, task.group):
+                order.add(k, name)
+            elif inside.setdefault(name, k) == k:
+                order.add(k, *(i for i in others if i != k))
+            else:
+                raise _waiting([tasks[inside[name]].name, task.name])
     try:
         order.prepare()
     except CycleError as fault:
-        names = " > ".join(tasks[k].name for k in fault.args[1])
-        raise JobspecError(f"tasks wait for each other: {names}", pointer="/tasks") from None
+        raise _waiting([tasks[k].name for k in fault.args[1] if isinstance(k, int)]) from None
+
+
+def _waiting(names: list[str]) -> JobspecError:
+    return JobspecError(f"tasks wait for each other: {' > '.join(names)[:500]}", pointer="/tasks")
+
+
+def _called(tasks: list[TaskSpec]) -> dict[str, list[int]]:
+    """Map the names by which others may depend on tasks (their own, their groups') to those tasks."""
+    called: dict[str, list[int]] = {}
+    for k, task in enumerate(tasks):
+        for name in {task.name, task.group} - {""}:
+            called.setdefault(name, []).append(k)
+    return called
 
 
 # ── resources ──
@@ -98,16 +120,15 @@ def _variants(chosen: list[str], choices: list[tuple[str, ...]], tasks: list[Tas
     """Enumerate which groups are matched: one of each choice, and all that are in no choice."""
     fixed = {name for task in tasks if len(task.slots) == 1 for name in task.slots}
     optional = {name for choice in choices for name in choice} - fixed
-    always = [name for name in chosen if name not in optional]
+    always, wanted = [name for name in chosen if name not in optional], set(chosen)
     variants: list[list[str]] = []
-    picks = product(*(tuple(n for n in choice if n in chosen) or choice for choice in dict.fromkeys(choices)))
+    picks = product(*(tuple(n for n in choice if n in wanted) or choice for choice in dict.fromkeys(choices)))
     for pick in islice(picks, MOST_VARIANTS + 1):
-        names = [name for name in [*chosen, *pick] if name in always or name in pick]
-        variants.append(list(dict.fromkeys(names)))
-    if len(variants) > MOST_VARIANTS:
-        raise LimitError(
-            f"more than {MOST_VARIANTS} ways to choose among resources", pointer="/tasks", limit="variants"
-        )
+        if len(variants) == MOST_VARIANTS:
+            message = f"more than {MOST_VARIANTS} ways to choose among resources"
+            raise LimitError(message, pointer="/tasks", limit="variants")
+        picked = {*always, *pick}
+        variants.append(list(dict.fromkeys(name for name in [*chosen, *pick] if name in picked)))
     return variants
 
 
@@ -118,8 +139,10 @@ def _tasks(document: Mapping[str, Any], groups: Mapping[str, Resource], warnings
     listed = [(document["task"], "/task")] if "task" in document else []
     listed += [(task, f"/tasks/{k}") for k, task in enumerate(document.get("tasks", []))]
     entries = [(task, at, "", "") for task, at in listed]
-    for k, group in enumerate(document.get("groups", [])):
-        entries.extend(_of_group(group, f"/groups/{k}", ""))
+    groups_of_tasks = enumerate(document.get("groups", []))
+    entries.extend(
+        _bounded(chain.from_iterable(_of_group(group, f"/groups/{k}", "") for k, group in groups_of_tasks))
+    )
     number = 0
     for task, at, group, inherited in entries:
         if _is_reference(task):
@@ -128,7 +151,17 @@ def _tasks(document: Mapping[str, Any], groups: Mapping[str, Resource], warnings
         number += 1
 
 
-def _of_group(group: Mapping[str, Any], at: str, above: str) -> Iterator[tuple[Mapping[str, Any], str, str, str]]:
+def _bounded(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Refuse what a short text can make large: every task of a group repeats what the group depends on."""
+    count = 0
+    for entry in entries:
+        count += len(entry[0]["depends_on"])
+        if count > MOST_DEPENDENCIES:
+            raise LimitError(f"more than {MOST_DEPENDENCIES} dependencies", pointer=entry[1], limit="dependencies")
+        yield entry
+
+
+def _of_group(group: Mapping[str, Any], at: str, above: str) -> Iterator[Entry]:
     resources = group.get("resources") or above
     for k, task in enumerate(group.get("tasks", [])):
         depends = [*group.get("depends_on", []), *task.get("depends_on", [])]
@@ -159,7 +192,7 @@ def _task(
         name=task.get("name") or f"task-{number}",
         command=read_command(task.get("command"), f"{at}/command"),
         slots=slots,
-        replicas=task.get("replicas", 1),
+        replicas=int(task.get("replicas", 1)),
         group=task.get("group") or group,
         depends_on=tuple(task.get("depends_on", [])),
         **read_counts(task.get("count"), f"{at}/count"),

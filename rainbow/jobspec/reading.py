@@ -10,7 +10,8 @@ from rainbow.jobspec.founding import read_founding
 from rainbow.jobspec.nextgen import read_nextgen
 from rainbow.jobspec.request import Request
 from rainbow.jobspec.rfc14 import read_rfc14
-from rainbow.jobspec.text import Limits, Positions, load, plain
+from rainbow.jobspec.text import Limits, Positions, load
+from rainbow.jobspec.values import sound
 
 
 def parse_jobspec(source: str | bytes | Mapping[str, Any], limits: Limits | None = None) -> Request:
@@ -20,8 +21,9 @@ def parse_jobspec(source: str | bytes | Mapping[str, Any], limits: Limits | None
     'work'
     """
     limits = limits or Limits()
-    document, positions = (plain(source, limits), {}) if isinstance(source, Mapping) else load(source, limits)
+    loaded, positions = (source, Positions()) if isinstance(source, Mapping) else load(source, limits)
     try:
+        document = sound(loaded, limits)
         if not isinstance(document, Mapping):
             raise JobspecError(f"a jobspec is a mapping, not {type(document).__name__}", pointer="")
         return dialect_of(document)(document)
@@ -41,8 +43,6 @@ def dialect_of(document: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Req
 
 def _locate(fault: InputError, positions: Positions) -> None:
     """Say where in the text a pointer leads, or the nearest thing above it."""
-    pointer = fault.pointer or ""
-    while fault.line is None and positions:
-        if pointer in positions:
-            fault.line, fault.column = positions[pointer]
-        pointer = pointer.rpartition("/")[0]
+    found = positions.nearest(fault.pointer or "")
+    if fault.line is None and found:
+        fault.line, fault.column = found

@@ -14,9 +14,23 @@ import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 SLOT = "slot"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Whole numbers in ascending order. They are kept as spans: a short text may name many."""
+
+    spans: tuple[range, ...] = ()
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(self.spans)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.spans))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +45,7 @@ class Count:
     max: int | None = 1
     operator: str = "+"
     operand: int = 1
-    listed: tuple[int, ...] = ()
+    listed: Numbers = Numbers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,20 @@ class Constraint:
     operator: str  # properties, hostlist, ranks, and, or, not
     values: tuple[str, ...] = ()
     operands: tuple[Constraint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """What another job (or the clock) must have done first, as RFC 26 says it.
+
+    `value` is a job's id for after, afterany, afterok and afternotok, seconds since 1970 for begin-time, and a name
+    for string and fluid, which alone have `type` (in, out, inout) and `scope` (user, global).
+    """
+
+    scheme: str
+    value: str
+    type: str = ""
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +146,7 @@ class Request:
     cwd: str = ""
     environment: Mapping[str, str | None] = field(default_factory=dict)
     constraint: Constraint | None = None
+    dependencies: tuple[Dependency, ...] = ()  # on other jobs; TaskSpec.depends_on is on tasks of this one
     parameters: Mapping[str, Any] = field(default_factory=dict)  # for selection: attributes.parameter.*
     attributes: Mapping[str, Any] = field(default_factory=dict)  # as given
     warnings: tuple[str, ...] = ()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rainbow.errors import JobspecError
-from rainbow.jobspec.checking import check
+from rainbow.jobspec.checking import check, shortened
 from rainbow.jobspec.common import (
-    labels,
     read_command,
     read_counts,
     read_environment,
@@ -16,7 +15,8 @@ from rainbow.jobspec.common import (
     request_of,
     with_needs,
 )
-from rainbow.jobspec.request import Request, TaskSpec
+from rainbow.jobspec.request import Need, Request, Resource, TaskSpec
+from rainbow.jobspec.text import step
 from rainbow.jobspec.wants import task_needs
 
 
@@ -24,25 +24,55 @@ def read_rfc14(document: Mapping[str, Any]) -> Request:
     """Read a jobspec whose resources are a list and whose tasks name slots."""
     check(document, "rfc14")
     resources = tuple(read_resource(r, f"/resources/{k}") for k, r in enumerate(document["resources"]))
-    known = labels(resources)
+    known = _slots(resources)
     tasks = []
+    needs: dict[str, tuple[Need, ...]] = {}
     for k, task in enumerate(document["tasks"]):
         tasks.append(_task(task, f"/tasks/{k}", known, k))
-        needs = task_needs(task.get("resources", {}), f"/tasks/{k}/resources")
-        resources = tuple(with_needs(resource, task["slot"], needs) for resource in resources)
-    return request_of((resources,), tuple(tasks), document.get("attributes"), "/attributes", dialect="rfc14")
+        asked = task_needs(task.get("resources", {}), f"/tasks/{k}/resources")
+        needs[task["slot"]] = needs.get(task["slot"], ()) + asked
+    resources = tuple(with_needs(resource, needs) for resource in resources)
+    attributes, warnings = document["attributes"], tuple(shortened(_unread(document)))
+    return request_of((resources,), tuple(tasks), attributes, "/attributes", dialect="rfc14", warnings=warnings)
 
 
-def _task(task: Mapping[str, Any], at: str, known: list[str], number: int) -> TaskSpec:
+def _unread(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what RFC 14 allows and nothing here acts on."""
+    stack = [(part, f"/resources/{k}") for k, part in enumerate(document["resources"])]
+    while stack:
+        part, at = stack.pop()
+        if "id" in part:
+            yield f"{at}/id is not read"
+        stack.extend((child, f"{at}/with/{k}") for k, child in enumerate(part.get("with", [])))
+    for k, task in enumerate(document["tasks"]):
+        if "distribution" in task:
+            yield f"/tasks/{k}/distribution is not read"
+        others = [key for key in task.get("attributes") or {} if key != "environment"]
+        yield from (f"/tasks/{k}/attributes/{step(key)} is not read" for key in others)
+
+
+def _slots(resources: tuple[Resource, ...]) -> dict[str, set[str]]:
+    """Map the labels of slots to the types of resources in them."""
+    found: dict[str, set[str]] = {}
+    for slot in (part for resource in resources for part in resource.walk() if part.is_slot):
+        found.setdefault(slot.label, set()).update(part.type for part in slot.walk())
+    return found
+
+
+def _task(task: Mapping[str, Any], at: str, known: Mapping[str, set[str]], number: int) -> TaskSpec:
     if task["slot"] not in known:
         raise JobspecError(
-            f"there is no slot {task['slot']!r}; there are: {', '.join(known) or 'none'}", pointer=f"{at}/slot"
+            f"there is no slot {task['slot']!r}; there are: {', '.join(known)[:200] or 'none'}", pointer=f"{at}/slot"
         )
+    counts = read_counts(task["count"], f"{at}/count")
+    kind = counts.get("per_resource", ("", 0))[0]
+    if kind and kind not in known[task["slot"]]:
+        raise JobspecError(f"slot {task['slot']} has no {kind} to count by", pointer=f"{at}/count/per_resource/type")
     own = (task.get("attributes") or {}).get("environment")
     return TaskSpec(
         name=f"task-{number}",
         command=read_command(task["command"], f"{at}/command"),
         slots=(task["slot"],),
         environment=read_environment(own, f"{at}/attributes/environment"),
-        **read_counts(task.get("count"), f"{at}/count"),
+        **counts,
     )

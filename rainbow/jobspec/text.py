@@ -1,33 +1,38 @@
 """YAML (and JSON, which is YAML) → plain Python, with the line and column of every value.
 
-Nothing of YAML that a jobspec has no use for gets in: no tags of one's own, no keys twice, no bombs of aliases.
+Nothing of YAML that a jobspec has no use for gets in: no tags of one's own, no keys twice, no merge keys, no bombs of
+aliases. A number that is not written as Python would write it remembers its text: version 1.10 is not 1.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from rainbow.errors import JobspecError, LimitError
+from rainbow.jobspec.json_text import is_json, join_pairs, number
+from rainbow.jobspec.places import Path, Positions, place, step
+from rainbow.jobspec.written import LONGEST_NUMBER, written
+
+__all__ = ["Limits", "Positions", "load", "step"]
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PREFIX = "tag:yaml.org,2002:"
-_SCALARS = {"str", "int", "float", "bool", "null", "timestamp", "merge", "value"}
-_AS_WRITTEN = {"timestamp", "merge", "value"}  # nothing in a jobspec is a date
-
-Positions = dict[str, tuple[int, int]]
+_NUMBERS = {"int", "float"}
+_AS_WRITTEN = {"str", "timestamp", "merge", "value"}  # nothing in a jobspec is a date
+_SCALARS = {"bool", "null", *_NUMBERS, *_AS_WRITTEN}
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a jobspec may be; `values` counts every scalar, list and mapping, aliases written out."""
+    """How large a jobspec may be, aliases written out; `values` counts every scalar, list and mapping."""
 
-    size: int = 1 << 20  # bytes
+    size: int = 1 << 20  # bytes of the text; characters of all its values together
     depth: int = 64
     values: int = 100_000
+    key: int = 1_000  # characters: pointers repeat the keys on their way
 
 
 def load(text: str | bytes, limits: Limits) -> tuple[Any, Positions]:
@@ -36,110 +41,126 @@ def load(text: str | bytes, limits: Limits) -> tuple[Any, Positions]:
         raise LimitError(f"a jobspec of {len(text)} bytes, the limit is {limits.size}", limit="size")
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
-        _check_depth(decoded, limits)
-        node = yaml.compose(decoded, Loader=_Loader)
-    except yaml.MarkedYAMLError as fault:
-        mark = fault.problem_mark or fault.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
-        raise JobspecError(
-            f"not YAML: {fault.problem or fault.context}", pointer="", line=line, column=column
-        ) from None
+        json = is_json(decoded)
+        node = _composed(join_pairs(decoded) if json else decoded, limits)
     except (yaml.YAMLError, UnicodeError) as fault:
-        raise JobspecError(f"not YAML: {str(fault).splitlines()[0]}", pointer="", line=1, column=1) from None
+        raise _not_yaml(fault, text) from None
     if node is None:
         raise JobspecError("the jobspec is empty", pointer="", line=1, column=1)
-    building = _Building(limits)
-    return building.value(node, "", 0), building.positions
+    return _Building(limits, json).value(node, 0), Positions(node)
 
 
-def _check_depth(text: str, limits: Limits) -> None:
-    """Count nesting on events, which need no stack, before anything recursive sees the text."""
-    depth = 0
+def _composed(text: str, limits: Limits) -> Any:
+    _check_events(text, limits)
+    return yaml.compose(text, Loader=_Loader)
+
+
+def _not_yaml(fault: Exception, text: str | bytes) -> JobspecError:
+    mark = getattr(fault, "problem_mark", None) or getattr(fault, "context_mark", None)
+    line, column = (mark.line + 1, mark.column + 1) if mark else _place_of(fault, text)
+    said = getattr(fault, "problem", None) or getattr(fault, "context", None) or str(fault).splitlines()[0]
+    return JobspecError(f"not YAML: {said}", pointer="", line=line, column=column)
+
+
+def _place_of(fault: Any, text: str | bytes) -> tuple[int, int]:
+    """Count the lines before a character that cannot be read: the faults of readers know its offset only."""
+    offset = getattr(fault, "start", getattr(fault, "position", 0))
+    before = text[:offset]
+    lines = before.split(b"\n") if isinstance(before, bytes) else before.split("\n")
+    return len(lines), len(lines[-1]) + 1
+
+
+def _check_events(text: str, limits: Limits) -> None:
+    """Count nesting and values on events, which need no stack, before anything recursive sees the text."""
+    depth = count = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+        count += isinstance(event, yaml.NodeEvent)
         if depth > limits.depth:
-            raise LimitError(f"nested deeper than {limits.depth}", pointer="", **_place(event), limit="depth")
-
-
-def _place(part: Any) -> dict[str, int]:
-    return {"line": part.start_mark.line + 1, "column": part.start_mark.column + 1}
+            raise LimitError(f"nested deeper than {limits.depth}", pointer="", **place(event), limit="depth")
+        if count > 2 * limits.values:  # a mapping's keys are no values
+            raise LimitError(f"more than {limits.values} values", pointer="", **place(event), limit="values")
 
 
 class _Building:
     """Turns composed nodes into values; a shared node is walked again for every alias, and counted again."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, json: bool) -> None:
         self.limits = limits
-        self.positions: Positions = {}
+        self.json = json
+        self.path = Path()
         self.values = 0
+        self.size = 0
         self.scalars = yaml.constructor.SafeConstructor()
 
-    def value(self, node: Any, pointer: str, depth: int) -> Any:
-        self.values += 1
-        if self.values > self.limits.values or depth > self.limits.depth:
-            raise LimitError(f"more than {self.limits.values} values or {self.limits.depth} levels", limit="values")
-        place = _place(node)
-        self.positions.setdefault(pointer, (place["line"], place["column"]))
+    def value(self, node: Any, depth: int) -> Any:
+        self._count(node, depth)
         if isinstance(node, yaml.ScalarNode):
-            return self.scalar(node, pointer)
-        if node.tag not in (f"{_PREFIX}map", f"{_PREFIX}seq"):
-            raise JobspecError(f"the tag {node.tag} is not read", pointer=pointer, **place)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, f"{pointer}/{k}", depth + 1) for k, item in enumerate(node.value)]
-        return self.mapping(node, pointer, depth)
+            return self.scalar(node)
+        if isinstance(node, yaml.MappingNode) and node.tag == f"{_PREFIX}map":
+            return self.mapping(node, depth)
+        if isinstance(node, yaml.SequenceNode) and node.tag == f"{_PREFIX}seq":
+            return [self.below(k, item, depth) for k, item in enumerate(node.value)]
+        raise self.fault(f"the tag {node.tag[:80]} is not read", node)
 
-    def mapping(self, node: Any, pointer: str, depth: int) -> dict[str, Any]:
+    def below(self, key: str | int, node: Any, depth: int) -> Any:
+        with self.path.below(key):
+            return self.value(node, depth + 1)
+
+    def mapping(self, node: Any, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
-            if not isinstance(key, str):
-                raise JobspecError("a key must be text", pointer=pointer, **_place(key_node))
+            key = self.key(key_node)
             if key in found:
-                raise JobspecError(
-                    f"the key {key} stands twice", pointer=f"{pointer}/{step(key)}", **_place(key_node)
-                )
-            found[key] = self.value(value_node, f"{pointer}/{step(key)}", depth + 1)
+                with self.path.below(key):
+                    raise self.fault(f"the key {key} stands twice", key_node)
+            found[key] = self.below(key, value_node, depth)
         return found
 
-    def scalar(self, node: Any, pointer: str) -> Any:
+    def key(self, node: Any) -> str:
+        if not isinstance(node, yaml.ScalarNode) or node.tag.removeprefix(_PREFIX) not in _SCALARS:
+            raise self.fault("a key must be text", node)
+        if node.tag == f"{_PREFIX}merge":
+            raise self.fault("merge keys (<<) are not read: write the mapping out", node)
+        if len(node.value) > self.limits.key:
+            raise LimitError(
+                f"a key of {len(node.value)} characters, the limit is {self.limits.key}",
+                pointer=str(self.path),
+                **place(node),
+                limit="key",
+            )
+        key: str = node.value
+        return key
+
+    def scalar(self, node: Any) -> Any:
         kind = node.tag.removeprefix(_PREFIX)
         if kind not in _SCALARS:
-            raise JobspecError(f"the tag {node.tag} is not read", pointer=pointer, **_place(node))
+            raise self.fault(f"the tag {node.tag[:80]} is not read", node)
         if kind in _AS_WRITTEN:
-            return node.value
+            found = number(node) if self.json else None
+            return node.value if found is None else found
+        if kind in _NUMBERS and len(node.value) > LONGEST_NUMBER:
+            raise self.fault(f"a number of {len(node.value)} characters is too long", node)
         try:
-            return self.scalars.construct_object(node)
-        except (ValueError, KeyError, yaml.YAMLError):
-            raise JobspecError(f"{node.value[:40]!r} is no {kind}", pointer=pointer, **_place(node)) from None
+            return written(self.scalars.construct_object(node), node.value)
+        except (ValueError, KeyError, IndexError, OverflowError, yaml.YAMLError):
+            raise self.fault(f"{node.value[:40]!r} is no {kind}", node) from None
 
+    def _count(self, node: Any, depth: int) -> None:
+        self.values += 1
+        self.size += len(node.value) if isinstance(node, yaml.ScalarNode) else 0
+        for limit, found in (("values", self.values), ("depth", depth), ("size", self.size)):
+            most = getattr(self.limits, limit)
+            if found > most:
+                raise LimitError(
+                    f"more than {most} ({limit}), aliases written out",
+                    pointer=str(self.path),
+                    **place(node),
+                    limit=limit,
+                )
 
-def step(key: object) -> str:
-    """Write one step of a JSON Pointer (RFC 6901)."""
-    return str(key).replace("~", "~0").replace("/", "~1")
-
-
-def plain(value: Any, limits: Limits) -> Any:
-    """Copy a mapping given as Python, held to the same limits as text."""
-    count = 0
-
-    def copy(part: Any, pointer: str, depth: int) -> Any:
-        nonlocal count
-        count += 1
-        if count > limits.values or depth > limits.depth:
-            raise LimitError(
-                f"more than {limits.values} values or {limits.depth} levels", pointer=pointer, limit="values"
-            )
-        if isinstance(part, Mapping):
-            if not all(isinstance(key, str) for key in part):
-                raise JobspecError("a key must be text", pointer=pointer)
-            return {key: copy(item, f"{pointer}/{step(key)}", depth + 1) for key, item in part.items()}
-        if isinstance(part, (list, tuple)):
-            return [copy(item, f"{pointer}/{k}", depth + 1) for k, item in enumerate(part)]
-        if part is None or isinstance(part, (str, int, float, bool)):
-            return part
-        raise JobspecError(f"{type(part).__name__} is nothing a jobspec can hold", pointer=pointer)
-
-    return copy(value, "", 0)
+    def fault(self, message: str, node: Any) -> JobspecError:
+        return JobspecError(message, pointer=str(self.path), **place(node))

@@ -1,33 +1,31 @@
-"""What a job wants of subsystems and of workers: needs and RFC 31 constraints, in every dialect's words."""
+"""What a job wants of subsystems: needs, in every dialect's words."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rainbow.errors import JobspecError
-from rainbow.jobspec.names import expand_hosts, expand_ids
-from rainbow.jobspec.request import Condition, Constraint, Need
+from rainbow.jobspec.request import Condition, Need
 from rainbow.jobspec.text import step
 from rainbow.jobspec.version import coerce
+from rainbow.jobspec.written import as_text
 
 Scalar = (str, int, float, bool)
-MOST_NAMES = 1_000_000
-_PROPERTY = re.compile(r"\^?[^\s!&'\"^`|()]+")  # RFC 31 lists the characters a property cannot hold
+MOST_NAMES = 1_000_000  # hosts and ranks of one constraint
 
 
 def task_needs(resources: Any, pointer: str) -> tuple[Need, ...]:
     """Read `task.resources`: {subsystem: {match: [...], range: [...]}} or {subsystem: {key: value}}."""
     needs: list[Need] = []
-    for subsystem, wanted in _mapping(resources, pointer).items():
+    for subsystem, wanted in mapping(resources, pointer).items():
         at = f"{pointer}/{step(subsystem)}"
-        for key, value in _mapping(wanted, at).items():
+        for key, value in mapping(wanted, at).items():
             here = f"{at}/{step(key)}"
             if key in ("match", "range") and isinstance(value, list):
                 needs.extend(Need(subsystem, tuple(_item(key, item, f"{here}/{k}"))) for k, item in enumerate(value))
             elif isinstance(value, Scalar):
-                needs.append(Need(subsystem, (Condition("flat", {"field": key, "value": value}),)))
+                needs.append(Need(subsystem, (Condition("flat", {"field": key, "value": as_text(value)}),)))
             else:
                 raise JobspecError("a need is match: [...], range: [...] or key: value", pointer=here)
     return tuple(needs)
@@ -35,9 +33,9 @@ def task_needs(resources: Any, pointer: str) -> tuple[Need, ...]:
 
 def _item(matcher: str, item: Any, pointer: str) -> Iterator[Condition]:
     """Read one entry of match or range; `all` holds several conditions for the same vertex."""
-    entry = _mapping(item, pointer)
+    entry = mapping(item, pointer)
     if "all" in entry:
-        for k, part in enumerate(_list(entry["all"], f"{pointer}/all")):
+        for k, part in enumerate(listing(entry["all"], f"{pointer}/all")):
             kind = "range" if isinstance(part, Mapping) and {"min", "max"} & set(part) else "match"
             yield from _item(kind, part, f"{pointer}/all/{k}")
     elif matcher == "range":
@@ -53,9 +51,9 @@ def _item(matcher: str, item: Any, pointer: str) -> Iterator[Condition]:
 def requires(entries: Any, pointer: str) -> tuple[Need, ...]:
     """Read `requires: [{name, field, match | min | max, group?}]`; entries of one name and group are one need."""
     together: dict[tuple[str, str], list[Condition]] = {}
-    for k, value in enumerate(_list(entries, pointer)):
+    for k, value in enumerate(listing(entries, pointer)):
         at = f"{pointer}/{k}"
-        entry = _mapping(value, at)
+        entry = mapping(value, at)
         if not isinstance(entry.get("name"), str):
             raise JobspecError("a need names its subsystem", pointer=f"{at}/name" if "name" in entry else at)
         group = str(entry["group"]) if "group" in entry else f"#{k}"
@@ -65,8 +63,8 @@ def requires(entries: Any, pointer: str) -> tuple[Need, ...]:
 
 def _required(entry: Mapping[str, Any], pointer: str) -> Iterator[Condition]:
     if "all" in entry:
-        for k, part in enumerate(_list(entry["all"], f"{pointer}/all")):
-            yield from _required(_mapping(part, f"{pointer}/all/{k}"), f"{pointer}/all/{k}")
+        for k, part in enumerate(listing(entry["all"], f"{pointer}/all")):
+            yield from _required(mapping(part, f"{pointer}/all/{k}"), f"{pointer}/all/{k}")
         return
     if "match" in entry or "value" in entry:
         yield _match(entry.get("field", "type"), entry.get("match", entry.get("value")), pointer)
@@ -81,7 +79,7 @@ def _match(field: Any, value: Any, pointer: str) -> Condition:
         raise JobspecError("field must be text", pointer=pointer)
     if not isinstance(value, Scalar):
         raise JobspecError(f"the value of {field} must be text, a number or a boolean", pointer=pointer)
-    return Condition("match", {"field": field, "value": value})
+    return Condition("match", {"field": field, "value": as_text(value)})
 
 
 def _range(field: Any, entry: Mapping[str, Any], pointer: str) -> Condition:
@@ -96,43 +94,15 @@ def _range(field: Any, entry: Mapping[str, Any], pointer: str) -> Condition:
     return Condition("range", {"field": field, **{side: str(bound) for side, bound in bounds.items()}})
 
 
-def read_constraint(value: Any, pointer: str) -> Constraint:
-    """Read an RFC 31 constraint: one operator an object, its operands a list."""
-    entry = _mapping(value, pointer)
-    if len(entry) != 1:
-        raise JobspecError("a constraint has one operator", pointer=pointer)
-    operator, operands = next(iter(entry.items()))
-    at = f"{pointer}/{step(operator)}"
-    if operator in ("and", "or", "not"):
-        inner = tuple(read_constraint(part, f"{at}/{k}") for k, part in enumerate(_list(operands, at)))
-        return Constraint(operator, operands=inner)
-    if operator not in ("properties", "hostlist", "ranks"):
-        raise JobspecError(f"RFC 31 has no operator {operator}", pointer=at)
-    values = tuple(str(part) for part in _list(operands, at))
-    for k, (part, text) in enumerate(zip(operands, values, strict=True)):
-        if not _constrains(operator, part, text):
-            raise JobspecError(f"{text[:40]!r} cannot be among {operator}", pointer=f"{at}/{k}")
-    return Constraint(operator, values=values)
-
-
-def _constrains(operator: str, value: Any, text: str) -> bool:
-    """Tell whether a text has the form its operator wants: RFC 31 property names, RFC 29 hosts, RFC 22 ranks."""
-    if operator == "ranks":
-        return expand_ids(text, MOST_NAMES) is not None and not isinstance(value, bool)
-    if not isinstance(value, str) or not value:
-        return False
-    if operator == "hostlist":
-        return expand_hosts(text, MOST_NAMES) is not None
-    return _PROPERTY.fullmatch(text) is not None
-
-
-def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
+def mapping(value: Any, pointer: str) -> Mapping[str, Any]:
+    """Return a value that must be a mapping."""
     if isinstance(value, Mapping):
         return value
     raise JobspecError("a mapping is wanted here", pointer=pointer)
 
 
-def _list(value: Any, pointer: str) -> list[Any]:
+def listing(value: Any, pointer: str) -> list[Any]:
+    """Return a value that must be a list."""
     if isinstance(value, list):
         return value
     raise JobspecError("a list is wanted here", pointer=pointer)

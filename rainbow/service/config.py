@@ -94,8 +94,5 @@ def _seconds(values: Mapping[str, Any], key: str, default: float) -> float:
 
 def _located(fault: InputError, positions: Positions) -> ConfigError:
     pointer = fault.pointer or ""
-    nearest = pointer
-    while nearest not in positions and nearest:
-        nearest = nearest.rpartition("/")[0]
-    line, column = positions.get(nearest, (fault.line, fault.column))
+    line, column = positions.nearest(pointer) or (fault.line, fault.column)
     return ConfigError(fault.message, pointer=pointer, line=line, column=column, **fault.facts)

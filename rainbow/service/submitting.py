@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, Forbidden, JobspecError, LimitError, NotFound, Refused
 from rainbow.jobs import Task
 from rainbow.jobspec import Request, parse_jobspec
+from rainbow.jobspec.keeping import keeping
 from rainbow.matching import Verdict, match
 from rainbow.scheduling import Gang, gangs
 from rainbow.selection import Choice, check_options, select
@@ -115,17 +116,16 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
 
 
 def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:
+    count = sum(task.replicas for task in request.tasks)  # before they are written out
+    if count > service.settings.limits.tasks:
+        raise LimitError(f"{count} tasks, the limit is {service.settings.limits.tasks}", limit="tasks")
     wanted = gangs(request)
-    count = 0
     for gang in wanted:
         for task in gang.tasks:
-            count += 1
             if not task.spec.command:
                 raise JobspecError(f"{task.name} has no command to run", pointer=f"/tasks/{task.index}/command")
     if not wanted:
         raise JobspecError("there is no task to run", pointer="/tasks")
-    if count > service.settings.limits.tasks:
-        raise LimitError(f"{count} tasks, the limit is {service.settings.limits.tasks}", limit="tasks")
     return wanted
 
 
@@ -203,7 +203,7 @@ def _new_id() -> str:
 
 
 def _text(jobspec: str | bytes | Mapping[str, Any]) -> Any:
-    return jobspec.decode() if isinstance(jobspec, bytes) else jobspec
+    return jobspec.decode() if isinstance(jobspec, bytes) else keeping(jobspec)
 
 
 def _key(asked: Submission) -> str:
