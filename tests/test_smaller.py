@@ -1,0 +1,65 @@
+"""The smallest change: what it says holds, whatever the cluster and the request."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+
+import rainbow
+from rainbow.matching import backends
+from rainbow.matching.edits import edited
+from rainbow.matching.smaller import PROBES, smallest_change
+from tests.shapes import cluster
+from tests.test_matching import document, requests, shapes
+
+INDEX = backends.get("index")
+
+
+class Counting:
+    """A backend that counts how often it is asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def match(self, request, cluster):
+        self.asked += 1
+        return INDEX.match(request, cluster)
+
+
+@given(shapes, requests)
+@settings(deadline=None, max_examples=200)
+def test_change_when_made_matches_and_without_it_does_not(shape, request):
+    built = rainbow.read_cluster(document(shape), name="c")
+    change = smallest_change(built, request, INDEX)
+    if rainbow.match(request, [built])[0].matched:
+        assert change is None
+    elif change:
+        assert edited(request, change.edits) == change.request
+        assert all(rainbow.match(change.request, [built], backend=name)[0].matched for name in ("networkx", "index"))
+
+
+@given(shapes, requests)
+@settings(deadline=None, max_examples=100)
+def test_no_edit_of_a_change_can_be_left_out(shape, request):
+    built = rainbow.read_cluster(document(shape), name="c")
+    change = smallest_change(built, request, INDEX)
+    for edit in change.edits if change else ():
+        rest = edited(request, [other for other in change.edits if other is not edit])
+        assert rest is None or not rainbow.match(rest, [built])[0].matched
+
+
+def test_probes_are_bounded():
+    kinds = [{"type": f"kind{n}", "count": 2} for n in range(60)]
+    job = rainbow.parse_jobspec({"resources": {"all": {"type": "node", "replicas": 5, "with": kinds}}})
+    counting = Counting()
+    assert smallest_change(cluster("cluster(node*4(core*4))"), job, counting) is None
+    assert 50 < counting.asked <= PROBES + 1
+
+
+def test_count_of_a_change_is_the_largest_that_matches():
+    built = cluster("cluster(node*10(core*36))")
+    cores = {"type": "core", "count": 40}
+    job = rainbow.parse_jobspec({"resources": {"all": {"type": "node", "replicas": 2, "with": [cores]}}})
+    (edit,) = smallest_change(built, job, INDEX).edits
+    assert (edit.text, edit.count) == ("core ≤ 36", 36)
+    assert edited(job, [replace(edit, count=37)]) is not None
+    assert not rainbow.match(edited(job, [replace(edit, count=37)]), [built])[0].matched
