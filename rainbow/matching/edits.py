@@ -198,7 +198,7 @@ def _among(siblings: tuple[Resource, ...], path: Path, edits: dict[Path, list[Ed
 
 def _resource(resource: Resource, path: Path, edits: dict[Path, list[Edit]]) -> Resource | None:
     own = edits.get(path, ())
-    if any(edit.kind is Kind.REQUEST for edit in own):
+    if any(edit.kind in (Kind.REQUEST, Kind.SLOT) for edit in own):
         return None
     return replace(
         resource,
