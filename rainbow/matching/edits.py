@@ -26,10 +26,14 @@ class Kind(IntEnum):
 
     COUNT = 0  # fewer, or a smaller amount
     EXCLUSIVE = 1  # shared with other jobs
-    CONDITION = 2  # without one condition of a need
+    NEED = 2  # without a need, or one condition of it that does not say what is needed
     CONSTRAINT = 3  # without the constraint, or one part of it
-    REQUEST = 4  # without one request, and all below it
-    SLOT = 5  # without a slot, and the tasks that run nowhere else
+    LEVEL = 4  # without one level: what is asked in it is asked where it stood
+    REQUEST = 5  # without one request, and all below it
+    SLOT = 6  # without a slot, and the tasks that run nowhere else
+
+
+MILD = (Kind.COUNT, Kind.EXCLUSIVE, Kind.NEED, Kind.CONSTRAINT)  # they leave every request where it is
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Edit:
     count: int = 1
     unique: bool = True  # nothing else in the variant is called so
     need: Need | None = None
-    condition: Condition | None = None
+    conditions: tuple[Condition, ...] = ()  # what goes of the need
     constraint: Constraint | None = None
 
     @property
@@ -61,6 +65,8 @@ class Edit:
             return f"{self.of} ≤ {self.count} {self.unit}".strip() + place
         if self.kind is Kind.EXCLUSIVE:
             return f"{self.of} not exclusive{place}"
+        if self.kind is Kind.LEVEL:
+            return f"level {self.of} not asked{place}"
         if self.kind in (Kind.REQUEST, Kind.SLOT):
             return f"{self.of} not asked{place}"
         return f"without {self.of}"
@@ -72,9 +78,9 @@ class Edit:
             written |= {"of": self.of, "within": list(self.within)}
         if self.kind is Kind.COUNT:
             written |= {"asked": self.asked, "count": self.count} | ({"unit": self.unit} if self.unit else {})
-        if self.need and self.condition:
-            written |= {"subsystem": self.need.subsystem, "matcher": self.condition.matcher}
-            written |= {"options": dict(self.condition.options)}
+        if self.need:
+            gone = [{"matcher": c.matcher, "options": dict(c.options)} for c in self.conditions]
+            written |= {"subsystem": self.need.subsystem, "conditions": gone}
         if self.constraint:
             written |= {"constraint": written_constraint(self.constraint)}
         return written
@@ -112,6 +118,8 @@ def _of_resource(resource: Resource, path: Path, within: tuple[str, ...]) -> Ite
         yield Edit(Kind.COUNT, path, name, within, resource.unit, resource.count.min)
     if resource.exclusive:
         yield Edit(Kind.EXCLUSIVE, path, name, within)
+    if resource.children and not (resource.is_slot or resource.needs):
+        yield Edit(Kind.LEVEL, path, name, within)
     holds_slot = any(part.is_slot for part in resource.walk())
     yield Edit(Kind.SLOT if holds_slot else Kind.REQUEST, path, name, within)
     for place, child in enumerate(resource.children):
@@ -121,11 +129,19 @@ def _of_resource(resource: Resource, path: Path, within: tuple[str, ...]) -> Ite
 def _of_needs(request: Request) -> Iterator[Edit]:
     """A need may have come to several requests from one line of the jobspec: it goes from all of them."""
     parts = (part for forest in request.variants for root in forest for part in root.walk())
-    seen: list[tuple[Need, Condition]] = []
-    for asked in ((need, c) for part in parts for need in part.needs for c in need.conditions):
-        if asked not in seen:
-            seen.append(asked)
-            yield Edit(Kind.CONDITION, of=question(*asked), need=asked[0], condition=asked[1])
+    seen: list[Need] = []
+    for need in (need for part in parts for need in part.needs):
+        if need not in seen:
+            seen.append(need)
+            yield from _of_need(need)
+
+
+def _of_need(need: Need) -> Iterator[Edit]:
+    """Beside others a match says what is needed (gcc): without it another thing's version would do."""
+    loose = [c for c in need.conditions if c.matcher not in ("match", "flat")] if len(need.conditions) > 1 else []
+    for conditions in [*((c,) for c in loose), need.conditions]:
+        name = ", ".join(question(need, condition) for condition in conditions)
+        yield Edit(Kind.NEED, of=name, need=need, conditions=conditions)
 
 
 def question(need: Need, condition: Condition) -> str:
@@ -190,28 +206,32 @@ def _has_slot(task: TaskSpec, variants: tuple[tuple[Resource, ...], ...]) -> boo
 
 def _among(siblings: tuple[Resource, ...], path: Path, edits: dict[Path, list[Edit]]) -> tuple[Resource, ...]:
     found = (_resource(resource, (*path, place), edits) for place, resource in enumerate(siblings))
-    kept = tuple(resource for resource in found if resource)
+    kept = tuple(resource for resources in found for resource in resources)
     if siblings and not kept:  # without children it would ask for the whole vertex: for more, not for less
         raise NothingLeftError
     return kept
 
 
-def _resource(resource: Resource, path: Path, edits: dict[Path, list[Edit]]) -> Resource | None:
-    own = edits.get(path, ())
-    if any(edit.kind in (Kind.REQUEST, Kind.SLOT) for edit in own):
-        return None
-    return replace(
-        resource,
-        count=next((Count(e.count, e.count) for e in own if e.kind is Kind.COUNT), resource.count),
-        exclusive=resource.exclusive and not any(edit.kind is Kind.EXCLUSIVE for edit in own),
-        needs=tuple(_needs(resource.needs, edits.get((), ()))),
-        children=_among(resource.children, path, edits),
-    )
+def _resource(resource: Resource, path: Path, edits: dict[Path, list[Edit]]) -> tuple[Resource, ...]:
+    own = {edit.kind: edit for edit in edits.get(path, ())}
+    if Kind.REQUEST in own or Kind.SLOT in own:
+        return ()
+    count = Count(own[Kind.COUNT].count, own[Kind.COUNT].count) if Kind.COUNT in own else resource.count
+    children = _among(resource.children, path, edits)
+    if Kind.LEVEL in own:
+        return tuple(replace(child, count=_times(child.count, count.min)) for child in children)
+    exclusive = resource.exclusive and Kind.EXCLUSIVE not in own
+    needs = tuple(_needs(resource.needs, edits.get((), ())))
+    return (replace(resource, count=count, exclusive=exclusive, needs=needs, children=children),)
+
+
+def _times(count: Count, times: int) -> Count:
+    return count if times == 1 else Count(count.min * times, count.min * times)
 
 
 def _needs(needs: tuple[Need, ...], edits: Sequence[Edit]) -> Iterator[Need]:
     for need in needs:
-        gone = [edit.condition for edit in edits if edit.need == need]
+        gone = [condition for edit in edits if edit.need == need for condition in edit.conditions]
         conditions = tuple(condition for condition in need.conditions if condition not in gone)
         if conditions:
             yield replace(need, conditions=conditions)

@@ -1,10 +1,12 @@
 """The smallest change that would make a refused request match a cluster, verified by matching again.
 
-one edit ─► two edits ─► a set from which no edit can be left out
-   each probed in its weakest form first; counts are then raised to the largest that still matches
+mild     edits that ask for less where it stands; only if all of them are not enough, requests are left out too
+needed   edits without which all the others are not enough: if they are enough themselves, they are the answer
+else     one edit ─► two ─► a set from which no edit can be left out
 
-Smallest: the fewest edits, then the mildest kinds (edits.Kind), then the least share of what was asked for,
-then what the refusal is about, then the order of the request.
+Every edit is probed in its weakest form; counts are then raised to the largest that still matches. Smallest: no
+request left out, then the fewest edits, then the mildest kinds (edits.Kind), then the least share of what was asked
+for, then what the refusal is about, then the order of the request.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from fractions import Fraction
 from itertools import combinations, groupby
 from typing import TYPE_CHECKING, Any
 
-from rainbow.matching.edits import Edit, Kind, edited, edits_of
+from rainbow.matching.edits import MILD, Edit, Kind, edited, edits_of
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
@@ -36,7 +38,7 @@ class Change:
     @property
     def text(self) -> str:
         """The change in words."""
-        return " and ".join(edit.text for edit in self.edits)
+        return "; ".join(edit.text for edit in self.edits)
 
     def document(self) -> dict[str, Any]:
         """Write the change as JSON."""
@@ -85,9 +87,36 @@ def smallest_change(cluster: Cluster, request: Request, backend: Backend, probes
         return None
     trial = Probes(cluster, request, backend, probes)
     edits = sorted(edits_of(request), key=lambda edit: _order(edit, verdict.reason, cluster))
-    found = _one(trial, edits) or _two(trial, edits[:MOST_PAIRED]) or _several(trial, edits)
+    mild = [edit for edit in edits if edit.kind in MILD]
+    found = _smallest(trial, mild) or (_smallest(trial, edits) if len(mild) < len(edits) else None)
     changed = edited(request, found) if found else None
     return Change(found, changed) if found and changed else None
+
+
+def _smallest(trial: Probes, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
+    made = _together(trial.request, edits)
+    all_made = len(made) == len(edits)
+    if all_made and not trial.match(made):
+        return None
+    needed = tuple(edit for edit in made if not trial.match(_but(made, edit))) if all_made else ()
+    if needed and trial.match(needed):
+        return trial.raised(needed)
+    few = [edit for edit in edits[:MOST_PAIRED] if edit not in needed]
+    one = _one(trial, edits) if not needed else None
+    return one or _two(trial, needed, few) or _several(trial, made)
+
+
+def _together(request: Request, edits: Sequence[Edit]) -> list[Edit]:
+    """Make as many edits as go together, in order: a slot does not lose all that is in it."""
+    made: list[Edit] = []
+    for edit in edits:
+        if edited(request, [*made, edit]) is not None:
+            made.append(edit)
+    return made
+
+
+def _but(edits: Sequence[Edit], one: Edit) -> list[Edit]:
+    return [edit for edit in edits if edit is not one]
 
 
 def _order(edit: Edit, reason: Reason | None, cluster: Cluster) -> tuple[Kind, bool, bool]:
@@ -99,8 +128,10 @@ def _one(trial: Probes, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
     return _best(trial, ([(edit,) for edit in group] for _, group in groupby(edits, key=lambda edit: edit.kind)))
 
 
-def _two(trial: Probes, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
-    pairs = sorted(combinations(edits, 2), key=_hurt)
+def _two(trial: Probes, needed: tuple[Edit, ...], others: Sequence[Edit]) -> tuple[Edit, ...] | None:
+    """Try the pairs that hold all that is needed."""
+    more = combinations(others, max(0, 2 - len(needed))) if len(needed) <= 2 else ()
+    pairs = sorted(((*needed, *rest) for rest in more), key=_hurt)
     return _best(trial, (list(group) for _, group in groupby(pairs, key=_hurt)))
 
 
@@ -117,16 +148,11 @@ def _best(trial: Probes, groups: Iterator[Sequence[tuple[Edit, ...]]]) -> tuple[
     return None
 
 
-def _several(trial: Probes, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
-    """Make all edits that go together, then take back one after another, the worst first, while it matches."""
-    made: list[Edit] = []
-    for edit in edits:
-        if edited(trial.request, [*made, edit]) is not None:
-            made.append(edit)
+def _several(trial: Probes, made: list[Edit]) -> tuple[Edit, ...] | None:
+    """Take edits back one after another, the worst first, while what is left matches."""
     if not trial.match(made):
         return None
     for edit in reversed(list(made)):
-        rest = [other for other in made if other is not edit]
-        if trial.match(rest):
-            made = rest
+        if trial.match(_but(made, edit)):
+            made = _but(made, edit)
     return trial.raised(tuple(made))
