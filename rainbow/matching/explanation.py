@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from rainbow.matching.rset import paths, resource_set
-from rainbow.matching.smaller import smallest_change
+from rainbow.matching.smaller import cost, smallest_change
 from rainbow.matching.tree import sought
 
 if TYPE_CHECKING:
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Request
     from rainbow.matching.verdict import Backend, Take, Verdict
 
-MOST_PROBES = 4_000  # matches that the changes of one query may cost; clusters later in the order go without
+MOST_PROBES = 2_000  # matches that the changes of one query may cost; clusters later in the order go without
 
 
 class _Metered:
-    """A backend that counts how often it is asked."""
+    """A backend that counts what it is asked."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -26,8 +26,9 @@ class _Metered:
 
     def match(self, request: Request, cluster: Cluster) -> Verdict:
         """Say whether `cluster` can run `request`."""
-        self.asked += 1
-        return self.backend.match(request, cluster)
+        verdict = self.backend.match(request, cluster)
+        self.asked += cost(verdict)
+        return verdict
 
     def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
         """Choose what one copy holds."""

@@ -18,13 +18,15 @@ from itertools import combinations, groupby
 from typing import TYPE_CHECKING, Any
 
 from rainbow.matching.edits import MILD, Edit, Kind, edited, edits_of
+from rainbow.matching.verdict import Why
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
-    from rainbow.matching.verdict import Backend, Reason
+    from rainbow.matching.verdict import Backend, Reason, Verdict
 
 PROBES = 200  # matches that finding one change may cost
+DEAR = 25  # as many of them as one that was searched for in vain until its budget was used up
 MOST_PAIRED = 16  # edits that are tried in pairs
 
 
@@ -56,8 +58,9 @@ class Probes:
         changed = edited(self.request, edits)
         if changed is None or self.left <= 0:
             return False
-        self.left -= 1
-        return self.backend.match(changed, self.cluster).matched
+        verdict = self.backend.match(changed, self.cluster)
+        self.left -= cost(verdict)
+        return verdict.matched
 
     def raised(self, edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
         """Raise every count to the largest that still matches, one after another."""
@@ -78,6 +81,11 @@ class Probes:
             else:
                 refused, doubling = count, False
         return edits
+
+
+def cost(verdict: Verdict) -> int:
+    """Return how many probes a match counts for."""
+    return DEAR if verdict.reason and verdict.reason.why is Why.BUDGET else 1
 
 
 def smallest_change(cluster: Cluster, request: Request, backend: Backend, probes: int = PROBES) -> Change | None:

@@ -1,7 +1,7 @@
 """What was looked for and found where: the tree of a request with what a cluster offers at each of its requests.
 
-place     where units of a request are looked for: the vertices of the request above it, for a slot's children
-          of worker level the workers, else the cluster
+place     where units of a request are looked for: the vertices of the request above it; for what a slot takes of
+          worker level one worker, or what lies outside all of them; else the cluster
 where     how much how many places offer, the most first: "core: 36 in each of 10 nodes"
 
 Each request is looked at alone, on the empty cluster: that it is offered enough does not mean that all of them are
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rainbow.matching.verdict import Reason, Verdict
 
 CLUSTER = "the cluster"
+LOOSE = "outside every worker"
 MOST_WHERE = 4  # kinds of places shown for one request
 
 
@@ -46,6 +47,8 @@ class Where:
         """The offer in words."""
         if self.place == CLUSTER:
             return f"{self.amount} in the cluster"
+        if self.place == LOOSE:
+            return f"{self.amount} {LOOSE}"
         if self.places == 1:
             return f"{self.amount} in one {self.place}"
         return f"{self.amount} in each of {self.places} {self.place}s"
@@ -110,13 +113,20 @@ class Sought:
 
 
 def sought(request: Request, cluster: Cluster, verdict: Verdict) -> tuple[Sought, ...]:
-    """Return the trees of the preferred variant; of a refused one the request that the refusal is about is marked."""
+    """Return the trees of the preferred variant, or of one that matches; what the refusal is about is marked."""
     view = _View(request, layout(cluster))
-    trees = tuple(view.look(resource, None, 1) for resource in request.resources)
+    trees = tuple(view.look(resource) for resource in request.resources)
+    for forest in request.variants[1:] if verdict.matched and _any_short(trees) else ():
+        other = tuple(view.look(resource) for resource in forest)
+        trees = trees if _any_short(other) else other
     if verdict.matched or verdict.reason is None:
         return trees
     stopped = _stopped(trees, verdict.reason)
     return tuple(_marked(tree, stopped) for tree in trees)
+
+
+def _any_short(trees: Sequence[Sought]) -> bool:
+    return any(part.short for tree in trees for part in tree.walk())
 
 
 def _stopped(trees: Sequence[Sought], reason: Reason) -> Sought:
@@ -147,10 +157,9 @@ class _View:
         constraint = request.constraint
         self.barred = {i for i in laid_out.workers if constraint and not passes(constraint, laid_out, i)}
 
-    def look(self, resource: Resource, above: str | None, times: int) -> Sought:
+    def look(self, resource: Resource, above: str | None = None, in_slot: bool = False, times: int = 1) -> Sought:
         """Look for one request below vertices of type `above` (None: anywhere), and for all below it."""
         times *= resource.count.min
-        place = None if resource.is_slot else self._place(resource, above)
         below = above if resource.is_slot else resource.type
         found = Sought(
             called(resource),
@@ -161,34 +170,46 @@ class _View:
             offered=None,
             needs=tuple(question(need, condition) for need in resource.needs for condition in need.conditions),
             meeting=self._meeting(resource, above) if resource.needs else None,
-            children=tuple(self.look(child, below, times) for child in resource.children),
+            children=tuple(self.look(child, below, resource.is_slot, times) for child in resource.children),
         )
         if not resource.is_slot:
-            amounts = self._amounts(resource, place)
-            found = replace(
-                found, offered=sum(amounts), where=_grouped(amounts, place or CLUSTER), levels=self._levels(resource)
-            )
+            where = tuple(self._where(resource, above, in_slot and self._is_placed(resource, above)))
+            offered = sum(w.amount * w.places for w in where)
+            found = replace(found, offered=offered, where=where, levels=self._levels(resource))
         return replace(found, short=_is_short(found))
 
-    def _place(self, resource: Resource, above: str | None) -> str | None:
-        """Name the type of vertices that a request is looked for in."""
-        if above is not None:
-            return above
-        if resource.type in self.layout.cluster.worker_level_types and self.worker_type in self.layout.by_type:
-            return self.worker_type
-        return None
+    def _is_placed(self, resource: Resource, above: str | None) -> bool:
+        """Tell whether a slot takes a type from one worker: it does unless it stands inside one."""
+        host = self.layout.by_type.get(above or "", [0])[:1]
+        inside = above is not None and any(self.layout.worker[i] != OUTSIDE for i in host)
+        return resource.type in self.layout.cluster.worker_level_types and not inside
 
-    def _amounts(self, resource: Resource, place: str | None) -> list[int]:
-        """Sum the units each place holds, in order; places that hold none are left out."""
-        tops = [0] if place is None else list(self.layout.of_type(place, 0, len(self.layout.vertices)))
+    def _where(self, resource: Resource, above: str | None, placed: bool) -> Iterator[Where]:
+        """Yield what the places offer, equal ones together, the most first."""
+        if placed:
+            tops, name = sorted(self.layout.workers), self.worker_type
+        else:
+            tops, name = ([0], CLUSTER) if above is None else (self._tops(above), above)
+        amounts = self._amounts(resource, tops)
+        loose = amounts.pop(OUTSIDE, 0)
+        for amount, places in sorted(Counter(amounts.values()).items(), reverse=True):
+            yield Where(amount, name, places)
+        if placed and loose:
+            yield Where(loose, LOOSE, 1)
+
+    def _tops(self, kind: str) -> list[int]:
+        return list(self.layout.of_type(kind, 0, len(self.layout.vertices)))
+
+    def _amounts(self, resource: Resource, tops: list[int]) -> dict[int, int]:
+        """Sum the units that each place holds, and what lies in none of them under OUTSIDE."""
         sums: dict[int, int] = {}
-        for i in self.layout.of_type(resource.type, 0, len(self.layout.vertices)):
-            at = bisect_right(tops, i) - 1
-            inside = at >= 0 and i < self.layout.last[tops[at]]
-            if self.layout.worker[i] not in self.barred:
-                key = tops[at] if inside else OUTSIDE
-                sums[key] = sums.get(key, 0) + self._units(resource, i)
-        return [amount for key, amount in sums.items() if amount and (key != OUTSIDE or place is None)]
+        for i in self._tops(resource.type):
+            units = self._units(resource, i)
+            if units and self.layout.worker[i] not in self.barred:
+                at = bisect_right(tops, i) - 1
+                key = tops[at] if at >= 0 and i < self.layout.last[tops[at]] else OUTSIDE
+                sums[key] = sums.get(key, 0) + units
+        return sums
 
     def _levels(self, resource: Resource) -> tuple[str, ...]:
         """Name the types that contain the first vertex of a type, runs of one type once."""
@@ -207,11 +228,6 @@ class _View:
         candidates = self.layout.by_type.get(kind, [0] if resource.is_slot else [])
         open_ones = (i for i in candidates if self.layout.worker[i] not in self.barred)
         return sum(1 for i in open_ones if needs_met(resource.needs, self.layout, i))
-
-
-def _grouped(amounts: list[int], place: str) -> tuple[Where, ...]:
-    counted = sorted(Counter(amounts).items(), reverse=True)
-    return tuple(Where(amount, place, places) for amount, places in counted)
 
 
 def _is_short(found: Sought) -> bool:
