@@ -147,7 +147,9 @@ def _of_need(need: Need) -> Iterator[Edit]:
 def question(need: Need, condition: Condition) -> str:
     """Name a condition by its matcher, its subsystem and its field: "range on spack.version"."""
     matcher = "match" if condition.matcher == "flat" else condition.matcher
-    return f"{matcher} on {need.subsystem}.{condition.options.get('field', '')}".rstrip(".")
+    field = condition.options.get("field", "")
+    told = field if f"{field}.".startswith(f"{need.subsystem}.") else f"{need.subsystem}.{field}"
+    return f"{matcher} on {told.rstrip('.')}"
 
 
 def _of_constraint(constraint: Constraint | None) -> Iterator[Edit]:
