@@ -13,6 +13,7 @@ from rainbow.matching import Why, backends, shown_explained, smallest_change
 from rainbow.matching.tree import sought
 from tests.shapes import cluster
 from tests.test_matching import document, requests, shapes
+from tests.test_smaller import levels
 
 ROOT = Path(__file__).parents[1]
 CASES = yaml.safe_load((ROOT / "tests" / "cases" / "explain" / "why.yaml").read_text())
@@ -52,10 +53,10 @@ def test_every_reason_has_a_case():
     assert {case["reason"] for case in CASES} == set(Why)
 
 
-@given(shapes, requests)
+@given(shapes, requests, levels)
 @settings(deadline=None, max_examples=150)
-def test_explained_answer_has_the_documented_form(shape, request):
-    made = rainbow.read_cluster(document(shape), name="c")
+def test_explained_answer_has_the_documented_form(shape, request, levels):
+    made = rainbow.read_cluster(document(shape), name="c", levels=levels)
     verdicts = rainbow.match(request, [made])
     answer = json.loads(json.dumps(shown_explained(request, [made], verdicts, backends.get("index"))))
     FORM.validate(answer)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import rainbow
 from rainbow.matching import backends
@@ -11,6 +12,7 @@ from rainbow.matching.smaller import PROBES, smallest_change
 from tests.shapes import cluster
 from tests.test_matching import document, requests, shapes
 
+levels = st.sampled_from(["any", "any", "strict"])
 INDEX = backends.get("index")
 
 
@@ -25,10 +27,10 @@ class Counting:
         return INDEX.match(request, cluster)
 
 
-@given(shapes, requests)
+@given(shapes, requests, levels)
 @settings(deadline=None, max_examples=200)
-def test_change_when_made_matches_and_without_it_does_not(shape, request):
-    built = rainbow.read_cluster(document(shape), name="c")
+def test_change_when_made_matches_and_without_it_does_not(shape, request, levels):
+    built = rainbow.read_cluster(document(shape), name="c", levels=levels)
     change = smallest_change(built, request, INDEX)
     if rainbow.match(request, [built])[0].matched:
         assert change is None
@@ -63,3 +65,11 @@ def test_count_of_a_change_is_the_largest_that_matches():
     assert (edit.text, edit.count) == ("core ≤ 36", 36)
     assert edited(job, [replace(edit, count=37)]) is not None
     assert not rainbow.match(edited(job, [replace(edit, count=37)]), [built])[0].matched
+
+
+def test_a_job_of_thousands_of_requests_costs_few_probes():
+    kinds = [{"type": "core", "count": 2} for n in range(5_000)]
+    job = rainbow.parse_jobspec({"resources": {"all": {"type": "node", "replicas": 5, "with": kinds}}})
+    counting = Counting()
+    smallest_change(cluster("cluster(node*4(core*4))"), job, counting)
+    assert counting.asked < 10

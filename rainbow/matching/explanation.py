@@ -27,7 +27,7 @@ class _Metered:
     def match(self, request: Request, cluster: Cluster) -> Verdict:
         """Say whether `cluster` can run `request`."""
         verdict = self.backend.match(request, cluster)
-        self.asked += cost(verdict)
+        self.asked += cost(request, verdict)
         return verdict
 
     def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PROBES = 200  # matches that finding one change may cost
 DEAR = 25  # as many of them as one that was searched for in vain until its budget was used up
+LARGE = 64  # requests in a job; a match of one with twice as many counts for two more
 MOST_PAIRED = 16  # edits that are tried in pairs
 
 
@@ -59,7 +60,7 @@ class Probes:
         if changed is None or self.left <= 0:
             return False
         verdict = self.backend.match(changed, self.cluster)
-        self.left -= cost(verdict)
+        self.left -= cost(changed, verdict)
         return verdict.matched
 
     def raised(self, edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
@@ -83,9 +84,11 @@ class Probes:
         return edits
 
 
-def cost(verdict: Verdict) -> int:
+def cost(request: Request, verdict: Verdict | None = None) -> int:
     """Return how many probes a match counts for."""
-    return DEAR if verdict.reason and verdict.reason.why is Why.BUDGET else 1
+    parts = sum(1 for forest in request.variants for root in forest for _ in root.walk())
+    dear = verdict is not None and verdict.reason is not None and verdict.reason.why is Why.BUDGET
+    return (DEAR if dear else 1) + parts // LARGE
 
 
 def smallest_change(cluster: Cluster, request: Request, backend: Backend, probes: int = PROBES) -> Change | None:
@@ -95,6 +98,7 @@ def smallest_change(cluster: Cluster, request: Request, backend: Backend, probes
         return None
     trial = Probes(cluster, request, backend, probes)
     edits = sorted(edits_of(request), key=lambda edit: _order(edit, verdict.reason, cluster))
+    edits = edits[: probes // cost(request)]  # each must be probed at least once
     mild = [edit for edit in edits if edit.kind in MILD]
     found = _smallest(trial, mild) or (_smallest(trial, edits) if len(mild) < len(edits) else None)
     changed = edited(request, found) if found else None

@@ -155,6 +155,8 @@ class _View:
         self.layout = laid_out
         self.worker_type = laid_out.cluster.worker_type
         constraint = request.constraint
+        self._held: dict[tuple[str, str, str], dict[int, int]] = {}  # many requests of a job ask for the same
+        self._met: dict[tuple[str, tuple[int, ...]], int] = {}
         self.barred = {i for i in laid_out.workers if constraint and not passes(constraint, laid_out, i)}
 
     def look(self, resource: Resource, above: str | None = None, in_slot: bool = False, times: int = 1) -> Sought:
@@ -190,7 +192,10 @@ class _View:
             tops, name = sorted(self.layout.workers), self.worker_type
         else:
             tops, name = ([0], CLUSTER) if above is None else (self._tops(above), above)
-        amounts = self._amounts(resource, tops)
+        key = (resource.type, resource.unit, name)
+        if key not in self._held:
+            self._held[key] = self._amounts(resource, tops)
+        amounts = dict(self._held[key])
         loose = amounts.pop(OUTSIDE, 0)
         for amount, places in sorted(Counter(amounts.values()).items(), reverse=True):
             yield Where(amount, name, places)
@@ -225,9 +230,12 @@ class _View:
     def _meeting(self, resource: Resource, above: str | None) -> int:
         """Count the vertices that have what is needed: a slot's needs belong to where it stands."""
         kind = (above or self.worker_type) if resource.is_slot else resource.type
-        candidates = self.layout.by_type.get(kind, [0] if resource.is_slot else [])
-        open_ones = (i for i in candidates if self.layout.worker[i] not in self.barred)
-        return sum(1 for i in open_ones if needs_met(resource.needs, self.layout, i))
+        key = (kind, tuple(id(need) for need in resource.needs))
+        if key not in self._met:
+            candidates = self.layout.by_type.get(kind, [0] if resource.is_slot else [])
+            open_ones = (i for i in candidates if self.layout.worker[i] not in self.barred)
+            self._met[key] = sum(1 for i in open_ones if needs_met(resource.needs, self.layout, i))
+        return self._met[key]
 
 
 def _is_short(found: Sought) -> bool:
