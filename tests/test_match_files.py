@@ -12,6 +12,7 @@ from rainbow.cli import main
 from rainbow.cli.exits import Exit
 from rainbow.graph import write_jgf
 from tests.shapes import cluster
+from tests.test_cli import HOSTILE
 
 ROOT = Path(__file__).parents[1]
 FORM = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "match.schema.json").read_text()))
@@ -153,3 +154,16 @@ def test_a_wrong_command_line_is_2(folder, words, monkeypatch):
     (folder / "empty").mkdir()
     assert run("jobs/few/two.yaml", "--graph", "graphs", *words).exit_code == Exit.USAGE
     assert run("empty", "--graph", "graphs").exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+def test_any_file_gives_one_line_and_no_traceback(folder, content):
+    path = folder / "hostile.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    good = folder / "jobs" / "few" / "two.yaml"
+    for words in ((good, "--graph", path), (path, "--graph", folder / "graphs")):
+        found = run(*words, "--explain")
+        assert found.exit_code == Exit.ERROR, found.output
+        assert len(found.stderr.splitlines()) == 1
+        assert "a fault of rainbow" not in found.stderr
+        assert "\x1b" not in found.output
