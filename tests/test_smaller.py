@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import rainbow
 from rainbow.matching import backends
 from rainbow.matching.edits import edited
-from rainbow.matching.smaller import PROBES, smallest_change
+from rainbow.matching.smaller import DEAR, PROBES, cost, smallest_change
 from tests.shapes import cluster
 from tests.test_matching import document, requests, shapes
 
@@ -73,3 +73,25 @@ def test_a_job_of_thousands_of_requests_costs_few_probes():
     counting = Counting()
     smallest_change(cluster("cluster(node*4(core*4))"), job, counting)
     assert counting.asked < 10
+
+
+def test_without_a_level_as_much_is_asked_as_before():
+    core = {"type": "core", "count": 2}
+    node = {"type": "node", "count": 3, "with": [core]}
+    job = rainbow.parse_jobspec({"resources": {"all": {"type": "rack", "count": 2, "with": [node]}}})
+    change = smallest_change(cluster("cluster(node*6(core*2))"), job, INDEX)
+    assert change.text == "level rack not asked"
+    (slot,) = change.request.resources
+    assert [(part.type, part.count.min) for part in slot.walk()] == [("slot", 1), ("node", 6), ("core", 2)]
+    assert smallest_change(cluster("cluster(node*5(core*2))"), job, INDEX).text == "node ≤ 2; level rack not asked"
+
+
+def test_searches_that_give_up_are_dear():
+    nodes = " ".join(f"node(core:{100 + k})" for k in range(4))
+    slots = {f"s{k}": {"type": "core", "replicas": 1, "count": 34 + k} for k in range(9)}
+    job = rainbow.parse_jobspec({"resources": slots})
+    built = cluster(f"cluster({nodes})")
+    given_up = INDEX.match(job, built)
+    assert given_up.reason.why == "budget"
+    assert cost(job, given_up) == DEAR
+    assert smallest_change(built, job, INDEX, probes=5) is None
