@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 
 import rainbow
-from rainbow.matching import Why, backends, shown_explained, smallest_change
+from rainbow.matching import Why, backends, explanation, shown_explained, smallest_change
 from rainbow.matching.tree import sought
 from tests.shapes import cluster
 from tests.test_matching import document, requests, shapes
@@ -69,3 +69,16 @@ def test_explained_answer_has_the_documented_form(shape, request, levels):
         assert sum(part["stopped"] for part in parts) == ("reason" in one)
         if "reason" not in one:  # what matches is nowhere short
             assert not any(part["short"] for part in parts)
+
+
+def test_once_a_query_has_cost_its_share_changes_are_left_out_and_trees_are_not(monkeypatch):
+    monkeypatch.setattr(explanation, "MOST_PROBES", 20)
+    made = [cluster("cluster(node*2(core*4))", name=f"c{k}") for k in range(30)]
+    job = rainbow.parse_jobspec({"resources": {"all": {"type": "node", "with": [{"type": "core", "count": 9}]}}})
+    answer = shown_explained(job, made, rainbow.match(job, made), backends.get("index"))
+    found = [one["explanation"] for one in answer["refusals"]]
+    told = [each["change"]["text"] for each in found if "change" in each]
+    assert 0 < len(told) < 20
+    assert set(told) == {"core ≤ 4"}
+    assert all("change" not in each for each in found[len(told) :])
+    assert all(each["tree"] for each in found)
