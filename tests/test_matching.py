@@ -135,3 +135,18 @@ def test_what_is_held_inside_a_whole_vertex_is_counted_once_and_is_the_inner_slo
         held = [(label, amounts.get("core", 0)) for label, on in answer.take.placed for amounts in on.values()]
         assert sum(1 for label, _ in held if label == "work") == (3 if inner is slots else 0)
         assert {label: sum(n for at, n in held if at == label) for label, _ in held} == cores
+
+
+def fits(shape, resource):
+    return verdict(shape, Request(((resource,),), ())).fits
+
+
+def test_an_exclusive_node_counts_only_if_it_holds_all_its_requests_together():
+    twice = (Resource("core", Count(1, 1)), Resource("core", Count(1, 1)))
+    shape = [("node", ["core"]), ("node", ["core", "core"])]
+    assert fits(shape, Resource("node", exclusive=True, children=twice)) == 1
+
+
+def test_whole_vertices_of_a_larger_size_are_counted():
+    for exclusive in (False, True):
+        assert fits([("node:2", ["core"]), ("node:2", ["core"])], Resource("node", Count(2, 2), "", exclusive)) == 2

@@ -37,9 +37,10 @@ def _standing(host: Resource, units: int, layout: Layout, taken: Taken, bound: B
     capacities: list[int] = []
     for i in bound.hosts(host, 0, 0, False):
         amounts = _amounts(host, layout) if layout.worker[i] != OUTSIDE else None
-        if amounts is None:
+        if not amounts:
             return None
-        capacities.append(1 if host.exclusive else min(taken.room(i, p) // n for p, n in amounts.items()))
+        times = min(taken.room(i, p) // n for p, n in amounts.items())  # children were met one by one, not together
+        capacities.append(min(times, 1) if host.exclusive else times)
     return _successive(capacities, units)
 
 
