@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from rainbow.api import create_app
 from rainbow.cli import main
 from rainbow.cli.exits import Exit
 from rainbow.graph.sources import graph_sources
-from rainbow.matching import backends
+from rainbow.matching import Why, backends
+from rainbow.matching.edits import Kind
 from rainbow.scheduling import policies
 from rainbow.selection import selectors
 
@@ -77,3 +79,35 @@ def test_every_route_is_documented(service):
     ]
     assert routes
     assert [route for route in routes if f"| `{route}` |" not in page] == []
+
+
+def blocks(page):
+    """Yield every command of a page that asks for no server, with what it prints."""
+    for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.S):
+        command, _, output = block.partition("\n")
+        if command.startswith("$ rainbow match ") and "--graph graphs" in command:
+            yield command.removeprefix("$ rainbow ").split(), output
+
+
+def test_commands_of_the_how_to_print_what_it_shows(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    shown = list(blocks(ROOT / "docs" / "why.md"))
+    assert len(shown) == 4
+    for command, output in shown:
+        result = CliRunner().invoke(main, command, env={"COLUMNS": "110", "NO_COLOR": "1"})
+        assert [line.rstrip() for line in result.stdout.splitlines()] == output.rstrip().splitlines(), command
+
+
+def test_options_of_match_are_documented():
+    page = (ROOT / "docs" / "reference-cli.md").read_text()
+    assert {"--explain", "--graph"} <= {
+        option for parameter in main.commands["match"].params for option in parameter.opts
+    }
+    assert "`--explain`" in page
+    assert "`--graph PATH`" in page
+
+
+def test_every_kind_of_change_and_reason_is_explained():
+    page = (ROOT / "docs" / "why.md").read_text()
+    assert [kind for kind in Kind if f"| `{kind.name.lower()}` |" not in page] == []
+    assert [why for why in Why if f"| `{why}` |" not in page] == []

@@ -121,3 +121,32 @@ def test_matches_when_all_workers_are_free_as_when_none_is_named(shape, request)
     cluster = rainbow.read_cluster(document(shape), name="c")
     take = backends.get("index").take(request, cluster, list(cluster.workers))
     assert (take is not None) == rainbow.match(request, [cluster])[0].matched
+
+
+def test_what_is_held_inside_a_whole_vertex_is_counted_once_and_is_the_inner_slots():
+    cluster = rainbow.read_cluster(document([("node", [("socket", ["core:4", "memory:8"])])]), name="c")
+    core = Resource("core", Count(1, 1))
+    slots = Resource("slot", Count(3, 3), label="work", children=(core,))
+    for inner, cores in ((Resource("socket"), {"": 4}), (slots, {"": 1, "work": 3})):
+        job = Request(((Resource("node", exclusive=True, children=(inner,)),),), ())
+        answer = rainbow.match(job, [cluster])[0]
+        assert answer.totals == {"nodes": 1, "cores": 4, "gpus": 0, "memory": 8, "socket": 1}
+        assert list(answer.take.vertices) == ["/cluster0/node0"]
+        held = [(label, amounts.get("core", 0)) for label, on in answer.take.placed for amounts in on.values()]
+        assert sum(1 for label, _ in held if label == "work") == (3 if inner is slots else 0)
+        assert {label: sum(n for at, n in held if at == label) for label, _ in held} == cores
+
+
+def fits(shape, resource):
+    return verdict(shape, Request(((resource,),), ())).fits
+
+
+def test_an_exclusive_node_counts_only_if_it_holds_all_its_requests_together():
+    twice = (Resource("core", Count(1, 1)), Resource("core", Count(1, 1)))
+    shape = [("node", ["core"]), ("node", ["core", "core"])]
+    assert fits(shape, Resource("node", exclusive=True, children=twice)) == 1
+
+
+def test_whole_vertices_of_a_larger_size_are_counted():
+    for exclusive in (False, True):
+        assert fits([("node:2", ["core"]), ("node:2", ["core"])], Resource("node", Count(2, 2), "", exclusive)) == 2

@@ -35,7 +35,7 @@ def submit() -> Any:
 def match() -> Any:
     """Say which clusters could run a jobspec; nothing is stored."""
     asking, asked = _asked()
-    return jsonify(submitting.shown(*submitting.find(service(), asking, asked)))
+    return jsonify(submitting.answer(service(), asking, asked))
 
 
 def _asked() -> tuple[Caller, Submission]:
@@ -48,6 +48,9 @@ def _asked() -> tuple[Caller, Submission]:
         raise RequestError("selector is {name, options}", pointer="/selector")
     if not isinstance(jobspec, (str, Mapping)):
         raise RequestError("jobspec is text or a mapping", pointer="/jobspec")
+    explain = envelope.get("explain", False)
+    if not isinstance(explain, bool):
+        raise RequestError("explain is true or false", pointer="/explain")
     options = (selector or {}).get("options")
     if options is not None and not isinstance(options, Mapping):
         raise RequestError("options is a mapping", pointer="/selector/options")
@@ -61,6 +64,7 @@ def _asked() -> tuple[Caller, Submission]:
         text_of(envelope, "requestor"),
         request.headers.get("Idempotency-Key"),
         [digest(token) for token in [*tokens(), *brought]],
+        explain,
     )
     return who(brought), asked
 

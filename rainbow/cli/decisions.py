@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rainbow.cli.printing import clean, table, words
+from rainbow.graph.order import natural
 
 Document = Mapping[str, Any]
 
@@ -43,7 +44,8 @@ def draw_match(console: Console, answer: Document) -> None:
         [one["cluster"], "yes", f"fits {fits(one)} times: {words(takes(one))} each"] for one in answer["candidates"]
     ]
     rows += [[one["cluster"], "no", why_not(one)] for one in answer["refusals"]]
-    console.print(table(["CLUSTER", "MATCHES", "WHY"], sorted(rows)))
+    rows.sort(key=lambda row: natural(row[0]))
+    console.print(table(["CLUSTER", "MATCHES", "WHY"], rows))
 
 
 def draw_refusals(console: Console, refusals: Sequence[Document]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from rainbow.client import Problem
-from rainbow.errors import RainbowError, TryLater
+from rainbow.errors import NotFound, RainbowError, TryLater
 from rainbow.plugins import UnknownPlugin
 
 
@@ -47,4 +47,6 @@ def exit_of(fault: RainbowError) -> Exit:
         return Exit.NO_MATCH if fault.code == UNSATISFIABLE else BY_STATUS.get(fault.status, Exit.ERROR)
     if isinstance(fault, TryLater):
         return Exit.UNAVAILABLE
+    if isinstance(fault, NotFound):
+        return Exit.NOT_FOUND
     return Exit.USAGE if isinstance(fault, UnknownPlugin) else Exit.ERROR

@@ -7,13 +7,17 @@ from typing import Any
 
 import click
 
-from rainbow.cli import printing
+from rainbow.cli import files, printing, sweep
 from rainbow.cli.connection import with_tokens
 from rainbow.cli.decisions import draw_decision, draw_match, draw_refusals
 from rainbow.cli.exits import UNSATISFIABLE, Exit
+from rainbow.cli.explaining import draw_explained
 from rainbow.cli.jobs import draw_job, outcome
 from rainbow.cli.reading import json_of, text_of
 from rainbow.client import Client, Problem
+from rainbow.errors import NotFound
+from rainbow.graph import Cluster
+from rainbow.jobspec import Request, parse_jobspec
 
 Jobspec = str | dict[str, Any]
 
@@ -115,6 +119,14 @@ def _draw(console: Any, made: dict[str, Any]) -> None:
 
 @click.command()
 @_job_options
+@click.option("--explain", is_flag=True, help="What was looked for and found where, and the smallest change.")
+@click.option(
+    "--graph",
+    "graphs",
+    multiple=True,
+    type=files.PATH,
+    help="No server: match this graph, or the clusters of this folder; may be given several times.",
+)
 @printing.output_option
 @with_tokens
 def match(
@@ -127,12 +139,55 @@ def match(
     clusters: tuple[str, ...],
     selector: str | None,
     selector_options: Path | None,
+    explain: bool,
+    graphs: tuple[Path, ...],
     output: str,
 ) -> None:
-    """Say which clusters could run a jobspec, and why the others could not; nothing is submitted."""
-    jobspec = _jobspec(what, nodes, cores, gpus, seconds)
-    among = [{"name": one} for one in clusters] or None
-    answer = client.match(jobspec, _selector(selector, selector_options), among)
-    printing.show(output, answer, lambda console: draw_match(console, dict(answer)))
-    if not answer["candidates"]:
-        click.get_current_context().exit(Exit.NO_MATCH)
+    """Say which clusters could run a jobspec, and why the others could not; nothing is submitted.
+
+    With --graph no server is asked, and WHAT may be several jobspecs or folders of them.
+    """
+    draw = draw_explained if explain else draw_match
+    if graphs:
+        if selector or selector_options:
+            raise click.UsageError("--selector is the server's; it has no meaning with --graph")
+        among_files = _named(files.clusters_of(graphs), clusters)
+        if len(requests := _requests(what, nodes, cores, gpus, seconds)) > 1:
+            swept = sweep.sweep(requests, among_files, explain)
+            printing.show(output, swept, lambda console: sweep.draw_sweep(console, swept))
+            _end(any(row["matched"] for row in swept["jobspecs"]))
+        answer: Any = sweep.answer(next(iter(requests.values())), among_files, explain)
+    else:
+        jobspec = _jobspec(what, nodes, cores, gpus, seconds)
+        among = [{"name": one} for one in clusters] or None
+        answer = client.match(jobspec, _selector(selector, selector_options), among, explain=explain)
+    printing.show(output, answer, lambda console: draw(console, dict(answer)))
+    _end(bool(answer["candidates"]))
+
+
+def _end(matched: bool) -> None:
+    click.get_current_context().exit(Exit.OK if matched else Exit.NO_MATCH)
+
+
+def _named(found: list[Cluster], names: tuple[str, ...]) -> list[Cluster]:
+    """Keep the clusters that were named, all if none was."""
+    known = {cluster.name for cluster in found}
+    for name in names:
+        if name not in known:
+            raise NotFound(f"there is no cluster {name}")
+    return [cluster for cluster in found if not names or cluster.name in names]
+
+
+def _requests(
+    what: tuple[str, ...], nodes: int | None, cores: int | None, gpus: int | None, seconds: float | None
+) -> dict[Path, Request]:
+    if what and (nodes, cores, gpus) == (None, None, None) and "-" not in what:
+        if missing := [path for path in what if not Path(path).exists()]:
+            raise click.UsageError(f"there is no file {missing[0]!r}; a command needs -n, -c or -g")
+        found, faults = files.jobspecs_of([Path(path) for path in what])
+        for fault in faults.values():
+            click.echo(f"rainbow: skipped {printing.one_line(str(fault))}", err=True)
+        if not found:
+            raise click.UsageError("there is no jobspec among these files")
+        return found
+    return {Path("-"): parse_jobspec(_jobspec(what, nodes, cores, gpus, seconds))}

@@ -126,10 +126,15 @@ class Client:
         return cast("wire.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
 
     def match(
-        self, jobspec: str | Document, selector: Document | None = None, clusters: Sequence[Document] | None = None
+        self,
+        jobspec: str | Document,
+        selector: Document | None = None,
+        clusters: Sequence[Document] | None = None,
+        *,
+        explain: bool = False,
     ) -> wire.Match:
-        """Ask which clusters could run a jobspec; nothing is stored."""
-        body = {"jobspec": jobspec} | _given(selector=selector, clusters=clusters)
+        """Ask which clusters could run a jobspec; nothing is stored. `explain`: each with an `explanation`."""
+        body = {"jobspec": jobspec} | _given(selector=selector, clusters=clusters, explain=explain or None)
         return cast("wire.Match", self._calls.call("POST", "/v1/match", body))
 
     def jobs(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
 
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 _HOST = re.compile(r"([^,\[\]\s]*)(?:\[([^\[\]]*)\]([^,\[\]\s]*))?(?:,|$)")
@@ -88,3 +89,39 @@ def _padded(text: str, most: int) -> list[str] | None:
         width = len(part.partition("-")[0].strip())
         numbers.extend(f"{number:0{width}d}" for number in ids)
     return numbers
+
+
+def fold_ids(ids: Iterable[int]) -> str:
+    """Write numbers as an idset, in ascending order.
+
+    >>> fold_ids([7, 0, 1, 3, 2])
+    '0-3,7'
+    """
+    return ",".join(_runs((str(number), number) for number in sorted(set(ids))))
+
+
+def _runs(numbers: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """Yield numbers that follow one another as a range; each comes as text and value."""
+    for _, run in groupby(enumerate(numbers), key=lambda numbered: numbered[1][1] - numbered[0]):
+        texts = [text for _, (text, _) in run]
+        yield texts[0] if len(texts) == 1 else f"{texts[0]}-{texts[-1]}"
+
+
+_NUMBERED = re.compile(r"(.*?)(\d{1,18})?")
+
+
+def fold_hosts(names: Iterable[str]) -> str:
+    """Write names as a hostlist, in the order given.
+
+    >>> fold_hosts(["node08", "node09", "node10", "login", "node1"])
+    'node[08-10],login,node1'
+    """
+    parts = [(found[1], found[2] or "") for name in names if (found := _NUMBERED.fullmatch(name))]
+    folded = []
+    for (prefix, width), run in groupby(parts, key=lambda part: (part[0], len(part[1]))):
+        numbers = [number for _, number in run]
+        if not width or len(numbers) == 1:
+            folded += [f"{prefix}{number}" for number in numbers]
+        else:
+            folded.append(f"{prefix}[{','.join(_runs((number, int(number)) for number in numbers))}]")
+    return ",".join(folded)

@@ -10,6 +10,8 @@ from rainbow.matching.hosting import hosting_kinds
 from rainbow.matching.index import Index
 from rainbow.matching.layout import OUTSIDE, layout
 from rainbow.matching.needs import Matcher, matchers
+from rainbow.matching.showing import shown, shown_explained
+from rainbow.matching.smaller import smallest_change
 from rainbow.matching.verdict import Backend, Reason, Take, Verdict, Why
 from rainbow.matching.walk import Walk
 from rainbow.plugins import Registry
@@ -72,6 +74,9 @@ __all__ = [
     "hosting_kinds",
     "match",
     "matchers",
+    "shown",
+    "shown_explained",
+    "smallest_change",
     "worker_capacity",
     "worker_kinds",
 ]

@@ -89,20 +89,46 @@ def _slot(owner: Owner, number: int) -> Slot:
 
 
 def take_of(search: Search, pieces: list[Piece]) -> Take:
-    """Say what one copy holds: by slot and worker, and by vertex."""
+    """Say what one copy holds: by slot and worker, and by vertex. What two slots hold is the inner one's."""
     layout = search.layout
-    inside = [p.position for p in pieces if p.whole]
+    owners = _owners(layout, pieces)
     slots: dict[Slot, dict[str, dict[str, int]]] = {slot: {} for slot in _empty_slots(search)}
-    vertices: dict[str, int] = {}
-    for piece in sorted(pieces, key=lambda p: (p.position, p.slot)):
-        name = layout.vertex(piece.position)
-        if not piece.whole and any(i <= piece.position < layout.last[i] for i in inside):
-            continue
-        vertices[name] = vertices.get(name, 0) + _in_units(layout, piece.position, piece.amount)
-        for worker, kind, amount in _contents(layout, piece):
-            held = slots.setdefault(piece.slot, {}).setdefault(worker, {})
-            held[kind] = held.get(kind, 0) + amount
-    return Take(tuple((slot[0], held) for slot, held in sorted(slots.items())), vertices)
+    vertices: dict[int, int] = {}
+    for i, slot in owners.items():
+        _add(slots, slot, layout, i, layout.sizes[i])
+        if layout.parents[i] not in owners:
+            vertices[i] = layout.sizes[i]
+    left = {i: layout.sizes[i] for i in owners}
+    for piece in sorted((p for p in pieces if not p.whole), key=lambda p: (p.position, p.slot)):
+        i, units = piece.position, _in_units(layout, piece.position, piece.amount)
+        if i in owners:
+            units = min(units, left[i])
+            left[i] -= units
+            _add(slots, owners[i], layout, i, -units)
+        else:
+            vertices[i] = vertices.get(i, 0) + units
+        _add(slots, piece.slot, layout, i, units)
+    placed = tuple((slot[0], _positive(held)) for slot, held in sorted(slots.items()))
+    return Take(placed, {layout.vertex(i): amount for i, amount in sorted(vertices.items())})
+
+
+def _owners(layout: Layout, pieces: list[Piece]) -> dict[int, Slot]:
+    """Say for every vertex that is held whole by which slot, the innermost."""
+    owners: dict[int, Slot] = {}
+    for piece in sorted((p for p in pieces if p.whole), key=lambda p: p.position):
+        owners.update(dict.fromkeys(range(piece.position, layout.last[piece.position]), piece.slot))
+    return owners
+
+
+def _add(slots: dict[Slot, dict[str, dict[str, int]]], slot: Slot, layout: Layout, i: int, units: int) -> None:
+    worker = layout.worker[i]
+    name = layout.worker_names[worker] if worker != OUTSIDE else CLUSTER
+    held = slots.setdefault(slot, {}).setdefault(name, {})
+    held[layout.types[i]] = held.get(layout.types[i], 0) + units
+
+
+def _positive(held: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {worker: {kind: n for kind, n in amounts.items() if n} for worker, amounts in held.items()}
 
 
 def _empty_slots(search: Search) -> Iterator[Slot]:
@@ -111,15 +137,6 @@ def _empty_slots(search: Search) -> Iterator[Slot]:
         if chosen.demand.request.is_slot and not chosen.demand.request.children:
             owner = chosen.demand.owner
             yield from (_slot(owner, number) for number in range(owner.copies))
-
-
-def _contents(layout: Layout, piece: Piece) -> Iterator[tuple[str, str, int]]:
-    span = range(piece.position, layout.last[piece.position] if piece.whole else piece.position + 1)
-    for i in span:
-        worker = layout.worker[i]
-        name = layout.worker_names[worker] if worker != OUTSIDE else CLUSTER
-        amount = layout.sizes[i] if piece.whole else _in_units(layout, i, piece.amount)
-        yield name, layout.types[i], amount
 
 
 def _in_units(layout: Layout, i: int, amount: int) -> int:

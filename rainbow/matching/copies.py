@@ -73,7 +73,7 @@ def counted(resources: tuple[Resource, ...], layout: Layout, taken: Taken) -> in
         if layout.worker[i] == OUTSIDE:
             return None
         room = min(taken.room(i, pool) // n for pool, n in form.amounts.items())
-        capacities.append((1 if form.host.exclusive else room, 1))
+        capacities.append((min(room, 1) if form.host.exclusive else room, 1))  # children were met one by one
     return successive(capacities, form.units)
 
 

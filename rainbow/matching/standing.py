@@ -29,9 +29,8 @@ def capacities(standing: Standing, tally: Tally) -> Runs | None:
 
 
 def _capacity(standing: Standing, kind: Kind) -> int:
-    if standing.host.exclusive:
-        return 1
-    return min(kind.content[pool] // n for pool, n in standing.amounts.items())
+    room = min(kind.content[pool] // n for pool, n in standing.amounts.items())
+    return min(room, 1) if standing.host.exclusive else room  # children were met one by one, not together
 
 
 def _below(kind: Kind, state: State, tally: Tally, found: dict[State, Runs]) -> Runs:

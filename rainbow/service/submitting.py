@@ -14,7 +14,7 @@ from rainbow.errors import Conflict, Forbidden, JobspecError, LimitError, NotFou
 from rainbow.jobs import Task
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.keeping import keeping
-from rainbow.matching import Verdict, match
+from rainbow.matching import Verdict, backends, match, shown, shown_explained
 from rainbow.scheduling import Gang, gangs
 from rainbow.selection import Choice, check_options, select
 from rainbow.service.access import Caller, requestor_of
@@ -39,6 +39,7 @@ class Submission:
     requestor: str | None = None
     key: str | None = None  # Idempotency-Key
     credentials: Sequence[str] = field(default_factory=tuple)  # digest of who asks, part of the key
+    explain: bool = False  # of match: say what was looked for and found, and what would do
 
     def digest(self) -> str:
         """Return what tells two requests apart."""
@@ -70,24 +71,14 @@ def _usable(service: Service, who: Caller, names: Sequence[str] | None) -> list[
     return [known[name] for name in sorted(set(names))]
 
 
-def shown(request: Request, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Write verdicts as the API shows them."""
-    candidates = [
-        {"cluster": v.cluster, "fits": v.fits, "fits_exact": v.exact, "totals": dict(v.totals)}
-        for v in verdicts
-        if v.matched
-    ]
-    refusals = [{"cluster": v.cluster, **_reason(v)} for v in verdicts if not v.matched]
-    return {"candidates": candidates, "refusals": refusals, "warnings": list(request.warnings)}
-
-
-def _reason(verdict: Verdict) -> dict[str, Any]:
-    reason = verdict.reason
-    if reason is None:
-        return {"reason": "unknown"}
-    facts = {"wanted": reason.wanted, "found": reason.found, "subject": reason.subject, **reason.facts}
-    given = {key: value for key, value in facts.items() if value not in (None, "")}
-    return {"reason": str(reason.why), "text": reason.text, **given}
+def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
+    """Say which clusters could run a jobspec; explained if that was asked for."""
+    if not asked.explain:
+        return shown(*find(service, who, asked))
+    request = parse_jobspec(asked.jobspec)
+    found = [entry.cluster for entry in _usable(service, who, asked.clusters)]
+    verdicts = match(request, found, service.settings.backend)
+    return shown_explained(request, found, verdicts, backends.get(service.settings.backend))
 
 
 # ── submit ──

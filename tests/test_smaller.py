@@ -1,0 +1,97 @@
+"""The smallest change: what it says holds, whatever the cluster and the request."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rainbow
+from rainbow.matching import backends
+from rainbow.matching.edits import edited
+from rainbow.matching.smaller import DEAR, PROBES, cost, smallest_change
+from tests.shapes import cluster
+from tests.test_matching import document, requests, shapes
+
+levels = st.sampled_from(["any", "any", "strict"])
+INDEX = backends.get("index")
+
+
+class Counting:
+    """A backend that counts how often it is asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def match(self, request, cluster):
+        self.asked += 1
+        return INDEX.match(request, cluster)
+
+
+@given(shapes, requests, levels)
+@settings(deadline=None, max_examples=200)
+def test_change_when_made_matches_and_without_it_does_not(shape, request, levels):
+    built = rainbow.read_cluster(document(shape), name="c", levels=levels)
+    change = smallest_change(built, request, INDEX)
+    if rainbow.match(request, [built])[0].matched:
+        assert change is None
+    elif change:
+        assert edited(request, change.edits) == change.request
+        assert all(rainbow.match(change.request, [built], backend=name)[0].matched for name in ("networkx", "index"))
+
+
+@given(shapes, requests)
+@settings(deadline=None, max_examples=100)
+def test_no_edit_of_a_change_can_be_left_out(shape, request):
+    built = rainbow.read_cluster(document(shape), name="c")
+    change = smallest_change(built, request, INDEX)
+    for edit in change.edits if change else ():
+        rest = edited(request, [other for other in change.edits if other is not edit])
+        assert rest is None or not rainbow.match(rest, [built])[0].matched
+
+
+def test_probes_are_bounded():
+    kinds = [{"type": f"kind{n}", "count": 2} for n in range(60)]
+    job = rainbow.parse_jobspec({"resources": {"all": {"type": "node", "replicas": 5, "with": kinds}}})
+    counting = Counting()
+    assert smallest_change(cluster("cluster(node*4(core*4))"), job, counting) is None
+    assert 50 < counting.asked <= PROBES + 1
+
+
+def test_count_of_a_change_is_the_largest_that_matches():
+    built = cluster("cluster(node*10(core*36))")
+    cores = {"type": "core", "count": 40}
+    job = rainbow.parse_jobspec({"resources": {"all": {"type": "node", "replicas": 2, "with": [cores]}}})
+    (edit,) = smallest_change(built, job, INDEX).edits
+    assert (edit.text, edit.count) == ("core ≤ 36", 36)
+    assert edited(job, [replace(edit, count=37)]) is not None
+    assert not rainbow.match(edited(job, [replace(edit, count=37)]), [built])[0].matched
+
+
+def test_a_job_of_thousands_of_requests_costs_few_probes():
+    kinds = [{"type": "core", "count": 2} for n in range(5_000)]
+    job = rainbow.parse_jobspec({"resources": {"all": {"type": "node", "replicas": 5, "with": kinds}}})
+    counting = Counting()
+    smallest_change(cluster("cluster(node*4(core*4))"), job, counting)
+    assert counting.asked < 10
+
+
+def test_without_a_level_as_much_is_asked_as_before():
+    core = {"type": "core", "count": 2}
+    node = {"type": "node", "count": 3, "with": [core]}
+    job = rainbow.parse_jobspec({"resources": {"all": {"type": "rack", "count": 2, "with": [node]}}})
+    change = smallest_change(cluster("cluster(node*6(core*2))"), job, INDEX)
+    assert change.text == "level rack not asked"
+    (slot,) = change.request.resources
+    assert [(part.type, part.count.min) for part in slot.walk()] == [("slot", 1), ("node", 6), ("core", 2)]
+    assert smallest_change(cluster("cluster(node*5(core*2))"), job, INDEX).text == "node ≤ 2; level rack not asked"
+
+
+def test_searches_that_give_up_are_dear():
+    nodes = " ".join(f"node(core:{100 + k})" for k in range(4))
+    slots = {f"s{k}": {"type": "core", "replicas": 1, "count": 34 + k} for k in range(9)}
+    job = rainbow.parse_jobspec({"resources": slots})
+    built = cluster(f"cluster({nodes})")
+    given_up = INDEX.match(job, built)
+    assert given_up.reason.why == "budget"
+    assert cost(job, given_up) == DEAR
+    assert smallest_change(built, job, INDEX, probes=5) is None
