@@ -11,14 +11,24 @@ from rainbow.graph import Cluster
 _PART = re.compile(r"\s*([a-z]+)(?:\*(\d+))?(?::(\d+)([A-Za-z]*))?(\(?)|\s*(\))")
 
 
-def cluster(shape: str, name: str = "test", hung: list[dict[str, Any]] | None = None, **options: Any) -> Cluster:
+def cluster(
+    shape: str,
+    name: str = "test",
+    hung: list[dict[str, Any]] | None = None,
+    properties: dict[str, list[str]] | None = None,
+    **options: Any,
+) -> Cluster:
     """Build the cluster of a shape; `hung` lists subsystem vertices as {at, subsystem, type, ...metadata}.
+
+    `properties` gives some vertices theirs.
 
     Vertices are called type + number in order of appearance: node0, node1, core0, ...
     """
     nodes: dict[str, Any] = {}
     edges: list[dict[str, str]] = []
     _grow(_parse(shape), None, nodes, edges)
+    for vertex, names in (properties or {}).items():
+        nodes[vertex]["metadata"]["properties"] = names
     built = rainbow.read_cluster({"graph": {"nodes": nodes, "edges": edges}}, name=name, **options)
     for subsystem, document in _subsystems(hung or []).items():
         built = built.with_subsystem(subsystem, document)

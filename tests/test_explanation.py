@@ -21,10 +21,7 @@ FORM = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "match.schema
 
 
 def built(case):
-    made = cluster(case["shape"], hung=case.get("hung"))
-    for vertex, properties in case.get("properties", {}).items():
-        made.graph.nodes[vertex]["properties"] = frozenset(properties)
-    return made
+    return cluster(case["shape"], hung=case.get("hung"), properties=case.get("properties"))
 
 
 def asked(case):

@@ -15,12 +15,11 @@ import heapq
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import networkx as nx
 
 from rainbow.graph.order import natural
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 Run = tuple[int, int, int]
 
@@ -178,8 +177,8 @@ class Outline:
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
-        """The NetworkX graph, all templates written out."""
-        return write_out(self)
+        """The NetworkX graph, all templates written out; frozen, because nothing would follow a change of it."""
+        return nx.freeze(write_out(self))
 
 
 def numbered(vertex: str) -> Iterator[tuple[str, list[int]]]:
@@ -220,8 +219,6 @@ def _merged(lists: list[list[tuple[tuple[Any, ...], Run]]]) -> Sequence[Run]:
 
 def write_out(outline: Outline) -> nx.DiGraph[str]:
     """Write every copy of every entry into a NetworkX graph; `graph.graph["templates"]` names those of templates."""
-    import networkx as nx
-
     graph: nx.DiGraph[str] = nx.DiGraph(templates=dict(outline.templates))
     copies: dict[int, list[Copy]] = {-1: [Copy("", "", "", "", "")]}
     for entry, parent in enumerate(outline.parents):

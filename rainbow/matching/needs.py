@@ -113,10 +113,11 @@ class NearMiss:
 
     met: int
     text: str
+    has_field: bool = False  # what the next condition asks for is there, but other than wanted
 
     def nearer(self, other: NearMiss) -> NearMiss:
         """Return the one that met more; of two that met as much, the order of neighbours never decides."""
-        return min(self, other, key=lambda miss: (-miss.met, miss.text))
+        return min(self, other, key=lambda miss: (-miss.met, not miss.has_field, miss.text))
 
 
 def judge(need: Need, layout: Layout, i: int) -> NearMiss | None:
@@ -150,7 +151,8 @@ def ask(
     for met, condition in enumerate(conditions):
         why = matchers.get(condition.matcher)(condition.options, vertex, graph)
         if why is not None:
-            return NearMiss(met, f"{vertex['name'] if has_name(vertex) else vertex['type']}: {why}")
+            called = vertex["name"] if has_name(vertex) else vertex["type"]
+            return NearMiss(met, f"{called}: {why}", field_of(vertex, condition.options.get("field", "")) is not None)
     return None
 
 
