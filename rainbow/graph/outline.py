@@ -178,7 +178,9 @@ class Outline:
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
         """The NetworkX graph, all templates written out; frozen, because nothing would follow a change of it."""
-        return nx.freeze(write_out(self))
+        graph = write_out(self)
+        nx.freeze(graph)
+        return graph
 
 
 def numbered(vertex: str) -> Iterator[tuple[str, list[int]]]:
