@@ -72,9 +72,13 @@ def _divide(roots: Mapping[int, Rooted]) -> Iterator[Batch]:
         alike.setdefault(roots[number].forms, []).append(roots[number])
     for some in alike.values():
         for first in range(0, len(some), MOST_ROOTS):
-            part = some[first : first + MOST_ROOTS]
-            key = tuple(root.number for root in part)
-            yield _batches.get(key) or _batches.put(key, Batch(part))
+            yield batch_of(some[first : first + MOST_ROOTS])
+
+
+def batch_of(roots: Sequence[Rooted]) -> Batch:
+    """Return the batch of some roots, kept while it is used."""
+    key = tuple(root.number for root in roots)
+    return _batches.get(key) or _batches.put(key, Batch(roots))
 
 
 def _holds(batch: Batch, question: Question) -> NDArray[np.bool_] | None:

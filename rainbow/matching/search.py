@@ -16,7 +16,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.matching.agenda import Chosen, Promised, before, contended, leaving
+from rainbow.matching.agenda import Agenda, Chosen, Promised, before, contended, leaving
 from rainbow.matching.bound import Bound
 from rainbow.matching.demand import Demand, Owner, pools_of
 from rainbow.matching.slots import parts
