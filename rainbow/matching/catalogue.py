@@ -42,6 +42,10 @@ class Catalogue:
         """Tell whether the catalogue was made of just these clusters."""
         return len(clusters) == len(self._given) and all(map(is_, clusters, self._given))
 
+    def forget(self) -> None:
+        """Forget every answer."""
+        self._holds.clear()
+
     def holds(self, question: Question) -> Mapping[int, bool]:
         """Return {number of a root: whether it holds the request} for every root that a batch can decide."""
         known = self._holds.get(question.request.key)

@@ -32,6 +32,10 @@ class Memory(Generic[K, V]):
                 self._kept.pop(next(iter(self._kept)), None)
         return value
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+
     def values(self) -> Iterable[V]:
         """All values, the least recently used first."""
         return self._kept.values()
