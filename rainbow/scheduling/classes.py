@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rainbow.errors import PolicyError
+from rainbow.scheduling.classic import normalise
+from rainbow.scheduling.rebalance import Rebalance
 
+MOST = 1_000_000  # of any number here: more is a slip, and sums stay exact
+EXACT, CLASSIC = "exact", "classic"
 DEFAULTS: dict[str, Any] = {
     "classes": {"default": 100},
     "default_class": "default",
     "requestors": [],  # [{"match": regular expression, "class": name}], the first that matches wins
+    "rounding": EXACT,
+    "rebalance_threshold": 0,  # percent points of spread; 0: never rebalance
+    "rebalance_minimum_duration": 4,  # minutes the spread must stay above the threshold
 }
 
 
@@ -24,10 +30,17 @@ class Classes:
     percents: Mapping[str, float]
     requestors: tuple[tuple[re.Pattern[str], str], ...]
     default: str
+    rounding: str
+    rebalance: Rebalance
 
     def of(self, requestor: str) -> str:
-        """Name the class of a requestor: the first expression that matches all of its name, else the default."""
-        return next((name for pattern, name in self.requestors if pattern.fullmatch(requestor)), self.default)
+        """Name the class of a requestor: the first expression that matches all of its name, else the default.
+
+        Classic: that is found anywhere in the name; an unknown class is the default, which is the smallest.
+        """
+        find = re.Pattern.search if self.rounding == CLASSIC else re.Pattern.fullmatch
+        name = next((name for pattern, name in self.requestors if find(pattern, requestor)), self.default)
+        return name if name in self.percents else self.default
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,6 +54,7 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise PolicyError(
             f"the default class {filled['default_class']!r} is not among the classes", pointer="/default_class"
         )
+    _check_rebalance(filled)
     if not isinstance(filled["requestors"], list):
         raise PolicyError("requestors is a list of {match, class}", pointer="/requestors")
     for k, entry in enumerate(filled["requestors"]):
@@ -52,11 +66,22 @@ def _check_percents(classes: Any) -> None:
     if not isinstance(classes, Mapping) or not classes:
         raise PolicyError("classes is a mapping of names to percents with at least one entry", pointer="/classes")
     for name, percent in classes.items():
-        number = isinstance(percent, (int, float)) and not isinstance(percent, bool)
-        if not number or not 0 <= percent < math.inf:
-            raise PolicyError(f"the percent of {name} is a number from 0 up", pointer=f"/classes/{name}")
+        if not _is_amount(percent):
+            raise PolicyError(f"the percent of {name} is a number from 0 to {MOST}", pointer=f"/classes/{name}")
     if not sum(classes.values()):
         raise PolicyError("the percents sum to 0: nothing would ever run", pointer="/classes")
+
+
+def _check_rebalance(filled: Mapping[str, Any]) -> None:
+    if filled["rounding"] not in (EXACT, CLASSIC):
+        raise PolicyError(f"rounding is {EXACT} or {CLASSIC}", pointer="/rounding")
+    for key in ("rebalance_threshold", "rebalance_minimum_duration"):
+        if not _is_amount(filled[key]):
+            raise PolicyError(f"{key} is a number from 0 up", pointer=f"/{key}")
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST
 
 
 def _check_requestor(entry: Any, pointer: str, classes: Mapping[str, Any]) -> None:
@@ -72,7 +97,11 @@ def _check_requestor(entry: Any, pointer: str, classes: Mapping[str, Any]) -> No
 
 def read_classes(settings: Mapping[str, Any]) -> Classes:
     """Compile checked settings; percents are normalised to sum to 100."""
+    requestors = tuple((re.compile(entry["match"]), entry["class"]) for entry in settings["requestors"])
+    rebalance = Rebalance(settings["rebalance_threshold"], settings["rebalance_minimum_duration"])
+    if settings["rounding"] == CLASSIC:
+        percents: Mapping[str, float] = normalise(settings["classes"])
+        return Classes(percents, requestors, list(percents)[-1], CLASSIC, rebalance)
     total = sum(settings["classes"].values())
     percents = {name: 100 * percent / total for name, percent in sorted(settings["classes"].items())}
-    requestors = tuple((re.compile(entry["match"]), entry["class"]) for entry in settings["requestors"])
-    return Classes(percents, requestors, settings["default_class"])
+    return Classes(percents, requestors, settings["default_class"], EXACT, rebalance)
