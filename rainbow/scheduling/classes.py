@@ -25,8 +25,9 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Checked settings."""
+    """Checked settings. `weights` are the percents as given, `percents` sum to 100."""
 
+    weights: Mapping[str, float]
     percents: Mapping[str, float]
     requestors: tuple[tuple[re.Pattern[str], str], ...]
     default: str
@@ -50,10 +51,7 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         if key not in DEFAULTS:
             raise PolicyError(f"load_based has no setting {key}; it has: {', '.join(DEFAULTS)}", pointer=f"/{key}")
     _check_percents(filled["classes"])
-    if filled["default_class"] not in filled["classes"]:
-        raise PolicyError(
-            f"the default class {filled['default_class']!r} is not among the classes", pointer="/default_class"
-        )
+    _check_default(filled["default_class"], filled["classes"])
     _check_rebalance(filled)
     if not isinstance(filled["requestors"], list):
         raise PolicyError("requestors is a list of {match, class}", pointer="/requestors")
@@ -72,6 +70,13 @@ def _check_percents(classes: Any) -> None:
         raise PolicyError("the percents sum to 0: nothing would ever run", pointer="/classes")
 
 
+def _check_default(name: Any, classes: Mapping[str, Any]) -> None:
+    if not isinstance(name, str) or name not in classes:
+        raise PolicyError("the default class is not among the classes", pointer="/default_class")
+    if not classes[name]:
+        raise PolicyError("the default class needs a percent: unknown requestors must run", pointer="/default_class")
+
+
 def _check_rebalance(filled: Mapping[str, Any]) -> None:
     if filled["rounding"] not in (EXACT, CLASSIC):
         raise PolicyError(f"rounding is {EXACT} or {CLASSIC}", pointer="/rounding")
@@ -87,11 +92,11 @@ def _is_amount(value: Any) -> bool:
 def _check_requestor(entry: Any, pointer: str, classes: Mapping[str, Any]) -> None:
     if not isinstance(entry, Mapping) or set(entry) != {"match", "class"}:
         raise PolicyError("an entry is {match: expression, class: name}", pointer=pointer)
-    if entry["class"] not in classes:
-        raise PolicyError(f"there is no class {entry['class']!r}", pointer=f"{pointer}/class")
+    if not isinstance(entry["class"], str) or entry["class"] not in classes:
+        raise PolicyError(f"the class of an entry is one of: {', '.join(classes)}", pointer=f"{pointer}/class")
     try:
         re.compile(entry["match"])
-    except (re.error, TypeError) as fault:
+    except (re.error, TypeError, OverflowError, RecursionError) as fault:
         raise PolicyError(f"not a regular expression: {fault}", pointer=f"{pointer}/match") from None
 
 
@@ -101,7 +106,7 @@ def read_classes(settings: Mapping[str, Any]) -> Classes:
     rebalance = Rebalance(settings["rebalance_threshold"], settings["rebalance_minimum_duration"])
     if settings["rounding"] == CLASSIC:
         percents: Mapping[str, float] = normalise(settings["classes"])
-        return Classes(percents, requestors, list(percents)[-1], CLASSIC, rebalance)
-    total = sum(settings["classes"].values())
-    percents = {name: 100 * percent / total for name, percent in sorted(settings["classes"].items())}
-    return Classes(percents, requestors, settings["default_class"], EXACT, rebalance)
+        return Classes(percents, percents, requestors, list(percents)[-1], CLASSIC, rebalance)
+    weights = dict(sorted(settings["classes"].items()))
+    percents = {name: 100 * weight / sum(weights.values()) for name, weight in weights.items()}
+    return Classes(weights, percents, requestors, settings["default_class"], EXACT, rebalance)

@@ -38,9 +38,9 @@ def step(service: Service, name: str) -> bool:
 
 
 def plan_only(service: Service, name: str) -> Plan | None:
-    """Say what the next step would do, without doing it."""
+    """Say what the next step would do, without doing it; figures even if nothing waits."""
     entry = service.catalogue.get(name)
-    frozen = freeze(service, entry) if entry else None
+    frozen = freeze(service, entry, quiet=True) if entry else None
     return policies.get(frozen.record.policy).plan(frozen.view) if frozen else None
 
 
@@ -68,7 +68,9 @@ def _order(connection: sa.Connection, frozen: Frozen, order: Any, now: float) ->
         if task is None:
             return 0
         if isinstance(order, Stop) and task.state in BOOKED and task.state is not T.STOPPING:
-            tasks.save(connection, advance(task, T.STOPPING, detail=order.why))
+            # what no agent has accepted has nothing to stop, and nobody would confirm it
+            to = T.WAITING if task.state is T.ASSIGNED else T.STOPPING
+            tasks.save(connection, advance(task, to, detail=order.why))
             return 1
         if isinstance(order, Start) and task.state is T.WAITING:
             placement = {worker: dict(amounts) for worker, amounts in order.placement.items()}
