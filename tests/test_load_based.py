@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from rainbow.errors import PlanError, PolicyError
 from rainbow.jobs import WorkerState
 from rainbow.matching import Take
-from rainbow.scheduling import GangView, JobView, LoadBased, RunView, Start, View, WorkerView, check_plan
+from rainbow.scheduling import LoadBased, RunView, Start, check_plan
 from rainbow.scheduling.apportion import targets
 from rainbow.scheduling.progress import ClassCount
 from rainbow.scheduling.shares import starts
+from tests.views import job, plan, started, view
 
 EXAMPLES = yaml.safe_load((Path(__file__).parent / "cases" / "load_based" / "worked-examples.yaml").read_text())
 
@@ -72,39 +73,6 @@ def test_order_of_classes_is_no_matter(rows, idle, rng):
 
 
 # ── planning ──
-
-FREE, READY = {"core": 4}, WorkerState.READY
-
-
-def view(jobs, workers=4, runs=(), settings=None, state=READY):
-    """A view of equal workers; a demand is the number of workers it takes, as text."""
-    held = {worker for run in runs for worker in run.placement}
-    names = [f"node{k}" for k in range(workers)]
-
-    def place(demand, free):
-        wanted = int(demand.rpartition(":")[2])
-        return Take(tuple(("s", {name: {"core": 1}}) for name in free[:wanted]), {}) if len(free) >= wanted else None
-
-    def divide(demand, take):
-        return [{worker: amounts for _, placed in take.placed for worker, amounts in placed.items()}]
-
-    seen = [WorkerView(name, "k", FREE, FREE, state, 0.0, int(name in held)) for name in names]
-    return View(0.0, settings or {}, seen, jobs, list(runs), place, lambda demand: frozenset({"k"}), divide)
-
-
-def job(name, *sizes, requestor="user", running=0, submitted=0.0):
-    gangs = tuple(GangView(name, k, (f"{name}-{k}",), f"{name}/{k}:{size}") for k, size in enumerate(sizes))
-    return JobView(name, requestor, submitted, gangs, running)
-
-
-def plan(of):
-    made = LoadBased().plan(of)
-    check_plan(of, made)
-    return made
-
-
-def started(made):
-    return [order.task for order in made.orders if isinstance(order, Start)]
 
 
 def test_plan_takes_turns_between_jobs_of_a_class():
