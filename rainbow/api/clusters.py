@@ -107,11 +107,19 @@ def scheduler(name: str) -> Any:
     return jsonify(policy.show(service(), who(), name))
 
 
-@clusters.put("/<name>/scheduler")
+@clusters.route("/<name>/scheduler", methods=["PUT", "PATCH"])
 def put_scheduler(name: str) -> Any:
-    """Set the policy and its settings."""
+    """Set the policy, its settings and the limits: all of what is given (PUT) or key by key (PATCH)."""
     asking = who()
-    return jsonify(policy.put(service(), asking, name, read_mapping()))
+    return jsonify(policy.put(service(), asking, name, read_mapping(), merge=request.method == "PATCH"))
+
+
+@clusters.get("/<name>/scheduler/changes")
+def scheduler_changes(name: str) -> Any:
+    """List who changed the policy, its settings or the limits, when, from what, to what."""
+    found = policy.changed(service(), who(), name)
+    # what was set is never taken for times, whatever it is called
+    return jsonify(changes=[{**one, **timed({"changed_at": one["changed_at"]})} for one in found])
 
 
 @clusters.post("/<name>/plan")

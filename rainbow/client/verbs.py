@@ -105,6 +105,19 @@ class Client:
         """Show the cluster's policy, its settings and figures."""
         return self._object("GET", _cluster(name, "scheduler"))
 
+    def set_scheduler(self, name: str, change: Document) -> dict[str, Any]:
+        """Change the cluster's policy, settings or limits, key by key; null brings a default back."""
+        return self._object("PATCH", _cluster(name, "scheduler"), change)
+
+    def scheduler_changes(self, name: str) -> list[dict[str, Any]]:
+        """List who changed the scheduling, when, from what, to what; the newest first."""
+        answer = self._calls.call("GET", _cluster(name, "scheduler", "changes"))
+        return cast("list[dict[str, Any]]", answer["changes"])
+
+    def plan(self, name: str) -> dict[str, Any]:
+        """Say what the cluster's next step would do, without doing it."""
+        return self._object("POST", _cluster(name, "plan"))
+
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def submit(

@@ -25,9 +25,11 @@ def figures(round_: Round) -> dict[str, Any]:
 
 def _row(round_: Round, name: str, target: int) -> dict[str, Any]:
     held, queue = round_.held[name], round_.queues[name]
+    running = sum(1 for run in round_.view.runs if round_.class_of(run.requestor) == name)
     return {
         "percent": round(round_.classes.percents[name], 3),
         "target": target,
+        "running": running,
         "held": held,
         "loaned": max(0, held - target),
         "unused": max(0, target - held),

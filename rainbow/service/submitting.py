@@ -17,6 +17,7 @@ from rainbow.matching import Verdict, match
 from rainbow.scheduling import Gang, gangs
 from rainbow.selection import Choice, check_options, select
 from rainbow.service.access import Caller, requestor_of
+from rainbow.service.admission import admit
 from rainbow.store import clusters, jobs, states, tasks
 from rainbow.store.jobs import JobRecord
 
@@ -108,6 +109,7 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         verdict = next(v for v in verdicts if v.cluster == choice.cluster)
         record = _record(service, connection, who, asked, request, job_id, verdict)
         key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
+        admit(connection, record, sum(len(gang.tasks) for gang in wanted))
         jobs.add(connection, record, _text(asked.jobspec), decision, **key)
         tasks.add(connection, record.cluster_id, _tasks(job_id, wanted))
     service.tell()

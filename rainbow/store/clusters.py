@@ -25,6 +25,7 @@ class ClusterRecord:
     memory: Mapping[str, Any] = field(default_factory=dict)
     revision: int = 1
     clock: int = 0
+    limits: Mapping[str, int] = field(default_factory=dict)
 
 
 _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
@@ -77,6 +78,18 @@ def set_policy(connection: sa.Connection, cluster_id: str, policy: str, settings
     """Store the policy and its settings; what another policy remembered is forgotten."""
     kept = sa.case((clusters.c.policy == policy, clusters.c.memory), else_=sa.literal({}, clusters.c.memory.type))
     _change(connection, cluster_id, policy=policy, settings=dict(settings), memory=kept)
+
+
+def set_limits(connection: sa.Connection, cluster_id: str, limits: Mapping[str, int]) -> None:
+    """Store how much may wait at the cluster."""
+    _change(connection, cluster_id, limits=dict(limits))
+
+
+def limits(connection: sa.Connection, cluster_id: str) -> Mapping[str, int]:
+    """Return how much may wait at the cluster, and let no other transaction admit to it until this one ends."""
+    query = sa.select(clusters.c.limits).where(clusters.c.id == cluster_id).with_for_update()
+    found: Mapping[str, int] = connection.execute(query).scalar_one()
+    return found
 
 
 def set_memory(connection: sa.Connection, cluster_id: str, memory: Mapping[str, Any]) -> None:

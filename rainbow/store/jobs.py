@@ -63,6 +63,13 @@ def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
     return _jobs(connection, jobs.c.cluster_id == cluster_id, jobs.c.state.in_(LIVE))
 
 
+def live_by_requestor(connection: sa.Connection, cluster_id: str) -> dict[str, int]:
+    """Return {requestor: how many live jobs} of a cluster."""
+    query = sa.select(jobs.c.requestor, sa.func.count()).where(jobs.c.cluster_id == cluster_id)
+    rows = connection.execute(query.where(jobs.c.state.in_(LIVE)).group_by(jobs.c.requestor))
+    return {row[0]: row[1] for row in rows}
+
+
 def clusters_with_live_jobs(connection: sa.Connection) -> set[str]:
     """Return the ids of the clusters that have something to do."""
     return set(connection.execute(sa.select(jobs.c.cluster_id).where(jobs.c.state.in_(LIVE)).distinct()).scalars())

@@ -3,6 +3,7 @@
     clusters ─┬─ subsystems      graphs as they were given; what is compiled from them is never stored
               ├─ states          the flat state of selection, and when it was reported
               ├─ workers         the workers' states
+             ├─ changes         who changed the scheduling settings, when, from what, to what
               └─ credentials     SHA-256 of tokens and secrets
     jobs ───── tasks             kept when their cluster is deleted: they are history
 
@@ -48,6 +49,7 @@ clusters = sa.Table(
     sa.Column("settings", JSON, nullable=False),
     sa.Column("memory", JSON, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("limits", JSON, nullable=False, server_default="{}"),
 )
 
 subsystems = sa.Table(
@@ -74,6 +76,18 @@ workers = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("since", sa.Double, nullable=False),
+)
+
+changes = sa.Table(
+    "changes",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    _cluster_id(index=True),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("who", NAME, nullable=False),
+    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("before", JSON),
+    sa.Column("after", JSON),
 )
 
 credentials = sa.Table(

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.jobs import Task, TaskState
+from rainbow.jobs import ENDED, Task, TaskState
 from rainbow.store.schema import tasks
 
 _COLUMNS = [tasks.c[column.name] for column in fields(Task)]
@@ -33,6 +33,15 @@ def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -
     """Return {id: task} of those that exist at this cluster."""
     found = _tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.id.in_(task_ids))
     return {task.id: task for task in found}
+
+
+def unended(connection: sa.Connection, cluster_id: str) -> tuple[int, int]:
+    """Count a cluster's tasks that wait, and those that hold space."""
+    query = sa.select(tasks.c.state, sa.func.count()).where(tasks.c.cluster_id == cluster_id)
+    rows = connection.execute(query.where(tasks.c.state.not_in(ENDED)).group_by(tasks.c.state))
+    counts: dict[str, int] = {row[0]: row[1] for row in rows}
+    waiting = counts.pop(TaskState.WAITING, 0)
+    return waiting, sum(counts.values())
 
 
 def save(connection: sa.Connection, changed: Task) -> None:

@@ -1,0 +1,33 @@
+"""Admission limits of a cluster, and who changed its settings when."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+JSON = sa.JSON(none_as_null=True)
+
+
+def upgrade() -> None:
+    """Add the column and the table."""
+    op.add_column("clusters", sa.Column("limits", JSON, nullable=False, server_default="{}"))
+    op.create_table(
+        "changes",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("cluster_id", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.Column("who", sa.String(length=100), nullable=False),
+        sa.Column("what", sa.Text(), nullable=False),
+        sa.Column("before", JSON, nullable=True),
+        sa.Column("after", JSON, nullable=True),
+        sa.ForeignKeyConstraint(
+            ["cluster_id"], ["clusters.id"], name="fk_changes_cluster_id_clusters", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_changes"),
+    )
+    op.create_index("ix_changes_cluster_id", "changes", ["cluster_id"])
