@@ -1,4 +1,4 @@
-"""Run every benchmark: how matching and selecting grow with the clusters, and the two backends beside each other."""
+"""Run every benchmark: how matching, selecting and planning grow, and how classes come to their shares."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from statistics import median
 
 import rainbow
+from benchmarks.load_based import planning
+from benchmarks.shares import sharing
 from rainbow.graph import Cluster
 
 CONSTRAINT = [
@@ -74,3 +76,5 @@ def selecting() -> None:
 if __name__ == "__main__":
     matching()
     selecting()
+    planning()
+    sharing()

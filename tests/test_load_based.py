@@ -148,3 +148,29 @@ def test_bad_setting_is_refused_by_pointer(settings, pointer):
     with pytest.raises(PolicyError) as fault:
         LoadBased().check(settings)
     assert fault.value.pointer == pointer
+
+
+class Untouched(tuple):
+    """Gangs that may be counted and picked one by one, never walked."""
+
+    def __iter__(self):
+        raise AssertionError("a round walked over every waiting task")
+
+
+def test_round_looks_at_no_task_that_does_not_start():
+    jobs = [job(name, *[1] * 50, submitted=float(k)) for k, name in enumerate("abc")]
+    lazy = [replace(j, gangs=Untouched(j.gangs), waiting=50) for j in jobs]
+    made = LoadBased().plan(view(lazy, workers=4))
+    assert started(made) == started(plan(view(jobs, workers=4)))
+    assert made.figures["classes"]["default"]["waiting"] == 146
+
+
+def test_matcher_is_asked_as_often_as_tasks_start():
+    asked = []
+    of = view([job("a", *[1] * 60), job("b", *[1] * 60)], workers=40)
+    plan_of = LoadBased().plan(
+        replace(of, place=lambda demand, free: asked.append(len(free)) or of.place(demand, free))
+    )
+    assert len(started(plan_of)) == 40
+    assert len(asked) <= 2 * 41
+    assert max(asked) == 1

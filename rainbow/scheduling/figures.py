@@ -15,25 +15,24 @@ def figures(round_: Round) -> dict[str, Any]:
     """Return workers in all, the spread, since when it is too large, and by class the table's columns."""
     target = round_.counting.targets(round_.counts(1))
     return {
-        "workers": len(round_.placing.ready),
+        "workers": round_.placing.ready,
         "idle": len(round_.placing.idle),
-        "spread": round(round_.spread, 3) if len(round_.placing.ready) else 0.0,
+        "spread": round(round_.spread, 3) if round_.placing.ready else 0.0,
         "over_since": round_.excess,
         "classes": {name: _row(round_, name, target[name]) for name in round_.classes.percents},
     }
 
 
 def _row(round_: Round, name: str, target: int) -> dict[str, Any]:
-    held, queue = round_.held[name], round_.queues[name]
-    running = sum(1 for run in round_.view.runs if round_.class_of(run.requestor) == name)
+    held = round_.held[name]
     return {
         "percent": round(round_.classes.percents[name], 3),
         "target": target,
-        "running": running,
+        "running": round_.running[name],
         "held": held,
         "loaned": max(0, held - target),
         "unused": max(0, target - held),
-        "waiting": sum(len(gang.tasks) for job in queue.jobs for gang in queue.left(job)),
+        "waiting": round_.queues[name].tasks,
     }
 
 

@@ -12,6 +12,7 @@ A worker serves one gang at a time; a gang costs as many workers as its slots pa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -50,16 +51,16 @@ class Round:
         self.placing = Placing(view)
         self._class_of: dict[str, str] = {}
         self.queues = self._queues()
-        self.held = self._held()
+        self.held, self.running = self._held()
         self.blocked: set[str] = set()  # classes whose head keeps what it is granted
         earned = view.memory.get("credit", {})
-        workers = len(self.placing.ready)
+        workers = self.placing.ready
         self.counting: Counting = Classic(workers) if classes.rounding == CLASSIC else Exact(workers, earned)
         self.before = self.counts(len(self.placing.idle) + 1)
         self.spread = self.counting.spread(self.before)
         self.rebalancing, self.excess = self._timer()
         if self.rebalancing:
-            self.before = self.counts(len(self.placing.ready))
+            self.before = self.counts(self.placing.ready)
 
     # ── 1 count ──
 
@@ -75,11 +76,16 @@ class Round:
             jobs[self.class_of(job.requestor)].append(job)
         return {name: Queue(found) for name, found in jobs.items()}
 
-    def _held(self) -> dict[str, int]:
+    def _held(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Count the workers each class's tasks hold, and those tasks."""
         workers: dict[str, set[str]] = {name: set() for name in self.classes.weights}
+        tasks = dict.fromkeys(self.classes.weights, 0)
+        requestors = Counter(run.requestor for run in self.view.runs)
+        for requestor, number in requestors.items():
+            tasks[self.class_of(requestor)] += number
         for run in self.view.runs:
-            workers[self.class_of(run.requestor)].update(run.placement)
-        return {name: len(held - {""}) for name, held in workers.items()}
+            workers[self._class_of[run.requestor]].update(run.placement)
+        return {name: len(held - {""}) for name, held in workers.items()}, tasks
 
     def counts(self, most: int) -> list[ClassCount]:
         """Count by class what is held and waited for, the latter no further than `most`."""
@@ -106,7 +112,7 @@ class Round:
     def grant_and_place(self) -> bool:
         """Grant idle workers to classes and start what fits; return whether that leaves anything else to grant."""
         before = self._progress()
-        counts = self.counts(len(self.placing.ready) if self.rebalancing else len(self.placing.idle) + 1)
+        counts = self.counts(self.placing.ready if self.rebalancing else len(self.placing.idle) + 1)
         granted = self.counting.starts(len(self.placing.idle), counts, rebalancing=self.rebalancing)
         for name in sorted(granted, key=lambda n: (-self.classes.weights[n], n)):
             self._start_class(name, min(granted[name], len(self.placing.idle)))
@@ -147,7 +153,7 @@ class Round:
         """Yield what must end so that classes below their targets come to their own."""
         if not self.rebalancing:
             return
-        stops, needs = self.counting.stops(self.before, self.counts(len(self.placing.ready)))
+        stops, needs = self.counting.stops(self.before, self.counts(self.placing.ready))
         found = [unit for name in stops for unit in given_back(self._units(name), stops[name])]
         found.sort(key=lambda unit: (-unit.started, unit.tasks))
         yield from Exchange(self.view, found, self.placing.cost).stops(self.queues, needs)

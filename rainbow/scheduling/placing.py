@@ -23,8 +23,11 @@ class Placing:
     def __init__(self, view: View) -> None:
         self.view = view
         self.orders: list[Start] = []
-        self.ready = Idle(w for w in view.workers if w.state is WorkerState.READY)
-        self.idle = Idle(w for w in view.workers if w.state is WorkerState.READY and not w.tasks)
+        ready = [worker for worker in view.workers if worker.state is WorkerState.READY]
+        self.ready = len(ready)
+        self.idle = Idle(worker for worker in ready if not worker.tasks)
+        self._ready = ready
+        self._one_of_kind = {worker.kind: worker.id for worker in reversed(ready)}
         self.consumables = dict(view.consumables)
         self._costs: dict[str, int] = {}
 
@@ -36,10 +39,9 @@ class Placing:
 
     def _cost(self, gang: GangView) -> int:
         for kind in sorted(self.view.hosts(gang.demand)):
-            one = self.ready.first([kind], 1)
-            if one and self.view.place(gang.demand, one):
+            if kind in self._one_of_kind and self.view.place(gang.demand, [self._one_of_kind[kind]]):
                 return 1
-        take = self.view.place(gang.demand, list(self.ready)) if len(self.ready) else None
+        take = self.view.place(gang.demand, [worker.id for worker in self._ready]) if self.ready else None
         return len(workers_of(take.placed)) if take else 0
 
     def start(self, gang: GangView) -> bool:
@@ -60,9 +62,10 @@ class Placing:
 
     def _consume(self, placed: Any) -> bool:
         """Take what a gang wants of the cluster's consumables, all or nothing."""
+        outside = [held[""] for _, held in placed if "" in held]
         wanted: Counter[str] = Counter()
-        for _, held in placed:
-            wanted.update(held.get("", {}))
+        for amounts in outside:
+            wanted.update(amounts)
         if any(amount > self.consumables.get(kind, 0) for kind, amount in wanted.items()):
             return False
         self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in wanted.items()})
@@ -78,10 +81,10 @@ class Placing:
 
     def unhosted(self, job: JobView) -> Wait:
         """Say that no ready worker could ever host what a job waits to start."""
-        if not len(self.ready):
+        if not self.ready:
             return Wait(job.id, "no-worker-ready", "no worker is ready: its cluster's agent has not been seen")
-        text = f"none of the {len(self.ready)} ready workers can host it; others are offline, lost or draining"
-        return Wait(job.id, "no-ready-host", text, {"ready": len(self.ready)})
+        text = f"none of the {self.ready} ready workers can host it; others are offline, lost or draining"
+        return Wait(job.id, "no-ready-host", text, {"ready": self.ready})
 
     def busy(self, job: JobView, gang: GangView, name: str, kept: int) -> Wait:
         """Say that a gang waits for workers that are busy."""

@@ -18,6 +18,7 @@ class Queue:
         self.jobs = jobs
         self.stuck: dict[str, Wait] = {}  # why a job goes no further this round
         self.gangs = sum(len(job.gangs) for job in jobs)  # that wait and are not stuck
+        self.tasks = sum(job.tasks for job in jobs)  # that wait
         self._next_gang: dict[str, int] = {}
         # ordered once: every start then costs the logarithm of the jobs
         self._heap = [_turn(job, job.running) for job in jobs if job.gangs]
@@ -36,6 +37,7 @@ class Queue:
         started = job.gangs[self._next(job)]
         self._next_gang[job.id] = self._next(job) + 1
         self.gangs -= 1
+        self.tasks -= len(started.tasks)
         if self._next(job) < len(job.gangs):
             heappush(self._heap, _turn(job, running + len(started.tasks)))
 

@@ -143,7 +143,8 @@ def _job_view(job: JobRecord, wanted: tuple[Gang, ...], own: list[Task], placing
             ids = tuple(waiting[index] for index in indexes)
             views.append(GangView(job.id, gang.number, ids, demand, left.request.duration))
     running = sum(1 for task in own if task.state in BOOKED)
-    return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority)
+    waits = sum(len(view.tasks) for view in views)
+    return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority, waits)
 
 
 def _unended(wanted: tuple[Gang, ...], own: list[Task]) -> list[GangTask]:
