@@ -97,7 +97,9 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
     return found
 
 
-LIMIT = click.IntRange(min=-1)
+LIMIT, COUNT = click.IntRange(min=-1), click.IntRange(min=0)
+LIMITS = ["throttle", "max_requestors", "max_jobs_per_requestor", "max_waiting_tasks", "max_retries"]
+LIMITS += ["quarantine_after", "quarantine_minutes"]
 
 
 @scheduler.command(name="set")
@@ -115,6 +117,9 @@ LIMIT = click.IntRange(min=-1)
 @click.option("--max-requestors", type=LIMIT, help="Most requestors with live jobs; -1 is no limit.")
 @click.option("--max-jobs-per-requestor", type=LIMIT, help="Most live jobs of one requestor; -1 is no limit.")
 @click.option("--max-waiting-tasks", type=LIMIT, help="Most tasks waiting; -1 is no limit.")
+@click.option("--max-retries", type=COUNT, help="How often a task that failed or ran too long runs again.")
+@click.option("--quarantine-after", type=COUNT, help="Tasks a worker fails to start in a row; 0: never.")
+@click.option("--quarantine-minutes", type=COUNT, help="How long such a worker gets nothing.")
 @click.option("--settings", "file", type=FILE, help="A JSON file of settings; other options go over it.")
 @printing.output_option
 @with_secret
@@ -130,9 +135,7 @@ def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> No
 def _change(policy: str | None, file: Path | None, **given: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a change from the options."""
     yield "policy", policy
-    limits = {
-        key: given.pop(key) for key in ("throttle", "max_requestors", "max_jobs_per_requestor", "max_waiting_tasks")
-    }
+    limits = {key: given.pop(key) for key in LIMITS}
     yield "limits", {key: value for key, value in limits.items() if value is not None}
     classes, requestors = given.pop("classes"), given.pop("requestors")
     settings = json_of(file) if file else {}

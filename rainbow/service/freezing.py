@@ -142,6 +142,8 @@ def _job_view(job: JobRecord, wanted: tuple[Gang, ...], own: list[Task], placing
             demand = placing.demand(job.id, left, [waiting[index] for index in indexes])
             ids = tuple(waiting[index] for index in indexes)
             views.append(GangView(job.id, gang.number, ids, demand, left.request.duration))
+    longest = {task.gang: task.expected for task in sorted(own, key=lambda task: task.expected)}
+    views.sort(key=lambda view: -longest[view.number])  # longest expected first, else as the jobspec has them
     running = sum(1 for task in own if task.state in BOOKED)
     waits = sum(len(view.tasks) for view in views)
     return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority, waits)

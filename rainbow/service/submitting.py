@@ -17,8 +17,8 @@ from rainbow.matching import Verdict, match
 from rainbow.scheduling import Gang, gangs
 from rainbow.selection import Choice, check_options, select
 from rainbow.service.access import Caller, requestor_of
-from rainbow.service.admission import admit
-from rainbow.store import clusters, jobs, states, tasks
+from rainbow.service.admission import admit, check_limits
+from rainbow.store import clusters, durations, jobs, states, tasks
 from rainbow.store.jobs import JobRecord
 
 if TYPE_CHECKING:
@@ -109,9 +109,11 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         verdict = next(v for v in verdicts if v.cluster == choice.cluster)
         record = _record(service, connection, who, asked, request, job_id, verdict)
         key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
-        admit(connection, record, sum(len(gang.tasks) for gang in wanted))
+        limits = check_limits(clusters.limits(connection, record.cluster_id, lock=True))
+        admit(connection, record, sum(len(gang.tasks) for gang in wanted), limits)
         jobs.add(connection, record, _text(asked.jobspec), decision, **key)
-        tasks.add(connection, record.cluster_id, _tasks(job_id, wanted))
+        expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
+        tasks.add(connection, record.cluster_id, _tasks(job_id, wanted, limits["max_retries"], expected))
     service.tell()
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
 
@@ -191,9 +193,17 @@ def _record(
     )
 
 
-def _tasks(job_id: str, wanted: Sequence[Gang]) -> list[Task]:
+def _tasks(job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float]) -> list[Task]:
     return [
-        Task(f"{job_id}-{task.index}", job_id, task.index, gang.number, task.name)
+        Task(
+            f"{job_id}-{task.index}",
+            job_id,
+            task.index,
+            gang.number,
+            task.name,
+            retries_left=retries,
+            expected=expected.get(task.name, 0.0),
+        )
         for gang in wanted
         for task in gang.tasks
     ]

@@ -81,14 +81,14 @@ def set_policy(connection: sa.Connection, cluster_id: str, policy: str, settings
 
 
 def set_limits(connection: sa.Connection, cluster_id: str, limits: Mapping[str, int]) -> None:
-    """Store how much may wait at the cluster."""
+    """Store the cluster's limits."""
     _change(connection, cluster_id, limits=dict(limits))
 
 
-def limits(connection: sa.Connection, cluster_id: str) -> Mapping[str, int]:
-    """Return how much may wait at the cluster, and let no other transaction admit to it until this one ends."""
-    query = sa.select(clusters.c.limits).where(clusters.c.id == cluster_id).with_for_update()
-    found: Mapping[str, int] = connection.execute(query).scalar_one()
+def limits(connection: sa.Connection, cluster_id: str, *, lock: bool = False) -> Mapping[str, int]:
+    """Return the cluster's limits; `lock` lets no other transaction lock them until this one ends."""
+    query = sa.select(clusters.c.limits).where(clusters.c.id == cluster_id)
+    found: Mapping[str, int] = connection.execute(query.with_for_update() if lock else query).scalar_one()
     return found
 
 

@@ -6,6 +6,7 @@
              ├─ changes         who changed the scheduling settings, when, from what, to what
               └─ credentials     SHA-256 of tokens and secrets
     jobs ───── tasks             kept when their cluster is deleted: they are history
+    durations                    how long tasks ran, by the names of job and task
 
 A cluster is known by `id`, made at registration: a name registered again is another cluster. Times are
 seconds since 1970 in UTC. `clock` counts what changes the cluster's free nodes (a state report, a job's
@@ -76,6 +77,7 @@ workers = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("since", sa.Double, nullable=False),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),  # to start a task, one after the other
 )
 
 changes = sa.Table(
@@ -150,5 +152,19 @@ tasks = sa.Table(
     sa.Column("assigned_at", sa.Double),
     sa.Column("started_at", sa.Double),
     sa.Column("ended_at", sa.Double),
+    sa.Column("expected", sa.Double, nullable=False, server_default="0"),  # seconds, as those before it ran
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
+)
+
+durations = sa.Table(
+    "durations",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("job", sa.String(64), nullable=False),  # digest of cluster, requestor and job name
+    sa.Column("task", sa.Text, nullable=False),
+    sa.Column("mean", sa.Double, nullable=False),
+    sa.Column("runs", sa.Integer, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.UniqueConstraint("job", "task"),
+    sa.Index("ix_durations_at", "at"),
 )

@@ -1,4 +1,4 @@
-"""Admission limits of a cluster, and who changed its settings when."""
+"""Limits of a cluster and who changed its settings when; flaky workers; how long tasks ran."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JSON = sa.JSON(none_as_null=True)
 
 
 def upgrade() -> None:
-    """Add the column and the table."""
+    """Add the columns and the tables."""
     op.add_column("clusters", sa.Column("limits", JSON, nullable=False, server_default="{}"))
     op.create_table(
         "changes",
@@ -31,3 +31,17 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_changes"),
     )
     op.create_index("ix_changes_cluster_id", "changes", ["cluster_id"])
+    op.add_column("workers", sa.Column("failures", sa.Integer(), nullable=False, server_default="0"))
+    op.add_column("tasks", sa.Column("expected", sa.Double(), nullable=False, server_default="0"))
+    op.create_table(
+        "durations",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("job", sa.String(length=64), nullable=False),
+        sa.Column("task", sa.Text(), nullable=False),
+        sa.Column("mean", sa.Double(), nullable=False),
+        sa.Column("runs", sa.Integer(), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_durations"),
+        sa.UniqueConstraint("job", "task", name="uq_durations_job_task"),
+    )
+    op.create_index("ix_durations_at", "durations", ["at"])
