@@ -56,6 +56,8 @@ class Host(RuleBasedStateMachine):
     def teardown(self):
         """Whatever happened: with all workers up, every job comes to its end."""
         self.up = set(NODES)
+        for node in NODES:
+            self.operator_speaks(node, "reinstate")
         for _ in range(10 + 6 * sum(self.jobs.values())):
             self.heartbeat()
             self.step()
@@ -132,6 +134,11 @@ class Host(RuleBasedStateMachine):
         self.up ^= {node}
         self.heartbeat()
 
+    @rule(node=st.sampled_from(NODES), verb=st.sampled_from(["offline", "drain", "reinstate"]))
+    def operator_speaks(self, node, verb):
+        answer = self.api.call("POST", f"/v1/clusters/oak/workers/{node}:{verb}", None, self.oak.secret)
+        assert answer.status_code in (200, 409)
+
     @rule(seconds=st.sampled_from([1, 30, 59, 61, 90]))
     def time_passes(self, seconds):
         self.clock.now += seconds
@@ -170,7 +177,7 @@ class Host(RuleBasedStateMachine):
             states = workers.of_cluster(connection, self.service.catalogue["oak"].id)
         view = freeze(self.service, self.service.catalogue["oak"], quiet=True).view
         assert {w.id: w.state for w in view.workers} == {name: record.state for name, record in states.items()}
-        assert {record.state for record in states.values()} <= {WorkerState.READY, WorkerState.LOST, WorkerState.NEW}
+        assert WorkerState.QUARANTINED not in {record.state for record in states.values()}
 
 
 SOAK = bool(os.environ.get("RAINBOW_SOAK"))

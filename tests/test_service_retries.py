@@ -179,3 +179,56 @@ def test_only_the_tasks_that_ran_last_are_remembered(service):
             durations.learn(connection, "job", f"t{k}", 1.0, float(k))
         durations.forget(connection, 2)
         assert sorted(durations.expected(connection, "job")) == ["t3", "t4"]
+
+
+# ── operators ──
+
+
+def say_of(oak, worker, verb, status=200):
+    answer = oak.api.call("POST", f"/v1/clusters/oak/workers/{worker}:{verb}", None, oak.secret)
+    assert answer.status_code == status, answer.get_data(as_text=True)
+    return answer.get_json()
+
+
+@pytest.mark.parametrize(("verb", "state"), [("offline", "OFFLINE"), ("drain", "DRAINING")])
+def test_busy_worker_put_away_and_brought_back_is_used_again(oak, verb, state):
+    """Offlining a busy node and reinstating it leaked it: free by the count, busy by the list (S1)."""
+    submit(oak)
+    (offer,) = oak.take()
+    assert say_of(oak, "n0", verb)["state"] == state
+    submit(oak, "a", "b")
+    (other,) = oak.take()
+    assert (list(offer["placement"]), list(other["placement"])) == (["n0"], ["n1"])
+    oak.end(offer)
+    assert oak.take() == []
+    say_of(oak, "n0", "reinstate")
+    assert [list(offer["placement"]) for offer in oak.take()] == [["n0"]]
+
+
+def test_heartbeat_of_an_offline_worker_alters_nothing(oak):
+    """A node-added event for an offline node stored a nil node, and the next assignment panicked (S2)."""
+    say_of(oak, "n0", "offline")
+    oak.say("heartbeat", workers=["n1"])
+    oak.say("heartbeat", workers=["n0", "n1"])
+    submit(oak, "a", "b")
+    assert [list(offer["placement"]) for offer in oak.take()] == [["n1"]]
+    assert workers(oak) == {"n0": "OFFLINE", "n1": "READY"}
+
+
+def test_what_an_operator_says_twice_is_said_once(oak):
+    assert say_of(oak, "n0", "offline") == say_of(oak, "n0", "offline")
+    say_of(oak, "n0", "drain", 409)
+    say_of(oak, "n0", "reinstate")
+    say_of(oak, "n0", "reinstate")
+    say_of(oak, "nobody", "offline", 404)
+    listed = oak.api.good("GET", f"{PATH}/changes", None, oak.secret)["changes"]
+    assert [(one["what"], one["from"], one["to"]) for one in listed] == [
+        ("worker n0", "OFFLINE", "READY"),
+        ("worker n0", "READY", "OFFLINE"),
+    ]
+
+
+def test_lost_worker_is_not_reinstated_by_word_alone(oak):
+    oak.say("heartbeat", workers=["n1"])
+    say_of(oak, "n0", "reinstate", 409)
+    assert workers(oak)["n0"] == "LOST"

@@ -8,7 +8,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.asking import read_json, read_mapping, read_state, service, who
 from rainbow.api.times import timed
-from rainbow.service import graphs, policy, registering
+from rainbow.service import graphs, operating, policy, registering
 
 clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
 
@@ -99,6 +99,14 @@ def state(name: str) -> Any:
 def workers(name: str) -> Any:
     """List workers and their states."""
     return jsonify(workers=timed(policy.workers_of(service(), who(), name)))
+
+
+@clusters.post("/<name>/workers/<path:worker>:offline", defaults={"verb": "offline"})
+@clusters.post("/<name>/workers/<path:worker>:drain", defaults={"verb": "drain"})
+@clusters.post("/<name>/workers/<path:worker>:reinstate", defaults={"verb": "reinstate"})
+def move_worker(name: str, worker: str, verb: str) -> Any:
+    """Take a worker away, let it end what it has, or bring it back."""
+    return jsonify(timed(operating.move(service(), who(), name, worker, verb)))
 
 
 @clusters.get("/<name>/scheduler")

@@ -101,6 +101,10 @@ class Client:
         """List the cluster's workers and their states."""
         return cast("list[dict[str, Any]]", self._calls.call("GET", _cluster(name, "workers"))["workers"])
 
+    def move_worker(self, name: str, worker: str, verb: str) -> dict[str, Any]:
+        """Take a worker away (`offline`), let it end what it has (`drain`), or bring it back (`reinstate`)."""
+        return self._object("POST", _cluster(name, "workers", worker) + f":{verb}")
+
     def scheduler(self, name: str) -> dict[str, Any]:
         """Show the cluster's policy, its settings and figures."""
         return self._object("GET", _cluster(name, "scheduler"))
