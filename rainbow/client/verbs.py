@@ -132,13 +132,17 @@ class Client:
         selector: Document | None = None,
         clusters: Sequence[Document] | None = None,
         idempotency_key: str | None = None,
+        basis: str | None = None,
+        tag: str | None = None,
     ) -> wire.Submission:
         """Submit a jobspec (YAML or JSON text, or a mapping); sent twice under one key, it is one job.
+
+        A job with a basis takes the place of the requestor's live jobs of that basis with another tag.
 
         Without a key one is made for this call, so that a try repeated over a broken connection is harmless.
         """
         body = {"jobspec": jobspec}
-        body |= _given(name=name, requestor=requestor, selector=selector, clusters=clusters)
+        body |= _given(name=name, requestor=requestor, selector=selector, clusters=clusters, basis=basis, tag=tag)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return cast("wire.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
 

@@ -101,15 +101,20 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         record = _visible(connection, who, job_id)
         if record.state not in LIVE:
             raise Conflict(f"job {job_id} has ended: {record.state}")
-        jobs.change(connection, job_id, canceled_at=now)
-        for task in tasks.of_job(connection, job_id):
-            if task.state in (TaskState.WAITING, TaskState.ASSIGNED):
-                tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now))
-            elif task.state not in ENDED and task.state is not TaskState.STOPPING:
-                tasks.save(connection, advance(task, TaskState.STOPPING, detail="canceled"))
-        settle(connection, job_id, now)
+        end(connection, job_id, now)
     service.tell()
     return show(service, who, job_id)
+
+
+def end(connection: sa.Connection, job_id: str, now: float) -> None:
+    """Cancel a job's tasks that have not started, tell the others to stop."""
+    jobs.change(connection, job_id, canceled_at=now)
+    for task in tasks.of_job(connection, job_id):
+        if task.state in (TaskState.WAITING, TaskState.ASSIGNED):
+            tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now))
+        elif task.state not in ENDED and task.state is not TaskState.STOPPING:
+            tasks.save(connection, advance(task, TaskState.STOPPING, detail="canceled"))
+    settle(connection, job_id, now)
 
 
 def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> None:

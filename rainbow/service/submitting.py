@@ -18,6 +18,7 @@ from rainbow.scheduling import Gang, gangs
 from rainbow.selection import Choice, check_options, select
 from rainbow.service.access import Caller, requestor_of
 from rainbow.service.admission import admit, check_limits
+from rainbow.service.replacing import replace_ancestors
 from rainbow.store import clusters, durations, jobs, states, tasks
 from rainbow.store.jobs import JobRecord
 
@@ -37,12 +38,15 @@ class Submission:
     clusters: Sequence[str] | None = None  # only these; None: all the caller may use
     name: str | None = None
     requestor: str | None = None
+    basis: str | None = None  # what the job is a version of: see replacing.py
+    tag: str | None = None  # which version
     key: str | None = None  # Idempotency-Key
     credentials: Sequence[str] = field(default_factory=tuple)  # digest of who asks, part of the key
 
     def digest(self) -> str:
         """Return what tells two requests apart."""
         parts = [self.jobspec, self.selector, self.options, self.clusters, self.name, self.requestor]
+        parts += [self.basis, self.tag] if self.basis or self.tag else []
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -110,6 +114,7 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         record = _record(service, connection, who, asked, request, job_id, verdict)
         key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
         limits = check_limits(clusters.limits(connection, record.cluster_id, lock=True))
+        replace_ancestors(service, connection, who, record)
         admit(connection, record, sum(len(gang.tasks) for gang in wanted), limits)
         jobs.add(connection, record, _text(asked.jobspec), decision, **key)
         expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
@@ -190,6 +195,8 @@ def _record(
         cluster=cluster.name,
         nodes=verdict.totals.get("nodes", 0),
         submitted_at=service.clock(),
+        basis=asked.basis or "",
+        tag=asked.tag or (job_id if asked.basis else ""),
     )
 
 

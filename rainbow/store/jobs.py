@@ -32,6 +32,8 @@ class JobRecord:
     accepted_clock: int | None = None
     ended_clock: int | None = None
     wait: Mapping[str, Any] | None = None
+    basis: str = ""  # what this job is a version of
+    tag: str = ""  # which version
 
 
 @dataclass(frozen=True, slots=True)

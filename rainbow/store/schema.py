@@ -6,6 +6,7 @@
              ├─ changes         who changed the scheduling settings, when, from what, to what
               └─ credentials     SHA-256 of tokens and secrets
     jobs ───── tasks             kept when their cluster is deleted: they are history
+    tags                         the versions a basis has had
     durations                    how long tasks ran, by the names of job and task
 
 A cluster is known by `id`, made at registration: a name registered again is another cluster. Times are
@@ -126,6 +127,8 @@ jobs = sa.Table(
     sa.Column("wait", JSON),
     sa.Column("idempotency", sa.String(64), unique=True),  # digest of who asked and their key
     sa.Column("request_digest", sa.String(64)),
+    sa.Column("basis", sa.Text, nullable=False, server_default=""),
+    sa.Column("tag", sa.Text, nullable=False, server_default=""),
     # the two sums of booking.py are answered from these alone
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
@@ -167,4 +170,15 @@ durations = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
     sa.UniqueConstraint("job", "task"),
     sa.Index("ix_durations_at", "at"),
+)
+
+tags = sa.Table(
+    "tags",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),  # newer ones have larger ids
+    _cluster_id(index=True),
+    sa.Column("requestor", sa.Text, nullable=False),
+    sa.Column("basis", sa.Text, nullable=False),
+    sa.Column("tag", sa.Text, nullable=False),
+    sa.Index("ix_tags_requestor_basis", "requestor", "basis"),
 )

@@ -1,4 +1,4 @@
-"""Limits of a cluster and who changed its settings when; flaky workers; how long tasks ran."""
+"""Limits of a cluster and who changed its settings when; flaky workers; how long tasks ran; tags."""
 
 from __future__ import annotations
 
@@ -45,3 +45,19 @@ def upgrade() -> None:
         sa.UniqueConstraint("job", "task", name="uq_durations_job_task"),
     )
     op.create_index("ix_durations_at", "durations", ["at"])
+    op.add_column("jobs", sa.Column("basis", sa.Text(), nullable=False, server_default=""))
+    op.add_column("jobs", sa.Column("tag", sa.Text(), nullable=False, server_default=""))
+    op.create_table(
+        "tags",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("cluster_id", sa.String(length=64), nullable=False),
+        sa.Column("requestor", sa.Text(), nullable=False),
+        sa.Column("basis", sa.Text(), nullable=False),
+        sa.Column("tag", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["cluster_id"], ["clusters.id"], name="fk_tags_cluster_id_clusters", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_tags"),
+    )
+    op.create_index("ix_tags_cluster_id", "tags", ["cluster_id"])
+    op.create_index("ix_tags_requestor_basis", "tags", ["requestor", "basis"])
