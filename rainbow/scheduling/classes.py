@@ -9,6 +9,7 @@ from typing import Any
 
 from rainbow.errors import PolicyError
 from rainbow.scheduling.classic import normalise
+from rainbow.scheduling.expressions import fault_of
 from rainbow.scheduling.rebalance import Rebalance
 
 MOST = 1_000_000  # of any number here: more is a slip, and sums stay exact
@@ -94,10 +95,8 @@ def _check_requestor(entry: Any, pointer: str, classes: Mapping[str, Any]) -> No
         raise PolicyError("an entry is {match: expression, class: name}", pointer=pointer)
     if not isinstance(entry["class"], str) or entry["class"] not in classes:
         raise PolicyError(f"the class of an entry is one of: {', '.join(classes)}", pointer=f"{pointer}/class")
-    try:
-        re.compile(entry["match"])
-    except (re.error, TypeError, OverflowError, RecursionError) as fault:
-        raise PolicyError(f"not a regular expression: {fault}", pointer=f"{pointer}/match") from None
+    if fault := fault_of(entry["match"]):
+        raise PolicyError(f"an expression to match requestors: {fault}", pointer=f"{pointer}/match")
 
 
 def read_classes(settings: Mapping[str, Any]) -> Classes:

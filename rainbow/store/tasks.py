@@ -24,6 +24,12 @@ def of_job(connection: sa.Connection, job_id: str) -> list[Task]:
     return _tasks(connection, tasks.c.job == job_id)
 
 
+def states_of(connection: sa.Connection, job_id: str) -> list[TaskState]:
+    """Return the states a job's tasks are in, each once."""
+    rows = connection.execute(sa.select(tasks.c.state).where(tasks.c.job == job_id).distinct())
+    return sorted(TaskState(state) for state in rows.scalars())
+
+
 def of_cluster(connection: sa.Connection, cluster_id: str, states: Collection[TaskState]) -> list[Task]:
     """Return the cluster's tasks in these states, by job and in the order of its jobspec."""
     return _tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.state.in_(states))
