@@ -120,11 +120,15 @@ def test_i7_order_of_classes_is_no_matter(of, credit, rng):
     assert stops(counts, targets_now(workers, counts, {})) == stops(mixed, targets_now(workers, mixed, {}))
 
 
-@given(rounds)
-def test_i8_one_more_idle_worker_lowers_nobody(of):
+@given(rounds, credits)
+@example((13, 1, [ClassCount("a", 2, 6, 9), ClassCount("b", 1, 2, 9), ClassCount("c", 1, 4, 0)]), {})
+@example(
+    (6, 3, [ClassCount("a", 82, 3, 9), ClassCount("b", 2, 0, 5), ClassCount("c", 1, 0, 8)]), {"b": 1.2, "c": 1.2}
+)
+def test_i8_one_more_idle_worker_lowers_nobody(of, credit):
     workers, idle, counts = of
-    fewer, more = starts(idle, workers, counts), starts(idle + 1, workers + 1, counts)
-    freed = starts(idle + 1, workers, counts)
+    fewer, more = starts(idle, workers, counts, credit), starts(idle + 1, workers + 1, counts, credit)
+    freed = starts(idle + 1, workers, counts, credit)
     assert all(more[name] >= fewer[name] and freed[name] >= fewer[name] for name in fewer)
 
 
@@ -257,8 +261,8 @@ def test_i14_every_requestor_has_a_class_that_may_run(requestor, matches):
 
 def test_turn_goes_to_whoever_is_due_most():
     counts = [ClassCount("a", 98, 1, 9), ClassCount("b", 1, 0, 9), ClassCount("c", 1, 0, 9)]
-    assert turn(counts, {"a": 1, "b": 0, "c": 0}, {"b": 1.0, "c": 1.5}) == "c"
-    assert turn(counts, {"a": 1, "b": 0, "c": 0}, {"b": 0.5}) == ""
+    assert turn(counts, {"b": 1.0, "c": 1.5}) == "c"
+    assert turn(counts, {"b": 0.5}) == ""
 
 
 @pytest.mark.parametrize("of", [(0, 0.0), (4, 150.0)])

@@ -91,13 +91,16 @@ def divide(
     for _ in range(free):
         if not queue:
             break
-        _, _, name = heappop(queue)
+        _, name = heappop(queue)
         given[name] += 1
         if given[name] < most[name]:
             heappush(queue, _next(name, weights, held, given[name]))
     return given
 
 
-def _next(name: str, weights: Mapping[str, float], held: Mapping[str, int], given: int) -> tuple[float, float, str]:
-    """Rank a class's next worker: who has least for its weight first, then the larger weight, then the name."""
-    return (held.get(name, 0) + given + 1) / weights[name], -weights[name], name
+def _next(name: str, weights: Mapping[str, float], held: Mapping[str, int], given: int) -> tuple[float, str]:
+    """Rank a class's next worker: who has least for its weight first, then by name.
+
+    Ties must not go by weight: a weight that grows by one could then take two workers and leave another with less.
+    """
+    return (held.get(name, 0) + given + 1) / weights[name], name

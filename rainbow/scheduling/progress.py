@@ -1,7 +1,7 @@
 """How a class whose share is less than one worker runs its share over time.
 
     credit   the part of all starts a class was due since it waits, less the starts it had
-    turn     the class with the most credit, once that is a whole start: its target is 1 until it runs something
+    turn     the class with the most credit, once that is a whole start: it has the first seat until it runs something
 
 A class of 1 % of 50 workers has a target of 0, but every hundredth start is its own. See docs/decisions/0031.
 """
@@ -24,16 +24,18 @@ class ClassCount:
     waiting: int
 
 
-def turn(classes: Sequence[ClassCount], target: Mapping[str, int], credit: Mapping[str, float]) -> str:
-    """Name the class that is due a worker its percent does not round up to; an empty text if there is none.
+def turn(classes: Sequence[ClassCount], credit: Mapping[str, float]) -> str:
+    """Name the class that is due a worker its percent may not round up to; an empty text if there is none.
 
-    >>> turn([ClassCount("a", 99, 5, 5), ClassCount("b", 1, 0, 1)], {"a": 5, "b": 0}, {"b": 1.0})
+    The number of workers has no part in it: one more must not pass the turn, and so a seat, to another class.
+
+    >>> turn([ClassCount("a", 99, 5, 5), ClassCount("b", 1, 0, 1)], {"b": 1.0})
     'b'
     """
     due = [
         (-credit[c.name], c.name)
         for c in classes
-        if credit.get(c.name, 0.0) >= WHOLE and c.percent > 0 and c.waiting and not c.running and not target[c.name]
+        if credit.get(c.name, 0.0) >= WHOLE and c.percent > 0 and c.waiting and not c.running
     ]
     return min(due)[1] if due else ""
 

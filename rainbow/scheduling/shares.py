@@ -19,7 +19,7 @@ from rainbow.scheduling.progress import ClassCount, turn
 def targets_now(workers: int, classes: Sequence[ClassCount], credit: Mapping[str, float]) -> dict[str, int]:
     """Return the workers each class's percent stands for; the class whose turn it is has one."""
     percents = {c.name: c.percent for c in classes}
-    return targets(workers, percents, turn(classes, targets(workers, percents), credit))
+    return targets(workers, percents, turn(classes, credit))
 
 
 def starts(
