@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -10,6 +10,8 @@ import sqlalchemy as sa
 
 from rainbow.jobs import ENDED, Task, TaskState
 from rainbow.store.schema import tasks
+
+NAMED = 500  # tasks named in one statement
 
 _COLUMNS = [tasks.c[column.name] for column in fields(Task)]
 
@@ -37,8 +39,20 @@ def of_cluster(connection: sa.Connection, cluster_id: str, states: Collection[Ta
 
 def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -> dict[str, Task]:
     """Return {id: task} of those that exist at this cluster."""
-    found = _tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.id.in_(task_ids))
-    return {task.id: task for task in found}
+    wanted = list(task_ids)
+    parts = [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
+    found = (_tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.id.in_(part)) for part in parts)
+    return {task.id: task for part in found for task in part}
+
+
+def save_all(connection: sa.Connection, changed: Sequence[Task]) -> None:
+    """Store many tasks' new values at once."""
+    if changed:
+        columns: dict[str, sa.BindParameter[Any]] = {
+            name: sa.bindparam(f"new_{name}") for name in asdict(changed[0]) if name != "id"
+        }
+        statement = tasks.update().where(tasks.c.id == sa.bindparam("new_id")).values(columns)
+        connection.execute(statement, [{f"new_{k}": v for k, v in asdict(task).items()} for task in changed])
 
 
 def unended(connection: sa.Connection, cluster_id: str) -> tuple[int, int]:
