@@ -53,13 +53,15 @@ class Frozen:
 def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | None:
     """Read what the policy may know; None if nothing waits and the policy remembers nothing, unless `quiet`."""
     with service.store.read() as connection:
-        record = next((r for r in clusters.every(connection) if r.id == entry.id), None)
+        record = clusters.get(connection, entry.id)
         live = jobs.live(connection, entry.id) if record else []
+        if record is None or not (live or record.memory or quiet):
+            return None
         found = tasks.of_cluster(connection, entry.id, set(TaskState) - ENDED) if live else []
         states = workers.of_cluster(connection, entry.id)
         wanted = {t.job: reading(connection, t.job).gangs for t in found if t.state is T.WAITING}
     waiting = {task.id: task for task in found if task.state is T.WAITING}
-    if record is None or not (waiting or record.memory or quiet):
+    if not (waiting or record.memory or quiet):
         return None
     running = [task for task in found if task.state in BOOKED]
     placing = Placing(entry.cluster, service.settings.backend)

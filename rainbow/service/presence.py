@@ -84,7 +84,7 @@ def lose_the_silent(service: Service, entry: Entry) -> None:
         known = workers.of_cluster(connection, entry.id)
         booked = tasks.of_cluster(connection, entry.id, BOOKED)
     up = spoken_for(agents.values(), known)
-    release(service, entry, up)
+    release(service, entry, known, up)
     silent = [n for n, w in known.items() if w.state is WorkerState.READY and n not in up and not anew]
     # a worker nobody speaks for holds nothing, whatever else it was put away for
     gone = {n for n, w in known.items() if w.state is WorkerState.LOST or (n not in up and not anew)}

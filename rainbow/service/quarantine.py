@@ -6,7 +6,7 @@ own fault. Off until a cluster's limits say after how many (`quarantine_after`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from rainbow.jobs import Task, WorkerState
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.service.service import Entry, Service
+    from rainbow.store.workers import WorkerRecord
 
 
 def note(connection: sa.Connection, cluster_id: str, task: Task, *, started: bool, now: float) -> None:
@@ -33,12 +34,13 @@ def note(connection: sa.Connection, cluster_id: str, task: Task, *, started: boo
     workers.count_failures(connection, cluster_id, dict.fromkeys(flaky, 0))
 
 
-def release(service: Service, entry: Entry, up: Collection[str]) -> None:
+def release(service: Service, entry: Entry, known: Mapping[str, WorkerRecord], up: Collection[str]) -> None:
     """Let workers go whose time is over; those nobody speaks for are lost."""
+    away = {name: worker for name, worker in known.items() if worker.state is WorkerState.QUARANTINED}
+    if not away:
+        return
     with service.store.read() as connection:
-        known = workers.of_cluster(connection, entry.id)
-        away = {name: worker for name, worker in known.items() if worker.state is WorkerState.QUARANTINED}
-        minutes = check_limits(clusters.limits(connection, entry.id))["quarantine_minutes"] if away else 0
+        minutes = check_limits(clusters.limits(connection, entry.id))["quarantine_minutes"]
     now = service.clock()
     over = [name for name, worker in away.items() if now - worker.since >= minutes * 60]
     if over:

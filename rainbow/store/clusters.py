@@ -42,6 +42,12 @@ def find(connection: sa.Connection, name: str) -> ClusterRecord | None:
     return ClusterRecord(**row._mapping) if row else None
 
 
+def get(connection: sa.Connection, cluster_id: str) -> ClusterRecord | None:
+    """Return the cluster of this id."""
+    row = connection.execute(sa.select(*_COLUMNS).where(clusters.c.id == cluster_id)).one_or_none()
+    return ClusterRecord(**row._mapping) if row else None
+
+
 def every(connection: sa.Connection) -> list[ClusterRecord]:
     """Return all clusters by name."""
     rows = connection.execute(sa.select(*_COLUMNS).order_by(clusters.c.name))
