@@ -1,4 +1,4 @@
-"""Run every benchmark: how matching, selecting and planning grow, and how classes come to their shares."""
+"""Run every benchmark: matching, selecting, planning and stepping as they grow, and how classes come to their shares."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from statistics import median
 
 import rainbow
+from benchmarks.host import hosting
 from benchmarks.load_based import planning
 from benchmarks.shares import sharing
 from rainbow.graph import Cluster
@@ -78,3 +79,4 @@ if __name__ == "__main__":
     selecting()
     planning()
     sharing()
+    hosting()
