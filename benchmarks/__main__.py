@@ -1,4 +1,4 @@
-"""Run every benchmark: matching, selecting, planning and stepping as they grow, and how classes come to their shares."""
+"""Run every benchmark: matching, selecting, planning and stepping as they grow, and how classes get their shares."""
 
 from __future__ import annotations
 

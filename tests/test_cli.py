@@ -265,6 +265,12 @@ def test_scheduler_is_set_and_shown(shell: Shell) -> None:
     assert shell.code("scheduler", "show") is Exit.USAGE
 
 
+def test_scheduler_of_another_policy_is_shown(shell: Shell) -> None:
+    shell("scheduler", "set", "oak", "--policy", "delegate")
+    assert re.search(r"^max_handed_over +1000$", shell("scheduler", "show", "oak").stdout, re.MULTILINE)
+    shell("scheduler", "set", "oak", "--policy", "load_based")
+
+
 def test_plan_says_what_would_happen(shell: Shell) -> None:
     shell("scheduler", "set", "oak", "--throttle", "-1", "--class", "default=100", "--default-class", "default")
     assert shell.json("scheduler", "plan", "oak") == shell.json("scheduler", "plan", "--cluster", "oak")

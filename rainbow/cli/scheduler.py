@@ -52,7 +52,7 @@ COLUMNS = ["percent", "running", "waiting", "target", "loaned", "unused"]
 def _draw(console: Console, found: Mapping[str, Any]) -> None:
     """Draw the table of the founding text with the numbers of the moment."""
     figures = dict(found["figures"])
-    classes = figures.pop("classes", {})
+    classes = figures.pop("classes", {}) if found["policy"] == "load_based" else {}
     rest = {key: value for key, value in found.items() if key not in ("figures", "settings", "warnings")}
     console.print(printing.facts({**rest, **found["settings"], **figures}))
     if classes:

@@ -1,7 +1,7 @@
 """How many workers each class may take now: first its entitlement, then loans of what nobody is entitled to.
 
     target       workers a class's percent stands for
-    entitlement  what is missing to its target, while it has tasks waiting
+    entitlement  its target; unused is what is missing to it, while it has tasks waiting
     loan         workers beyond the target, lent because the classes they belong to have nothing waiting
     credit       the part of all starts a class was due while it waited and had nothing running (progress.py)
 
