@@ -53,8 +53,8 @@ def _draw(console: Console, found: Mapping[str, Any]) -> None:
     """Draw the table of the founding text with the numbers of the moment."""
     figures = dict(found["figures"])
     classes = figures.pop("classes", {}) if found["policy"] == "load_based" else {}
-    rest = {key: value for key, value in found.items() if key not in ("figures", "settings", "warnings")}
-    console.print(printing.facts({**rest, **found["settings"], **figures}))
+    rest = {key: value for key, value in found.items() if key not in ("figures", "settings", "limits", "warnings")}
+    console.print(printing.facts({**rest, **found["settings"], **found["limits"], **figures}))
     if classes:
         rows = [[name, *(row[column] for column in COLUMNS)] for name, row in classes.items()]
         console.print()
