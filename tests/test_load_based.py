@@ -174,3 +174,10 @@ def test_matcher_is_asked_as_often_as_tasks_start():
     assert len(started(plan_of)) == 40
     assert len(asked) <= 2 * 41
     assert max(asked) == 1
+
+
+@pytest.mark.parametrize("rounding", ["exact", "classic"])
+def test_empty_requestor_and_no_worker_start_nothing(rounding):
+    made = plan(view([job("a", *[1] * 215, requestor="")], workers=0, settings={"rounding": rounding}))
+    assert made.orders == ()
+    assert [wait.reason for wait in made.waits] == ["no-worker-ready"]

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rainbow.errors import PolicyError
-from rainbow.scheduling import LoadBased
+from rainbow.scheduling import LoadBased, classic
 from rainbow.scheduling.apportion import targets
 from rainbow.scheduling.classes import check_settings, read_classes
 from rainbow.scheduling.progress import ClassCount, credited, turn
@@ -82,6 +82,17 @@ def test_i1_i2_i3_every_idle_worker_somebody_waits_for_is_used_and_no_other(of, 
     granted = starts(idle, workers, counts, credit)
     assert sum(granted.values()) == min(idle, sum(c.waiting for c in counts))
     assert all(0 <= granted[c.name] <= c.waiting for c in counts)
+
+
+@given(rounds)
+def test_i2_classic_too_uses_every_idle_worker_that_a_class_with_a_percent_waits_for(of):
+    workers, idle, counts = of
+    percents = classic.normalise({c.name: c.percent for c in counts})
+    running, waiting = {c.name: c.running for c in counts}, {c.name: c.waiting for c in counts}
+    granted = classic.starts(idle, workers, percents, running, waiting)
+    wanted = {name: waiting[name] if percents[name] else 0 for name in percents}
+    assert all(0 <= granted[name] <= wanted[name] for name in percents)
+    assert sum(granted.values()) == min(idle, sum(wanted.values()))
 
 
 @given(rounds, credits)

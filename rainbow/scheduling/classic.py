@@ -4,8 +4,8 @@
     share   percent of what is handed out that a class gets in one pass
     order   classes by percent, the largest first (equal ones by name: the original draws lots)
 
-Its 0/0 is not carried over: where the original divides nothing by nothing and starts tasks at random, nothing more
-is lent. See docs/decisions/0030.
+Its 0/0 is not carried over: where the original divides nothing by nothing and starts tasks at random, what is idle
+is lent by percent. See docs/decisions/0030.
 """
 
 from __future__ import annotations
@@ -141,8 +141,10 @@ def _lend(free: int, loads: list[Load], rebalancing: bool) -> None:
     lent = free + (0 if rebalancing else sum(load.loaned for load in loads))
     deserved = [_deserved(load, percents, lent, rebalancing) for load in loads]
     total = sum(deserved)
+    if not total:  # everybody has what it deserves, or more: by percent, as if nothing had been lent
+        deserved, total = [load.percent if load.wait > 0 else 0 for load in loads], percents
     for load, more in zip(loads, deserved, strict=True):
-        load.share = int(more / total * 100) if total else 0
+        load.share = int(more / total * 100)
 
 
 def _deserved(load: Load, percents: int, lent: int, rebalancing: bool) -> int:
