@@ -1,9 +1,12 @@
-"""Run every benchmark: how matching and selecting grow, beside a stated rival in the same run."""
+"""Run every benchmark: each as it grows, beside a stated rival in the same run."""
 
 from __future__ import annotations
 
 import rainbow
 from benchmarks import matching
+from benchmarks.host import hosting
+from benchmarks.load_based import planning
+from benchmarks.shares import sharing
 from benchmarks.timing import timed
 
 CONSTRAINT = [
@@ -39,3 +42,6 @@ def selecting() -> None:
 if __name__ == "__main__":
     matching.main()
     selecting()
+    planning()
+    sharing()
+    hosting()

@@ -62,6 +62,8 @@ def _asked() -> tuple[Caller, Submission]:
         names,
         text_of(envelope, "name"),
         text_of(envelope, "requestor"),
+        text_of(envelope, "basis"),
+        text_of(envelope, "tag"),
         request.headers.get("Idempotency-Key"),
         [digest(token) for token in [*tokens(), *brought]],
         explain,

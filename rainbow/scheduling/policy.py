@@ -54,6 +54,12 @@ class JobView:
     gangs: tuple[GangView, ...]  # waiting, in the order they should start
     running: int = 0  # tasks that hold workers
     priority: int = 0
+    waiting: int = 0  # tasks of its gangs; 0: to be counted
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks wait, without counting them where that is known."""
+        return self.waiting or sum(len(gang.tasks) for gang in self.gangs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rainbow.jobs import BOOKED, ENDED, Task, TaskState, WorkerState
+from rainbow.jobspec.request import SLOT
 from rainbow.matching import Take, backends, consumables, hosting_kinds, worker_capacity, worker_kinds
 from rainbow.scheduling import (
     Gang,
@@ -26,6 +27,7 @@ from rainbow.store import clusters, jobs, tasks, workers
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
     from rainbow.scheduling.policy import Placement
     from rainbow.service.service import Entry, Service
     from rainbow.store.clusters import ClusterRecord
@@ -48,16 +50,18 @@ class Frozen:
     blocked: list[Wait] = field(default_factory=list)  # why jobs wait that the policy does not see
 
 
-def freeze(service: Service, entry: Entry) -> Frozen | None:
-    """Read what the policy may know; None if nothing waits."""
+def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | None:
+    """Read what the policy may know; None if nothing waits and the policy remembers nothing, unless `quiet`."""
     with service.store.read() as connection:
-        record = next((r for r in clusters.every(connection) if r.id == entry.id), None)
+        record = clusters.get(connection, entry.id)
         live = jobs.live(connection, entry.id) if record else []
+        if record is None or not (live or record.memory or quiet):
+            return None
         found = tasks.of_cluster(connection, entry.id, set(TaskState) - ENDED) if live else []
         states = workers.of_cluster(connection, entry.id)
         wanted = {t.job: reading(connection, t.job).gangs for t in found if t.state is T.WAITING}
     waiting = {task.id: task for task in found if task.state is T.WAITING}
-    if record is None or not waiting:
+    if not (waiting or record.memory or quiet):
         return None
     running = [task for task in found if task.state in BOOKED]
     placing = Placing(entry.cluster, service.settings.backend)
@@ -142,8 +146,11 @@ def _job_view(job: JobRecord, wanted: tuple[Gang, ...], own: list[Task], placing
             demand = placing.demand(job.id, left, [waiting[index] for index in indexes])
             ids = tuple(waiting[index] for index in indexes)
             views.append(GangView(job.id, gang.number, ids, demand, left.request.duration))
+    longest = {task.gang: task.expected for task in sorted(own, key=lambda task: task.expected)}
+    views.sort(key=lambda view: -longest[view.number])  # longest expected first, else as the jobspec has them
     running = sum(1 for task in own if task.state in BOOKED)
-    return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority)
+    waits = sum(len(view.tasks) for view in views)
+    return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority, waits)
 
 
 def _unended(wanted: tuple[Gang, ...], own: list[Task]) -> list[GangTask]:
@@ -173,6 +180,10 @@ class Placing:
         # by the identity of a request: those of equal jobspecs are one (jobspecs.py)
         self._placed: dict[tuple[int, frozenset[str]], Take | None] = {}
         self._hosting: dict[int, frozenset[str]] = {}
+        self._alike: dict[int, bool] = {}
+        self._first_of_kind: dict[tuple[int, str], str] = {}
+        self._kinds = worker_kinds(cluster)
+        self._within = {kind for capacity in worker_capacity(cluster).values() for kind in capacity}
 
     def demand(self, job_id: str, gang: Gang, ids: list[str]) -> str:
         """Name what a gang asks for."""
@@ -184,13 +195,36 @@ class Placing:
     def place(self, demand: str, free: Sequence[str]) -> Take | None:
         """Ask the matcher what a gang would hold on these workers."""
         gang, ids = self.gangs[demand]
-        key = (id(gang.request), frozenset(free))
-        if key not in self._placed:
-            self._placed[key] = self.backend.take(gang.request, self.cluster, frozenset(free))
-        take = self._placed[key]
+        take = self._on_one(gang.request, free[0]) if len(free) == 1 else self._take(gang.request, free)
         if take is not None:
             self.by_task.update(dict.fromkeys(ids, take))
         return take
+
+    def _take(self, request: Request, free: Sequence[str]) -> Take | None:
+        key = (id(request), frozenset(free))
+        if key not in self._placed:
+            self._placed[key] = self.backend.take(request, self.cluster, key[1])
+        return self._placed[key]
+
+    def _on_one(self, request: Request, worker: str) -> Take | None:
+        """Ask about one worker; of equal workers only the first is asked about, where no more than kind counts."""
+        first = self._first_of_kind.setdefault((id(request), self._kinds.get(worker, "")), worker)
+        take = self._take(request, [first])
+        if take is None or worker == first:
+            return take if worker == first or self._by_kind(request) else self._take(request, [worker])
+        if not self._by_kind(request) or any(set(held) != {first} for _, held in take.placed):
+            return self._take(request, [worker])
+        placed = tuple((label, {worker: held[first]}) for label, held in take.placed)
+        return replace(take, placed=placed, vertices={})
+
+    def _by_kind(self, request: Request) -> bool:
+        """Tell whether a request asks for nothing but what workers of one kind have alike."""
+        if id(request) not in self._alike:
+            wanted = [part for tree in request.resources for part in tree.walk()]
+            inside = {SLOT, self.cluster.worker_type, *self._within}
+            plain = request.constraint is None and len(request.variants) == 1 and self.cluster.levels != "strict"
+            self._alike[id(request)] = plain and all(part.type in inside and not part.needs for part in wanted)
+        return self._alike[id(request)]
 
     def hosts(self, demand: str) -> frozenset[str]:
         """Ask which kinds of workers could take a part of a gang."""
