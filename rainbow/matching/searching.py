@@ -57,7 +57,9 @@ def take_any(request: Request, cluster: Cluster, workers: Workers, holdings: Col
 
 def _retake(taken: Taken, holding: Holding, starts: list[int]) -> None:
     for i, amount, whole in (*holding.elsewhere, *_positions(holding.parts, starts)):
-        if whole:
+        if taken.layout.worker[i] in taken.barred:
+            taken.touch(i)  # it offers nothing as it is
+        elif whole:
             taken.take_whole(i)
         else:
             taken.promise(i, taken.layout.pool(i), amount)
