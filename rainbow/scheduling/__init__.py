@@ -11,9 +11,11 @@ from rainbow.scheduling.policy import (
     JobView,
     Plan,
     Policy,
+    ReservationView,
     Reserve,
     Resume,
     RunView,
+    SlotsView,
     Start,
     Stop,
     Suspend,
@@ -21,10 +23,12 @@ from rainbow.scheduling.policy import (
     Wait,
     WorkerView,
 )
+from rainbow.scheduling.priority import Priority
 
 policies: Registry[Policy] = Registry("rainbow.policies")
 policies.add("load_based")(LoadBased())
 policies.add("delegate")(Delegate())
+policies.add("priority")(Priority())
 
 DEFAULT_POLICY = "load_based"
 
@@ -38,9 +42,12 @@ __all__ = [
     "LoadBased",
     "Plan",
     "Policy",
+    "Priority",
+    "ReservationView",
     "Reserve",
     "Resume",
     "RunView",
+    "SlotsView",
     "Start",
     "Stop",
     "Suspend",

@@ -51,6 +51,11 @@ class Timeline:
         """How much is free for the whole of [start, end)."""
         return self.capacity.get(worker, {}).get(kind, 0) - self.used(worker, kind, start, end)
 
+    def free_at(self, worker: str, kind: str, time: float) -> int:
+        """How much is free at one moment."""
+        line = self.lines.get(worker, {}).get(kind)
+        return self.capacity.get(worker, {}).get(kind, 0) - (line.level(time) if line else 0)
+
     def copies(self, worker: str, amounts: Amounts, start: float, end: float) -> float:
         """How many times these amounts are free for the whole of [start, end); inf if they are nothing."""
         most = inf

@@ -1,0 +1,96 @@
+"""What waits, as items."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from math import inf
+from typing import Any
+
+from rainbow.scheduling.policy import GangView, JobView, SlotsView, View
+from rainbow.scheduling.priority.allocation import ONE_WORKER
+from rainbow.scheduling.priority.asks import Asks, read_asks
+from rainbow.scheduling.priority.model import Environment, Item
+from rainbow.scheduling.priority.settings import TUNED
+
+ALONE = Environment(rule=ONE_WORKER)  # a job that names no parallel environment and wants one slot
+SPREAD = Environment()
+
+
+def items(view: View, settings: Mapping[str, Any]) -> list[Item]:
+    """Return every waiting gang, in order of submission."""
+    environments = {name: Environment(name, **given) for name, given in settings["parallel_environments"].items()}
+    return list(_items(view, settings, environments))
+
+
+def _items(view: View, settings: Mapping[str, Any], environments: Mapping[str, Environment]) -> Iterator[Item]:
+    everyone = settings["discipline"] != TUNED or settings["reserve"] == "all"
+    place = 0
+    for job in view.jobs:
+        asks = read_asks(job)
+        matching = _environments(asks, environments)
+        for gang in job.gangs:
+            counts = _counts(gang.slots)
+            item = Item(
+                job,
+                gang,
+                place,
+                asks,
+                gang.slots,
+                counts,
+                matching or ((ALONE if counts == (1,) else SPREAD),),
+                _duration(gang, settings),
+                view.hosts(gang.demand),
+                everyone or asks.reserve,
+                place,
+            )
+            if settings["categories"]:
+                item.category = category(item)
+            if asks.pe and not matching:
+                item.asks = Asks(fault=f"there is no parallel environment {asks.pe!r}")
+            place += 1
+            yield item
+
+
+def _environments(asks: Asks, environments: Mapping[str, Environment]) -> tuple[Environment, ...]:
+    return tuple(environments[name] for name in sorted(environments) if asks.pe and fnmatchcase(name, asks.pe))
+
+
+def _counts(groups: tuple[SlotsView, ...]) -> tuple[int, ...]:
+    """Return the admissible counts of a gang's only group; of several groups each has its least."""
+    if len(groups) != 1:
+        return (sum(group.least for group in groups),)
+    group = groups[0]
+    return tuple(sorted(group.counts)) or tuple(range(group.least, max(group.least, group.most) + 1))
+
+
+def _duration(gang: GangView, settings: Mapping[str, Any]) -> float:
+    duration = gang.expected or settings["default_duration"] or inf
+    return float(duration) + float(settings["duration_offset"])
+
+
+def category(item: Item) -> Hashable:
+    """Name everything of an item that decides where and when it fits."""
+    asks = item.asks
+    shape: Hashable = item.gang.demand
+    if item.groups:
+        shape = tuple(
+            (g.label, tuple(sorted(g.amounts.items())), tuple(sorted(g.outside.items())), g.least, g.apart)
+            for g in item.groups
+        )
+    return (
+        shape,
+        item.counts,
+        item.duration,
+        item.kinds,
+        item.environments,
+        (asks.queues, asks.master_queues, asks.pe, asks.project, asks.reservation),
+        (asks.soft_queues, tuple(sorted(asks.soft.items()))),
+        asks.fault,
+        owner(item.job),
+    )
+
+
+def owner(job: JobView) -> str:
+    """Name whom a job belongs to."""
+    return job.requestor
