@@ -13,6 +13,7 @@ from typing import Any
 from rainbow.scheduling import Priority
 from tests.conformance import Comparison
 from tests.dispatching import Job, replay
+from tests.ocs_figures import figures
 
 # recorded kind → (settings, whether slots are nodes with an identity)
 TUNED = {"discipline": "tuned", "reserve": "all"}
@@ -32,6 +33,7 @@ def compare(folder: Path) -> Iterator[Comparison]:
     parts = {
         "workloads.json": _workloads,
         "batsim_medium_late.json": _batsim,
+        "ocs_unit_figures.json": figures,
     }
     for name, part in parts.items():
         if (folder / name).exists():
