@@ -14,6 +14,7 @@ from rainbow.scheduling import Priority
 from tests.conformance import Comparison
 from tests.dispatching import Job, replay
 from tests.ocs_figures import figures
+from tests.ocs_runs import grid_engine, slurm
 
 # recorded kind → (settings, whether slots are nodes with an identity)
 TUNED = {"discipline": "tuned", "reserve": "all"}
@@ -34,6 +35,8 @@ def compare(folder: Path) -> Iterator[Comparison]:
         "workloads.json": _workloads,
         "batsim_medium_late.json": _batsim,
         "ocs_unit_figures.json": figures,
+        "grid_engine_runs.json": grid_engine,
+        "slurm_runs.json": slurm,
     }
     for name, part in parts.items():
         if (folder / name).exists():

@@ -54,6 +54,8 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     filled: dict[str, Any] = record(FIELDS)(settings, "")
     if filled["discipline"] != TUNED and filled["max_reservation"]:
         raise PolicyError("max_reservation goes with discipline tuned", pointer="/max_reservation")
+    if filled["compat"] == GRID_ENGINE:
+        filled["search"] = "backwards"
     return filled
 
 
