@@ -60,8 +60,19 @@ class Item:
     kinds: frozenset[str]
     reserve: bool
     category: Hashable
+    user: str = ""
     terms: Mapping[str, float] = field(default_factory=dict)
     priority: float = 0.0
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """Whose it is."""
+        return owners(self.job.id, self.user, self.asks)
+
+
+def owners(job: str, user: str, asks: Asks) -> dict[str, str]:
+    """Name a job's owners by kind."""
+    return {"user": user, "project": asks.project, "department": asks.department, "job": job}
 
 
 @dataclass(frozen=True, slots=True)

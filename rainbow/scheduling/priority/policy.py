@@ -13,12 +13,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from rainbow.scheduling.policy import Plan, View
+from rainbow.scheduling.priority.asks import read_asks
 from rainbow.scheduling.priority.assign import Assigner
 from rainbow.scheduling.priority.dispatch import Dispatch, orders
 from rainbow.scheduling.priority.lines import Lines
-from rainbow.scheduling.priority.order import ordered
+from rainbow.scheduling.priority.model import Item, owners
+from rainbow.scheduling.priority.order import ordered, prioritise
 from rainbow.scheduling.priority.settings import check_settings
-from rainbow.scheduling.priority.waits import waits
+from rainbow.scheduling.priority.tickets import tickets
+from rainbow.scheduling.priority.usage import counted
+from rainbow.scheduling.priority.waits import figures, waits
 from rainbow.scheduling.priority.work import items
 
 
@@ -33,9 +37,24 @@ class Priority:
         """Start what fits in order of priority, and promise times to those that do not."""
         settings = check_settings(view.settings)
         waiting = items(view, settings)
+        memory = self._prioritise(view, waiting, settings)
         lines = Lines(view, settings, {e.name: e for item in waiting for e in item.environments}.values())
         assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
-        dispatch = Dispatch(view, settings, lines, assigner)
-        outcomes = dispatch.run(ordered(waiting))
-        memory = {**view.memory, "slot_search": assigner.experience} if assigner.experience else view.memory
-        return Plan(tuple(orders(view, outcomes)), tuple(waits(view, outcomes)), {}, memory)
+        outcomes = Dispatch(view, settings, lines, assigner).run(ordered(waiting))
+        if assigner.experience:
+            memory["slot_search"] = assigner.experience
+        return Plan(tuple(orders(view, outcomes)), tuple(waits(view, outcomes)), figures(outcomes), memory)
+
+    def _prioritise(self, view: View, waiting: list[Item], settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Set the priority of every item; return the memory with usage brought up to now."""
+        given = settings["tickets"]
+        held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
+        memory = {key: value for key, value in view.memory.items() if key != "usage"}
+        if given["share"] and given["share_tree"]:
+            memory["usage"] = counted(view, held, settings)
+        active = list({own["job"]: own for own in held.values()}.values())
+        counts = any((given["share"], given["functional"], *given["override"].values()))
+        used = memory.get("usage", {}).get("used", {})
+        own = tickets(waiting, active, used, given) if counts else [0.0] * len(waiting)
+        prioritise(waiting, view.now, settings, own)
+        return memory

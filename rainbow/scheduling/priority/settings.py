@@ -8,10 +8,22 @@ from typing import Any
 
 from rainbow.errors import PolicyError
 from rainbow.scheduling.priority import allocation, slot_range
-from rainbow.scheduling.priority.checking import Check, flag, integer, listed, number, one_of, record, table, text
+from rainbow.scheduling.priority.checking import (
+    MOST,
+    Check,
+    flag,
+    integer,
+    listed,
+    number,
+    one_of,
+    record,
+    table,
+    text,
+)
 
 FCFS, EASY, CONSERVATIVE, TUNED = "fcfs", "easy", "conservative", "tuned"
 GRID_ENGINE = "grid_engine"
+DEEPEST = 32
 
 
 def _rule(value: Any, pointer: str) -> Any:
@@ -30,6 +42,59 @@ NAMES = listed(text)
 ENVIRONMENT = record({"rule": ("fill_up", _rule), "slots": (0, integer()), "urgency_slots": ("min", _urgency_slots)})
 CONSUMABLE = record({"per": ("slot", one_of("slot", "worker", "job")), "default": (0, integer())})
 
+MANY = table(number())
+WEIGHTS = {"priority": 1.0, "urgency": 0.1, "ticket": 0.01, "waiting_time": 0.0, "deadline": 3_600_000.0}
+KIND_WEIGHTS = dict.fromkeys(("user", "project", "department", "job"), 0.25)
+OWNERS = ("users", "projects", "departments")
+
+
+def _filled(check: Check) -> tuple[Any, Check]:
+    """Return the default of a record, all its own defaults, beside its check."""
+    return check({}, ""), check
+
+
+def _tree(value: Any, pointer: str, depth: int = 0) -> dict[str, Any]:
+    """Check a node of the share tree and all below it."""
+    if depth > DEEPEST:
+        raise PolicyError(f"a share tree is at most {DEEPEST} deep", pointer=pointer)
+
+    def below(child: Any, at: str) -> dict[str, Any]:
+        return _tree(child, at, depth + 1)
+
+    fields = {"name": ("", text), "shares": (1.0, number()), "children": ([], listed(below))}
+    return dict(record(fields, required=["name"])(value, pointer))
+
+
+def _share_tree(value: Any, pointer: str) -> Any:
+    return _tree(value, pointer) if value else {}
+
+
+def _hierarchy(value: Any, pointer: str) -> str:
+    letters = text(value, pointer)
+    if len(set(letters)) != len(letters) or not set(letters) <= set("OFS"):
+        raise PolicyError("the letters O, F and S, each at most once", pointer=pointer)
+    return letters
+
+
+TICKETS = record(
+    {
+        "share": (0.0, number()),
+        "functional": (0.0, number()),
+        "hierarchy": ("OFS", _hierarchy),
+        "functional_weights": _filled(record({kind: (w, number()) for kind, w in KIND_WEIGHTS.items()})),
+        "functional_shares": _filled(record({kind: ({}, MANY) for kind in OWNERS})),
+        "share_functional_shares": (True, flag),
+        "max_functional_jobs": (200, integer(1)),
+        "max_pending_tasks_per_job": (50, integer(1)),
+        "override": _filled(record({kind: ({}, MANY) for kind in (*OWNERS, "jobs")})),
+        "share_override_tickets": (True, flag),
+        "share_tree": ({}, _share_tree),
+        "compensation_factor": (5.0, number()),
+        "halftime": (168.0, number()),  # hours; 0: usage never fades
+        "usage_weights": ({"core": 1.0}, MANY),
+    }
+)
+
 # name: (default, check)
 FIELDS: dict[str, tuple[Any, Check]] = {
     "discipline": (EASY, one_of(FCFS, EASY, CONSERVATIVE, TUNED)),
@@ -46,6 +111,10 @@ FIELDS: dict[str, tuple[Any, Check]] = {
     "max_jobs_per_user": (0, integer()),
     "parallel_environments": ({}, table(ENVIRONMENT)),
     "consumables": ({}, table(CONSUMABLE)),
+    "weights": _filled(record({name: (weight, number()) for name, weight in WEIGHTS.items()})),
+    "urgency": ({}, table(number(-MOST))),  # of one unit of a type, and of "slots"
+    "deadline_users": ([], NAMES),  # who may set deadlines; none: everybody
+    "tickets": _filled(TICKETS),
 }
 
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from math import inf
 from typing import Any
 
-from rainbow.scheduling.policy import GangView, JobView, SlotsView, View
+from rainbow.scheduling.policy import GangView, SlotsView, View
 from rainbow.scheduling.priority.allocation import ONE_WORKER
 from rainbow.scheduling.priority.asks import Asks, read_asks
 from rainbow.scheduling.priority.model import Environment, Item
@@ -43,6 +43,7 @@ def _items(view: View, settings: Mapping[str, Any], environments: Mapping[str, E
                 view.hosts(gang.demand),
                 everyone or asks.reserve,
                 place,
+                job.requestor,
             )
             if settings["categories"]:
                 item.category = category(item)
@@ -87,10 +88,5 @@ def category(item: Item) -> Hashable:
         (asks.queues, asks.master_queues, asks.pe, asks.project, asks.reservation),
         (asks.soft_queues, tuple(sorted(asks.soft.items()))),
         asks.fault,
-        owner(item.job),
+        item.user,
     )
-
-
-def owner(job: JobView) -> str:
-    """Name whom a job belongs to."""
-    return job.requestor
