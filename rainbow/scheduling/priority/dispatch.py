@@ -9,22 +9,25 @@ Backfilling needs no pass of its own: an item of lower priority starts only wher
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rainbow.scheduling.policy import Reserve, Start, View
+from rainbow.scheduling.policy import View
 from rainbow.scheduling.priority.assign import Assigner
 from rainbow.scheduling.priority.lines import Lines
-from rainbow.scheduling.priority.model import Grant, Item, Spot
+from rainbow.scheduling.priority.model import Grant, Item
 from rainbow.scheduling.priority.settings import FCFS, GRID_ENGINE, most_reservations
+from rainbow.scheduling.priority.suspension import suspended_spots
+
+STARTED, RESERVED, REFUSED, BEHIND, LIMITED, FAULTY = "started", "reserved", "refused", "behind", "limited", "faulty"
 
 
 @dataclass(slots=True)
 class Judged:
     """What this run knows of a category."""
 
-    spots: list[Spot]  # where it may still start now; the skip list of Grid Engine, turned round
     refused: bool = False  # cannot start now
     never: bool = False  # cannot be promised any time
 
@@ -34,8 +37,9 @@ class Outcome:
     """What was decided of one item."""
 
     item: Item
-    verdict: str  # started, reserved, refused, skipped, behind
+    verdict: str
     grant: Grant | None = None
+    never: bool = False  # no time was found for it
 
 
 @dataclass
@@ -51,47 +55,71 @@ class Dispatch:
     blocked: bool = False  # first come, first served: somebody waits
     categories: dict[Hashable, Judged] = field(default_factory=dict)
 
-    def run(self, ordered: list[Item]) -> list[Outcome]:
+    def __post_init__(self) -> None:
+        jobs = {run.job: run.requestor for run in self.view.runs}
+        self.running = set(jobs)
+        self.by_user = Counter(jobs.values())
+        self.tasks = Counter(run.job for run in self.view.runs)
+        self._sort_out()
+
+    def run(self, ordered: Sequence[Item]) -> list[Outcome]:
         """Decide about every item, best first."""
         stops = self.settings["compat"] == GRID_ENGINE
         for k, item in enumerate(ordered):
             if stops and (k or not self._may_reserve()) and self._full():
-                self.outcomes.extend(Outcome(left, "skipped") for left in ordered[k:])
+                self.outcomes.extend(Outcome(left, BEHIND) for left in ordered[k:])
                 break
             self.outcomes.append(self._decide(item))
         return self.outcomes
 
     def _decide(self, item: Item) -> Outcome:
         if item.asks.fault:
-            return Outcome(item, "refused")
+            return Outcome(item, FAULTY)
+        if self._limited(item):
+            return Outcome(item, LIMITED)
         if self.blocked:
-            return Outcome(item, "behind")
-        judged = self._judged(item)
+            return Outcome(item, BEHIND)
+        judged = self.categories.setdefault(item.category, Judged())
         if not judged.refused:
-            grant = self._start(item, judged)
+            grant = self.assigner.now_for(item)
             if grant is not None:
-                return Outcome(item, "started", self._book(grant))
+                self._started(item, grant)
+                return Outcome(item, STARTED, grant)
             judged.refused = True
-            self.blocked = self.settings["discipline"] == FCFS
+        self.blocked = self.settings["discipline"] == FCFS
         if not judged.never and item.reserve and self._may_reserve():
-            grant = self.assigner.later_for(item, self.lines.reachable(item))
+            grant = self.assigner.later_for(item)
             if grant is not None:
                 self.reservations += 1
-                return Outcome(item, "reserved", self._book(grant))
+                self.lines.timeline.add(grant.booking, grant.start, grant.end)
+                return Outcome(item, RESERVED, grant)
             judged.never = True
-        return Outcome(item, "refused")
+        return Outcome(item, REFUSED, None, judged.never)
 
-    def _judged(self, item: Item) -> Judged:
-        if item.category not in self.categories:
-            self.categories[item.category] = Judged(list(self.lines.reachable(item)))
-        return self.categories[item.category]
+    def _limited(self, item: Item) -> bool:
+        """Tell whether an owner's jobs or a job's tasks that run are as many as may."""
+        most, together = self.settings["max_jobs_per_user"], item.asks.tasks_at_once
+        if most and item.job.id not in self.running and self.by_user[item.user] >= most:
+            return True
+        return bool(together) and self.tasks[item.job.id] + len(item.gang.tasks) > together
 
-    def _start(self, item: Item, judged: Judged) -> Grant | None:
-        return self.assigner.now_for(item, judged.spots)
-
-    def _book(self, grant: Grant) -> Grant:
+    def _started(self, item: Item, grant: Grant) -> None:
+        """Book a start and everything that follows from it for the rest of the run."""
         self.lines.timeline.add(grant.booking, grant.start, grant.end)
-        return grant
+        if item.job.id not in self.running:
+            self.running.add(item.job.id)
+            self.by_user[item.user] += 1
+        self.tasks[item.job.id] += len(item.gang.tasks)
+        if self.settings["load_adjustments"]:
+            for spot, count in grant.spots:
+                self.lines.load.add(spot.worker, count)
+        if self.lines.reacts:
+            self._sort_out()
+
+    def _sort_out(self) -> None:
+        """Drop the spots that became overloaded or suspended, and order the others again by load."""
+        if self.lines.sort_out(suspended_spots(self.lines) if self.lines.queues else set()):
+            self.assigner.alive.clear()
 
     def _may_reserve(self) -> bool:
         return self.reservations < most_reservations(self.settings)
@@ -100,27 +128,3 @@ class Dispatch:
         """Tell whether no worker has anything free at this moment."""
         kind, now = self.settings["slot_type"], self.view.now
         return all(self.lines.timeline.free_at(spot.worker, kind, now) <= 0 for spot in self.lines.spots)
-
-
-def orders(view: View, outcomes: list[Outcome]) -> list[Start | Reserve]:
-    """Return what is to be done about the outcomes."""
-    made: list[Start | Reserve] = []
-    for outcome in outcomes:
-        grant, gang = outcome.grant, outcome.item.gang
-        if grant is None:
-            continue
-        if outcome.verdict == "reserved":
-            held = {line: dict(amounts) for line, amounts in grant.booking.items() if line in ("", *_workers(grant))}
-            made.append(Reserve(outcome.item.job.id, held, grant.start, grant.end))
-        else:
-            made.extend(_starts(view, gang.demand, gang.tasks, grant))
-    return made
-
-
-def _workers(grant: Grant) -> set[str]:
-    return {worker for _, held in grant.slots for worker in held}
-
-
-def _starts(view: View, demand: str, tasks: tuple[str, ...], grant: Grant) -> list[Start]:
-    placed = view.divide(demand, grant.take())
-    return [Start(task, placement) for task, placement in zip(tasks, placed, strict=True)]

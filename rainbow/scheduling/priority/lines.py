@@ -1,4 +1,9 @@
-"""The lines of one run: what is booked on them from the start, and which of them an item's slots need."""
+"""The lines of one run: what is booked on them from the start, and which of them an item's slots need.
+
+worker                 its amounts               "queue q@worker"     slots of a queue there, and its resources
+""                     the cluster's consumables "pe name"            slots of a parallel environment
+"quota set/rule/..."   a quota (quotas.py)       "in id@worker"       what an advance reservation keeps there
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,20 @@ from math import inf
 from typing import Any
 
 from rainbow.jobs import WorkerState
-from rainbow.scheduling.policy import Placement, RunView, SlotsView, View
+from rainbow.scheduling.policy import Placement, ReservationView, RunView, SlotsView, View
+from rainbow.scheduling.priority.asks import read_asks
+from rainbow.scheduling.priority.calendar import ON
+from rainbow.scheduling.priority.load import Load
 from rainbow.scheduling.priority.model import Environment, Item, Need, Spot
-from rainbow.scheduling.priority.room import Wanted
+from rainbow.scheduling.priority.queues import Tag, instances, read_queues, state, tag
+from rainbow.scheduling.priority.quotas import read_quotas
+from rainbow.scheduling.priority.room import Wanted, add_needs
 from rainbow.scheduling.priority.settings import GRID_ENGINE
+from rainbow.scheduling.priority.soft import violations
 from rainbow.scheduling.timeline import Timeline
 
 CLUSTER = ""
+MANY = 2**53  # slots of a queue that does not limit them
 
 
 class Lines:
@@ -22,11 +34,20 @@ class Lines:
     def __init__(self, view: View, settings: Mapping[str, Any], environments: Iterable[Environment] = ()) -> None:
         self.view = view
         self.settings = settings
-        self.timeline = Timeline(_capacity(view, environments))
-        self.spots = [Spot(worker.id) for worker in view.workers if worker.state is WorkerState.READY]
-        self.kind = {worker.id: worker.kind for worker in view.workers}
+        self.queues = read_queues(settings)
+        self.quotas = read_quotas(settings)
+        self.load = Load(view, settings)
+        self.workers = {worker.id: worker for worker in view.workers}
+        self.reservations = {kept.id: kept for kept in view.reservations}
+        self.limits = {f"pe {env.name}": {"slots": env.slots} for env in environments if env.slots}
+        self.timeline = Timeline(_capacity(view))
+        self.timeline.capacity.update(self.limits)
+        self.spots = self._usable()
         self._wanted: dict[Hashable, Wanted] = {}
         self._reachable: dict[Hashable, list[Spot]] = {}
+        self._book_queues()
+        for kept in view.reservations:
+            self._book_reservation(kept)
         for run in view.runs:
             self.timeline.add(self._booking(run), run.started, self.until(run))
 
@@ -39,17 +60,121 @@ class Lines:
             return max(run.until, soon)
         return run.until if run.until > self.view.now else soon
 
+    # ── what is booked from the start ──
+
+    def _usable(self) -> list[Spot]:
+        """Return the spots that are ready and not over a threshold, in the order they are tried."""
+        ready = [worker for worker in self.view.workers if worker.state is WorkerState.READY]
+        place = {worker.id: k for k, worker in enumerate(ready)}
+        spots = [spot for spot in instances(self.queues, ready) if not self.overloaded(spot)]
+
+        def key(spot: Spot) -> tuple[Any, ...]:
+            number = self.queues[spot.queue].given["seq_no"] if self.queues else 0
+            load = self.load.of(spot.worker)
+            first = (number, load) if self.settings["queue_sort_method"] == "seqno" else (load, number)
+            return (*first, place[spot.worker], spot.queue)
+
+        return sorted(spots, key=key)
+
+    def sort_out(self, suspended: set[Spot]) -> bool:
+        """Drop spots that are suspended or overloaded, order the rest again; tell whether anything changed."""
+        spots = [spot for spot in self._usable() if spot not in suspended]
+        if spots == self.spots:
+            return False
+        self.spots = spots
+        self._reachable.clear()
+        return True
+
+    @property
+    def reacts(self) -> bool:
+        """Tell whether a start can change which spots are usable, or their order."""
+        sensitive = any(q.given["load_thresholds"] or q.given["subordinates"] for q in self.queues.values())
+        return sensitive or bool(self.settings["load_adjustments"])
+
+    def overloaded(self, spot: Spot) -> bool:
+        """Tell whether a queue's load threshold is reached on a worker, by load or by what of a type is left."""
+        if not self.queues:
+            return False
+        queue, values = self.queues[spot.queue], self.load.values[spot.worker]
+        return queue.alarmed(values) or any(
+            self.timeline.free_at(spot.worker, kind, self.view.now) <= least
+            for kind, least in queue.given["load_thresholds"].items()
+            if kind in self.workers[spot.worker].capacity and kind not in values
+        )
+
+    def _book_queues(self) -> None:
+        for spot in instances(self.queues, self.view.workers) if self.queues else ():
+            queue = self.queues[spot.queue]
+            slots = queue.given["slots"] or MANY
+            line = queue_line(spot)
+            self.timeline.capacity[line] = {"slots": slots, **queue.given["resources"]}
+            for begin, end in self._closed(spot.queue):
+                self.timeline.add({line: {"slots": slots}}, begin, end)
+
+    def _closed(self, name: str) -> list[tuple[float, float]]:
+        """Return when a queue is closed from now on."""
+        offset = self.settings["utc_offset"]
+        closed = self.queues[name].calendar.closed(self.view.now + offset)
+        return [(begin - offset, end - offset) for begin, end in closed]
+
+    def open_now(self, name: str) -> bool:
+        """Tell whether a queue's calendar has it on at this moment."""
+        return not name or state(self.queues[name], self.view.now + self.settings["utc_offset"]) == ON
+
+    def _book_reservation(self, kept: ReservationView) -> None:
+        """Keep its space on the workers for it, and open lines of its own for its jobs while it lasts."""
+        self.timeline.add(kept.placement, kept.start, kept.end)
+        for worker, amounts in kept.placement.items():
+            line = reserved_line(kept.id, worker)
+            self.timeline.capacity[line] = dict(amounts)
+            self.timeline.add({line: amounts}, min(self.view.now, kept.start), kept.start)
+            self.timeline.add({line: amounts}, kept.end, inf)
+
     def _booking(self, run: RunView) -> Placement:
-        return run.placement
+        """What a running task holds of every line."""
+        asks = read_asks(run)
+        known = self.view.memory.get("running", {}).get(run.task, {})
+        spots = known.get("spots") or [
+            [worker, "", amounts.get(self.settings["slot_type"], 0) or 1]
+            for worker, amounts in run.placement.items()
+            if worker
+        ]
+        inside = asks.reservation in self.reservations
+        booking: dict[str, dict[str, int]] = {}
+        for worker, amounts in run.placement.items():
+            line = reserved_line(asks.reservation, worker) if inside else worker
+            add_needs(booking, [Need(line, kind, amount) for kind, amount in amounts.items() if amount], 1)
+        owners = (run.requestor, asks.project, asks.reservation)
+        for worker, queue, count in spots:
+            needs = self._limits(owners, known.get("pe", ""), Spot(worker, queue), {})
+            add_needs(booking, [need for need in needs if need.line in self.timeline.capacity], count)
+        return booking
 
     # ── what an item may use ──
 
-    def reachable(self, item: Item) -> list[Spot]:
-        """Return the spots that may ever hold a slot of an item, in the order they are tried."""
-        key = (item.kinds, item.asks.queues)
+    def reachable(self, item: Item, environment: Environment | None = None) -> list[Spot]:
+        """Return the spots that may ever hold a slot of an item, the most suitable first."""
+        environment = environment or item.environments[0]
+        key = (item.category, environment.name)
         if key not in self._reachable:
-            self._reachable[key] = [spot for spot in self.spots if self.kind[spot.worker] in item.kinds]
+            spots = [s for s in self.spots if self.workers[s.worker].kind in item.kinds]
+            if item.asks.reservation:
+                kept = self.reservations.get(item.asks.reservation)
+                spots = [s for s in spots if kept is not None and s.worker in kept.placement]
+            spots = [s for s in spots if tag(item, environment, s, self.queues) is not Tag.NONE]
+            self._reachable[key] = sorted(spots, key=lambda s: violations(item, s, self))
         return self._reachable[key]
+
+    def masters(self, item: Item, environment: Environment) -> frozenset[Spot] | None:
+        """Return the spots for the master's slot, None if any will do."""
+        if not self.queues or not item.asks.master_queues:
+            return None
+        spots = self.reachable(item, environment)
+        return frozenset(s for s in spots if Tag.MASTER in tag(item, environment, s, self.queues))
+
+    def slaves(self, item: Item, environment: Environment, spots: Iterable[Spot]) -> list[Spot]:
+        """Return the spots for all other slots."""
+        return [s for s in spots if Tag.SLAVE in tag(item, environment, s, self.queues)]
 
     def wanted(self, item: Item, group: SlotsView, spot: Spot, environment: Environment) -> Wanted:
         """Return what a slot takes at a spot."""
@@ -60,20 +185,61 @@ class Lines:
 
     def _needs(self, item: Item, group: SlotsView, spot: Spot, environment: Environment) -> Wanted:
         needs: dict[str, list[Need]] = {"slot": [], "worker": [], "job": []}
-        for line, amounts in ((spot.worker, group.amounts), (CLUSTER, group.outside)):
+        inside = item.asks.reservation
+        for holder, amounts in ((spot.worker, group.amounts), (CLUSTER, group.outside)):
+            line = reserved_line(inside, holder) if inside else holder
             for kind, amount in amounts.items():
                 if amount:
-                    needs[self._per(kind)].append(Need(line, kind, amount, line))
-        if environment.slots:
-            needs["slot"].append(Need(f"pe {environment.name}", "slots", 1))
+                    needs[self._per(kind)].append(Need(line, kind, amount, holder))
+        owners = (item.user, item.asks.project, inside)
+        needs["slot"] += self._limits(owners, environment.name, spot, {**group.amounts, **group.outside})
         return Wanted(tuple(needs["slot"]), tuple(needs["worker"]), tuple(needs["job"]))
+
+    def _limits(
+        self, owners: tuple[str, str, str], environment: str, spot: Spot, amounts: Mapping[str, int]
+    ) -> list[Need]:
+        """What one slot takes of what limits without being a resource: its queue, environment and quotas."""
+        needs: list[Need] = []
+        if spot.queue:
+            line = queue_line(spot)
+            kinds = self.timeline.capacity.get(line, {})
+            needs.extend(Need(line, kind, n) for kind, n in {**amounts, "slots": 1}.items() if n and kind in kinds)
+        if f"pe {environment}" in self.limits:
+            needs.append(Need(f"pe {environment}", "slots", 1))
+        user, project, inside = owners
+        if inside:  # what an advance reservation keeps is not counted against quotas
+            return needs
+        subjects = {
+            "users": user,
+            "projects": project or None,
+            "pes": environment or None,
+            "queues": spot.queue or None,
+            "hosts": spot.worker,
+        }
+        values = {
+            "num_proc": float(self.load.processors.get(spot.worker, 1)),
+            **self.load.values.get(spot.worker, {}),
+        }
+        needs.extend(self.quotas.needs(subjects, self.settings["groups"].get(user), amounts, values))
+        self.timeline.capacity.update(self.quotas.limits)
+        return needs
 
     def _per(self, kind: str) -> str:
         return str(self.settings["consumables"].get(kind, {}).get("per", "slot"))
 
 
-def _capacity(view: View, environments: Iterable[Environment]) -> dict[str, dict[str, int]]:
-    """Return the capacity of every line: of a worker no more than what is free and what its tasks hold."""
+def queue_line(spot: Spot) -> str:
+    """Name the line of a queue on a worker."""
+    return f"queue {spot.queue}@{spot.worker}"
+
+
+def reserved_line(reservation: str, worker: str) -> str:
+    """Name the line of what an advance reservation keeps of a worker, or of the cluster."""
+    return f"in {reservation}@{worker}"
+
+
+def _capacity(view: View) -> dict[str, dict[str, int]]:
+    """Return what workers and cluster have: no more than what is free there and what their tasks hold."""
     capacity = {worker.id: dict(worker.free) for worker in view.workers}
     capacity[CLUSTER] = dict(view.consumables)
     for run in view.runs:
@@ -81,5 +247,4 @@ def _capacity(view: View, environments: Iterable[Environment]) -> dict[str, dict
             held = capacity.setdefault(line, {})
             for kind, amount in amounts.items():
                 held[kind] = held.get(kind, 0) + amount
-    capacity.update({f"pe {env.name}": {"slots": env.slots} for env in environments if env.slots})
     return capacity

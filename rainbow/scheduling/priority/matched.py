@@ -21,9 +21,14 @@ def place_matched(lines: Lines, item: Item, spots: Sequence[Spot], start: float,
             add_needs(booking, [Need(worker, kind, amount) for kind, amount in amounts.items()], 1)
     if not lines.timeline.fits({CLUSTER: booking.get(CLUSTER, {})}, start, end):
         return None
-    used = tuple(spot for spot in spots if spot.worker in booking)
+    used = tuple((spot, 1) for spot in _first(spots) if spot.worker in booking)
     return Grant(start, end, len(take.placed), take.placed, booking, Environment(), used)
 
 
 def _idle(lines: Lines, worker: str, start: float, end: float) -> bool:
     return not any(use.most(start, end) for use in lines.timeline.lines.get(worker, {}).values())
+
+
+def _first(spots: Sequence[Spot]) -> list[Spot]:
+    """Return the first spot of every worker."""
+    return list({spot.worker: spot for spot in reversed(spots)}.values())[::-1]

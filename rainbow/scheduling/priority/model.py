@@ -85,7 +85,7 @@ class Grant:
     slots: tuple[tuple[str, Placement], ...]  # (label, what it holds), the master's first
     booking: Placement  # what it takes of every line
     environment: Environment
-    spots: tuple[Spot, ...] = ()
+    spots: tuple[tuple[Spot, int], ...] = ()  # and how many slots lie there
     violations: int = 0
 
     def take(self) -> Take:

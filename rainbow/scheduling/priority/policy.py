@@ -12,18 +12,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rainbow.scheduling.policy import Plan, View
+from rainbow.scheduling.policy import Order, Plan, View
 from rainbow.scheduling.priority.asks import read_asks
 from rainbow.scheduling.priority.assign import Assigner
-from rainbow.scheduling.priority.dispatch import Dispatch, orders
+from rainbow.scheduling.priority.dispatch import Dispatch
 from rainbow.scheduling.priority.lines import Lines
 from rainbow.scheduling.priority.model import Item, owners
 from rainbow.scheduling.priority.order import ordered, prioritise
+from rainbow.scheduling.priority.orders import orders, remembered
 from rainbow.scheduling.priority.settings import check_settings
+from rainbow.scheduling.priority.suspension import suspended_spots, suspensions
 from rainbow.scheduling.priority.tickets import tickets
 from rainbow.scheduling.priority.usage import counted
-from rainbow.scheduling.priority.waits import figures, waits
+from rainbow.scheduling.priority.waits import Teller, figures
 from rainbow.scheduling.priority.work import items
+
+REMADE = {"usage", "running", "suspended"}  # parts of the memory that are made anew in every run
 
 
 class Priority:
@@ -41,15 +45,18 @@ class Priority:
         lines = Lines(view, settings, {e.name: e for item in waiting for e in item.environments}.values())
         assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
         outcomes = Dispatch(view, settings, lines, assigner).run(ordered(waiting))
+        held: list[Order] = list(suspensions(lines, suspended_spots(lines))) if settings["queues"] else []
+        memory |= remembered(view, settings, outcomes, held)
         if assigner.experience:
             memory["slot_search"] = assigner.experience
-        return Plan(tuple(orders(view, outcomes)), tuple(waits(view, outcomes)), figures(outcomes), memory)
+        made = (*orders(view, outcomes), *held)
+        return Plan(made, tuple(Teller(lines).waits(outcomes)), figures(outcomes), memory)
 
     def _prioritise(self, view: View, waiting: list[Item], settings: Mapping[str, Any]) -> dict[str, Any]:
         """Set the priority of every item; return the memory with usage brought up to now."""
         given = settings["tickets"]
         held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
-        memory = {key: value for key, value in view.memory.items() if key != "usage"}
+        memory = {key: value for key, value in view.memory.items() if key not in REMADE}
         if given["share"] and given["share_tree"]:
             memory["usage"] = counted(view, held, settings)
         active = list({own["job"]: own for own in held.values()}.values())

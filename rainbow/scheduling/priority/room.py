@@ -68,7 +68,7 @@ class Placer:
         environment: Environment,
         spots: Mapping[str, Sequence[Spot]],
         wanted: Callable[[int, Spot], Wanted],
-        masters: frozenset[Spot] | None = None,
+        masters: Sequence[Spot] | None = None,
     ) -> None:
         self.item = item
         self.ledger = ledger
@@ -89,11 +89,11 @@ class Placer:
     def _group(self, k: int, group: SlotsView, count: int) -> bool:
         workers = list(self.spots)
         if k == 0 and self.masters is not None:
-            if not self._master(workers):
+            if not self._master():
                 return False
             count -= 1
             if self.environment.rule == "pe_slots":
-                workers = [self.given[0][1].worker]
+                workers = [worker for worker in workers if worker == self.given[0][1].worker]
         rule = self.environment.rule
 
         def take(worker: str, low: int, high: int) -> int:
@@ -101,13 +101,12 @@ class Placer:
 
         return count == 0 or allocate(rule, count, workers, take)
 
-    def _master(self, workers: Sequence[str]) -> bool:
+    def _master(self) -> bool:
         """Place the first slot where the master may be."""
-        for worker in workers:
-            for spot in self.spots[worker]:
-                if self.masters and spot in self.masters and self._room(0, self.item.groups[0], spot) >= 1:
-                    self._give(0, spot, 1)
-                    return True
+        for spot in self.masters or ():
+            if self._room(0, self.item.groups[0], spot) >= 1:
+                self._give(0, spot, 1)
+                return True
         return False
 
     def _take(self, k: int, group: SlotsView, worker: str, low: int, high: int) -> int:
@@ -171,9 +170,12 @@ class Placer:
             add_needs(booking, wanted.each, count)
             slots.append((group.label, _held(spot, [*wanted.each, *fixed])))
             slots.extend([(group.label, _held(spot, wanted.each))] * (count - 1))
-        spots = tuple(dict.fromkeys(spot for _, spot, _ in self.given))
-        count = sum(count for _, _, count in self.given)
-        return Grant(self.ledger.start, self.ledger.end, count, tuple(slots), booking, self.environment, spots)
+        spots: dict[Spot, int] = {}
+        for _, spot, count in self.given:
+            spots[spot] = spots.get(spot, 0) + count
+        given = tuple(spots.items())
+        start, end = self.ledger.start, self.ledger.end
+        return Grant(start, end, sum(spots.values()), tuple(slots), booking, self.environment, given)
 
 
 def _held(spot: Spot, needs: Iterable[Need]) -> dict[str, dict[str, int]]:

@@ -8,9 +8,11 @@ from typing import Any
 
 from rainbow.errors import PolicyError
 from rainbow.scheduling.priority import allocation, slot_range
+from rainbow.scheduling.priority.calendar import CalendarFault, read_calendar
 from rainbow.scheduling.priority.checking import (
     MOST,
     Check,
+    at,
     flag,
     integer,
     listed,
@@ -20,6 +22,8 @@ from rainbow.scheduling.priority.checking import (
     table,
     text,
 )
+from rainbow.scheduling.priority.formula import FormulaFault, read_formula
+from rainbow.scheduling.priority.quota_filter import SCOPES
 
 FCFS, EASY, CONSERVATIVE, TUNED = "fcfs", "easy", "conservative", "tuned"
 GRID_ENGINE = "grid_engine"
@@ -61,7 +65,12 @@ def _tree(value: Any, pointer: str, depth: int = 0) -> dict[str, Any]:
     def below(child: Any, at: str) -> dict[str, Any]:
         return _tree(child, at, depth + 1)
 
-    fields = {"name": ("", text), "shares": (1.0, number()), "children": ([], listed(below))}
+    fields = {
+        "name": ("", text),
+        "shares": (1.0, number()),
+        "project": (False, flag),
+        "children": ([], listed(below)),
+    }
     return dict(record(fields, required=["name"])(value, pointer))
 
 
@@ -95,6 +104,53 @@ TICKETS = record(
     }
 )
 
+CALENDAR = record({"year": ("NONE", text), "week": ("NONE", text)})
+
+
+def _calendar(value: Any, pointer: str) -> dict[str, Any]:
+    given = CALENDAR(value, pointer)
+    try:
+        read_calendar(given["year"], given["week"])
+    except CalendarFault as fault:
+        raise PolicyError(str(fault), pointer=pointer) from None
+    return dict(given)
+
+
+def _formula(value: Any, pointer: str) -> str:
+    try:
+        read_formula(text(value, pointer) or "0")
+    except FormulaFault as fault:
+        raise PolicyError(str(fault), pointer=pointer) from None
+    return str(value)
+
+
+def _limit(value: Any, pointer: str) -> Any:
+    return _formula(value, pointer) if isinstance(value, str) and value else integer()(value, pointer)
+
+
+QUEUE = record(
+    {
+        "workers": (["*"], NAMES),
+        "slots": (0, integer()),  # on each worker; 0: as many as fit
+        "resources": ({}, table(integer())),  # what it has of its own on each worker
+        "seq_no": (0, integer()),
+        "enabled": (True, flag),
+        "calendar": (CALENDAR({}, ""), _calendar),
+        "load_thresholds": ({}, table(number(-MOST))),
+        "suspend_thresholds": ({}, table(number(-MOST))),
+        "suspend_tasks": (1, integer(1)),  # how many at a time
+        "subordinates": ({}, table(integer(1))),  # {queue: slots in use here that suspend it there}
+        "pe_list": ([], NAMES),
+        "users": ([], NAMES),
+        "not_users": ([], NAMES),
+        "projects": ([], NAMES),
+        "not_projects": ([], NAMES),
+    }
+)
+LIMIT = record({**dict.fromkeys(SCOPES, ("", text)), "to": ({}, table(_limit))}, required=["to"])
+QUOTA = record({"name": ("", text), "enabled": (True, flag), "limits": ([], listed(LIMIT))}, required=["name"])
+SETS = record({"users": ({}, table(NAMES)), "hosts": ({}, table(NAMES))})
+
 # name: (default, check)
 FIELDS: dict[str, tuple[Any, Check]] = {
     "discipline": (EASY, one_of(FCFS, EASY, CONSERVATIVE, TUNED)),
@@ -115,6 +171,15 @@ FIELDS: dict[str, tuple[Any, Check]] = {
     "urgency": ({}, table(number(-MOST))),  # of one unit of a type, and of "slots"
     "deadline_users": ([], NAMES),  # who may set deadlines; none: everybody
     "tickets": _filled(TICKETS),
+    "queues": ({}, table(QUEUE)),
+    "queue_sort_method": ("load", one_of("load", "seqno")),
+    "load_formula": ("", _formula),
+    "load_adjustments": ({}, MANY),
+    "load_adjustment_decay_time": (450.0, number()),
+    "utc_offset": (0.0, number(-86_400, 86_400)),  # of calendars
+    "quotas": ([], listed(QUOTA)),
+    "sets": _filled(SETS),
+    "groups": ({}, table(text)),  # {user: primary group}
 }
 
 
@@ -123,6 +188,7 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     filled: dict[str, Any] = record(FIELDS)(settings, "")
     if filled["discipline"] != TUNED and filled["max_reservation"]:
         raise PolicyError("max_reservation goes with discipline tuned", pointer="/max_reservation")
+    _check_subordinates(filled["queues"])
     if filled["compat"] == GRID_ENGINE:
         filled["search"] = "backwards"
     return filled
@@ -131,3 +197,12 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def most_reservations(settings: Mapping[str, Any]) -> float:
     """How many reservations one run may make."""
     return {FCFS: 0.0, EASY: 1.0, CONSERVATIVE: inf}.get(settings["discipline"], float(settings["max_reservation"]))
+
+
+def _check_subordinates(queues: Mapping[str, Any]) -> None:
+    for name, queue in queues.items():
+        for below in queue["subordinates"]:
+            if below not in queues or below == name:
+                raise PolicyError(
+                    f"there is no other queue {below}", pointer=at(at("/queues", name) + "/subordinates", below)
+                )

@@ -18,7 +18,7 @@ DEFAULT = "default"
 
 
 class Leaf(NamedTuple):
-    """Whose jobs they are; either may be a node's name, the project above the user."""
+    """Whose jobs they are; either may be a leaf's name. Below a node marked as a project only its jobs count."""
 
     project: str
     user: str
@@ -80,7 +80,7 @@ def _build(
     """Return the tree of the nodes that have jobs, None if there are none."""
     name, below = given["name"], given.get("children", [])
     if below:
-        inside = [leaf for leaf in leaves if leaf.project == name] or leaves
+        inside = [leaf for leaf in leaves if leaf.project == name] if given.get("project") else leaves
         children = [node for child in below for node in _children(child, inside, usage, named)]
         total = sum(child.usage for child in children)
         return Node(given.get("shares", 1.0), total, children) if children else None

@@ -1,36 +1,59 @@
-"""Why each job waits, in people's words."""
+"""Why each job waits, in people's words, and figures of a run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-from rainbow.scheduling.policy import View, Wait
-from rainbow.scheduling.priority.dispatch import Outcome
+from rainbow.scheduling.policy import Wait
+from rainbow.scheduling.priority.dispatch import BEHIND, FAULTY, LIMITED, RESERVED, STARTED, Outcome
+from rainbow.scheduling.priority.explain import FITS, Reasons, explain
+from rainbow.scheduling.priority.lines import Lines
 
 
-def waits(view: View, outcomes: Iterable[Outcome]) -> list[Wait]:
-    """Return one reason for every job of which something waits: that of its first waiting gang."""
-    told: dict[str, Wait] = {}
-    for ahead, outcome in enumerate(outcomes):
-        job = outcome.item.job.id
-        if outcome.verdict != "started" and job not in told:
-            told[job] = _wait(view, outcome, ahead)
-    return list(told.values())
+class Teller:
+    """Tells why jobs wait; equal items are explained once."""
 
+    def __init__(self, lines: Lines) -> None:
+        self.lines = lines
+        self.known: dict[Hashable, Reasons] = {}
 
-def _wait(view: View, outcome: Outcome, ahead: int) -> Wait:
-    job, grant = outcome.item.job.id, outcome.grant
-    if outcome.item.asks.fault:
-        return Wait(job, "attributes", outcome.item.asks.fault, {})
-    facts = {"ahead": ahead, "priority": round(outcome.item.priority, 6), "terms": dict(outcome.item.terms)}
-    if grant is not None:
-        text = f"expected to start in {grant.start - view.now:.0f} s on {len(grant.spots)} workers kept for it"
-        return Wait(job, "reserved", text, {**facts, "start": grant.start})
-    if outcome.verdict in ("behind", "skipped"):
-        return Wait(job, "behind", "a job before it waits for room", facts)
-    return Wait(job, "busy", "does not fit now beside what runs and what is promised", facts)
+    def waits(self, outcomes: Iterable[Outcome]) -> list[Wait]:
+        """Return one reason for every job of which something waits: that of its first waiting gang."""
+        told: dict[str, Wait] = {}
+        for ahead, outcome in enumerate(outcome for outcome in outcomes if outcome.verdict != STARTED):
+            job = outcome.item.job.id
+            if job not in told:
+                told[job] = self._wait(outcome, ahead)
+        return list(told.values())
+
+    def _wait(self, outcome: Outcome, ahead: int) -> Wait:
+        item, grant = outcome.item, outcome.grant
+        facts = {"ahead": ahead, "priority": round(item.priority, 6), "terms": dict(item.terms)}
+        if outcome.verdict == FAULTY:
+            return Wait(item.job.id, "attributes", item.asks.fault, facts)
+        if outcome.verdict == LIMITED:
+            return Wait(item.job.id, "running-limit", "its owner or the job itself runs as much as it may", facts)
+        if outcome.verdict == BEHIND:
+            return Wait(item.job.id, "behind", f"{ahead} gangs before it wait for room", facts)
+        reasons = self._reasons(outcome)
+        text, facts = reasons.text(self.lines.view.now), {**facts, **reasons.facts()}
+        if outcome.verdict == RESERVED and grant is not None:
+            soon = f"; expected to start in {grant.start - self.lines.view.now:.0f} s"
+            workers = sorted({spot.worker for spot, _ in grant.spots})
+            return Wait(item.job.id, "reserved", text + soon, {**facts, "start": grant.start, "kept": workers[:100]})
+        if outcome.never:
+            return Wait(item.job.id, "never", f"{text}; no time was found at which it fits", facts)
+        if reasons.counts.get(FITS):
+            return Wait(item.job.id, "too-few", f"{text}, too few for all its slots", facts)
+        return Wait(item.job.id, "busy", text, facts)
+
+    def _reasons(self, outcome: Outcome) -> Reasons:
+        category = outcome.item.category
+        if category not in self.known:
+            self.known[category] = explain(self.lines, outcome.item)
+        return self.known[category]
 
 
 def figures(outcomes: Sequence[Outcome], most: int = 1_000) -> dict[str, Any]:

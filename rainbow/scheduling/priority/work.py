@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from math import inf
 from typing import Any
 
-from rainbow.scheduling.policy import GangView, SlotsView, View
+from rainbow.scheduling.policy import GangView, ReservationView, SlotsView, View
 from rainbow.scheduling.priority.allocation import ONE_WORKER
 from rainbow.scheduling.priority.asks import Asks, read_asks
 from rainbow.scheduling.priority.model import Environment, Item
@@ -25,6 +25,7 @@ def items(view: View, settings: Mapping[str, Any]) -> list[Item]:
 
 def _items(view: View, settings: Mapping[str, Any], environments: Mapping[str, Environment]) -> Iterator[Item]:
     everyone = settings["discipline"] != TUNED or settings["reserve"] == "all"
+    kept = {reservation.id: reservation for reservation in view.reservations}
     place = 0
     for job in view.jobs:
         asks = read_asks(job)
@@ -39,16 +40,15 @@ def _items(view: View, settings: Mapping[str, Any], environments: Mapping[str, E
                 gang.slots,
                 counts,
                 matching or ((ALONE if counts == (1,) else SPREAD),),
-                _duration(gang, settings),
+                _duration(gang, settings, kept.get(asks.reservation), view.now),
                 view.hosts(gang.demand),
                 everyone or asks.reserve,
                 place,
                 job.requestor,
             )
+            item.asks = _possible(view, item, environments)
             if settings["categories"]:
-                item.category = category(item)
-            if asks.pe and not matching:
-                item.asks = Asks(fault=f"there is no parallel environment {asks.pe!r}")
+                item.category = category(item, bool(settings["queues"] or settings["quotas"]))
             place += 1
             yield item
 
@@ -65,12 +65,25 @@ def _counts(groups: tuple[SlotsView, ...]) -> tuple[int, ...]:
     return tuple(sorted(group.counts)) or tuple(range(group.least, max(group.least, group.most) + 1))
 
 
-def _duration(gang: GangView, settings: Mapping[str, Any]) -> float:
+def _duration(gang: GangView, settings: Mapping[str, Any], inside: ReservationView | None, now: float) -> float:
+    """How long an item is taken to run; one without a limit in an advance reservation runs until its end."""
     duration = gang.expected or settings["default_duration"] or inf
+    if inside and duration == inf:
+        return float(max(0.0, inside.end - max(now, inside.start)))
     return float(duration) + float(settings["duration_offset"])
 
 
-def category(item: Item) -> Hashable:
+def _possible(view: View, item: Item, environments: Mapping[str, Environment]) -> Asks:
+    """Return what an item asks, with the fault that it names something there is not."""
+    asks = item.asks
+    if asks.pe and not any(fnmatchcase(name, asks.pe) for name in environments):
+        return Asks(fault=f"there is no parallel environment {asks.pe!r}")
+    if asks.reservation and all(kept.id != asks.reservation for kept in view.reservations):
+        return Asks(fault=f"there is no advance reservation {asks.reservation!r}")
+    return asks
+
+
+def category(item: Item, by_user: bool = True) -> Hashable:
     """Name everything of an item that decides where and when it fits."""
     asks = item.asks
     shape: Hashable = item.gang.demand
@@ -88,5 +101,5 @@ def category(item: Item) -> Hashable:
         (asks.queues, asks.master_queues, asks.pe, asks.project, asks.reservation),
         (asks.soft_queues, tuple(sorted(asks.soft.items()))),
         asks.fault,
-        item.user,
+        item.user if by_user else "",
     )
