@@ -128,6 +128,18 @@ def _speak(second: int, spans: Sequence[Span]) -> str:
     return max((state for start, end, state in spans if start <= second < end), key=RANK.__getitem__, default="")
 
 
+def clock(time: float, now: float) -> str:
+    """Say a local time for people: "14:20", and how many days later if it is not today.
+
+    >>> clock(51_600, 0), clock(2 * DAY + 60, DAY - 1)
+    ('14:20', '00:01 in 2 days')
+    """
+    day, second = divmod(int(time), DAY)
+    later = day - int(now // DAY)
+    said = f"{second // 3600:02}:{second // 60 % 60:02}"
+    return said + (f" in {later} day{'s' if later > 1 else ''}" if later > 0 else "")
+
+
 # ── reading ──
 
 

@@ -1,7 +1,6 @@
 """Why an item does not start: what each worker says, counted as people know it.
 
-"0/40 workers: 25 too small, 15 busy until 14:20" becomes, without a clock of its own,
-"0/40 workers: 25 too small, 15 busy for 800 s more"
+"0/40 workers: 25 too small, 15 busy until 14:20"
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any
 
 from rainbow.jobs import WorkerState
 from rainbow.scheduling.policy import WorkerView
+from rainbow.scheduling.priority.calendar import clock
 from rainbow.scheduling.priority.lines import Lines
 from rainbow.scheduling.priority.model import Item, Need, Spot
 from rainbow.scheduling.priority.queues import Tag, instances, tag
@@ -32,13 +32,11 @@ class Reasons:
     until: float = inf
     lines: dict[str, int] = field(default_factory=dict)  # limits used up, by line
 
-    def text(self, now: float) -> str:
-        """Say it in one line."""
-        parts = [
-            f"{count} {reason}"
-            + (f" for {self.until - now:.0f} s more" if reason == BUSY and isfinite(self.until) else "")
-            for reason, count in sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
-        ]
+    def text(self, now: float, offset: float) -> str:
+        """Say it in one line, times of day by an offset from UTC."""
+        until = f" until {clock(self.until + offset, now + offset)}" if isfinite(self.until) else ""
+        ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        parts = [f"{count} {reason}{until if reason == BUSY else ''}" for reason, count in ordered]
         return f"{self.counts.get(FITS, 0)}/{self.workers} workers: {', '.join(parts) or 'none'}"
 
     def facts(self) -> dict[str, Any]:

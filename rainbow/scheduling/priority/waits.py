@@ -7,9 +7,12 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from rainbow.scheduling.policy import Wait
+from rainbow.scheduling.priority.calendar import clock
 from rainbow.scheduling.priority.dispatch import BEHIND, FAULTY, LIMITED, RESERVED, STARTED, Outcome
 from rainbow.scheduling.priority.explain import FITS, Reasons, explain
 from rainbow.scheduling.priority.lines import Lines
+
+MOST = 100_000  # answers of workers in one run; categories beyond that are told shortly
 
 
 class Teller:
@@ -30,7 +33,7 @@ class Teller:
 
     def _wait(self, outcome: Outcome, ahead: int) -> Wait:
         item, grant = outcome.item, outcome.grant
-        facts = {"ahead": ahead, "priority": round(item.priority, 6), "terms": dict(item.terms)}
+        facts: dict[str, Any] = {"ahead": ahead}
         if outcome.verdict == FAULTY:
             return Wait(item.job.id, "attributes", item.asks.fault, facts)
         if outcome.verdict == LIMITED:
@@ -38,9 +41,10 @@ class Teller:
         if outcome.verdict == BEHIND:
             return Wait(item.job.id, "behind", f"{ahead} gangs before it wait for room", facts)
         reasons = self._reasons(outcome)
-        text, facts = reasons.text(self.lines.view.now), {**facts, **reasons.facts()}
+        now, offset = self.lines.view.now, self.lines.settings["utc_offset"]
+        text, facts = reasons.text(now, offset), {**facts, **reasons.facts()}
         if outcome.verdict == RESERVED and grant is not None:
-            soon = f"; expected to start in {grant.start - self.lines.view.now:.0f} s"
+            soon = f"; expected to start at {clock(grant.start + offset, now + offset)}"
             workers = sorted({spot.worker for spot, _ in grant.spots})
             return Wait(item.job.id, "reserved", text + soon, {**facts, "start": grant.start, "kept": workers[:100]})
         if outcome.never:
@@ -51,6 +55,8 @@ class Teller:
 
     def _reasons(self, outcome: Outcome) -> Reasons:
         category = outcome.item.category
+        if category not in self.known and len(self.known) * len(self.lines.workers) > MOST:
+            return Reasons(len(self.lines.workers), {"not asked one by one": len(self.lines.workers)})
         if category not in self.known:
             self.known[category] = explain(self.lines, outcome.item)
         return self.known[category]
