@@ -40,7 +40,7 @@ class Assigner:
         found: Grant | None = None
         for environment in item.environments:
             spots = self._alive(item, environment)
-            if item.counts == (1,) and len(item.groups) == 1 and not item.asks.master_queues:
+            if self._single(item, environment):
                 grant = self._one(item, environment, spots)
             else:
                 spots[:] = [s for s in spots if not item.groups or self._any_free(item, environment, s)]
@@ -72,6 +72,11 @@ class Assigner:
         if key not in self.alive:
             self.alive[key] = list(reversed(self.lines.reachable(item, environment)))
         return self.alive[key]
+
+    def _single(self, item: Item, environment: Environment) -> bool:
+        """Tell whether an item is one slot that may lie anywhere."""
+        single = item.counts == (1,) and len(item.groups) == 1 and not item.asks.master_queues
+        return single and bool(admissible(environment.rule, item.counts))
 
     def _one(self, item: Item, environment: Environment, spots: list[Spot]) -> Grant | None:
         """Return a grant of one slot at the first spot with room, and forget the spots before it."""

@@ -10,12 +10,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rainbow.scheduling.policy import Order, Plan, View
 from rainbow.scheduling.priority.asks import read_asks
 from rainbow.scheduling.priority.assign import Assigner
-from rainbow.scheduling.priority.dispatch import Dispatch
+from rainbow.scheduling.priority.dispatch import Dispatch, Outcome
 from rainbow.scheduling.priority.lines import Lines
 from rainbow.scheduling.priority.model import Item, owners
 from rainbow.scheduling.priority.order import ordered, prioritise
@@ -25,9 +26,47 @@ from rainbow.scheduling.priority.suspension import suspended_spots, suspensions
 from rainbow.scheduling.priority.tickets import tickets
 from rainbow.scheduling.priority.usage import counted
 from rainbow.scheduling.priority.waits import Teller, figures
-from rainbow.scheduling.priority.work import items
+from rainbow.scheduling.priority.work import environments, items
+from rainbow.scheduling.timeline import Timeline
 
 REMADE = {"usage", "running", "suspended"}  # parts of the memory that are made anew in every run
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One scheduling run, done: what was decided, and the diagram with everything booked."""
+
+    settings: Mapping[str, Any]
+    lines: Lines
+    assigner: Assigner
+    outcomes: list[Outcome]
+    memory: dict[str, Any]
+
+
+def dispatch(view: View) -> Run:
+    """Decide about everything that waits."""
+    settings = check_settings(view.settings)
+    waiting = items(view, settings)
+    memory = _prioritise(view, waiting, settings)
+    lines = Lines(view, settings, environments(settings).values())
+    assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
+    outcomes = Dispatch(view, settings, lines, assigner).run(ordered(waiting))
+    return Run(settings, lines, assigner, outcomes, memory)
+
+
+def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Set the priority of every item; return the memory with usage brought up to now."""
+    given = settings["tickets"]
+    held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
+    memory = {key: value for key, value in view.memory.items() if key not in REMADE}
+    if given["share"] and given["share_tree"]:
+        memory["usage"] = counted(view, held, settings)
+    active = list({own["job"]: own for own in held.values()}.values())
+    counts = any((given["share"], given["functional"], *given["override"].values()))
+    used = memory.get("usage", {}).get("used", {})
+    own = tickets(waiting, active, used, given) if counts else [0.0] * len(waiting)
+    prioritise(waiting, view.now, settings, own)
+    return memory
 
 
 class Priority:
@@ -39,29 +78,16 @@ class Priority:
 
     def plan(self, view: View) -> Plan:
         """Start what fits in order of priority, and promise times to those that do not."""
-        settings = check_settings(view.settings)
-        waiting = items(view, settings)
-        memory = self._prioritise(view, waiting, settings)
-        lines = Lines(view, settings, {e.name: e for item in waiting for e in item.environments}.values())
-        assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
-        outcomes = Dispatch(view, settings, lines, assigner).run(ordered(waiting))
-        held: list[Order] = list(suspensions(lines, suspended_spots(lines))) if settings["queues"] else []
-        memory |= remembered(view, settings, outcomes, held)
-        if assigner.experience:
-            memory["slot_search"] = assigner.experience
-        made = (*orders(view, outcomes), *held)
-        return Plan(made, tuple(Teller(lines).waits(outcomes)), figures(outcomes), memory)
+        run = dispatch(view)
+        held: list[Order] = []
+        if run.lines.queues:
+            held.extend(suspensions(run.lines, suspended_spots(run.lines)))
+        memory = run.memory | remembered(view, run.settings, run.outcomes, held)
+        if run.assigner.experience:
+            memory["slot_search"] = run.assigner.experience
+        waits = Teller(run.lines).waits(run.outcomes)
+        return Plan((*orders(view, run.outcomes), *held), tuple(waits), figures(run.outcomes), memory)
 
-    def _prioritise(self, view: View, waiting: list[Item], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Set the priority of every item; return the memory with usage brought up to now."""
-        given = settings["tickets"]
-        held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
-        memory = {key: value for key, value in view.memory.items() if key not in REMADE}
-        if given["share"] and given["share_tree"]:
-            memory["usage"] = counted(view, held, settings)
-        active = list({own["job"]: own for own in held.values()}.values())
-        counts = any((given["share"], given["functional"], *given["override"].values()))
-        used = memory.get("usage", {}).get("used", {})
-        own = tickets(waiting, active, used, given) if counts else [0.0] * len(waiting)
-        prioritise(waiting, view.now, settings, own)
-        return memory
+    def diagram(self, view: View) -> Timeline:
+        """Return the resource diagram after a run: what runs, what starts, what is promised, closed hours."""
+        return dispatch(view).lines.timeline

@@ -19,17 +19,21 @@ SPREAD = Environment()
 
 def items(view: View, settings: Mapping[str, Any]) -> list[Item]:
     """Return every waiting gang, in order of submission."""
-    environments = {name: Environment(name, **given) for name, given in settings["parallel_environments"].items()}
-    return list(_items(view, settings, environments))
+    return list(_items(view, settings, environments(settings)))
 
 
-def _items(view: View, settings: Mapping[str, Any], environments: Mapping[str, Environment]) -> Iterator[Item]:
+def environments(settings: Mapping[str, Any]) -> dict[str, Environment]:
+    """Return the parallel environments by name."""
+    return {name: Environment(name, **given) for name, given in settings["parallel_environments"].items()}
+
+
+def _items(view: View, settings: Mapping[str, Any], known: Mapping[str, Environment]) -> Iterator[Item]:
     everyone = settings["discipline"] != TUNED or settings["reserve"] == "all"
     kept = {reservation.id: reservation for reservation in view.reservations}
     place = 0
     for job in view.jobs:
         asks = read_asks(job)
-        matching = _environments(asks, environments)
+        matching = _environments(asks, known)
         for gang in job.gangs:
             counts = _counts(gang.slots)
             item = Item(
@@ -46,7 +50,7 @@ def _items(view: View, settings: Mapping[str, Any], environments: Mapping[str, E
                 place,
                 job.requestor,
             )
-            item.asks = _possible(view, item, environments)
+            item.asks = _possible(view, item, known)
             if settings["categories"]:
                 item.category = category(item, bool(settings["queues"] or settings["quotas"]))
             place += 1
