@@ -16,12 +16,15 @@ from typing import Any
 
 from rainbow.scheduling.policy import View
 from rainbow.scheduling.priority.assign import Assigner
+from rainbow.scheduling.priority.explain import Reasons, explain
 from rainbow.scheduling.priority.lines import Lines
 from rainbow.scheduling.priority.model import Grant, Item
 from rainbow.scheduling.priority.settings import FCFS, GRID_ENGINE, most_reservations
 from rainbow.scheduling.priority.suspension import suspended_spots
 
 STARTED, RESERVED, REFUSED, BEHIND, LIMITED, FAULTY = "started", "reserved", "refused", "behind", "limited", "faulty"
+
+MOST = 100_000  # answers of workers in one run; what is refused after that is told shortly
 
 
 @dataclass(slots=True)
@@ -30,6 +33,7 @@ class Judged:
 
     refused: bool = False  # cannot start now
     never: bool = False  # cannot be promised any time
+    reasons: Reasons | None = None  # why not now, when it was first refused
 
 
 @dataclass(slots=True)
@@ -40,6 +44,7 @@ class Outcome:
     verdict: str
     grant: Grant | None = None
     never: bool = False  # no time was found for it
+    reasons: Reasons | None = None
 
 
 @dataclass
@@ -52,6 +57,7 @@ class Dispatch:
     assigner: Assigner
     outcomes: list[Outcome] = field(default_factory=list)
     reservations: int = 0
+    explained: int = 0  # answers of workers collected
     blocked: bool = False  # first come, first served: somebody waits
     categories: dict[Hashable, Judged] = field(default_factory=dict)
 
@@ -85,16 +91,23 @@ class Dispatch:
             if grant is not None:
                 self._started(item, grant)
                 return Outcome(item, STARTED, grant)
-            judged.refused = True
+            judged.refused, judged.reasons = True, self._reasons(item)
         self.blocked = self.settings["discipline"] == FCFS
         if not judged.never and item.reserve and self._may_reserve():
             grant = self.assigner.later_for(item)
             if grant is not None:
                 self.reservations += 1
                 self.lines.timeline.add(grant.booking, grant.start, grant.end)
-                return Outcome(item, RESERVED, grant)
+                return Outcome(item, RESERVED, grant, False, judged.reasons)
             judged.never = True
-        return Outcome(item, REFUSED, None, judged.never)
+        return Outcome(item, REFUSED, None, judged.never, judged.reasons)
+
+    def _reasons(self, item: Item) -> Reasons:
+        """Say why an item does not start; beyond a bound of work only that it does not."""
+        if self.explained > MOST:
+            return Reasons(len(self.lines.workers), {"not asked one by one": len(self.lines.workers)})
+        self.explained += len(self.lines.workers)
+        return explain(self.lines, item)
 
     def _limited(self, item: Item) -> bool:
         """Tell whether an owner's jobs or a job's tasks that run are as many as may."""

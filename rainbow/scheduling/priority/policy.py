@@ -25,7 +25,7 @@ from rainbow.scheduling.priority.settings import check_settings
 from rainbow.scheduling.priority.suspension import suspended_spots, suspensions
 from rainbow.scheduling.priority.tickets import tickets
 from rainbow.scheduling.priority.usage import counted
-from rainbow.scheduling.priority.waits import Teller, figures
+from rainbow.scheduling.priority.waits import figures, waits
 from rainbow.scheduling.priority.work import environments, items
 from rainbow.scheduling.timeline import Timeline
 
@@ -85,8 +85,9 @@ class Priority:
         memory = run.memory | remembered(view, run.settings, run.outcomes, held)
         if run.assigner.experience:
             memory["slot_search"] = run.assigner.experience
-        waits = Teller(run.lines).waits(run.outcomes)
-        return Plan((*orders(view, run.outcomes), *held), tuple(waits), figures(run.outcomes), memory)
+        return Plan(
+            (*orders(view, run.outcomes), *held), tuple(waits(run.lines, run.outcomes)), figures(run.outcomes), memory
+        )
 
     def diagram(self, view: View) -> Timeline:
         """Return the resource diagram after a run: what runs, what starts, what is promised, closed hours."""

@@ -110,12 +110,15 @@ def _children(
 
 
 def _named(tree: Mapping[str, Any]) -> set[str]:
+    """Return the names of all leaves, the one that stands for everybody else left out."""
     names, stack = set(), [tree]
     while stack:
         node = stack.pop()
-        names.add(node["name"])
-        stack.extend(node.get("children", []))
-    return names - {DEFAULT, tree["name"]}
+        below = node.get("children", [])
+        stack.extend(below)
+        if not below:
+            names.add(node["name"])
+    return names - {DEFAULT}
 
 
 def key(leaf: Leaf) -> str:
