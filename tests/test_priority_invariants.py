@@ -428,6 +428,12 @@ def test_21_consumables_are_taken_by_slot_by_worker_or_once(per, expected):
     assert {held["core"] for held in placement.values()} == {2}
 
 
+def test_21_one_slot_needs_what_is_taken_once_too():
+    given_ = {"consumables": {"gpu": {"per": "job"}}}
+    jobs = [job_view(Job(f"j{k}", 0.0, 1, 5, 5.0, amounts={"core": 1, "gpu": 1})) for k in range(3)]
+    assert starts(Priority().plan(make_view(NOW, {"a": {"core": 9, "gpu": 2}}, jobs, (), given_))) == ["j0", "j1"]
+
+
 # ── 22, 23: reasons ──
 
 

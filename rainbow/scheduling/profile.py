@@ -13,7 +13,7 @@ operation costs about the square root of the number of steps, and little more th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 
 LARGEST = 256
@@ -52,6 +52,27 @@ class Profile:
     def __init__(self) -> None:
         self._blocks: list[Block] = []
         self._starts: list[float] = []  # first time of each block
+
+    @classmethod
+    def total(cls, profiles: Iterable[Profile]) -> Profile:
+        """Return the sum of some profiles."""
+        changes: dict[float, int] = {}
+        for profile in profiles:
+            last = 0
+            for time, level in profile:
+                changes[time] = changes.get(time, 0) + level - last
+                last = level
+        made, level, half = cls(), 0, max(1, LARGEST // 2)
+        steps: list[tuple[float, int]] = []
+        for time in sorted(changes):
+            if changes[time]:
+                level += changes[time]
+                steps.append((time, level))
+        for k in range(0, len(steps), half):
+            part = steps[k : k + half]
+            made._blocks.append(Block([time for time, _ in part], [level for _, level in part]))
+            made._starts.append(part[0][0])
+        return made
 
     def __iter__(self) -> Iterator[tuple[float, int]]:
         for block in self._blocks:

@@ -86,7 +86,7 @@ def _say(lines: Lines, item: Item, spot: Spot, usable: bool, reasons: Reasons) -
         return LOADED
     if not item.groups:
         return _whole(lines, spot, reasons)
-    needs = lines.wanted(item, item.groups[0], spot, item.environments[0])
+    needs = lines.wanted(item, 0, spot, item.environments[0])
     said = [_line(lines, item, need, reasons) for need in (*needs.each, *needs.per_worker, *needs.per_job)]
     return min((word for word in said if word), key=ORDER.index, default=FITS)
 

@@ -44,7 +44,9 @@ class Lines:
         self.timeline.capacity.update(self.limits)
         self.spots = self._usable()
         self._wanted: dict[Hashable, Wanted] = {}
-        self._reachable: dict[Hashable, list[Spot]] = {}
+        self._shapes: dict[Hashable, int] = {}
+        self._shape_of: dict[Hashable, int] = {}
+        self._reachable: dict[Hashable, Reachable] = {}
         self._book_queues()
         for kept in view.reservations:
             self._book_reservation(kept)
@@ -152,36 +154,53 @@ class Lines:
 
     # ── what an item may use ──
 
-    def reachable(self, item: Item, environment: Environment | None = None) -> list[Spot]:
+    def reachable(self, item: Item, environment: Environment) -> Reachable:
         """Return the spots that may ever hold a slot of an item, the most suitable first."""
-        environment = environment or item.environments[0]
-        key = (item.category, environment.name)
+        asks = item.asks
+        plain = not (self.queues or asks.soft or asks.reservation)
+        key: Hashable = item.kinds if plain else (item.category, environment.name)
         if key not in self._reachable:
             spots = [s for s in self.spots if self.workers[s.worker].kind in item.kinds]
-            if item.asks.reservation:
-                kept = self.reservations.get(item.asks.reservation)
+            if asks.reservation:
+                kept = self.reservations.get(asks.reservation)
                 spots = [s for s in spots if kept is not None and s.worker in kept.placement]
             spots = [s for s in spots if tag(item, environment, s, self.queues) is not Tag.NONE]
-            self._reachable[key] = sorted(spots, key=lambda s: violations(item, s, self))
+            if not plain:
+                spots.sort(key=lambda s: violations(item, s, self))
+            self._reachable[key] = Reachable(spots)
         return self._reachable[key]
 
     def masters(self, item: Item, environment: Environment) -> frozenset[Spot] | None:
         """Return the spots for the master's slot, None if any will do."""
         if not self.queues or not item.asks.master_queues:
             return None
-        spots = self.reachable(item, environment)
+        spots = self.reachable(item, environment).spots
         return frozenset(s for s in spots if Tag.MASTER in tag(item, environment, s, self.queues))
 
-    def slaves(self, item: Item, environment: Environment, spots: Iterable[Spot]) -> list[Spot]:
-        """Return the spots for all other slots."""
-        return [s for s in spots if Tag.SLAVE in tag(item, environment, s, self.queues)]
+    def slaves(self, item: Item, environment: Environment) -> dict[str, list[Spot]]:
+        """Return the spots for all slots but the master's, by worker."""
+        spots = self.reachable(item, environment).spots
+        return Reachable([s for s in spots if Tag.SLAVE in tag(item, environment, s, self.queues)]).by_worker
 
-    def wanted(self, item: Item, group: SlotsView, spot: Spot, environment: Environment) -> Wanted:
-        """Return what a slot takes at a spot."""
-        key = (item.category, group.label, spot, environment.name)
+    def wanted(self, item: Item, k: int, spot: Spot, environment: Environment) -> Wanted:
+        """Return what a slot of an item's k-th group takes at a spot."""
+        own = (item.category, k, environment.name)
+        if own not in self._shape_of:
+            self._shape_of[own] = self._shape(item, item.groups[k], environment)
+        key = (self._shape_of[own], spot)
         if key not in self._wanted:
-            self._wanted[key] = self._needs(item, group, spot, environment)
+            self._wanted[key] = self._needs(item, item.groups[k], spot, environment)
         return self._wanted[key]
+
+    def _shape(self, item: Item, group: SlotsView, environment: Environment) -> int:
+        """Number what decides about a slot's needs; slots of one number need the same everywhere."""
+        amounts = tuple(sorted(group.amounts.items())), tuple(sorted(group.outside.items()))
+        limits = (
+            (environment.name, item.user, item.asks.project)
+            if self.quotas.sets
+            else environment.slots and environment.name
+        )
+        return self._shapes.setdefault((*amounts, item.asks.reservation, limits), len(self._shapes))
 
     def _needs(self, item: Item, group: SlotsView, spot: Spot, environment: Environment) -> Wanted:
         needs: dict[str, list[Need]] = {"slot": [], "worker": [], "job": []}
@@ -226,6 +245,17 @@ class Lines:
 
     def _per(self, kind: str) -> str:
         return str(self.settings["consumables"].get(kind, {}).get("per", "slot"))
+
+
+class Reachable:
+    """Spots in the order they are tried, and by worker."""
+
+    def __init__(self, spots: list[Spot]) -> None:
+        self.spots = spots
+        self.by_worker: dict[str, list[Spot]] = {}
+        for spot in spots:
+            self.by_worker.setdefault(spot.worker, []).append(spot)
+        self.workers = frozenset(self.by_worker)
 
 
 def queue_line(spot: Spot) -> str:

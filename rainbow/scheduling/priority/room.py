@@ -66,6 +66,7 @@ class Placer:
         item: Item,
         ledger: Ledger,
         environment: Environment,
+        workers: Callable[[], Iterable[str]],
         spots: Mapping[str, Sequence[Spot]],
         wanted: Callable[[int, Spot], Wanted],
         masters: Sequence[Spot] | None = None,
@@ -73,6 +74,7 @@ class Placer:
         self.item = item
         self.ledger = ledger
         self.environment = environment
+        self.workers = workers
         self.spots = spots
         self.wanted = wanted
         self.masters = masters
@@ -87,7 +89,7 @@ class Placer:
         return True
 
     def _group(self, k: int, group: SlotsView, count: int) -> bool:
-        workers = list(self.spots)
+        workers = self.workers()
         if k == 0 and self.masters is not None:
             if not self._master():
                 return False
