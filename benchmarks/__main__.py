@@ -7,6 +7,7 @@ from collections.abc import Callable
 from statistics import median
 
 import rainbow
+from benchmarks import priority
 from rainbow.graph import Cluster
 
 CONSTRAINT = [
@@ -74,3 +75,4 @@ def selecting() -> None:
 if __name__ == "__main__":
     matching()
     selecting()
+    priority.main()

@@ -76,25 +76,17 @@ def make_view(
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> View:
-    """Freeze a view of workers of one kind."""
+    """Freeze a view of workers any of which can host a slot; those of equal capacity are of one kind."""
     free = {name: dict(amounts) for name, amounts in workers.items()}
     for run in runs:
         for worker, amounts in run.placement.items():
             for kind, amount in amounts.items():
                 if worker:
                     free[worker][kind] -= amount
-    seen = [WorkerView(name, "k", workers[name], free[name], WorkerState.READY) for name in workers]
-    return View(
-        now,
-        settings or {},
-        seen,
-        list(waiting),
-        list(runs),
-        no_matcher,
-        lambda demand: frozenset({"k"}),
-        divide,
-        **more,
-    )
+    kinds = {name: str(sorted(amounts.items())) for name, amounts in workers.items()}
+    seen = [WorkerView(name, kinds[name], workers[name], free[name], WorkerState.READY) for name in workers]
+    able = frozenset(kinds.values())
+    return View(now, settings or {}, seen, list(waiting), list(runs), no_matcher, lambda _: able, divide, **more)
 
 
 def no_matcher(demand: str, workers: Sequence[str]) -> None:

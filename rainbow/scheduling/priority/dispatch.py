@@ -16,7 +16,7 @@ from typing import Any
 
 from rainbow.scheduling.policy import View
 from rainbow.scheduling.priority.assign import Assigner
-from rainbow.scheduling.priority.explain import Reasons, explain
+from rainbow.scheduling.priority.explain import Explainer, Reasons
 from rainbow.scheduling.priority.lines import Lines
 from rainbow.scheduling.priority.model import Grant, Item
 from rainbow.scheduling.priority.settings import FCFS, GRID_ENGINE, most_reservations
@@ -66,6 +66,7 @@ class Dispatch:
         self.running = set(jobs)
         self.by_user = Counter(jobs.values())
         self.tasks = Counter(run.job for run in self.view.runs)
+        self.explainer = Explainer(self.lines)
         self._sort_out()
 
     def run(self, ordered: Sequence[Item]) -> list[Outcome]:
@@ -97,7 +98,7 @@ class Dispatch:
             grant = self.assigner.later_for(item)
             if grant is not None:
                 self.reservations += 1
-                self.lines.timeline.add(grant.booking, grant.start, grant.end)
+                self._book(grant)
                 return Outcome(item, RESERVED, grant, False, judged.reasons)
             judged.never = True
         return Outcome(item, REFUSED, None, judged.never, judged.reasons)
@@ -107,7 +108,7 @@ class Dispatch:
         if self.explained > MOST:
             return Reasons(len(self.lines.workers), {"not asked one by one": len(self.lines.workers)})
         self.explained += len(self.lines.workers)
-        return explain(self.lines, item)
+        return self.explainer.explain(item)
 
     def _limited(self, item: Item) -> bool:
         """Tell whether an owner's jobs or a job's tasks that run are as many as may."""
@@ -118,7 +119,7 @@ class Dispatch:
 
     def _started(self, item: Item, grant: Grant) -> None:
         """Book a start and everything that follows from it for the rest of the run."""
-        self.lines.timeline.add(grant.booking, grant.start, grant.end)
+        self._book(grant)
         if item.job.id not in self.running:
             self.running.add(item.job.id)
             self.by_user[item.user] += 1
@@ -128,6 +129,10 @@ class Dispatch:
                 self.lines.load.add(spot.worker, count)
         if self.lines.reacts:
             self._sort_out()
+
+    def _book(self, grant: Grant) -> None:
+        self.lines.timeline.add(grant.booking, grant.start, grant.end)
+        self.explainer.forget(grant.booking)
 
     def _sort_out(self) -> None:
         """Drop the spots that became overloaded or suspended, and order the others again by load."""

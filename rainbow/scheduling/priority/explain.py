@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
 
 from rainbow.jobs import WorkerState
-from rainbow.scheduling.policy import WorkerView
+from rainbow.scheduling.policy import Placement, WorkerView
 from rainbow.scheduling.priority.calendar import clock
 from rainbow.scheduling.priority.lines import Lines
 from rainbow.scheduling.priority.model import Item, Need, Spot
@@ -47,70 +47,96 @@ class Reasons:
         return {**found, "limits": sorted(self.lines)} if self.lines else found
 
 
-def explain(lines: Lines, item: Item) -> Reasons:
-    """Ask every worker why it cannot take a slot of an item now; the best of its queues speaks for it."""
-    reasons = Reasons(len(lines.workers), {})
-    usable = set(lines.spots)
-    counts: Counter[str] = Counter()
-    spots: dict[str, list[Spot]] = {}
-    for spot in instances(lines.queues, lines.workers.values()):
-        spots.setdefault(spot.worker, []).append(spot)
-    for name, worker in lines.workers.items():
-        said = [_say(lines, item, spot, spot in usable, reasons) for spot in spots.get(name, [])]
-        early = _before_queues(item, worker)
-        counts[early or max(said or [ACCESS], key=ORDER.index)] += 1
-    reasons.counts = dict(sorted(counts.items()))
-    return reasons
-
-
 ORDER = (UNFIT, SMALL, STATE, ACCESS, CLOSED, LOADED, QUOTA, ENVIRONMENT, CLUSTER, BUSY, KEPT, FITS)
 
 
-def _before_queues(item: Item, worker: WorkerView) -> str:
+class Explainer:
+    """Asks workers why they cannot take a slot; what is free now is looked up once until it changes."""
+
+    def __init__(self, lines: Lines) -> None:
+        self.lines = lines
+        self.known: dict[tuple[str, str], tuple[int, float]] = {}  # line → free now, when more is
+        self.spots: dict[str, list[Spot]] = {}
+        for spot in instances(lines.queues, lines.workers.values()):
+            self.spots.setdefault(spot.worker, []).append(spot)
+
+    def forget(self, booking: Placement) -> None:
+        """Look again at the lines of a booking."""
+        for line, amounts in booking.items():
+            for kind in amounts:
+                self.known.pop((line, kind), None)
+
+    def explain(self, item: Item) -> Reasons:
+        """Ask every worker why it cannot take a slot of an item now; the best of its queues speaks for it."""
+        reasons = Reasons(len(self.lines.workers), {})
+        usable = set(self.lines.spots) if self.lines.queues else None
+        counts: Counter[str] = Counter()
+        by_kind: dict[str, str] = {}
+        for name, worker in self.lines.workers.items():
+            if worker.kind not in by_kind:
+                by_kind[worker.kind] = _unsuited(item, worker)
+            said = by_kind[worker.kind] or ("" if worker.state is WorkerState.READY else STATE)
+            counts[said or self._best(item, self.spots.get(name, ()), usable, reasons)] += 1
+        reasons.counts = dict(sorted(counts.items()))
+        return reasons
+
+    def _best(self, item: Item, spots: Iterable[Spot], usable: set[Spot] | None, reasons: Reasons) -> str:
+        said = [self._say(item, spot, usable is None or spot in usable, reasons) for spot in spots]
+        return said[0] if len(said) == 1 else max(said or [ACCESS], key=ORDER.index)
+
+    def _say(self, item: Item, spot: Spot, usable: bool, reasons: Reasons) -> str:
+        """Return what one queue on a worker says."""
+        lines = self.lines
+        if lines.queues and all(tag(item, env, spot, lines.queues) is Tag.NONE for env in item.environments):
+            return ACCESS
+        if not lines.open_now(spot.queue):
+            return CLOSED
+        if not usable:
+            return LOADED
+        if not item.groups:
+            return self._whole(spot, reasons)
+        needs = lines.wanted(item, 0, spot, item.environments[0])
+        worst = FITS
+        for need in (*needs.each, *needs.per_worker, *needs.per_job):
+            said = self._line(item, need, reasons)
+            worst = said if said and ORDER.index(said) < ORDER.index(worst) else worst
+        return worst
+
+    def _whole(self, spot: Spot, reasons: Reasons) -> str:
+        """Return what a worker says to an item that wants it wholly."""
+        now = self.lines.view.now
+        in_use = [use for use in self.lines.timeline.lines.get(spot.worker, {}).values() if use.level(now)]
+        for use in in_use:
+            reasons.until = min(reasons.until, next(use.ends_after(now), inf))
+        return BUSY if in_use else FITS
+
+    def _line(self, item: Item, need: Need, reasons: Reasons) -> str:
+        """Return what stands in the way on one line, "" if nothing does."""
+        now, line, kind = self.lines.view.now, need.line, need.kind
+        free, more = self._free(line, kind)
+        if free >= need.amount:
+            return "" if self.lines.timeline.free(line, kind, now, now + item.duration) >= need.amount else KEPT
+        if line and not line.startswith(("quota ", "pe ")):
+            reasons.until = min(reasons.until, more)
+            return BUSY
+        reasons.lines[f"{line or 'cluster'} {kind}"] = need.amount
+        return CLUSTER if not line else QUOTA if line.startswith("quota ") else ENVIRONMENT
+
+    def _free(self, line: str, kind: str) -> tuple[int, float]:
+        """Return what of a line is free now, and when the next of it is given back."""
+        key = (line, kind)
+        if key not in self.known:
+            timeline, now = self.lines.timeline, self.lines.view.now
+            use = timeline.lines.get(line, {}).get(kind)
+            self.known[key] = (timeline.free_at(line, kind, now), next(use.ends_after(now), inf) if use else inf)
+        return self.known[key]
+
+
+def _unsuited(item: Item, worker: WorkerView) -> str:
+    """Return why no worker of a kind can ever take a slot, "" if one can."""
     if worker.kind not in item.kinds:
         return UNFIT
-    if item.groups and not any(
+    fits = any(
         all(worker.capacity.get(kind, 0) >= amount for kind, amount in group.amounts.items()) for group in item.groups
-    ):
-        return SMALL
-    return STATE if worker.state is not WorkerState.READY else ""
-
-
-def _say(lines: Lines, item: Item, spot: Spot, usable: bool, reasons: Reasons) -> str:
-    """Return what one queue on a worker says."""
-    if all(tag(item, environment, spot, lines.queues) is Tag.NONE for environment in item.environments):
-        return ACCESS
-    if not lines.open_now(spot.queue):
-        return CLOSED
-    if not usable:
-        return LOADED
-    if not item.groups:
-        return _whole(lines, spot, reasons)
-    needs = lines.wanted(item, 0, spot, item.environments[0])
-    said = [_line(lines, item, need, reasons) for need in (*needs.each, *needs.per_worker, *needs.per_job)]
-    return min((word for word in said if word), key=ORDER.index, default=FITS)
-
-
-def _whole(lines: Lines, spot: Spot, reasons: Reasons) -> str:
-    """Return what a worker says to an item that wants it wholly."""
-    now = lines.view.now
-    in_use = [use for use in lines.timeline.lines.get(spot.worker, {}).values() if use.level(now)]
-    for use in in_use:
-        reasons.until = min(reasons.until, next(use.ends_after(now), inf))
-    return BUSY if in_use else FITS
-
-
-def _line(lines: Lines, item: Item, need: Need, reasons: Reasons) -> str:
-    """Return what stands in the way on one line, "" if nothing does."""
-    now, timeline = lines.view.now, lines.timeline
-    if timeline.free(need.line, need.kind, now, now + item.duration) >= need.amount:
-        return ""
-    word = CLUSTER if need.line == "" else QUOTA if need.line.startswith("quota ") else ENVIRONMENT
-    if need.line.startswith(("quota ", "pe ")) or need.line == "":
-        reasons.lines[f"{need.line or 'cluster'} {need.kind}"] = need.amount
-        return word
-    if timeline.free_at(need.line, need.kind, now) >= need.amount:
-        return KEPT
-    use = timeline.lines.get(need.line, {}).get(need.kind)
-    reasons.until = min(reasons.until, next(use.ends_after(now), inf) if use else inf)
-    return BUSY
+    )
+    return SMALL if item.groups and not fits else ""

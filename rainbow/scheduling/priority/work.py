@@ -9,7 +9,7 @@ from typing import Any
 
 from rainbow.scheduling.policy import GangView, ReservationView, SlotsView, View
 from rainbow.scheduling.priority.allocation import ONE_WORKER
-from rainbow.scheduling.priority.asks import Asks, read_asks
+from rainbow.scheduling.priority.asks import NOTHING, Asks, read_asks
 from rainbow.scheduling.priority.model import Environment, Item
 from rainbow.scheduling.priority.settings import TUNED
 
@@ -30,12 +30,16 @@ def environments(settings: Mapping[str, Any]) -> dict[str, Environment]:
 def _items(view: View, settings: Mapping[str, Any], known: Mapping[str, Environment]) -> Iterator[Item]:
     everyone = settings["discipline"] != TUNED or settings["reserve"] == "all"
     kept = {reservation.id: reservation for reservation in view.reservations}
+    by_user, shapes = bool(settings["queues"] or settings["quotas"]), dict[int, Hashable]()
     place = 0
     for job in view.jobs:
         asks = read_asks(job)
         matching = _environments(asks, known)
+        counts_of: dict[int, tuple[int, ...]] = {}
         for gang in job.gangs:
-            counts = _counts(gang.slots)
+            if id(gang.slots) not in counts_of:
+                counts_of[id(gang.slots)] = _counts(gang.slots)
+            counts = counts_of[id(gang.slots)]
             item = Item(
                 job,
                 gang,
@@ -52,7 +56,7 @@ def _items(view: View, settings: Mapping[str, Any], known: Mapping[str, Environm
             )
             item.asks = _possible(view, item, known)
             if settings["categories"]:
-                item.category = category(item, bool(settings["queues"] or settings["quotas"]))
+                item.category = category(item, by_user, shapes)
             place += 1
             yield item
 
@@ -80,6 +84,8 @@ def _duration(gang: GangView, settings: Mapping[str, Any], inside: ReservationVi
 def _possible(view: View, item: Item, environments: Mapping[str, Environment]) -> Asks:
     """Return what an item asks, with the fault that it names something there is not."""
     asks = item.asks
+    if asks is NOTHING:
+        return asks
     if asks.pe and not any(fnmatchcase(name, asks.pe) for name in environments):
         return Asks(fault=f"there is no parallel environment {asks.pe!r}")
     if asks.reservation and all(kept.id != asks.reservation for kept in view.reservations):
@@ -87,23 +93,24 @@ def _possible(view: View, item: Item, environments: Mapping[str, Environment]) -
     return asks
 
 
-def category(item: Item, by_user: bool = True) -> Hashable:
-    """Name everything of an item that decides where and when it fits."""
-    asks = item.asks
+def category(item: Item, by_user: bool, shapes: dict[int, Hashable]) -> Hashable:
+    """Name everything of an item that decides where and when it fits; `shapes` keeps those of groups seen."""
     shape: Hashable = item.gang.demand
     if item.groups:
-        shape = tuple(
-            (g.label, tuple(sorted(g.amounts.items())), tuple(sorted(g.outside.items())), g.least, g.apart)
-            for g in item.groups
-        )
-    return (
-        shape,
-        item.counts,
-        item.duration,
-        item.kinds,
-        item.environments,
-        (asks.queues, asks.master_queues, asks.pe, asks.project, asks.reservation),
-        (asks.soft_queues, tuple(sorted(asks.soft.items()))),
-        asks.fault,
-        item.user if by_user else "",
+        shape = shapes.get(id(item.groups)) or shapes.setdefault(id(item.groups), _shape(item.groups))
+    user = item.user if by_user else ""
+    return (shape, item.counts, item.duration, item.kinds, item.environments, _asked(item.asks), user)
+
+
+def _shape(groups: tuple[SlotsView, ...]) -> Hashable:
+    return tuple(
+        (g.label, tuple(sorted(g.amounts.items())), tuple(sorted(g.outside.items())), g.least, g.apart)
+        for g in groups
     )
+
+
+def _asked(asks: Asks) -> Hashable:
+    if asks is NOTHING:
+        return None
+    names = (asks.queues, asks.master_queues, asks.pe, asks.project, asks.reservation, asks.fault)
+    return (*names, asks.soft_queues, tuple(sorted(asks.soft.items())))
