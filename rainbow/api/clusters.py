@@ -114,6 +114,12 @@ def put_scheduler(name: str) -> Any:
     return jsonify(policy.put(service(), asking, name, read_mapping()))
 
 
+@clusters.get("/<name>/timeline")
+def timeline(name: str) -> Any:
+    """Show the resource diagram after the next step."""
+    return jsonify(policy.timeline(service(), who(), name))
+
+
 @clusters.post("/<name>/plan")
 def plan(name: str) -> Any:
     """Say what the next step would do, without doing it."""

@@ -105,6 +105,10 @@ class Client:
         """Show the cluster's policy, its settings and figures."""
         return self._object("GET", _cluster(name, "scheduler"))
 
+    def timeline(self, name: str) -> dict[str, Any]:
+        """Show the cluster's resource diagram after the next step."""
+        return self._object("GET", _cluster(name, "timeline"))
+
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def submit(

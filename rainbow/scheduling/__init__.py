@@ -4,6 +4,7 @@ from rainbow.plugins import Registry
 from rainbow.scheduling.check import check_plan
 from rainbow.scheduling.delegate import Delegate
 from rainbow.scheduling.dependencies import never_started, waits_for
+from rainbow.scheduling.diagram import diagram
 from rainbow.scheduling.gangs import Gang, GangTask, gangs, only, placements, processes, slots_of
 from rainbow.scheduling.load_based import LoadBased
 from rainbow.scheduling.policy import (
@@ -55,6 +56,7 @@ __all__ = [
     "Wait",
     "WorkerView",
     "check_plan",
+    "diagram",
     "gangs",
     "never_started",
     "only",

@@ -51,8 +51,8 @@ class Frozen:
     blocked: list[Wait] = field(default_factory=list)  # why jobs wait that the policy does not see
 
 
-def freeze(service: Service, entry: Entry) -> Frozen | None:
-    """Read what the policy may know; None if nothing waits."""
+def freeze(service: Service, entry: Entry, idle: bool = False) -> Frozen | None:
+    """Read what the policy may know; None if nothing waits, unless `idle` is set."""
     with service.store.read() as connection:
         record = next((r for r in clusters.every(connection) if r.id == entry.id), None)
         live = jobs.live(connection, entry.id) if record else []
@@ -61,7 +61,7 @@ def freeze(service: Service, entry: Entry) -> Frozen | None:
         readings = {job: reading(connection, job) for job in {task.job for task in found}}
     wanted = {task.job: readings[task.job].gangs for task in found if task.state is T.WAITING}
     waiting = {task.id: task for task in found if task.state is T.WAITING}
-    if record is None or not waiting:
+    if record is None or not (waiting or idle):
         return None
     running = [task for task in found if task.state in BOOKED]
     placing = Placing(entry.cluster, service.settings.backend)

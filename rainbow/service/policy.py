@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rainbow.matching import worker_capacity
+from rainbow.scheduling import diagram, gantt, policies
 from rainbow.service.access import Caller, own_cluster
+from rainbow.service.freezing import freeze
 from rainbow.service.registering import check_policy
 from rainbow.service.stepping import plan_only
 from rainbow.store import clusters, workers
@@ -46,6 +49,26 @@ def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:
         return {"orders": [], "waits": [], "figures": {}}
     orders = [{"order": type(order).__name__.lower(), **asdict(order)} for order in decided.orders]
     return {"orders": orders, "waits": [asdict(wait) for wait in decided.waits], "figures": dict(decided.figures)}
+
+
+def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Show the resource diagram after the next step: lines with their steps, as text, and as an SVG."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+    frozen = freeze(service, service.entry(name), idle=True)
+    if frozen is None:
+        return {"lines": [], "text": "", "svg": ""}
+    made = diagram(frozen.view, policies.get(record.policy).plan(frozen.view))
+    lines = [
+        {
+            "worker": worker,
+            "type": kind,
+            "capacity": made.capacity.get(worker, {}).get(kind, 0),
+            "steps": [[time if time < inf else None, level] for time, level in line],
+        }
+        for (worker, kind), line in made.entries()
+    ]
+    return {"lines": lines, "text": made.text(), "svg": gantt.draw(made, frozen.view.now)}
 
 
 def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:

@@ -27,7 +27,6 @@ from rainbow.scheduling.priority.tickets import tickets
 from rainbow.scheduling.priority.usage import counted
 from rainbow.scheduling.priority.waits import figures, waits
 from rainbow.scheduling.priority.work import environments, items
-from rainbow.scheduling.timeline import Timeline
 
 REMADE = {"usage", "running", "suspended"}  # parts of the memory that are made anew in every run
 
@@ -88,7 +87,3 @@ class Priority:
         return Plan(
             (*orders(view, run.outcomes), *held), tuple(waits(run.lines, run.outcomes)), figures(run.outcomes), memory
         )
-
-    def diagram(self, view: View) -> Timeline:
-        """Return the resource diagram after a run: what runs, what starts, what is promised, closed hours."""
-        return dispatch(view).lines.timeline
