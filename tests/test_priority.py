@@ -141,6 +141,15 @@ def test_priority_beats_submission_and_every_term_is_shown():
     assert {"npprio", "nurg", "ntix", "rrc", "wtc", "dlc", "tickets"} <= set(made.figures["priorities"][0])
 
 
+def test_jobs_may_lower_themselves_and_raise_themselves_as_far_as_set():
+    jobs = [Job("high", 0.0, 1, 5, 9.0, attributes={"priority": 900}), asking("plain")]
+    low = Job("low", 0.0, 1, 5, 9.0, attributes={"priority": -1})
+    order = [e["job"] for e in plan(view([low, *reversed(jobs)], {"n": {"core": 1}})).figures["priorities"]]
+    assert order == ["plain", "high", "low"]
+    raised = plan(view([low, *reversed(jobs)], {"n": {"core": 1}}, most_asked_priority=5))
+    assert [e["job"] for e in raised.figures["priorities"]] == ["high", "plain", "low"]
+
+
 def test_urgency_prefers_what_waits_and_what_is_due():
     weights = {"priority": 0.0, "urgency": 1.0, "waiting_time": 1.0, "deadline": 3_600_000.0}
     old, new, due = (
@@ -583,6 +592,7 @@ anything = st.recursive(
     max_leaves=8,
 )
 KEYS = [
+    "priority",
     "queue",
     "master_queue",
     "pe",

@@ -4,7 +4,7 @@
     pe                    a parallel environment, * and ? allowed     reservation   an advance reservation's id
     project, department   whom it is charged to                       deadline      seconds since the epoch
     soft                  {queue: ..., resources: {type: amount}}     job_share     weight among its owner's jobs
-    tasks_at_once         how many of its tasks may run together
+    tasks_at_once         how many of its tasks may run together    priority      POSIX priority, -1023 to 1024
 
 An entry of the wrong form is told to the job's owner and keeps the job waiting; it never harms another job.
 """
@@ -33,6 +33,7 @@ class Asks:
     deadline: float = 0.0
     job_share: float = 0.0
     tasks_at_once: int = 0
+    priority: float = 0.0
     soft_queues: tuple[str, ...] = ()
     soft: Mapping[str, int] = field(default_factory=dict)
     fault: str = ""
@@ -59,6 +60,7 @@ def read_asks(of: JobView | RunView) -> Asks:
             deadline=_number(given, "deadline"),
             job_share=_number(given, "job_share"),
             tasks_at_once=int(_number(given, "tasks_at_once")),
+            priority=_number(given, "priority", -(2**53)),
             soft_queues=_names(soft, "queue"),
             soft=_amounts(soft, "resources"),
         )
@@ -92,11 +94,11 @@ def _flag(given: Mapping[str, Any], key: str) -> bool:
     return value
 
 
-def _number(given: Mapping[str, Any], key: str) -> float:
+def _number(given: Mapping[str, Any], key: str, least: float = 0.0) -> float:
     value = given.get(key, 0)
     whole = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not whole or not math.isfinite(value) or not 0 <= value <= 2**53:
-        raise Malformed(f"{key} is a number from 0 up")
+    if not whole or not math.isfinite(value) or not least <= value <= 2**53:
+        raise Malformed(f"{key} is a number from {least:g} up")
     return float(value)
 
 

@@ -68,7 +68,8 @@ def prioritise(waiting: Sequence[Item], now: float, settings: Mapping[str, Any],
     low, high = min(urgencies, default=0.0), max(urgencies, default=0.0)
     most = max(tickets, default=0.0)
     for item, part, urgent, own in zip(waiting, parts, urgencies, tickets, strict=True):
-        npprio = normalised(item.job.priority, LOWEST, HIGHEST)
+        asked = min(item.asks.priority, settings["most_asked_priority"])
+        npprio = normalised(item.job.priority + asked, LOWEST, HIGHEST)
         nurg, ntix = normalised(urgent, low, high), normalised(own, 0.0, most)
         item.terms = {**part, "tickets": own, "npprio": npprio, "nurg": nurg, "ntix": ntix}
         item.priority = weights["priority"] * npprio + weights["urgency"] * nurg + weights["ticket"] * ntix

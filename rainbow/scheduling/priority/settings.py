@@ -169,6 +169,7 @@ FIELDS: dict[str, tuple[Any, Check]] = {
     "consumables": ({}, table(CONSUMABLE)),
     "weights": _filled(record({name: (weight, number()) for name, weight in WEIGHTS.items()})),
     "urgency": ({}, table(number(-MOST))),  # of one unit of a type, and of "slots"
+    "most_asked_priority": (0.0, number(-1023, 1024)),  # of what jobspecs ask; 0: they may only lower themselves
     "deadline_users": ([], NAMES),  # who may set deadlines; none: everybody
     "tickets": _filled(TICKETS),
     "queues": ({}, table(QUEUE)),
