@@ -610,7 +610,7 @@ KEYS = [
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(KEYS), anything))
 def test_whatever_a_job_asks_never_harms_the_run(attributes):
-    hostile = asking("bad", priority=9, **attributes)
+    hostile = Job("bad", 0.0, 1, 5, 100.0, 9, attributes=attributes)
     made = plan(view([hostile, asking("good")], FOUR, parallel_environments=PES, queues={"q": {}}))
     assert "good" in placed(made) or "bad" in placed(made)
 
