@@ -18,7 +18,7 @@ from rainbow.scheduling.priority.policy import dispatch
 from rainbow.scheduling.priority.settings import check_settings
 from rainbow.scheduling.priority.slot_range import WAYS, largest
 from rainbow.scheduling.priority.verify import can_ever, can_now
-from rainbow.scheduling.priority.work import environments, items
+from rainbow.scheduling.priority.work import Names, environments, items
 from rainbow.scheduling.profile import Profile
 from tests.dispatching import Job, job_view, make_view, replay, run_view
 
@@ -295,9 +295,8 @@ MUTANTS = [
 def category_of(job):
     given_ = check_settings({"parallel_environments": PES, "queues": {"q": {}, "r": {}}})
     kept = (ReservationView("ar", {}, 0.0, 1.0),)
-    return items(make_view(NOW, {"n": {"core": 4}}, [job_view(job)], (), given_, reservations=kept), given_)[
-        0
-    ].category
+    view = make_view(NOW, {"n": {"core": 4}}, [job_view(job)], (), given_, reservations=kept)
+    return Names(True).key(items(view, given_)[0])
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)

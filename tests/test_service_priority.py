@@ -88,6 +88,16 @@ def test_timeline_shows_what_runs_and_what_is_promised(api, service, cluster, ag
     assert api("GET", "/v1/clusters/one/timeline", cluster["token"]).status_code == 403
 
 
+def test_plan_with_a_promise_without_end_is_plain_json(api, service, cluster, agent):
+    switch(api, cluster, "priority")
+    submit(api, cluster, 1, 8, duration=50)
+    step(service, "one")
+    submit(api, cluster, 1, 8, duration=0)
+    answer = api("POST", "/v1/clusters/one/plan", cluster["secret"])
+    assert [order["until"] for order in answer.json["orders"]] == [None]
+    assert "Infinity" not in answer.get_data(as_text=True)
+
+
 def test_timeline_of_an_idle_cluster_is_empty(api, service, cluster, agent):
     assert api("GET", "/v1/clusters/one/timeline", cluster["secret"]).json["lines"] == []
 

@@ -155,6 +155,19 @@ def test_timeline_remove_leaves_nothing():
     assert list(line.entries()) == []
 
 
+@given(bookings, bookings)
+def test_sum_over_workers_is_kept_up_to_date(first, later):
+    line = Timeline({"a": {"core": 9}, "b": {"core": 5}, "c": {"core": 1}})
+    workers = frozenset({"a", "b"})
+    for k, (start, duration, amount) in enumerate(first):
+        line.add({"abc"[k % 3]: {"core": amount}}, start, start + duration)
+    line.sum_over(workers, "core")
+    for k, (start, duration, amount) in enumerate(later):
+        line.add({"abc"[k % 3]: {"core": amount}}, start, start + duration)
+    of = [b for many in (first, later) for k, b in enumerate(many) if k % 3 < 2]
+    assert line.sum_over(workers, "core") == (made(of), 14)
+
+
 def test_timeline_as_text_names_worker_type_and_steps():
     assert booked().text().splitlines() == [
         "(cluster) licence of 2  0:1  100:0",

@@ -10,7 +10,7 @@ question answers for all of them: is this much free here for the whole of that t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import inf
 
 from rainbow.scheduling.profile import Profile
@@ -25,7 +25,7 @@ class Timeline:
     def __init__(self, capacity: Mapping[str, Amounts]) -> None:
         self.capacity = {worker: dict(amounts) for worker, amounts in capacity.items()}
         self.lines: dict[str, dict[str, Profile]] = {worker: {} for worker in capacity}
-        self._summed: dict[str, tuple[frozenset[str], Profile]] = {}  # type → whose use is summed, and the sum
+        self._sums: dict[tuple[str, frozenset[str]], tuple[Profile, int]] = {}
 
     # ── changes ──
 
@@ -39,8 +39,9 @@ class Timeline:
                 if kind not in lines:
                     lines[kind] = Profile()
                 lines[kind].add(start, end, amount)
-                if kind in self._summed and worker in self._summed[kind][0]:
-                    self._summed[kind][1].add(start, end, amount)
+                for (summed, workers), (use, _) in self._sums.items():
+                    if summed == kind and worker in workers:
+                        use.add(start, end, amount)
 
     def remove(self, placement: Mapping[str, Amounts], start: float, end: float) -> None:
         """Take a booking out again."""
@@ -95,13 +96,13 @@ class Timeline:
         line = self.lines.get(worker, {}).get(kind)
         return line.first_fit(after, duration, limit) if line else after
 
-    def sum_over(self, workers: Collection[str], kind: str) -> tuple[Profile, int]:
-        """Return the use of a type summed over workers, and their capacity; kept up to date for the last asked."""
-        known = self._summed.get(kind)
-        if known is None or known[0] != workers:
+    def sum_over(self, workers: frozenset[str], kind: str) -> tuple[Profile, int]:
+        """Return the use of a type summed over workers, and their capacity; kept up to date once it was asked for."""
+        if (kind, workers) not in self._sums:
             lines = (self.lines.get(worker, {}).get(kind) for worker in workers)
-            self._summed[kind] = (frozenset(workers), Profile.total(line for line in lines if line))
-        return self._summed[kind][1], sum(self.capacity.get(worker, {}).get(kind, 0) for worker in workers)
+            capacity = sum(self.capacity.get(worker, {}).get(kind, 0) for worker in workers)
+            self._sums[kind, workers] = Profile.total(line for line in lines if line), capacity
+        return self._sums[kind, workers]
 
     def ends(self, workers: Mapping[str, Amounts] | None = None, after: float = -inf) -> list[float]:
         """Times after `after` at which something becomes free, ascending; only on some workers if named."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.matching import worker_capacity
 from rainbow.scheduling import diagram, gantt, policies
+from rainbow.scheduling.policy import Order
 from rainbow.service.access import Caller, own_cluster
 from rainbow.service.freezing import freeze
 from rainbow.service.registering import check_policy
@@ -47,8 +48,13 @@ def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:
     decided = plan_only(service, name)
     if decided is None:
         return {"orders": [], "waits": [], "figures": {}}
-    orders = [{"order": type(order).__name__.lower(), **asdict(order)} for order in decided.orders]
+    orders = [{"order": type(order).__name__.lower(), **_told(order)} for order in decided.orders]
     return {"orders": orders, "waits": [asdict(wait) for wait in decided.waits], "figures": dict(decided.figures)}
+
+
+def _told(order: Order) -> dict[str, Any]:
+    """Return an order's fields; an end that never comes is null, as JSON has no other word for it."""
+    return {key: None if value == inf else value for key, value in asdict(order).items()}
 
 
 def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:

@@ -67,7 +67,9 @@ class Dispatch:
         self.by_user = Counter(jobs.values())
         self.tasks = Counter(run.job for run in self.view.runs)
         self.explainer = Explainer(self.lines)
-        self._sort_out()
+        self.most = most_reservations(self.settings)
+        if self.lines.queues:
+            self._sort_out()
 
     def run(self, ordered: Sequence[Item]) -> list[Outcome]:
         """Decide about every item, best first."""
@@ -140,7 +142,7 @@ class Dispatch:
             self.assigner.alive.clear()
 
     def _may_reserve(self) -> bool:
-        return self.reservations < most_reservations(self.settings)
+        return self.reservations < self.most
 
     def _full(self) -> bool:
         """Tell whether no worker has anything free at this moment."""

@@ -31,20 +31,27 @@ class Reasons:
     counts: Mapping[str, int]
     until: float = inf
     lines: dict[str, int] = field(default_factory=dict)  # limits used up, by line
+    _text: str = ""  # said once for all items it is about
+    _facts: dict[str, Any] = field(default_factory=dict)
 
     def text(self, now: float, offset: float) -> str:
         """Say it in one line, times of day by an offset from UTC."""
-        until = f" until {clock(self.until + offset, now + offset)}" if isfinite(self.until) else ""
-        ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
-        parts = [f"{count} {reason}{until if reason == BUSY else ''}" for reason, count in ordered]
-        return f"{self.counts.get(FITS, 0)}/{self.workers} workers: {', '.join(parts) or 'none'}"
+        if not self._text:
+            until = f" until {clock(self.until + offset, now + offset)}" if isfinite(self.until) else ""
+            ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
+            parts = [f"{count} {reason}{until if reason == BUSY else ''}" for reason, count in ordered]
+            self._text = f"{self.counts.get(FITS, 0)}/{self.workers} workers: {', '.join(parts) or 'none'}"
+        return self._text
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         """Return the same as facts."""
-        found: dict[str, Any] = {"workers": self.workers, "reasons": dict(self.counts)}
-        if isfinite(self.until):
-            found["busy_until"] = self.until
-        return {**found, "limits": sorted(self.lines)} if self.lines else found
+        if not self._facts:
+            self._facts = {"workers": self.workers, "reasons": dict(self.counts)}
+            if isfinite(self.until):
+                self._facts["busy_until"] = self.until
+            if self.lines:
+                self._facts["limits"] = sorted(self.lines)
+        return self._facts
 
 
 ORDER = (UNFIT, SMALL, STATE, ACCESS, CLOSED, LOADED, QUOTA, ENVIRONMENT, CLUSTER, BUSY, KEPT, FITS)

@@ -51,7 +51,7 @@ class Lines:
         for kept in view.reservations:
             self._book_reservation(kept)
         for run in view.runs:
-            self.timeline.add(self._booking(run), run.started, self.until(run))
+            self.timeline.add(self._booking(run), min(run.started, view.now), self.until(run))
 
     def until(self, run: RunView) -> float:
         """When a running task is taken to end: one that is over its time ends within the next interval."""
@@ -225,9 +225,15 @@ class Lines:
             needs.extend(Need(line, kind, n) for kind, n in {**amounts, "slots": 1}.items() if n and kind in kinds)
         if f"pe {environment}" in self.limits:
             needs.append(Need(f"pe {environment}", "slots", 1))
-        user, project, inside = owners
-        if inside:  # what an advance reservation keeps is not counted against quotas
-            return needs
+        if not owners[2]:  # what an advance reservation keeps is not counted against quotas
+            needs.extend(self._quotas(owners, environment, spot, amounts))
+        return needs
+
+    def _quotas(
+        self, owners: tuple[str, str, str], environment: str, spot: Spot, amounts: Mapping[str, int]
+    ) -> list[Need]:
+        """What one slot takes of the resource quotas."""
+        user, project, _ = owners
         subjects = {
             "users": user,
             "projects": project or None,
@@ -239,7 +245,7 @@ class Lines:
             "num_proc": float(self.load.processors.get(spot.worker, 1)),
             **self.load.values.get(spot.worker, {}),
         }
-        needs.extend(self.quotas.needs(subjects, self.settings["groups"].get(user), amounts, values))
+        needs = self.quotas.needs(subjects, self.settings["groups"].get(user), amounts, values)
         self.timeline.capacity.update(self.quotas.limits)
         return needs
 

@@ -31,39 +31,43 @@ class Times:
 
     def candidates(self, count: int) -> Iterator[float]:
         """Yield, ascending, times at which an item of `count` slots could start; its earliest start is among them."""
-        item, reachable = self.item, self.reachable
-        if not item.groups:
-            yield from (self.now, *self.timeline.ends(after=self.now))
-            return
-        k = max(range(len(item.groups)), key=lambda g: item.groups[g].least)
-        group = item.groups[k]
-        wanted = count if len(item.groups) == 1 else group.least
-        together = self.environment.rule == ONE_WORKER
-        plain = len(item.groups) == 1 and len(reachable.by_worker) == len(reachable.spots)
-        plain = plain and not item.asks.master_queues
-        times = wanted if together else 1
-        if len(reachable.spots) == 1 and plain and not group.apart:
-            room = self._room(k, reachable.spots, times)
-            yield from alone(room, wanted // times, self.now, item.duration)
-            return
-        first = self.now if item.asks.reservation else self._bound(group, wanted)
+        if not self.item.groups:
+            return iter((self.now, *self.timeline.ends(after=self.now)))
+        k = max(range(len(self.item.groups)), key=lambda g: self.item.groups[g].least)
+        wanted = count if len(self.item.groups) == 1 else self.item.groups[k].least
+        if self.plain and len(self.reachable.spots) == 1 and not self.item.groups[k].apart:
+            return alone(self._room(k, self.reachable.spots, 1), wanted, self.now, self.item.duration)
+        return self._together(k, wanted)
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether nothing but the workers' lines decides: one group, one queue on each worker."""
+        single = len(self.item.groups) == 1 and not self.item.asks.master_queues
+        return single and len(self.reachable.by_worker) == len(self.reachable.spots)
+
+    def _together(self, k: int, wanted: int) -> Iterator[float]:
+        """Yield the times at which the workers together have room for a group's slots."""
+        group, duration = self.item.groups[k], self.item.duration
+        first = self._bound(group, wanted)
         if first == inf:
             return
-        if plain:
+        if self.plain:
             yield first
-        rooms = [self._room(k, own, times) for own in reachable.by_worker.values()]
-        extra = () if plain else [first, *(time for time in self.events() if time > first)]
-        most = 1 if together or group.apart else inf
-        yield from enough(rooms, wanted // times, most, first, item.duration, extra)
+        extra = () if self.plain else (first, *(time for time in self.events() if time > first))
+        one = self.environment.rule == ONE_WORKER
+        rooms = [self._room(k, own, wanted if one else 1) for own in self.reachable.by_worker.values()]
+        yield from enough(rooms, 1 if one else wanted, 1 if one or group.apart else inf, first, duration, extra)
 
     def _bound(self, group: SlotsView, count: int) -> float:
         """The first time at which the workers together have enough, wherever on them: no start is earlier."""
+        if self.item.asks.reservation or self.lines.settings["consumables"]:
+            return self.now  # other lines, or amounts that are not taken by every slot
+        workers = self.reachable.workers
+        sums = [(*self.timeline.sum_over(workers, kind), n) for kind, n in group.amounts.items() if n]
         start, settled = self.now, False
-        sums = [(self.timeline.sum_over(self.reachable.workers, kind), n) for kind, n in group.amounts.items() if n]
-        per_slot = [own for own in sums if not self.lines.settings["consumables"]]
         while not settled and start < inf:
             settled = True
-            for (use, capacity), amount in per_slot:
+            for use, capacity, amount in sums:
                 fits = use.first_fit(start, self.item.duration, capacity - amount * count)
                 settled = settled and fits == start
                 start = fits

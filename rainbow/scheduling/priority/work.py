@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from math import inf
 from typing import Any
 
-from rainbow.scheduling.policy import GangView, ReservationView, SlotsView, View
+from rainbow.scheduling.policy import GangView, JobView, ReservationView, SlotsView, View
 from rainbow.scheduling.priority.allocation import ONE_WORKER
 from rainbow.scheduling.priority.asks import NOTHING, Asks, read_asks
 from rainbow.scheduling.priority.model import Environment, Item
@@ -28,41 +28,33 @@ def environments(settings: Mapping[str, Any]) -> dict[str, Environment]:
 
 
 def _items(view: View, settings: Mapping[str, Any], known: Mapping[str, Environment]) -> Iterator[Item]:
-    everyone = settings["discipline"] != TUNED or settings["reserve"] == "all"
+    names = Names(bool(settings["queues"] or settings["quotas"]))
     kept = {reservation.id: reservation for reservation in view.reservations}
-    by_user, shapes = bool(settings["queues"] or settings["quotas"]), dict[int, Hashable]()
     place = 0
     for job in view.jobs:
-        asks = read_asks(job)
+        asks = _possible(view, read_asks(job), known)
         matching = _environments(asks, known)
-        counts_of: dict[int, tuple[int, ...]] = {}
         for gang in job.gangs:
-            if id(gang.slots) not in counts_of:
-                counts_of[id(gang.slots)] = _counts(gang.slots)
-            counts = counts_of[id(gang.slots)]
-            item = Item(
-                job,
-                gang,
-                place,
-                asks,
-                gang.slots,
-                counts,
-                matching or ((ALONE if counts == (1,) else SPREAD),),
-                _duration(gang, settings, kept.get(asks.reservation), view.now),
-                view.hosts(gang.demand),
-                everyone or asks.reserve,
-                place,
-                job.requestor,
-            )
-            item.asks = _possible(view, item, known)
-            if settings["categories"]:
-                item.category = category(item, by_user, shapes)
+            item = _item(view, settings, job, gang, asks, place)
+            item.environments = matching or ((ALONE if item.counts == (1,) else SPREAD),)
+            item.duration = _duration(gang, settings, kept.get(asks.reservation), view.now)
+            item.category = names.category(item) if settings["categories"] else place
             place += 1
             yield item
 
 
+def _item(view: View, settings: Mapping[str, Any], job: JobView, gang: GangView, asks: Asks, place: int) -> Item:
+    everyone = settings["discipline"] != TUNED or settings["reserve"] == "all"
+    counts, kinds = _counts(gang.slots), view.hosts(gang.demand)
+    return Item(
+        job, gang, place, asks, gang.slots, counts, (), inf, kinds, everyone or asks.reserve, place, job.requestor
+    )
+
+
 def _environments(asks: Asks, environments: Mapping[str, Environment]) -> tuple[Environment, ...]:
-    return tuple(environments[name] for name in sorted(environments) if asks.pe and fnmatchcase(name, asks.pe))
+    if not asks.pe:
+        return ()
+    return tuple(environments[name] for name in sorted(environments) if fnmatchcase(name, asks.pe))
 
 
 def _counts(groups: tuple[SlotsView, ...]) -> tuple[int, ...]:
@@ -81,25 +73,34 @@ def _duration(gang: GangView, settings: Mapping[str, Any], inside: ReservationVi
     return float(duration) + float(settings["duration_offset"])
 
 
-def _possible(view: View, item: Item, environments: Mapping[str, Environment]) -> Asks:
-    """Return what an item asks, with the fault that it names something there is not."""
-    asks = item.asks
-    if asks is NOTHING:
-        return asks
-    if asks.pe and not any(fnmatchcase(name, asks.pe) for name in environments):
+def _possible(view: View, asks: Asks, environments: Mapping[str, Environment]) -> Asks:
+    """Return what a job asks, or the fault that it names something there is not."""
+    if asks.pe and not _environments(asks, environments):
         return Asks(fault=f"there is no parallel environment {asks.pe!r}")
     if asks.reservation and all(kept.id != asks.reservation for kept in view.reservations):
         return Asks(fault=f"there is no advance reservation {asks.reservation!r}")
     return asks
 
 
-def category(item: Item, by_user: bool, shapes: dict[int, Hashable]) -> Hashable:
-    """Name everything of an item that decides where and when it fits; `shapes` keeps those of groups seen."""
-    shape: Hashable = item.gang.demand
-    if item.groups:
-        shape = shapes.get(id(item.groups)) or shapes.setdefault(id(item.groups), _shape(item.groups))
-    user = item.user if by_user else ""
-    return (shape, item.counts, item.duration, item.kinds, item.environments, _asked(item.asks), user)
+class Names:
+    """Numbers categories: two items of one number fit at the same times and places."""
+
+    def __init__(self, by_user: bool) -> None:
+        self.by_user = by_user  # whether anything could tell users apart
+        self.numbers: dict[Hashable, int] = {}
+        self.shapes: dict[int, Hashable] = {}
+
+    def category(self, item: Item) -> int:
+        """Return the number of an item's category."""
+        return self.numbers.setdefault(self.key(item), len(self.numbers))
+
+    def key(self, item: Item) -> Hashable:
+        """Name everything of an item that decides where and when it fits."""
+        shape: Hashable = item.gang.demand
+        if item.groups:
+            shape = self.shapes.get(id(item.groups)) or self.shapes.setdefault(id(item.groups), _shape(item.groups))
+        user = item.user if self.by_user else ""
+        return (shape, item.counts, item.duration, item.kinds, item.environments, _asked(item.asks), user)
 
 
 def _shape(groups: tuple[SlotsView, ...]) -> Hashable:
