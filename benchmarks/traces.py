@@ -16,8 +16,8 @@ from pathlib import Path
 from rainbow.scheduling import Priority
 from tests.dispatching import Job, replay
 
-# (trace, processors, how many of its first jobs): lublin_256 offers 106 % of what its machine can do, so that over the
-# whole of it every backlog only grows
+# (trace, processors, how many of its first jobs): lublin_256 offers 106 % of what its machine can do, so that over
+# the whole of it every backlog only grows
 ALL = 1_000_000
 TRACES = (("NASA-iPSC-1993-3.1-cln", 128, ALL), ("lublin_256", 256, 1_500))
 DISCIPLINES = ("fcfs", "easy", "conservative")

@@ -414,6 +414,30 @@ def test_master_task_stands_in_the_queue_asked_for_it():
     assert made.memory["running"]["j"]["spots"][0] == ["n2", "m", 1]
 
 
+@pytest.mark.parametrize(
+    ("rule", "count", "expected"),
+    [
+        ("pe_slots", 2, {"n3": 2}),  # n2 has room for the master, and not for the others
+        (2, 4, {"n3": 2, "n0": 2}),
+        ("round_robin", 3, {"n2": 1, "n0": 1, "n1": 1}),
+        ("fill_up", 3, {"n2": 1, "n0": 2}),
+    ],
+)
+def test_master_and_others_keep_to_the_rule_together(rule, count, expected):
+    known = {"m": {"workers": ["n2", "n3"]}, "s": {}}
+    settings_ = {"queues": known, "parallel_environments": {"pe": {"rule": rule}}}
+    asked = asking("j", count, pe="pe", master_queue="m", queue="s")
+    made = plan(view([asked], FOUR, [running("r", "n2")], **settings_))
+    assert placed(made) == {"j": expected}
+    assert made.memory["running"]["j"]["spots"][0][1] == "m"
+
+
+def test_slots_that_stand_apart_take_one_of_each_worker_whatever_its_queues():
+    lone = Job("j", 0.0, 3, 5, 50.0, apart=True)
+    made = plan(view([lone], queues={"a": {}, "b": {}}))
+    assert placed(made) == {"j": {"n0": 1, "n1": 1, "n2": 1}}
+
+
 def test_soft_requests_choose_among_what_fits_and_never_refuse():
     known = {"slow": {"workers": ["n0", "n1"]}, "fast": {"workers": ["n2"]}}
     made = plan(view([asking(f"j{k}", soft={"queue": "fast"}) for k in range(3)], queues=known))

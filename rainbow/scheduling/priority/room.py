@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from rainbow.scheduling.policy import SlotsView
-from rainbow.scheduling.priority.allocation import allocate
+from rainbow.scheduling.priority.allocation import ONE_WORKER, allocate
 from rainbow.scheduling.priority.model import Environment, Grant, Item, Need, Spot
 from rainbow.scheduling.timeline import Timeline
 
@@ -89,44 +89,53 @@ class Placer:
         return True
 
     def _group(self, k: int, group: SlotsView, count: int) -> bool:
-        workers = self.workers()
         if k == 0 and self.masters is not None:
-            if not self._master():
-                return False
-            count -= 1
-            if self.environment.rule == "pe_slots":
-                workers = [worker for worker in workers if worker == self.given[0][1].worker]
-        rule = self.environment.rule
+            return any(self._with_master(group, spot, count) for spot in self.masters)
+        return self._spread(k, group, count, self.workers())
 
+    def _spread(self, k: int, group: SlotsView, count: int, workers: Iterable[str]) -> bool:
         def take(worker: str, low: int, high: int) -> int:
             return self._take(k, group, worker, low, high)
 
-        return count == 0 or allocate(rule, count, workers, take)
+        return count == 0 or allocate(self.environment.rule, count, workers, take)
 
-    def _master(self) -> bool:
-        """Place the first slot where the master may be."""
-        for spot in self.masters or ():
-            if self._room(0, self.item.groups[0], spot) >= 1:
-                self._give(0, spot, 1)
-                return True
+    def _with_master(self, group: SlotsView, spot: Spot, count: int) -> bool:
+        """Place the master's slot at a spot and all others by the rule; take everything back if that fails."""
+        if self._room(0, group, spot) < 1:
+            return False
+        rule, mark = self.environment.rule, self._mark()
+        self._give(0, spot, 1)
+        beside, others = 0, [worker for worker in self.workers() if worker != spot.worker]
+        if rule == ONE_WORKER or isinstance(rule, int):  # the master's worker gives as many as any other
+            beside = (count if rule == ONE_WORKER else int(rule)) - 1
+            placed = beside == 0 or (spot.worker in self.spots and self._take(0, group, spot.worker, beside, beside))
+        else:
+            placed, others = True, list(self.workers())
+        if placed and self._spread(0, group, count - 1 - beside, others):
+            return True
+        self._undo(mark)
         return False
+
+    def _mark(self) -> tuple[dict[tuple[str, str], int], set[tuple[str, str]], set[str], int]:
+        """Return what to come back to."""
+        return dict(self.ledger.left), set(self.ledger.once), set(self.ledger.apart), len(self.given)
+
+    def _undo(self, mark: tuple[dict[tuple[str, str], int], set[tuple[str, str]], set[str], int]) -> None:
+        self.ledger.left, self.ledger.once, self.ledger.apart, given = mark
+        del self.given[given:]
 
     def _take(self, k: int, group: SlotsView, worker: str, low: int, high: int) -> int:
         """Take between low and high slots on a worker, over its queues; all or nothing below low."""
-        before = dict(self.ledger.left), set(self.ledger.once), len(self.given)
+        mark = self._mark() if low > 1 else None
         got = 0
         for spot in self.spots[worker]:
             count = min(high - got, self._room(k, group, spot))
             if count > 0:
                 self._give(k, spot, int(count))
                 got += int(count)
-        if got < low:
-            self.ledger.left, self.ledger.once = before[0], before[1]
-            del self.given[before[2] :]
-            return 0
-        if group.apart and got:
-            self.ledger.apart.add(worker)
-        return got
+        if got < low and mark:
+            self._undo(mark)
+        return got if got >= low else 0
 
     def _room(self, k: int, group: SlotsView, spot: Spot) -> float:
         """How many slots of a group a spot could still give."""
@@ -153,6 +162,8 @@ class Placer:
             self.ledger.debit(self._due(needs, worker), 1)
             self.ledger.once.update((worker, need.kind) for need in needs)
         self.ledger.debit(wanted.each, count)
+        if self.item.groups[k].apart:
+            self.ledger.apart.add(spot.worker)
         self.given.append((k, spot, count))
 
     # ── the result ──
