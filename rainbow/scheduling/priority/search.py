@@ -51,7 +51,7 @@ def alone(room: Room, count: int, after: float, duration: float) -> Iterator[flo
 
 
 def enough(
-    rooms: Sequence[Room], count: int, most: float, after: float, duration: float, extra: Iterable[float] = ()
+    rooms: Sequence[Room], count: int, most: int, after: float, duration: float, extra: Iterable[float] = ()
 ) -> Iterator[float]:
     """Yield the times from `after` on, ascending, at which the rooms together have enough copies.
 
@@ -80,7 +80,7 @@ def enough(
             values[k] = value
 
 
-def _copies(lines: Room, most: float, after: float, duration: float) -> Iterator[tuple[float, int, int]]:
+def _copies(lines: Room, most: int, after: float, duration: float) -> Iterator[tuple[float, int, int]]:
     """Yield (time, copies that fit if started at it, copies just after it) wherever that number may change."""
     points = {after}
     for use, _, _ in lines:
@@ -89,8 +89,8 @@ def _copies(lines: Room, most: float, after: float, duration: float) -> Iterator
     ordered = sorted(points)
 
     def copies(start: float) -> int:
-        left = min((capacity - use.most(start, start + duration)) // amount for use, capacity, amount in lines)
-        return max(0, int(min(left, most)))
+        free = ((capacity - use.most(start, start + duration)) // amount for use, capacity, amount in lines)
+        return max(0, min(most, *free)) if lines else most
 
     for k, time in enumerate(ordered):
         middle = (time + ordered[k + 1]) / 2 if k + 1 < len(ordered) else time + 1

@@ -56,7 +56,7 @@ class Times:
         extra = () if self.plain else (first, *(time for time in self.events() if time > first))
         one = self.environment.rule == ONE_WORKER
         rooms = [self._room(k, own, wanted if one else 1) for own in self.reachable.by_worker.values()]
-        yield from enough(rooms, 1 if one else wanted, 1 if one or group.apart else inf, first, duration, extra)
+        yield from enough(rooms, 1 if one else wanted, 1 if one or group.apart else wanted, first, duration, extra)
 
     def _bound(self, group: SlotsView, count: int) -> float:
         """The first time at which the workers together have enough, wherever on them: no start is earlier."""
