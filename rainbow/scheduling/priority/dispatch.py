@@ -147,4 +147,5 @@ class Dispatch:
     def _full(self) -> bool:
         """Tell whether no worker has anything free at this moment."""
         kind, now = self.settings["slot_type"], self.view.now
-        return all(self.lines.timeline.free_at(spot.worker, kind, now) <= 0 for spot in self.lines.spots)
+        counted = [spot for spot in self.lines.spots if kind in self.lines.workers[spot.worker].capacity]
+        return bool(counted) and all(self.lines.timeline.free_at(spot.worker, kind, now) <= 0 for spot in counted)
