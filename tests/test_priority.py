@@ -41,13 +41,13 @@ def view(jobs, workers=FOUR, runs=(), memory=None, load=None, **more):
     reservations = more.pop("reservations", ())
     made = make_view(NOW, workers, [job_view(job) for job in jobs], list(runs), more, reservations=reservations)
     seen = [replace(worker, load=(load or {}).get(worker.id, {})) for worker in made.workers]
-    return replace(made, workers=seen, memory=memory or {})
+    return replace(made, workers=seen, memory={"priority": memory or {}})
 
 
 def plan(of):
     made = Priority().plan(of)
     check_plan(of, made)
-    return made
+    return replace(made, memory=made.memory.get("priority", {}))
 
 
 def placed(made):

@@ -14,7 +14,7 @@ from rainbow.scheduling.priority.assign import Assigner
 from rainbow.scheduling.priority.dispatch import Dispatch
 from rainbow.scheduling.priority.lines import Lines
 from rainbow.scheduling.priority.order import ordered, prioritise
-from rainbow.scheduling.priority.policy import dispatch
+from rainbow.scheduling.priority.policy import dispatch, own_view
 from rainbow.scheduling.priority.settings import check_settings
 from rainbow.scheduling.priority.slot_range import WAYS, largest
 from rainbow.scheduling.priority.verify import can_ever, can_now
@@ -116,7 +116,7 @@ def test_4_and_18_slots_of_a_user_and_of_an_environment_stay_within_their_limits
     plan = Priority().plan(view)
     slots, one = Counter(), 0
     owner = {run.task: run.requestor for run in view.runs} | {job.id: job.requestor for job in view.jobs}
-    for task, where in plan.memory["running"].items():
+    for task, where in plan.memory["priority"]["running"].items():
         count = sum(n for _, _, n in where["spots"])
         slots[owner[task]] += count
         one += count * (where["pe"] == "one")
@@ -321,7 +321,7 @@ def test_18_one_more_quota_set_never_starts_what_did_not(view, limit, scope):
 
 @given(views(extra={"quotas": QUOTAS}))
 def test_18_what_a_start_takes_of_a_quota_is_what_it_holds_until_its_end(view):
-    run, plan, given_ = dispatch(view), Priority().plan(view), check_settings(view.settings)
+    run, plan, given_ = dispatch(own_view(view)), Priority().plan(view), check_settings(view.settings)
     by_id = {job.id: job for job in view.jobs}
     begun = [
         run_view(
@@ -332,9 +332,13 @@ def test_18_what_a_start_takes_of_a_quota_is_what_it_holds_until_its_end(view):
         for o in plan.orders
         if isinstance(o, Start)
     ]
-    after = Lines(replace(view, runs=[*view.runs, *begun], memory=plan.memory), given_, environments(given_).values())
+    after = Lines(
+        replace(view, runs=[*view.runs, *begun], memory=plan.memory["priority"]),
+        given_,
+        environments(given_).values(),
+    )
     assert held_now(after.timeline) == held_now(run.lines.timeline)
-    assert held_now(Lines(replace(view, runs=(), memory=plan.memory), given_).timeline) == {}
+    assert held_now(Lines(replace(view, runs=(), memory=plan.memory["priority"]), given_).timeline) == {}
 
 
 def held_now(timeline):

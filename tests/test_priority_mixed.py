@@ -205,7 +205,10 @@ def test_every_plan_of_any_mix_may_be_carried_out(mix, waiting, cluster, reserve
     check_plan(view, plan)
     assert plan == Priority().plan(view)
     assert known >= {
-        queue for entry in plan.memory.get("running", {}).values() for _, queue, _ in entry["spots"] if queue
+        queue
+        for entry in plan.memory.get("priority", {}).get("running", {}).values()
+        for _, queue, _ in entry["spots"]
+        if queue
     }
     can_ever(Priority(), view, waiting[0].id)
     can_now(Priority(), view, waiting[-1].id)

@@ -147,5 +147,6 @@ def test_policy_check_names_the_setting_nobody_knows(policy: Policy) -> None:
 
 
 def test_policy_memory_of_another_policy_is_no_fault(policy: Policy) -> None:
-    of = replace(random_view(3), memory={"left": {"by": ["another", 1]}})
-    planned(policy, of)
+    left = {name: ["another", 1] for name in ("left", "running", "usage", "suspended", "slot_search", "priority")}
+    made = planned(policy, replace(random_view(3), memory=left))
+    planned(policy, replace(random_view(4), memory=made.memory))

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rainbow.scheduling.policy import Order, Plan, View
@@ -28,7 +28,7 @@ from rainbow.scheduling.priority.usage import counted
 from rainbow.scheduling.priority.waits import figures, waits
 from rainbow.scheduling.priority.work import environments, items
 
-REMADE = {"usage", "running", "suspended"}  # parts of the memory that are made anew in every run
+NAME = "priority"  # what this policy remembers stands under its name, beside what others left
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) ->
     """Set the priority of every item; return the memory with usage brought up to now."""
     given = settings["tickets"]
     held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
-    memory = {key: value for key, value in view.memory.items() if key not in REMADE}
+    memory: dict[str, Any] = {}
     if given["share"] and given["share_tree"]:
         memory["usage"] = counted(view, held, settings)
     active = list({own["job"]: own for own in held.values()}.values())
@@ -77,13 +77,20 @@ class Priority:
 
     def plan(self, view: View) -> Plan:
         """Start what fits in order of priority, and promise times to those that do not."""
-        run = dispatch(view)
+        run = dispatch(own_view(view))
         held: list[Order] = []
         if run.lines.queues:
             held.extend(suspensions(run.lines, suspended_spots(run.lines)))
-        memory = run.memory | remembered(view, run.settings, run.outcomes, held)
+        own = run.memory | remembered(run.lines.view, run.settings, run.outcomes, held)
         if run.assigner.experience:
-            memory["slot_search"] = run.assigner.experience
-        return Plan(
-            (*orders(view, run.outcomes), *held), tuple(waits(run.lines, run.outcomes)), figures(run.outcomes), memory
-        )
+            own["slot_search"] = run.assigner.experience
+        memory = {key: value for key, value in view.memory.items() if key != NAME}
+        made = (*orders(view, run.outcomes), *held)
+        told = tuple(waits(run.lines, run.outcomes))
+        return Plan(made, told, figures(run.outcomes), {**memory, NAME: own} if own else memory)
+
+
+def own_view(view: View) -> View:
+    """Return a view with the memory that is this policy's own."""
+    own = view.memory.get(NAME)
+    return replace(view, memory=own if isinstance(own, Mapping) else {})

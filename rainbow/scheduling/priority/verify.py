@@ -35,10 +35,7 @@ def can_ever(policy: Policy, view: View, job: str) -> Answer:
         for kind, amount in run.placement.get("", {}).items():
             consumables[kind] = consumables.get(kind, 0) + amount
     idle = [replace(w, free=w.capacity, state=WorkerState.READY, tasks=0, load={}) for w in view.workers]
-    kept = {"usage"} & set(view.memory)
-    empty = replace(
-        view, workers=idle, runs=(), consumables=consumables, memory={key: view.memory[key] for key in kept}
-    )
+    empty = replace(view, workers=idle, runs=(), consumables=consumables)
     for own in (own for own in view.jobs if own.id == job):
         for gang in own.gangs:
             answer = _answer(policy, replace(empty, jobs=[replace(own, gangs=(gang,))]), later=True)
