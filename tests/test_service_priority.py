@@ -1,6 +1,7 @@
 """The priority policy in a live service: shared workers, the resource diagram, and switching with work running."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from rainbow.api import create_app
 from rainbow.scheduling import policies
@@ -86,6 +87,16 @@ def test_timeline_shows_what_runs_and_what_is_promised(api, service, cluster, ag
     assert all([level for _, level in line["steps"]] == [4, 0] for line in shown["lines"])
     assert shown["svg"].startswith("<svg")
     assert api("GET", "/v1/clusters/one/timeline", cluster["token"]).status_code == 403
+
+
+def test_every_step_prints_the_timeline_if_asked(api, service, cluster, agent, monkeypatch):
+    switch(api, cluster, "priority")
+    monkeypatch.setenv("RAINBOW_PRINT_TIMELINE", "1")
+    submit(api, cluster, 2)
+    with capture_logs() as logs:
+        step(service, "one")
+    (entry,) = [log for log in logs if log["event"] == "timeline"]
+    assert " core of 4 " in entry["text"]
 
 
 def test_plan_with_a_promise_without_end_is_plain_json(api, service, cluster, agent):
