@@ -530,6 +530,13 @@ def test_advance_reservation_holds_its_jobs_and_ends_them_in_time():
     assert waits(made)["free"].facts["start"] == NOW + 50
 
 
+def test_advance_reservation_gives_no_more_than_is_really_free():
+    kept = ReservationView("ar", {"n0": {"core": 2}}, NOW - 5, NOW + 50)
+    jobs = [asking("a", 1, 40.0, reservation="ar"), asking("b", 1, 40.0, reservation="ar")]
+    made = plan(view(jobs, runs=[running("r", "n0", walltime=500.0)], reservations=(kept,)))
+    assert placed(made) == {"a": {"n0": 1}}
+
+
 def test_gang_only_the_matcher_can_place_takes_whole_workers_and_is_promised_them():
     def place(demand, free):
         return Take(tuple(("s", {name: {"core": 1}}) for name in free[:3]), {}) if len(free) >= 3 else None

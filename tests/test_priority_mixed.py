@@ -186,7 +186,7 @@ def test_every_plan_of_any_mix_may_be_carried_out(mix, waiting, cluster, reserve
         key: value for key, value in mix.items() if key != "max_reservation" or mix.get("discipline") == "tuned"
     }
     known = set(given_.get("queues", {}))
-    kept = (ReservationView("ar", {"n0": {"core": 1}}, NOW - 5, NOW + 60),) if reserved and not runs else ()
+    kept = (ReservationView("ar", {"n0": {"core": 1}}, NOW - 5, NOW + 60),) if reserved else ()
     kinds = frozenset(worker.kind for worker in workers)
     view = View(
         NOW,

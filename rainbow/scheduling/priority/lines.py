@@ -7,6 +7,7 @@ worker                 its amounts               "queue q@worker"     slots of a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from math import inf
 from typing import Any
@@ -128,9 +129,19 @@ class Lines:
         self.timeline.add(kept.placement, kept.start, kept.end)
         for worker, amounts in kept.placement.items():
             line = reserved_line(kept.id, worker)
-            self.timeline.capacity[line] = dict(amounts)
+            self.timeline.capacity[line] = self._kept_there(kept, worker)
             self.timeline.add({line: amounts}, min(self.view.now, kept.start), kept.start)
             self.timeline.add({line: amounts}, kept.end, inf)
+
+    def _kept_there(self, kept: ReservationView, worker: str) -> dict[str, int]:
+        """What its jobs may hold of a worker: no more than is really there, whoever else still runs on it."""
+        if kept.start > self.view.now or worker not in self.workers:
+            return dict(kept.placement[worker])
+        there = Counter(self.workers[worker].free)
+        for run in self.view.runs:
+            if read_asks(run).reservation == kept.id:
+                there.update(run.placement.get(worker, {}))
+        return {kind: min(amount, there[kind]) for kind, amount in kept.placement[worker].items()}
 
     def _booking(self, run: RunView) -> Placement:
         """What a running task holds of every line."""
