@@ -16,6 +16,7 @@ from rainbow.jobs import WorkerState
 from rainbow.scheduling.policy import Placement, ReservationView, RunView, SlotsView, View
 from rainbow.scheduling.priority.asks import read_asks
 from rainbow.scheduling.priority.calendar import ON
+from rainbow.scheduling.priority.capacity import CLUSTER, MANY, capacity, queue_line, reserved_line
 from rainbow.scheduling.priority.load import Load
 from rainbow.scheduling.priority.model import Environment, Item, Need, Spot
 from rainbow.scheduling.priority.queues import Tag, instances, read_queues, state, tag
@@ -24,9 +25,6 @@ from rainbow.scheduling.priority.room import Wanted, add_needs
 from rainbow.scheduling.priority.settings import GRID_ENGINE
 from rainbow.scheduling.priority.soft import violations
 from rainbow.scheduling.timeline import Timeline
-
-CLUSTER = ""
-MANY = 2**53  # slots of a queue that does not limit them
 
 
 class Lines:
@@ -41,7 +39,7 @@ class Lines:
         self.workers = {worker.id: worker for worker in view.workers}
         self.reservations = {kept.id: kept for kept in view.reservations}
         self.limits = {f"pe {env.name}": {"slots": env.slots} for env in environments if env.slots}
-        self.timeline = Timeline(_capacity(view))
+        self.timeline = Timeline(capacity(view))
         self.timeline.capacity.update(self.limits)
         self.spots = self._usable()
         self._wanted: dict[Hashable, Wanted] = {}
@@ -273,25 +271,3 @@ class Reachable:
         for spot in spots:
             self.by_worker.setdefault(spot.worker, []).append(spot)
         self.workers = frozenset(self.by_worker)
-
-
-def queue_line(spot: Spot) -> str:
-    """Name the line of a queue on a worker."""
-    return f"queue {spot.queue}@{spot.worker}"
-
-
-def reserved_line(reservation: str, worker: str) -> str:
-    """Name the line of what an advance reservation keeps of a worker, or of the cluster."""
-    return f"in {reservation}@{worker}"
-
-
-def _capacity(view: View) -> dict[str, dict[str, int]]:
-    """Return what workers and cluster have: no more than what is free there and what their tasks hold."""
-    capacity = {worker.id: dict(worker.free) for worker in view.workers}
-    capacity[CLUSTER] = dict(view.consumables)
-    for run in view.runs:
-        for line, amounts in run.placement.items():
-            held = capacity.setdefault(line, {})
-            for kind, amount in amounts.items():
-                held[kind] = held.get(kind, 0) + amount
-    return capacity

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rainbow.scheduling.priority.lines import CLUSTER, Lines
+from rainbow.scheduling.priority.capacity import CLUSTER
+from rainbow.scheduling.priority.lines import Lines
 from rainbow.scheduling.priority.model import Environment, Grant, Item, Need, Spot
 from rainbow.scheduling.priority.room import add_needs
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rainbow.scheduling.policy import Order, Reserve, Resume, Start, Suspend, View
+from rainbow.scheduling.priority.capacity import CLUSTER
 from rainbow.scheduling.priority.dispatch import STARTED, Outcome
-from rainbow.scheduling.priority.lines import CLUSTER
 from rainbow.scheduling.priority.model import Grant
 
 

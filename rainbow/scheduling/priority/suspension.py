@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from rainbow.scheduling.policy import Resume, RunView, Suspend
 from rainbow.scheduling.priority.calendar import SUSPENDED
-from rainbow.scheduling.priority.lines import Lines, queue_line
+from rainbow.scheduling.priority.capacity import queue_line
+from rainbow.scheduling.priority.lines import Lines
 from rainbow.scheduling.priority.model import Spot
 from rainbow.scheduling.priority.queues import state
 
