@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import rainbow
-from benchmarks import matching
+from benchmarks import matching, priority
 from benchmarks.host import hosting
 from benchmarks.load_based import planning
 from benchmarks.shares import sharing
@@ -45,3 +45,4 @@ if __name__ == "__main__":
     planning()
     sharing()
     hosting()
+    priority.main()

@@ -230,6 +230,7 @@ def test_lists_have_every_word_in_json(shell: Shell) -> None:
     assert shell.json("cluster", "show", "oak")["totals"]["core"] == 8
     assert [one["name"] for one in shell.json("worker", "list", "--cluster", "oak")] == ["n0", "n1"]
     assert shell.json("scheduler", "show", "--cluster", "oak")["policy"] == "load_based"
+    assert shell.json("scheduler", "timeline", "oak")["lines"] == []
     assert shell.json("state", "show", "--cluster", "oak")["state"]["price"] == 3
     assert shell.json("match", "-n", "1", "--", "true")["candidates"][0]["cluster"] == "oak"
 
@@ -242,6 +243,7 @@ def test_tables_name_what_they_list(shell: Shell) -> None:
     assert re.search(r"^price +3 +3$", shell("state", "show", "--cluster", "oak").stdout, re.MULTILINE)
     assert re.search(r"^policy +load_based", shell("scheduler", "show", "--cluster", "oak").stdout, re.MULTILINE)
     assert re.search(r"^name +oak", shell("cluster", "show", "oak").stdout, re.MULTILINE)
+    assert shell("scheduler", "timeline", "oak", "--svg", "-").stdout.startswith("<svg")
     assert re.search(r"^oak +yes +fits ", shell("match", "-n", "1", "--", "true").stdout, re.MULTILINE)
 
 

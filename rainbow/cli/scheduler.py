@@ -1,11 +1,11 @@
-"""`rainbow scheduler`: show, plan, set, changes."""
+"""`rainbow scheduler`: show, plan, set, changes, timeline."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from rich.console import Console
@@ -18,7 +18,7 @@ from rainbow.client import Client
 
 @click.group()
 def scheduler() -> None:
-    """The scheduling of a cluster: show, plan, set, changes."""
+    """The scheduling of a cluster: show, plan, set, changes, timeline."""
 
 
 def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -167,3 +167,17 @@ def changes(client: Client, cluster: str, output: str) -> None:
     printing.show(
         output, found, lambda console: console.print(printing.table(["WHEN", "WHO", "WHAT", "FROM", "TO"], rows))
     )
+
+
+@scheduler.command()
+@of_cluster
+@click.option("--svg", type=click.File("w"), help="Write a Gantt chart to this file (- for stdout).")
+@printing.output_option
+@with_secret
+def timeline(client: Client, cluster: str, svg: TextIO | None, output: str) -> None:
+    """Show what is in use over time after the next step, worker by worker."""
+    found = client.timeline(cluster)
+    if svg is not None:
+        svg.write(found["svg"])
+    else:
+        printing.show(output, found, lambda console: console.print(found["text"], markup=False, soft_wrap=True))

@@ -122,6 +122,10 @@ class Client:
         """Say what the cluster's next step would do, without doing it."""
         return self._object("POST", _cluster(name, "plan"))
 
+    def timeline(self, name: str) -> dict[str, Any]:
+        """Show the cluster's resource diagram after the next step."""
+        return self._object("GET", _cluster(name, "timeline"))
+
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def submit(

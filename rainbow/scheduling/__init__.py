@@ -4,6 +4,7 @@ from rainbow.plugins import Registry
 from rainbow.scheduling.check import check_plan
 from rainbow.scheduling.delegate import Delegate
 from rainbow.scheduling.dependencies import never_started, waits_for
+from rainbow.scheduling.diagram import diagram
 from rainbow.scheduling.gangs import Gang, GangTask, gangs, only, placements, processes, slots_of
 from rainbow.scheduling.load_based import LoadBased
 from rainbow.scheduling.policy import (
@@ -11,9 +12,11 @@ from rainbow.scheduling.policy import (
     JobView,
     Plan,
     Policy,
+    ReservationView,
     Reserve,
     Resume,
     RunView,
+    SlotsView,
     Start,
     Stop,
     Suspend,
@@ -21,10 +24,12 @@ from rainbow.scheduling.policy import (
     Wait,
     WorkerView,
 )
+from rainbow.scheduling.priority import Priority
 
 policies: Registry[Policy] = Registry("rainbow.policies")
 policies.add("load_based")(LoadBased())
 policies.add("delegate")(Delegate())
+policies.add("priority")(Priority())
 
 DEFAULT_POLICY = "load_based"
 
@@ -38,9 +43,12 @@ __all__ = [
     "LoadBased",
     "Plan",
     "Policy",
+    "Priority",
+    "ReservationView",
     "Reserve",
     "Resume",
     "RunView",
+    "SlotsView",
     "Start",
     "Stop",
     "Suspend",
@@ -48,6 +56,7 @@ __all__ = [
     "Wait",
     "WorkerView",
     "check_plan",
+    "diagram",
     "gangs",
     "never_started",
     "only",

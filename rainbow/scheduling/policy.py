@@ -31,17 +31,41 @@ class WorkerView:
     state: WorkerState
     since: float = 0.0  # when it entered its state
     tasks: int = 0  # how many tasks hold it
+    pool: str = ""
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    load: Mapping[str, float] = field(default_factory=dict)  # measured, by name; trusted only for ordering
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsView:
+    """Equal slots of a gang, each of which may lie on any worker that hosts it and has `amounts` free.
+
+    `least` up to `most` of them are wanted, of `counts` if that is not empty. `apart`: each on a worker of its
+    own. `outside` is what each takes of the cluster's consumables.
+    """
+
+    label: str
+    amounts: Mapping[str, int]
+    least: int = 1
+    most: int = 1
+    counts: tuple[int, ...] = ()
+    apart: bool = False
+    outside: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class GangView:
-    """Tasks that start together or not at all, waiting. `demand` names what they ask for, see View.place."""
+    """Tasks that start together or not at all, waiting. `demand` names what they ask for, see View.place.
+
+    `slots` says the same by amounts, where the slots lie free of each other; empty: only the matcher can place it.
+    """
 
     job: str
     number: int
     tasks: tuple[str, ...]  # ids, in the order of the jobspec
     demand: str
     expected: float = 0.0  # seconds it may run, 0: unknown
+    slots: tuple[SlotsView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +78,7 @@ class JobView:
     gangs: tuple[GangView, ...]  # waiting, in the order they should start
     running: int = 0  # tasks that hold workers
     priority: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes.system of the jobspec, as given
     waiting: int = 0  # tasks of its gangs; 0: to be counted
 
     @property
@@ -73,6 +98,20 @@ class RunView:
     placement: Placement
     started: float
     stopping: bool = False
+    until: float = 0.0  # when it must have ended, 0: unknown
+    suspended: bool = False
+    priority: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes.system of the jobspec, as given
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationView:
+    """Space kept in advance over [start, end) for the jobs that name it."""
+
+    id: str
+    placement: Placement
+    start: float
+    end: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +121,7 @@ class View:
     `place(demand, workers)` is the matcher's answer: what the gang would hold if only these workers were
     free, or None; `divide(demand, take)` says what of it each task of the gang holds. `hosts(demand)` are
     the kinds of workers that could take a part of it. `consumables` is what is free, by type, of what lies
-    outside every worker; placements name it under the worker "".
+    outside every worker; placements name it under the worker "". `reservations` are advance ones.
     """
 
     now: float
@@ -95,6 +134,7 @@ class View:
     divide: Callable[[str, Take], Sequence[Placement]]
     memory: Mapping[str, Any] = field(default_factory=dict)
     consumables: Mapping[str, int] = field(default_factory=dict)
+    reservations: Sequence[ReservationView] = ()
 
 
 # ── what a policy says ──────────────────────────────────────────────────────────────────────────────────────

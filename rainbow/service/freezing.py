@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.jobs import BOOKED, ENDED, Task, TaskState, WorkerState
 from rainbow.jobspec.request import SLOT
@@ -15,6 +15,7 @@ from rainbow.scheduling import (
     GangView,
     JobView,
     RunView,
+    SlotsView,
     View,
     Wait,
     WorkerView,
@@ -22,7 +23,8 @@ from rainbow.scheduling import (
     placements,
     waits_for,
 )
-from rainbow.service.jobspecs import reading
+from rainbow.scheduling.loose import loose_slots
+from rainbow.service.jobspecs import Reading, reading
 from rainbow.store import clusters, jobs, tasks, workers
 
 if TYPE_CHECKING:
@@ -59,19 +61,22 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
             return None
         found = tasks.of_cluster(connection, entry.id, set(TaskState) - ENDED) if live else []
         states = workers.of_cluster(connection, entry.id)
-        wanted = {t.job: reading(connection, t.job).gangs for t in found if t.state is T.WAITING}
+        readings = {job: reading(connection, job) for job in {task.job for task in found}}
+    wanted = {task.job: readings[task.job].gangs for task in found if task.state is T.WAITING}
     waiting = {task.id: task for task in found if task.state is T.WAITING}
     if not (waiting or record.memory or quiet):
         return None
     running = [task for task in found if task.state in BOOKED]
     placing = Placing(entry.cluster, service.settings.backend)
-    views = _job_views(live, wanted, found, placing)
+    views = [
+        replace(view, attributes=_system(readings[view.id])) for view in _job_views(live, wanted, found, placing)
+    ]
     view = View(
         now=service.clock(),
         settings=record.settings,
         workers=_workers(entry.cluster, states, running),
         jobs=[view for view in views if view.gangs],
-        runs=_runs(running, {job.id: job.requestor for job in live}),
+        runs=_runs(running, {job.id: job for job in live}, readings),
         place=placing.place,
         hosts=placing.hosts,
         divide=placing.divide,
@@ -117,13 +122,33 @@ def _consumables(cluster: Cluster, running: list[Task]) -> dict[str, int]:
     return free
 
 
-def _runs(running: list[Task], requestors: dict[str, str]) -> list[RunView]:
-    return [
-        RunView(
-            t.id, t.job, requestors.get(t.job, ""), t.gang, t.placement, t.assigned_at or 0.0, t.state is T.STOPPING
+def _runs(running: list[Task], live: dict[str, JobRecord], readings: dict[str, Reading]) -> list[RunView]:
+    views = []
+    for t in running:
+        job, request, started = live.get(t.job), readings[t.job].request, t.assigned_at or 0.0
+        until = started + request.duration if request.duration else 0.0
+        views.append(
+            RunView(
+                task=t.id,
+                job=t.job,
+                requestor=job.requestor if job else "",
+                gang=t.gang,
+                placement=t.placement,
+                started=started,
+                stopping=t.state is T.STOPPING,
+                until=until,
+                suspended=t.state is T.SUSPENDED,
+                priority=job.priority if job else 0,
+                attributes=_system(readings[t.job]),
+            )
         )
-        for t in running
-    ]
+    return views
+
+
+def _system(read: Reading) -> Mapping[str, Any]:
+    """Return a jobspec's attributes.system, which policies read their own entries from."""
+    system = read.request.attributes.get("system")
+    return system if isinstance(system, Mapping) else {}
 
 
 def _job_views(
@@ -145,12 +170,13 @@ def _job_view(job: JobRecord, wanted: tuple[Gang, ...], own: list[Task], placing
             left = gang if len(indexes) == len(gang.tasks) else only(gang, indexes)
             demand = placing.demand(job.id, left, [waiting[index] for index in indexes])
             ids = tuple(waiting[index] for index in indexes)
-            views.append(GangView(job.id, gang.number, ids, demand, left.request.duration))
+            slots = placing.slots(left.request)
+            views.append(GangView(job.id, gang.number, ids, demand, left.request.duration, slots))
     longest = {task.gang: task.expected for task in sorted(own, key=lambda task: task.expected)}
     views.sort(key=lambda view: -longest[view.number])  # longest expected first, else as the jobspec has them
     running = sum(1 for task in own if task.state in BOOKED)
     waits = sum(len(view.tasks) for view in views)
-    return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority, waits)
+    return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority, waiting=waits)
 
 
 def _unended(wanted: tuple[Gang, ...], own: list[Task]) -> list[GangTask]:
@@ -184,6 +210,7 @@ class Placing:
         self._first_of_kind: dict[tuple[int, str], str] = {}
         self._kinds = worker_kinds(cluster)
         self._within = {kind for capacity in worker_capacity(cluster).values() for kind in capacity}
+        self._slots: dict[int, tuple[SlotsView, ...]] = {}
 
     def demand(self, job_id: str, gang: Gang, ids: list[str]) -> str:
         """Name what a gang asks for."""
@@ -233,6 +260,17 @@ class Placing:
             self._hosting[id(request)] = hosting_kinds(request, self.cluster)
         return self._hosting[id(request)]
 
+    def slots(self, request: Request) -> tuple[SlotsView, ...]:
+        """Say a request by amounts, where its slots lie free of each other."""
+        if self.cluster.levels == "strict":
+            return ()
+        if id(request) not in self._slots:
+            outside = set(consumables(self.cluster)) - self._within
+            self._slots[id(request)] = loose_slots(request, self.cluster.worker_type, self._within, outside)
+        return self._slots[id(request)]
+
     def divide(self, demand: str, take: Take) -> tuple[Placement, ...]:
         """Say what each task of a gang holds of a take."""
-        return placements(self.gangs[demand][0], take)
+        gang, ids = self.gangs[demand]
+        self.by_task.update(dict.fromkeys(ids, take))
+        return placements(gang, take)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from rainbow.jobs import BOOKED, Task, TaskState, advance
-from rainbow.scheduling import Plan, Start, Stop, check_plan, policies, slots_of
+from rainbow.scheduling import Plan, Start, Stop, check_plan, diagram, policies, slots_of
 from rainbow.service.freezing import Frozen, freeze
 from rainbow.service.presence import lose_the_silent
 from rainbow.store import clusters, jobs, tasks
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from rainbow.store.jobs import JobRecord
 
 T = TaskState
+log = structlog.get_logger("rainbow")
 
 
 def step(service: Service, name: str) -> bool:
@@ -32,6 +36,8 @@ def step(service: Service, name: str) -> bool:
         if frozen is None:
             return False
         plan = policies.get(frozen.record.policy).plan(frozen.view)  # 3
+        if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
+            log.info("timeline", cluster=name, text=diagram(frozen.view, plan).text())
         ordered = _carry_out(service, frozen, plan)  # 4, 5
     if ordered:
         service.tell()
