@@ -5,6 +5,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.conformance.__main__ import main
 
 DEFAULT = Path(__file__).parent / "cases" / "conformance" / "default"
@@ -42,3 +44,27 @@ def test_falsified_answer_is_noticed(tmp_path, capsys):
 
 def test_empty_folder_is_no_agreement(tmp_path):
     assert main(["default", str(tmp_path)]) == 1
+
+
+DUCC = DEFAULT.parent / "ducc"
+FALSIFIED = {
+    "apportion": lambda row: row["given"][min(row["given"])].__setitem__(1, 99),
+    "remove_shares": lambda row: row["vmachines_after"].__setitem__(1, 99),
+    "tables": lambda row: row["initial_n_v_s"][2].__setitem__(1, 99),
+    "job_cap": lambda row: row.update(cap=row["cap"] + 1),
+    "investment": lambda row: row["eviction_order"].reverse(),
+}
+
+
+def test_ducc_cases_all_agree(capsys):
+    assert main(["ducc", str(DUCC)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("agree 1157 of 1157")
+
+
+@pytest.mark.parametrize("name", FALSIFIED)
+def test_falsified_ducc_answer_is_noticed(name, tmp_path, capsys):
+    row = json.loads(gzip.decompress((DUCC / f"{name}.jsonl.gz").read_bytes()).decode().splitlines()[0])
+    FALSIFIED[name](row)
+    (tmp_path / f"{name}.jsonl").write_text(json.dumps(row))
+    assert main(["ducc", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "agree 0 of 1"

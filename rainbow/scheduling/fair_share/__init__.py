@@ -1,0 +1,1 @@
+"""The fair-share policy: a re-founding of the DUCC Resource Manager."""
