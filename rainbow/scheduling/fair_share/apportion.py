@@ -5,10 +5,10 @@
     ideal     qshares its weight stands for among the nshares of one order
 
 Passes over decreasing order: large shares are given while large machines are whole, what they leave is cut into
-small ones. An entity too light for a single share is rounded up to one. What is left over goes round one share at a time (bonus).
+small ones. An entity too light for a single share is rounded up to one; the rest goes round one at a time (bonus).
 
-`classic` repeats the original to the last share, its faults included: its bonus forgets what an entity still wants, it
-gives up while something fits, and the odd share of every pass goes to the same entity. See docs/decisions/0010.
+`classic` repeats the original to the last share, its faults included: its bonus forgets what an entity still wants,
+it gives up while something fits, and the odd share of every pass goes to the same entity. See docs/decisions/0010.
 """
 
 from __future__ import annotations
@@ -23,12 +23,18 @@ from rainbow.scheduling.fair_share.splitting import remove
 
 @dataclass(slots=True)
 class Entity:
-    """One claimant: `wanted` and `given` count nshares by order."""
+    """One claimant: `wanted` and `given` count nshares by order; it gets no more than `most` of them in all."""
 
     name: str
     weight: float
     wanted: Table
     given: Table
+    most: int | None = None
+
+    @property
+    def room(self) -> int:
+        """How many nshares it may still be given."""
+        return sum(self.wanted) if self.most is None else max(0, self.most - sum(self.given))
 
 
 def entity(name: str, weight: float, wanted: Sequence[int], longest: int) -> Entity:
@@ -58,7 +64,7 @@ def _servable(entities: Sequence[Entity], table: Table) -> list[Entity]:
 
 
 def _served_by(e: Entity, counts: Table) -> bool:
-    return any(wanted and counts[o] for o, wanted in enumerate(e.wanted))
+    return e.room > 0 and any(wanted and counts[o] for o, wanted in enumerate(e.wanted))
 
 
 def _pass(working: Sequence[Entity], table: Table, classic: bool) -> bool:
@@ -75,7 +81,7 @@ def _pass(working: Sequence[Entity], table: Table, classic: bool) -> bool:
             if e.wanted[o]:
                 ideal = counts[o] * (e.weight / weight) * o
                 given = _whole(min(max(0, deserved[k] - got[k]), ceil(ideal)), o)
-                given = min(given, e.wanted[o], counts[o] - taken)
+                given = min(given, e.wanted[o], counts[o] - taken, e.room)
                 e.given[o] += given
                 e.wanted[o] -= given
                 got[k] += given * o
@@ -114,7 +120,7 @@ def _bonus(entities: Sequence[Entity], table: Table, classic: bool) -> None:
         more = False
         for e in entities:
             for o in range(len(table) - 1, 0, -1):
-                if e.wanted[o] and table[o]:
+                if e.wanted[o] and table[o] and e.room:
                     e.given[o] += 1
                     e.wanted[o] -= 0 if classic else 1
                     table[o] -= 1

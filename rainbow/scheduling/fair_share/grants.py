@@ -1,0 +1,122 @@
+"""Counting what cannot be preempted: first come, while there is space and the user's allotment lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rainbow.scheduling.fair_share.model import Job, Machine, World
+from rainbow.scheduling.fair_share.settings import Rule
+
+
+class Grants:
+    """What has been promised so far that cannot be taken back: qshares by user, shares by class, whole machines."""
+
+    def __init__(self, world: World) -> None:
+        self.settings = world.settings
+        self.held: dict[str, int] = {}  # amounts by user
+        self.held_of: dict[tuple[str, str], int] = {}
+        self.shares: dict[str, int] = {}  # by class
+        self.promised: set[Machine] = set()
+        for job in world.jobs:
+            for share in job.shares if not job.cls.fair else ():
+                self._add(job, share.order)
+
+    def _add(self, job: Job, order: int, shares: int = 1) -> None:
+        amount = order * shares * job.pool.quantum
+        self.held[job.user] = self.held.get(job.user, 0) + amount
+        key = job.user, job.cls.name
+        self.held_of[key] = self.held_of.get(key, 0) + amount
+        self.shares[job.cls.name] = self.shares.get(job.cls.name, 0) + shares
+
+    def count(self, jobs: Sequence[Job]) -> None:
+        """Count the jobs of one priority, in order of submission."""
+        for job in jobs:
+            job.counted = job.held
+            more = job.wanted - job.held
+            if more > 0:
+                granted = self._machines(job, more) if job.cls.rule is Rule.RESERVE else self._shares(job, more)
+                job.counted = granted + job.held
+
+    def _shares(self, job: Job, more: int) -> int:
+        """Grant shares out of the job's own pool."""
+        tables = job.pool.tables
+        there = tables.s[job.order] if job.order < len(tables.n) else 0
+        granted = min(more, there, self._allowed(job, job.order))
+        if there == 0:
+            job.reason = _no_space(job)
+        if job.held + granted < job.least:
+            job.reason = job.reason or "below-minimum"
+            return 0
+        tables.count_out(job.order, granted)
+        self._add(job, job.order, granted)
+        return granted
+
+    def _allowed(self, job: Job, order: int) -> int:
+        """How many more shares the user's allotments and the class's own limit allow."""
+        allowed = 1 << 30
+        limits = (
+            (self.settings.allotment_of(job.user), self.held.get(job.user, 0)),
+            (
+                self.settings.class_allotments.get((job.user, job.cls.name)),
+                self.held_of.get((job.user, job.cls.name), 0),
+            ),
+        )
+        for limit, held in limits:
+            if limit is not None and (more := max(0, int((limit - held) // (order * job.pool.quantum)))) < allowed:
+                allowed = more
+                if more < job.wanted - job.held:
+                    job.reason, job.facts = "allotment", {"allotment": limit, "held": held}
+        if job.cls.most is not None and (more := max(0, job.cls.most - self.shares.get(job.cls.name, 0))) < allowed:
+            allowed = more
+            if more < job.wanted - job.held:
+                job.reason, job.facts = "class-cap", {"cap": job.cls.most}
+        return allowed
+
+    def _machines(self, job: Job, more: int) -> int:
+        """Promise whole machines: empty, or to be emptied of what can be preempted; all of them of one order."""
+        found = sorted(self._candidates(job), key=lambda m: (m not in job.claims, *_trouble(m), m.order, m.id))
+        for share in job.staying[:1]:
+            found = [m for m in found if m.order == share.machine.order]
+        found = [m for m in found if m.order == found[0].order]
+        if not found:
+            job.reason = "no-machine-of-order" if not self._any_of_order(job) else "no-space"
+            return 0
+        order = found[0].order
+        taken = found[: min(more, len(found), job.pool.tables.n[order], self._allowed(job, order))]
+        if job.held + len(taken) < job.least:
+            job.reason = job.reason or "below-minimum"
+            return 0
+        if not taken:
+            job.reason = job.reason or "no-space"
+        for machine in taken:
+            self.promised.add(machine)
+            job.pool.tables.n[order] -= 1
+        job.promised = taken
+        self._add(job, order, len(taken))
+        return len(taken)
+
+    def _candidates(self, job: Job) -> Iterator[Machine]:
+        for machine in job.pool.machines:
+            fixed = any(not share.job.cls.fair for share in machine.shares)
+            if machine.open and not fixed and machine not in self.promised and self._right(job, machine):
+                yield machine
+
+    def _any_of_order(self, job: Job) -> bool:
+        return any(machine.open and self._right(job, machine) for machine in job.pool.machines)
+
+    def _right(self, job: Job, machine: Machine) -> bool:
+        """A whole machine is of exactly the order that was asked for, or a little larger if that is allowed."""
+        overage = self.settings.reserve_overage
+        most = job.order if not overage else job.order + -(-overage // job.pool.quantum)
+        return machine.kind in job.amounts and job.order <= machine.order <= most
+
+
+def _trouble(machine: Machine) -> tuple[int, float]:
+    """What emptying a machine would cost: shares to evict, then what is invested in them."""
+    staying = [share for share in machine.shares if not share.leaving]
+    return len(machine.shares), sum(share.investment for share in staying)
+
+
+def _no_space(job: Job) -> str:
+    fits = any(m.open and m.kind in job.amounts and m.order >= job.order for m in job.pool.machines)
+    return "no-space" if fits else "too-large"
