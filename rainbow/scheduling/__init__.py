@@ -4,15 +4,19 @@ from rainbow.plugins import Registry
 from rainbow.scheduling.check import check_plan
 from rainbow.scheduling.delegate import Delegate
 from rainbow.scheduling.dependencies import never_started, waits_for
+from rainbow.scheduling.fair_share import FairShare
 from rainbow.scheduling.gangs import Gang, GangTask, gangs, only, placements, processes, slots_of
 from rainbow.scheduling.load_based import LoadBased
 from rainbow.scheduling.policy import (
+    Elastic,
     GangView,
+    JobProgress,
     JobView,
     Plan,
     Policy,
     Reserve,
     Resume,
+    RunProgress,
     RunView,
     Start,
     Stop,
@@ -25,21 +29,26 @@ from rainbow.scheduling.policy import (
 policies: Registry[Policy] = Registry("rainbow.policies")
 policies.add("load_based")(LoadBased())
 policies.add("delegate")(Delegate())
+policies.add("fair_share")(FairShare())
 
 DEFAULT_POLICY = "load_based"
 
 __all__ = [
     "DEFAULT_POLICY",
     "Delegate",
+    "Elastic",
+    "FairShare",
     "Gang",
     "GangTask",
     "GangView",
+    "JobProgress",
     "JobView",
     "LoadBased",
     "Plan",
     "Policy",
     "Reserve",
     "Resume",
+    "RunProgress",
     "RunView",
     "Start",
     "Stop",

@@ -97,7 +97,7 @@ class Grants:
 
     def _candidates(self, job: Job) -> Iterator[Machine]:
         for machine in job.pool.machines:
-            fixed = any(not share.job.cls.fair for share in machine.shares)
+            fixed = any(not share.preemptable for share in machine.shares)
             if machine.open and not fixed and machine not in self.promised and self._right(job, machine):
                 yield machine
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from rainbow.scheduling.fair_share.caps import Load
 from rainbow.scheduling.fair_share.settings import ClassSettings, Settings
 from rainbow.scheduling.fair_share.tables import Tables
+from rainbow.scheduling.policy import GangView
 
 Amounts = Mapping[str, int]
 
@@ -30,6 +31,16 @@ class Share:
     investment: float = 0.0
     leaving: bool = False
     evicted: str = ""  # why it is told to stop in this epoch
+    pinned: bool = False  # part of something that is not one share: its space is booked, and that is all
+
+    @property
+    def preemptable(self) -> bool:
+        """Whether it may be taken away for somebody else."""
+        return self.job.cls.fair and not self.pinned
+
+    def evict(self, why: str) -> None:
+        """Tell it to stop; its space stays booked until its end is confirmed, and that is never taken back."""
+        self.leaving, self.evicted = True, why
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +63,11 @@ class Machine:
     def free(self) -> int:
         """Qshares nothing holds."""
         return max(0, self.order - self.used)
+
+    @property
+    def eventual(self) -> int:
+        """Qshares that will be free, and are promised to nobody, when all that is leaving has left."""
+        return self.order - self.used + sum(s.order for s in self.shares if s.leaving) - self.claimed
 
     @property
     def unclaimed(self) -> int:
@@ -88,12 +104,13 @@ class Job:
     """One job. Counts are nshares of its order.
 
     held      shares it holds, those that are leaving not counted
-    cap       shares it could use now; `wanted` is no more than its machines could ever hold
+    cap       shares it could use now; `wanted` is no more than it may start and its machines could ever hold
     counted   shares How Much gives it
     deserved  shares it would be owed without caps and without what others leave (pure fair share)
     """
 
     id: str
+    name: str  # the job it is, or is a part of
     user: str
     cls: ClassSettings
     pool: Pool
@@ -104,7 +121,7 @@ class Job:
     least: int = 0
     service: str = ""
     amounts: dict[str, Amounts] = field(default_factory=dict)  # by kind of machine that can host a share
-    ids: list[tuple[str, ...]] = field(default_factory=list)  # tasks of every share that may start, in order
+    gangs: list[GangView] = field(default_factory=list)  # what may start, in order: a share each
     shares: list[Share] = field(default_factory=list)
     cap: int = 0
     wanted: int = 0
@@ -131,6 +148,12 @@ class Job:
     def need(self) -> int:
         """How many shares it lacks of what it is counted."""
         return max(0, self.counted - self.held)
+
+    @property
+    def settled(self) -> int:
+        """How many of its shares are where nothing new may be placed: they stay, and no table has room for them."""
+        there = sum(not share.leaving and (share.pinned or not share.machine.open) for share in self.shares)
+        return min(there, self.wanted)
 
     @property
     def rank(self) -> tuple[float, str]:
@@ -162,15 +185,14 @@ class World:
 
     settings: Settings
     tops: list[Pool]
-    pools: dict[str, Pool]
-    machines: dict[str, Machine]
+    machines: list[Machine]  # by id
     jobs: list[Job]  # in order of submission, then id
-    needy: list[str] = field(default_factory=list)  # of the last epoch
+    limbo: list[Job] = field(default_factory=list)  # what runs where its class may not, or has no class any more
 
     @property
     def longest(self) -> int:
-        """The largest order of any machine or job."""
-        return max((part.order for part in (*self.machines.values(), *self.jobs)), default=0)
+        """The largest order of any machine: nothing larger can be counted."""
+        return max((machine.order for machine in self.machines), default=0)
 
     def priorities(self, top: Pool) -> Iterator[list[Job]]:
         """Yield the jobs of a tree by priority of their class, best first."""

@@ -29,6 +29,10 @@ class Tables:
                 (tables.n if free == order else tables.v)[free] += 1
         return tables
 
+    def copy(self) -> Tables:
+        """Return tables of their own with the same counts."""
+        return Tables(list(self.n), list(self.v))
+
     @property
     def free(self) -> Table:
         """Machines by what they have free, whole or split."""
