@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rainbow.scheduling.fair_share.apportion import Entity, apportion
 from rainbow.scheduling.fair_share.model import Job, Pool
-from rainbow.scheduling.fair_share.quanta import Table, added, total_quanta
+from rainbow.scheduling.fair_share.quanta import Table, added
 from rainbow.scheduling.fair_share.settings import ClassSettings
 from rainbow.scheduling.fair_share.tables import Tables
 
@@ -85,14 +85,13 @@ class Cascade:
 def _take(pool: Pool, own: Sequence[Entity], left: dict[Pool, Tables]) -> None:
     """Take what the classes of a pool were given out of its tables, then out of its children's.
 
-    Over nested pools sizes may not work out: what finds no place is given back, by whoever has most for its weight.
+    Over nested pools the sizes may not work out; then as many quanta go in smaller pieces, so that worse priorities
+    do not count on them.
     """
-    if not own:
-        return
-    for order in range(len(own[0].given) - 1, 0, -1):
+    for order in range(len(pool.tables.n) - 1, 0, -1):
         missing = sum(e.given[order] for e in own)
         for part in pool.subtree():
             missing -= left[part].count_out(order, missing) if missing else 0
-        for _ in range(missing):
-            most = max((e for e in own if e.given[order]), key=lambda e: (total_quanta(e.given) / e.weight, e.name))
-            most.given[order] -= 1
+        quanta = missing * order
+        for part in pool.subtree():
+            quanta -= left[part].drain(quanta) if quanta else 0
