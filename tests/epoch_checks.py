@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rainbow.jobs import WorkerState
-from rainbow.scheduling import Plan, Start, Stop, View
+from rainbow.scheduling import FairShare, Plan, Start, Stop, View
 from tests.epochs import Cluster, Row, Run, job_id, shuffled
 
 BOUND = 40  # epochs after the last change from outside by which everything rests
@@ -194,7 +195,8 @@ class Play:
             found = self.figures["jobs"].get(job_id(job["id"]))
             if found and self._rule(job["id"]) == "FAIR_SHARE" and found["held"] > found["counted"]:
                 yield f"#3 at rest {job['id']} holds {found['held']} and is counted {found['counted']}"
-        restarted = cluster.policy.plan(_without_memory(cluster.view()))
+        kept = json.loads(json.dumps(dict(cluster.memory))) if cluster.memory["settling"]["turns"] else {}
+        restarted = FairShare().plan(replace(cluster.view(), memory=kept))
         if stops := [order.task for order in restarted.orders if isinstance(order, Stop)]:
             yield f"#18 a restart stops {stops}"
         unfair = list(self._unfair())
@@ -248,9 +250,3 @@ class Play:
             if room >= cluster.order(job):
                 return True
         return False
-
-
-def _without_memory(view: View) -> View:
-    from dataclasses import replace
-
-    return replace(view, memory={})

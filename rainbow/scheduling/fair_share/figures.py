@@ -22,7 +22,7 @@ TEXTS = {
     "no-space": "nodepool {nodepool} has no room left for what cannot be preempted",
     "preemptions": "waits for shares of others to end: counted {counted}, holds {held}",
     "prediction": "more than {cap} shares would be ready only after its work is done",
-    "settled": "has grown and shrunk too often since the last change; waits for the next",
+    "settled": "shares have gone to and fro since the last change; {counted} are its own until the next",
     "too-large": "needs {order} quanta on one machine; no machine of nodepool {nodepool} it may use has them",
     "work-left": "its work left is enough for {cap} shares",
 }
@@ -38,7 +38,7 @@ def reason_of(job: Job) -> str:
 
 
 def _too_large(job: Job) -> str:
-    fits = any(
+    fits = not job.amounts or any(
         m.open and m.order >= job.order and m.kind in job.amounts for pool in job.reach() for m in pool.machines
     )
     return "" if fits else "too-large"

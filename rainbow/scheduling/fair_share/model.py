@@ -118,6 +118,7 @@ class Job:
     submitted: float
     load: Load
     elastic: bool
+    ready: bool = False  # it has initialised, as far as anybody said
     least: int = 0
     service: str = ""
     amounts: dict[str, Amounts] = field(default_factory=dict)  # by kind of machine that can host a share
@@ -148,6 +149,11 @@ class Job:
     def need(self) -> int:
         """How many shares it lacks of what it is counted."""
         return max(0, self.counted - self.held)
+
+    @property
+    def startable(self) -> int:
+        """How many shares it lacks and could start now: what is leaving must have left before it starts again."""
+        return min(self.need, len(self.gangs) - len(self.starts))
 
     @property
     def settled(self) -> int:

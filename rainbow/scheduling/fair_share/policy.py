@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rainbow.scheduling.fair_share.asking import CLUSTER
@@ -57,12 +58,10 @@ class FairShare:
 def decide(world: World, settling: Settling, memory: Mapping[str, Any]) -> list[Job]:
     """Run one epoch over a world; return who is needy after it."""
     clear_closed(world)
-    for job in world.jobs:
-        set_cap(job, world.settings.classic)
-        settling.hold_back(job)
-    grants = Grants(world)
-    for top in world.tops:
-        how_much(world, top, grants)
+    if settling.due:
+        count(world, unhurried=True)
+        settling.fix(world)
+    count(world, settling)
     space = Space(world.machines)
     clear_reserved(world, space)
     restore(world, space, memory.get("claims", {}))
@@ -71,11 +70,24 @@ def decide(world: World, settling: Settling, memory: Mapping[str, Any]) -> list[
     return defragment(world, space)
 
 
-def set_cap(job: Job, classic: bool) -> None:
+def count(world: World, settling: Settling | None = None, unhurried: bool = False) -> None:
+    """Count every job's shares; `unhurried`: as if nobody had to double."""
+    for job in world.jobs:
+        set_cap(job, world.settings.classic, unhurried)
+    if settling:
+        settling.hold_back(world)
+    grants = Grants(world)
+    for top in world.tops:
+        how_much(world, top, grants)
+
+
+def set_cap(job: Job, classic: bool, unhurried: bool = False) -> None:
     """Say what a job could use; what cannot be preempted never could do with less than it holds."""
-    most = len(job.gangs) + job.held
+    job.reason, job.facts, job.promised = "", {}, []
+    most = len(job.gangs) + len(job.shares)  # what is leaving will come back and ask again
     if job.elastic:
-        job.cap, job.limit = job_cap(job.cls.growth, job.load, job.held, classic)
+        growth = replace(job.cls.growth, expand_by_doubling=False) if unhurried else job.cls.growth
+        job.cap, job.limit = job_cap(growth, job.load, job.held, classic)
         if 0 < job.cap < job.least:
             job.cap = job.least
     else:

@@ -93,9 +93,9 @@ def _turn(job: Job) -> tuple[int, int, float, str]:
 def place(job: Job, space: Space) -> None:
     """Start what the job lacks where it fits now; a job starts with no fewer than it can work with."""
     before = len(job.starts)
-    if job.need:
+    if job.startable:
         _place_kept(job, space)
-    if job.need and job.cls.rule is not Rule.RESERVE:  # a reservation's machines are all kept for it
+    if job.startable and job.cls.rule is not Rule.RESERVE:  # a reservation's machines are all kept for it
         if job.service:
             _place_apart(job, space)
         for pool in job.reach():
@@ -111,7 +111,7 @@ def _place_kept(job: Job, space: Space) -> None:
     for machine, count in list(job.claims.items()):
         order = machine.order if job.cls.rule is Rule.RESERVE else job.order
         others = machine.claimed - count * order
-        fit = min(count, job.need, job.room(machine, max(0, machine.free - others)))
+        fit = min(count, job.startable, job.room(machine, max(0, machine.free - others)))
         if fit > 0 and machine.open and (job.cls.rule is not Rule.RESERVE or not machine.used):
             space.release(job, machine, fit)
             space.book(job, machine, fit)
@@ -121,13 +121,13 @@ def _place_apart(job: Job, space: Space) -> None:
     """Instances of one service stand on different machines where they can."""
     for machine in [m for pool in job.reach() for m in space.tightest(pool, job)]:
         alike = any(share.job.service == job.service for share in machine.shares)
-        if job.need and not alike and machine not in job.starts and job.room(machine, machine.unclaimed):
+        if job.startable and not alike and machine not in job.starts and job.room(machine, machine.unclaimed):
             space.book(job, machine)
 
 
 def _place_in(job: Job, pool: Pool, space: Space) -> None:
     chosen: list[tuple[Machine, int]] = []
-    need = job.need
+    need = job.startable
     for machine in space.tightest(pool, job):
         if need <= 0:
             break

@@ -147,6 +147,7 @@ class Building:
             for worker, group in held.get(order, []):
                 self._share(job, worker, group)
             job.load = _load(view, job)
+            job.ready = view.progress is not None and view.progress.initialised
             self.world.jobs.append(job)
 
     def _order(self, worker: str, group: Sequence[RunView], pool: Pool) -> int:
@@ -212,8 +213,8 @@ def _progress(run: RunView, now: float) -> RunProgress:
 
 def _load(view: JobView, job: Job) -> Load:
     """What the job's work allows; a job that is not elastic wants all its shares at once."""
-    count = len(job.gangs) + len(job.staying)
-    if view.elastic is None or not view.gangs:
+    count = len(job.gangs) + len(job.shares)
+    if view.elastic is None:
         return Load(count, count)
     progress, threads = view.progress, max(1, view.elastic.threads)
     most = count if view.elastic.most is None else view.elastic.most
