@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,23 +16,18 @@ BOUND = 40  # epochs after the last change from outside by which everything rest
 SINGLE = ("Service", "Reservation")
 
 
-def violations(row: Row) -> Iterator[str]:
-    """Play a scenario to its rest and yield everything that breaks an invariant."""
-    yield from Play(row).run()
-
-
 @dataclass
 class Play:
-    """One scenario being played; `needy_while_rich` and `unfair` count what is only a goal."""
+    """One scenario being played; `goals` counts what is only a goal: #9 where sizes or nodepools differ, and #13."""
 
     row: Row
+    policy: FairShare = field(default_factory=FairShare)
     last_order: int = 0
-    needy_while_rich: int = 0
-    unfair: int = 0
+    goals: Counter[str] = field(default_factory=Counter)
     figures: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.cluster = Cluster(self.row)
+        self.cluster = Cluster(self.row, self.policy)
 
     def run(self) -> Iterator[str]:
         """Play until three epochs pass without an order, or the bound is reached."""
@@ -202,8 +198,8 @@ class Play:
         unfair = list(self._unfair())
         if len(self.row["pools"]) == 1 and all(cluster.order(j) == 1 for j in self.row["jobs"]):
             yield from unfair
-        self.unfair = len(unfair)
-        self.needy_while_rich = sum(1 for _ in self._needy_while_rich())
+        self.goals["users further than one share apart (#9)"] = len(unfair)
+        self.goals["needy jobs while others are rich (#13)"] = sum(1 for _ in self._needy_while_rich())
 
     def _unfair(self) -> Iterator[str]:
         """A user of a class who could use more has no less than any other, but for one share."""
