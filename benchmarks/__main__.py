@@ -1,4 +1,4 @@
-"""Run every benchmark: how matching and selecting grow with the clusters, and the two backends beside each other."""
+"""Run every benchmark: how matching, selecting and scheduling grow, and the two backends beside each other."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from statistics import median
 
 import rainbow
+from benchmarks import fair_share
 from rainbow.graph import Cluster
 
 CONSTRAINT = [
@@ -74,3 +75,4 @@ def selecting() -> None:
 if __name__ == "__main__":
     matching()
     selecting()
+    fair_share.epochs()

@@ -31,11 +31,13 @@ class Asking:
 
     def wishes(self, gangs: Sequence[GangView], alike: bool, quantum: int) -> dict[int, Wish]:
         """Sort gangs by the order of their share; 0 is the order of what no single worker can host."""
+        if alike and gangs:
+            only = self._wish(gangs[0], quantum)
+            only.gangs.extend(gangs)
+            return {only.order: only}
         wishes: dict[int, Wish] = {}
-        first: Wish | None = None
         for gang in gangs:
-            found = first if first and alike else self._wish(gang, quantum)
-            first = first or found
+            found = self._wish(gang, quantum)
             wish = wishes.setdefault(found.order, Wish(found.order))
             wish.gangs.append(gang)
             for kind, amounts in found.amounts.items():

@@ -15,13 +15,13 @@ Every gift lowers somebody's need and raises nobody's of the same or a better pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from rainbow.scheduling.fair_share.evict import in_order
 from rainbow.scheduling.fair_share.model import Job, Machine, Share, World
 from rainbow.scheduling.fair_share.settings import Rule
-from rainbow.scheduling.fair_share.what_of import Space, place
+from rainbow.scheduling.fair_share.what_of import Shelves, Space, place
 
 
 def floor_of(job: Job, threshold: int) -> int:
@@ -58,11 +58,12 @@ class Gifts:
         self.space = space
         self.threshold = world.settings.threshold
         self.needy = needy
-        self.machines = world.machines
+        self.left = Shelves(world.machines, lambda machine: max(0, machine.eventual))
         self.wealth: dict[str, int] = {}
         self.pending: dict[Machine, list[Job]] = {}
         self.rank: dict[Share, int] = {}
-        self.in_vain: set[tuple[object, ...]] = set()
+        self.heaps: dict[tuple[object, ...], list[tuple[int, int, str, Machine]]] = {}
+        self.worst = max((job.cls.priority for job in world.jobs if job.cls.fair and job.held), default=0)
         for job in world.jobs:
             if job.cls.fair:
                 self.wealth[job.user] = self.wealth.get(job.user, 0) + job.held * job.order
@@ -82,46 +83,60 @@ class Gifts:
         if missing > 0:
             job.reason = job.reason or "defragmentation"
 
-    def _reachable(self, job: Job) -> Iterator[Machine]:
-        for pool in job.reach():
-            for machine in pool.machines:
-                if machine.open and machine.order >= job.order and machine.kind in job.amounts:
-                    yield machine
-
     def _keep_what_is_left(self, job: Job, missing: int) -> int:
         """Keep space that is free or being left, the tightest first."""
-        kept = 0
-        room = sorted((m for m in self._reachable(job) if m.eventual >= job.order), key=lambda m: (m.eventual, m.id))
-        for machine in room:
-            count = min(missing - kept, machine.eventual // job.order)
-            if count > 0:
-                self.space.claim(job, machine, count)
-                kept += count
-        return kept
+        chosen: list[tuple[Machine, int]] = []
+        for machine in (m for pool in job.reach() for m in self.left.tightest(pool, job)):
+            if missing <= 0:
+                break
+            chosen.append((machine, min(missing, machine.eventual // job.order)))
+            missing -= chosen[-1][1]
+        for machine, count in chosen:
+            self._claim(job, machine, count)
+        return sum(count for _, count in chosen)
+
+    def _claim(self, job: Job, machine: Machine, count: int = 1) -> None:
+        self.space.claim(job, machine, count)
+        self.left.file(machine)
 
     def _may_take_from_poor(self, job: Job) -> bool:
-        return any(job.cls.priority < giver.cls.priority for giver in self._givers())
-
-    def _givers(self) -> Iterable[Job]:
-        return {share.job for share in self.rank} | {job for jobs in self.pending.values() for job in jobs}
+        return job.cls.priority < self.worst
 
     def _clear_one(self, job: Job, poor: bool) -> bool:
-        """Clear one machine for one share of the job; tell whether there was one."""
-        likeness = (job.order, job.pool, frozenset(job.amounts), job.cls.fair, job.cls.priority, poor)
-        if likeness in self.in_vain:
-            return False
-        found = [(m, gifts) for m in self._reachable(job) if (gifts := self._enough(job, m, poor))]
-        if not found:
-            self.in_vain.add(likeness)
-            return False
-        machine, gifts = min(found, key=lambda f: (-self._richest(f[1]), -f[0].memory, f[0].id))
-        for gift in gifts:
-            self._give(gift, machine)
-        self.space.claim(job, machine)
-        return True
+        """Clear one machine for one share, where the richest user has something; tell whether there is one.
 
-    def _richest(self, gifts: list[Gift]) -> int:
-        return max(self.wealth[gift.giver.user] for gift in gifts)
+        A machine that once could not be cleared for a job cannot be for one like it: nobody has more to give later.
+        """
+        heap = self._candidates(job, poor)
+        while heap:
+            wealth, memory, name, machine = heappop(heap)
+            now = -self._richest(machine)
+            if now > wealth:  # the richest there have given since
+                heappush(heap, (now, memory, name, machine))
+                continue
+            if gifts := self._enough(job, machine, poor):
+                for gift in gifts:
+                    self._give(gift, machine)
+                self._claim(job, machine)
+                heappush(heap, (-self._richest(machine), memory, name, machine))
+                return True
+        return False
+
+    def _candidates(self, job: Job, poor: bool) -> list[tuple[int, int, str, Machine]]:
+        likeness = (job.order, job.pool, frozenset(job.amounts), job.cls.fair, job.cls.priority, poor)
+        if likeness not in self.heaps:
+            self.heaps[likeness] = [
+                (-self._richest(m), -m.memory, m.id, m)
+                for pool in job.reach()
+                for m in pool.machines
+                if m.open and m.order >= job.order and m.kind in job.amounts
+            ]
+            heapify(self.heaps[likeness])
+        return self.heaps[likeness]
+
+    def _richest(self, machine: Machine) -> int:
+        running = [self.wealth[s.job.user] for s in machine.shares if s.preemptable and not s.leaving]
+        return max((*running, *(self.wealth[giver.user] for giver in self.pending.get(machine, ()))), default=0)
 
     def _enough(self, job: Job, machine: Machine, poor: bool) -> list[Gift]:
         """Choose gifts on a machine that make room for one share, as few as will do; none if they cannot."""
@@ -160,6 +175,7 @@ class Gifts:
         self.wealth[gift.giver.user] -= gift.order
         if gift.share is not None:
             gift.share.evict("defragmentation")
-            return
-        self.pending[machine].remove(gift.giver)
-        self.space.give_back(gift.giver, machine)
+        else:
+            self.pending[machine].remove(gift.giver)
+            self.space.give_back(gift.giver, machine)
+        self.left.file(machine)

@@ -40,7 +40,7 @@ class Grants:
     def _shares(self, job: Job, more: int) -> int:
         """Grant shares out of the job's own pool."""
         tables = job.pool.tables
-        there = tables.s[job.order] if job.order < len(tables.n) else 0
+        there = tables.fitting(job.order)
         granted = min(more, there, self._allowed(job, job.order))
         if there == 0:
             job.reason = _no_space(job)

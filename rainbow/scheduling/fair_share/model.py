@@ -41,6 +41,7 @@ class Share:
     def evict(self, why: str) -> None:
         """Tell it to stop; its space stays booked until its end is confirmed, and that is never taken back."""
         self.leaving, self.evicted = True, why
+        self.machine.leaving += self.order
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +58,7 @@ class Machine:
     shares: list[Share] = field(default_factory=list)
     used: int = 0
     claimed: int = 0  # qshares kept for jobs that need them
+    leaving: int = 0  # qshares of shares that were told to stop
     why_closed: str = ""
 
     @property
@@ -67,7 +69,7 @@ class Machine:
     @property
     def eventual(self) -> int:
         """Qshares that will be free, and are promised to nobody, when all that is leaving has left."""
-        return self.order - self.used + sum(s.order for s in self.shares if s.leaving) - self.claimed
+        return self.order - self.used + self.leaving - self.claimed
 
     @property
     def unclaimed(self) -> int:

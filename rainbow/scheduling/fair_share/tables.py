@@ -43,6 +43,11 @@ class Tables:
         """Nshares by order that could be made."""
         return share_counts(self.free)
 
+    def fitting(self, order: int) -> int:
+        """How many nshares of one order could be made."""
+        whole, split = self.n, self.v
+        return sum(size // order * (whole[size] + split[size]) for size in range(order, len(whole)))
+
     def book(self, order: int, machine: int, free: int) -> int:
         """Book one nshare on a machine of order `machine` that has `free` left; return what is left then.
 

@@ -6,16 +6,17 @@ that is being left is still occupied, and space kept for one job is not for anot
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from rainbow.scheduling.fair_share.model import Job, Machine, Pool, World
 from rainbow.scheduling.fair_share.settings import Rule
 
 
-class Space:
-    """The free space of all machines, by nodepool, size and kind."""
+class Shelves:
+    """Machines by nodepool, some size of theirs, and kind."""
 
-    def __init__(self, machines: Iterable[Machine]) -> None:
+    def __init__(self, machines: Iterable[Machine], size: Callable[[Machine], int]) -> None:
+        self.size = size
         self.filed: dict[Machine, int] = {}
         self.by_size: dict[Pool, dict[int, dict[str, dict[Machine, None]]]] = {}
         for machine in machines:
@@ -23,12 +24,12 @@ class Space:
                 self.file(machine)
 
     def file(self, machine: Machine) -> None:
-        """Put a machine where its free space says."""
+        """Put a machine where its size says now."""
         sizes = self.by_size.setdefault(machine.pool, {})
         if machine in self.filed:
             del sizes[self.filed[machine]][machine.kind][machine]
-        self.filed[machine] = machine.unclaimed
-        sizes.setdefault(machine.unclaimed, {}).setdefault(machine.kind, {})[machine] = None
+        size = self.filed[machine] = self.size(machine)
+        sizes.setdefault(size, {}).setdefault(machine.kind, {})[machine] = None
 
     def tightest(self, pool: Pool, job: Job) -> Iterator[Machine]:
         """Yield machines of a pool that might take a share of the job, the tightest first."""
@@ -36,6 +37,13 @@ class Space:
         for size in sorted(size for size in sizes if size >= job.order):
             for kind in sorted(job.amounts.keys() & sizes[size].keys()):
                 yield from sizes[size][kind]
+
+
+class Space:
+    """What is free and kept on all machines; `shelves` sorts them by what is neither used nor kept."""
+
+    def __init__(self, machines: Iterable[Machine]) -> None:
+        self.shelves = Shelves(machines, lambda machine: machine.unclaimed)
 
     def book(self, job: Job, machine: Machine, count: int = 1) -> None:
         """Start so many shares of the job there."""
@@ -52,14 +60,14 @@ class Space:
         machine.used += quanta
         for kind, amount in job.amounts.get(machine.kind, {}).items():
             machine.left[kind] = machine.left.get(kind, 0) - amount * count
-        self.file(machine)
+        self.shelves.file(machine)
 
     def claim(self, job: Job, machine: Machine, count: int = 1) -> None:
         """Keep space for shares of the job, there now or when what is leaving has left."""
         order = machine.order if job.cls.rule is Rule.RESERVE else job.order
         job.claims[machine] = job.claims.get(machine, 0) + count
         machine.claimed += count * order
-        self.file(machine)
+        self.shelves.file(machine)
 
     def release(self, job: Job, machine: Machine, count: int) -> None:
         """Give up what was kept."""
@@ -69,7 +77,7 @@ class Space:
         job.claims[machine] = job.claims.get(machine, 0) - count
         if not job.claims[machine]:
             del job.claims[machine]
-        self.file(machine)
+        self.shelves.file(machine)
 
 
 def what_of(world: World, space: Space, needy: Collection[str]) -> None:
@@ -119,7 +127,7 @@ def _place_kept(job: Job, space: Space) -> None:
 
 def _place_apart(job: Job, space: Space) -> None:
     """Instances of one service stand on different machines where they can."""
-    for machine in [m for pool in job.reach() for m in space.tightest(pool, job)]:
+    for machine in [m for pool in job.reach() for m in space.shelves.tightest(pool, job)]:
         alike = any(share.job.service == job.service for share in machine.shares)
         if job.startable and not alike and machine not in job.starts and job.room(machine, machine.unclaimed):
             space.book(job, machine)
@@ -128,7 +136,7 @@ def _place_apart(job: Job, space: Space) -> None:
 def _place_in(job: Job, pool: Pool, space: Space) -> None:
     chosen: list[tuple[Machine, int]] = []
     need = job.startable
-    for machine in space.tightest(pool, job):
+    for machine in space.shelves.tightest(pool, job):
         if need <= 0:
             break
         fit = min(need, job.room(machine, machine.unclaimed))
