@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rainbow.errors import InputError, PolicyError
+from rainbow.errors import JobspecError, PolicyError
 from rainbow.jobspec.text import Limits, Positions, load, step
 from rainbow.scheduling.fair_share.classes import check_classes
 from rainbow.scheduling.fair_share.nodepools import check_nodepools
@@ -46,7 +46,7 @@ def read_settings(document: str | bytes) -> dict[str, Any]:
     """Check settings written as YAML; PolicyError names the first fault by pointer, line and column."""
     try:
         settings, positions = load(document, Limits())
-    except InputError as fault:
+    except JobspecError as fault:
         raise PolicyError(fault.message, pointer=fault.pointer, line=fault.line, column=fault.column) from None
     try:
         return check_settings(mapping(settings, ""))

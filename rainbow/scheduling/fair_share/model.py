@@ -58,6 +58,7 @@ class Machine:
     shares: list[Share] = field(default_factory=list)
     used: int = 0
     claimed: int = 0  # qshares kept for jobs that need them
+    services: set[str] = field(default_factory=set)  # with an instance here, one that only starts now included
     leaving: int = 0  # qshares of shares that were told to stop
     why_closed: str = ""
 

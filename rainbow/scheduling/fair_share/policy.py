@@ -23,6 +23,7 @@ from rainbow.scheduling.fair_share.defragment import defragment
 from rainbow.scheduling.fair_share.evict import clear_closed, clear_reserved, shrink
 from rainbow.scheduling.fair_share.figures import figures_of, waits_of
 from rainbow.scheduling.fair_share.grants import Grants
+from rainbow.scheduling.fair_share.hosting import Hosting
 from rainbow.scheduling.fair_share.how_much import how_much
 from rainbow.scheduling.fair_share.model import Job, World
 from rainbow.scheduling.fair_share.settings import compile_settings
@@ -72,8 +73,11 @@ def decide(world: World, settling: Settling, memory: Mapping[str, Any]) -> list[
 
 def count(world: World, settling: Settling | None = None, unhurried: bool = False) -> None:
     """Count every job's shares; `unhurried`: as if nobody had to double."""
+    hosting = Hosting()
     for job in world.jobs:
         set_cap(job, world.settings.classic, unhurried)
+        if job.gangs:
+            job.wanted = min(job.wanted, job.held + hosting.more(job))
     if settling:
         settling.hold_back(world)
     grants = Grants(world)

@@ -15,7 +15,7 @@ from typing import Any
 
 from rainbow.scheduling.fair_share.model import Job, World
 
-PATIENCE = 4
+PATIENCE = 2
 
 
 class Settling:

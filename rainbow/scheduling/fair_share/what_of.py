@@ -50,6 +50,7 @@ class Space:
         order = machine.order if job.cls.rule is Rule.RESERVE else job.order
         self._take(job, machine, count * order, count)
         job.starts.extend([machine] * count)
+        machine.services.add(job.service)
 
     def give_back(self, job: Job, machine: Machine) -> None:
         """Take back one start of this epoch that nobody has heard of yet."""
@@ -128,8 +129,7 @@ def _place_kept(job: Job, space: Space) -> None:
 def _place_apart(job: Job, space: Space) -> None:
     """Instances of one service stand on different machines where they can."""
     for machine in [m for pool in job.reach() for m in space.shelves.tightest(pool, job)]:
-        alike = any(share.job.service == job.service for share in machine.shares)
-        if job.startable and not alike and machine not in job.starts and job.room(machine, machine.unclaimed):
+        if job.startable and job.service not in machine.services and job.room(machine, machine.unclaimed):
             space.book(job, machine)
 
 

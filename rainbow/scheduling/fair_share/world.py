@@ -189,6 +189,7 @@ class Building:
         job.shares.append(share)
         machine.shares.append(share)
         machine.used += share.order
+        machine.services.add(job.service)
         machine.leaving += share.order if share.leaving else 0
         if job.cls is GONE or machine.pool not in job.reach():
             machine.open, machine.why_closed = False, "blacklisted"
