@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
 
 from rainbow.scheduling.fair_share.apportion import Entity, apportion
 from rainbow.scheduling.fair_share.model import Job, Pool
@@ -30,14 +31,47 @@ class Cascade:
 
     def count(self, top: Pool) -> dict[Pool, Tables]:
         """Count every job; return the tables that are left of every pool."""
-        entities = self._classes(top)
+        for e in self._classes(top):
+            self._users(self.of_class[e.name], e.given)
         left = {pool: pool.tables.copy() for pool in top.subtree()}
         for pool in sorted(left, key=lambda p: (-p.depth, p.name)):
-            own = {cls.name for cls in self.classes.get(pool, ())}
-            _take(pool, [e for e in entities if e.name in own], left)
-        for e in entities:
-            self._users(self.of_class[e.name], e.given)
+            _take(pool, [job for cls in self.classes.get(pool, ()) for job in self.of_class[cls.name]], left)
+        if not self.classic:
+            self._hand_round(left)
         return left
+
+    def _hand_round(self, left: dict[Pool, Tables]) -> None:
+        """Give what got lost between class, user and job to whoever would still have least, a share at a time."""
+        held: dict[tuple[str, str], int] = {}  # quanta by class and user
+        for cls, jobs in self.of_class.items():
+            for job in jobs:
+                held[cls, job.user] = held.get((cls, job.user), 0) + job.counted * job.order
+        heap = [self._claim(job, held) for jobs in self.of_class.values() for job in jobs if job.counted < job.wanted]
+        heapify(heap)
+        full: set[tuple[Pool, int]] = set()
+        while heap:
+            claim = heappop(heap)
+            job = claim[-1]
+            if (job.pool, job.order) in full or self._at_most(job):
+                continue
+            if claim != (now := self._claim(job, held)):  # its user has been given something since
+                heappush(heap, now)
+            elif not any(left[part].count_out(job.order, 1) for part in job.pool.subtree()):
+                full.add((job.pool, job.order))
+            else:
+                job.counted += 1
+                held[job.cls.name, job.user] += job.order
+                if job.counted < job.wanted:
+                    heappush(heap, self._claim(job, held))
+
+    def _claim(self, job: Job, held: dict[tuple[str, str], int]) -> tuple[float, float, float, str, Job]:
+        """Rank a claim: what its user would have for its class's weight, then what the job would, then its age."""
+        would = (held[job.cls.name, job.user] + job.order) / job.cls.weight
+        return would, (job.counted + 1) * job.order, *job.rank, job
+
+    def _at_most(self, job: Job) -> bool:
+        most = job.cls.most
+        return most is not None and sum(other.counted for other in self.of_class[job.cls.name]) >= most
 
     def _classes(self, pool: Pool) -> list[Entity]:
         """Apportion among the classes of a subtree.
@@ -82,14 +116,17 @@ class Cascade:
         return Entity(name, weight, wanted, [0] * (self.longest + 1), most)
 
 
-def _take(pool: Pool, own: Sequence[Entity], left: dict[Pool, Tables]) -> None:
-    """Take what the classes of a pool were given out of its tables, then out of its children's.
+def _take(pool: Pool, jobs: Sequence[Job], left: dict[Pool, Tables]) -> None:
+    """Take what the jobs of a pool were counted out of its tables, then out of its children's.
 
     Over nested pools the sizes may not work out; then as many quanta go in smaller pieces, so that worse priorities
     do not count on them.
     """
-    for order in range(len(pool.tables.n) - 1, 0, -1):
-        missing = sum(e.given[order] for e in own)
+    counted = [0] * len(pool.tables.n)
+    for job in jobs:
+        counted[job.order] += job.counted - job.settled
+    for order in range(len(counted) - 1, 0, -1):
+        missing = counted[order]
         for part in pool.subtree():
             missing -= left[part].count_out(order, missing) if missing else 0
         quanta = missing * order
