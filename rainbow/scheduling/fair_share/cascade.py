@@ -34,11 +34,27 @@ class Cascade:
         for e in self._classes(top):
             self._users(self.of_class[e.name], e.given)
         left = {pool: pool.tables.copy() for pool in top.subtree()}
-        for pool in sorted(left, key=lambda p: (-p.depth, p.name)):
-            _take(pool, [job for cls in self.classes.get(pool, ()) for job in self.of_class[cls.name]], left)
+        self._pack(left)
         if not self.classic:
             self._hand_round(left)
         return left
+
+    def _pack(self, left: dict[Pool, Tables]) -> None:
+        """Take what was counted out of the tables: the largest first, and the deepest nodepools, that have no choice.
+
+        Over nested pools the sizes may not work out; then whoever comes last is counted one less, so that every
+        share that is counted has a place.
+        """
+        alike: dict[tuple[int, int, str], list[Job]] = {}
+        for jobs in self.of_class.values():
+            for job in jobs:
+                alike.setdefault((-job.order, -job.pool.depth, job.pool.name), []).append(job)
+        for _, own in sorted(alike.items(), key=lambda entry: entry[0]):
+            missing = sum(job.counted - job.settled for job in own)
+            for part in own[0].pool.subtree():
+                missing -= left[part].count_out(own[0].order, missing) if missing else 0
+            for _ in range(missing):
+                max(own, key=lambda job: (job.counted - job.settled, *job.rank)).counted -= 1
 
     def _hand_round(self, left: dict[Pool, Tables]) -> None:
         """Give what got lost between class, user and job to whoever would still have least, a share at a time."""
@@ -114,21 +130,3 @@ class Cascade:
         for job in jobs:
             wanted[job.order] += job.wanted - job.settled
         return Entity(name, weight, wanted, [0] * (self.longest + 1), most)
-
-
-def _take(pool: Pool, jobs: Sequence[Job], left: dict[Pool, Tables]) -> None:
-    """Take what the jobs of a pool were counted out of its tables, then out of its children's.
-
-    Over nested pools the sizes may not work out; then as many quanta go in smaller pieces, so that worse priorities
-    do not count on them.
-    """
-    counted = [0] * len(pool.tables.n)
-    for job in jobs:
-        counted[job.order] += job.counted - job.settled
-    for order in range(len(counted) - 1, 0, -1):
-        missing = counted[order]
-        for part in pool.subtree():
-            missing -= left[part].count_out(order, missing) if missing else 0
-        quanta = missing * order
-        for part in pool.subtree():
-            quanta -= left[part].drain(quanta) if quanta else 0

@@ -61,17 +61,6 @@ class Tables:
             self.v[left] += 1
         return left
 
-    def drain(self, quanta: int) -> int:
-        """Take up to so many quanta away in whatever pieces there are, the largest first; return how many it took."""
-        left = quanta
-        for size in range(len(self.n) - 1, 0, -1):
-            while left > 0 and (self.v[size] or self.n[size]):
-                (self.v if self.v[size] else self.n)[size] -= 1
-                if size > left:
-                    self.v[size - left] += 1
-                left -= min(size, left)
-        return quanta - left
-
     def count_out(self, order: int, wanted: int) -> int:
         """Take up to `wanted` nshares of `order` away, from the smallest that fit; return how many it took."""
         given, size = 0, order
