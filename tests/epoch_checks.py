@@ -191,7 +191,11 @@ class Play:
             found = self.figures["jobs"].get(job_id(job["id"]))
             if found and self._rule(job["id"]) == "FAIR_SHARE" and found["held"] > found["counted"]:
                 yield f"#3 at rest {job['id']} holds {found['held']} and is counted {found['counted']}"
-        kept = json.loads(json.dumps(dict(cluster.memory))) if cluster.memory["settling"]["turns"] else {}
+        kept = (
+            json.loads(json.dumps(dict(cluster.memory)))
+            if any(tree["settling"]["turns"] for tree in cluster.memory["trees"].values())
+            else {}
+        )
         restarted = FairShare().plan(replace(cluster.view(), memory=kept))
         if stops := [order.task for order in restarted.orders if isinstance(order, Stop)]:
             yield f"#18 a restart stops {stops}"

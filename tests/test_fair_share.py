@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from rainbow.jobs import WorkerState
 from rainbow.scheduling import Elastic, FairShare, Start, Stop, check_plan
+from rainbow.scheduling.fair_share import epoch
 from rainbow.scheduling.fair_share.apportion import apportion, entity
 from rainbow.scheduling.fair_share.caps import Growth, Load, job_cap
 from rainbow.scheduling.fair_share.quanta import job_order, machine_order, share_counts, total_quanta
 from rainbow.scheduling.fair_share.tables import Tables
+from tests.epochs import Cluster
+from tests.scenarios import scenario
 from tests.small_clusters import EAGER, FAIR, FIXED, RESERVE, cluster, counts, held, job, put
 
 # ── what the text says ──
@@ -400,3 +403,59 @@ def test_figures_sum_by_class_and_user():
     }
     assert plan.figures["classes"]["c"]["held"] == 8
     assert sum(one["used"] for one in plan.figures["machines"].values()) == 8
+
+
+TWO = [{"name": "top", "parent": None, "search_order": 1}, {"name": "other", "parent": None, "search_order": 1}]
+
+
+def two_trees(jobs, classes, **more):
+    machines = [{"name": f"m{k}", "mem_gb": 4, "order": 4, "pool": pool} for k, pool in enumerate(("top", "other"))]
+    return cluster([], classes, jobs, machines=machines, pools=TWO, **more)
+
+
+def test_top_level_nodepools_have_machines_and_quanta_of_their_own():
+    classes = {"here": EAGER, "there": {**EAGER, "nodepool": "other"}}
+    there = two_trees([job(1, "a", "here"), job(2, "a", "there")], classes)
+    pools = {**there.settings["nodepools"], "other": {"nodes": [], "quantum": 2}}
+    assert held(play(reconfigured(there, nodepools=pools))) == {1: {"m0": 4}, 2: {"m1": 2}}
+
+
+def test_allotment_counts_over_all_top_level_nodepools():
+    classes = {"here": FIXED, "there": {**FIXED, "nodepool": "other"}}
+    there = two_trees([job(1, "a", "here"), job(2, "a", "there")], classes, user_allotment_gb={"a": 5})
+    assert sum(counts(play(there)).values()) == 5
+
+
+def test_fault_in_one_tree_stops_no_other(monkeypatch):
+    def faulty(world, top, grants):
+        if top.name == "top":
+            raise IndexError("Index 9 out of bounds for length 5")
+        return how_much(world, top, grants)
+
+    how_much = epoch.how_much
+    monkeypatch.setattr(epoch, "how_much", faulty)
+    classes = {"here": EAGER, "there": {**EAGER, "nodepool": "other"}}
+    plan = orders(two_trees([job(1, "a", "here"), job(2, "a", "there")], classes).view())
+    assert {order.task[:5] for order in plan.orders} == {"j0002"}
+    assert plan.figures["failed"] == {"top": "IndexError: Index 9 out of bounds for length 5"}
+    assert [wait.reason for wait in plan.waits if wait.job == "j0001"] == ["failed"]
+
+
+def test_reserved_machine_may_be_a_little_larger_if_that_is_allowed():
+    reservation = job(1, "b", "whole", 3, type="Reservation", max_shares=1)
+    there = cluster([5, 4], {"whole": RESERVE}, [reservation])
+    assert counts(play(there, 3)) == {}
+    assert held(play(reconfigured(there, reserve_overage=1), 2)) == {1: {"m1": 1}}
+
+
+def test_machines_of_one_request_are_of_one_order():
+    there = play(cluster([3, 4, 4], {"whole": RESERVE}, [job(1, "b", "whole", 3)]))
+    assert held(there) == {1: {"m0": 1}}
+    there = play(reconfigured(cluster([4, 4, 3], {"whole": RESERVE}, [job(1, "b", "whole", 4)]), reserve_overage=1))
+    assert held(there) == {1: {"m0": 1, "m1": 1}}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_classic_counting_makes_plans_the_host_carries_out(seed):
+    there = reconfigured(Cluster(scenario(seed)), mode="classic")
+    play(there, 12)

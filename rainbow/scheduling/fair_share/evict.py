@@ -9,13 +9,17 @@ from rainbow.scheduling.fair_share.what_of import Space
 
 
 def clear_closed(world: World) -> None:
-    """Take what can be preempted off machines that were varied off, and all that restarts out of limbo."""
+    """Take what can be preempted off machines that were varied off, and out of nodepools it may not be in."""
     for job in world.jobs:
         for share in job.staying if job.cls.fair else ():
             if share.machine.why_closed == WorkerState.OFFLINE.value:
                 share.evict("offline")
             elif share.machine.pool not in job.reach():
                 share.evict("blacklisted")
+
+
+def clear_limbo(world: World) -> None:
+    """Stop all that restarts where it may not be, or has no class any more."""
     for job in world.limbo:
         for share in job.staying if job.elastic or job.service else ():
             share.evict("blacklisted")

@@ -21,6 +21,13 @@ class Grants:
             for share in job.shares if not job.cls.fair else ():
                 self._add(job, share.order)
 
+    def copy(self) -> Grants:
+        """Return grants that can be added to apart from these."""
+        copied = Grants.__new__(Grants)
+        copied.settings, copied.promised = self.settings, set(self.promised)
+        copied.held, copied.held_of, copied.shares = dict(self.held), dict(self.held_of), dict(self.shares)
+        return copied
+
     def _add(self, job: Job, order: int, shares: int = 1) -> None:
         amount = order * shares * job.pool.quantum
         self.held[job.user] = self.held.get(job.user, 0) + amount

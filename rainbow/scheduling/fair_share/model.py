@@ -203,6 +203,12 @@ class World:
         """The largest order of any machine: nothing larger can be counted."""
         return max((machine.order for machine in self.machines), default=0)
 
+    def trees(self) -> Iterator[World]:
+        """Yield every top-level nodepool with what is in it as a world of its own."""
+        for top in self.tops:
+            machines = [machine for machine in self.machines if machine.pool.top is top]
+            yield World(self.settings, [top], machines, [job for job in self.jobs if job.pool.top is top])
+
     def priorities(self, top: Pool) -> Iterator[list[Job]]:
         """Yield the jobs of a tree by priority of their class, best first."""
         groups: dict[int, list[Job]] = {}

@@ -12,23 +12,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from rainbow.scheduling.fair_share.asking import CLUSTER
-from rainbow.scheduling.fair_share.caps import job_cap
 from rainbow.scheduling.fair_share.checking import check_settings
-from rainbow.scheduling.fair_share.claims import restore, to_keep
-from rainbow.scheduling.fair_share.defragment import defragment
-from rainbow.scheduling.fair_share.evict import clear_closed, clear_reserved, shrink
+from rainbow.scheduling.fair_share.epoch import Epoch
+from rainbow.scheduling.fair_share.evict import clear_limbo
 from rainbow.scheduling.fair_share.figures import figures_of, waits_of
 from rainbow.scheduling.fair_share.grants import Grants
-from rainbow.scheduling.fair_share.hosting import Hosting
-from rainbow.scheduling.fair_share.how_much import how_much
 from rainbow.scheduling.fair_share.model import Job, World
 from rainbow.scheduling.fair_share.settings import compile_settings
-from rainbow.scheduling.fair_share.settling import Settling
-from rainbow.scheduling.fair_share.what_of import Space, what_of
 from rainbow.scheduling.fair_share.world import Building
 from rainbow.scheduling.policy import Order, Plan, Start, Stop, View, Wait
 
@@ -44,65 +38,48 @@ class FairShare:
         """Decide what starts, stops and waits."""
         building = Building(view, compile_settings(check_settings(view.settings)), view.memory.get("known", {}))
         world = building.build()
-        settling = Settling(world, view.memory.get("settling", {}))
-        needy = decide(world, settling, view.memory)
-        orders = [*_stops(world), *_starts(world, building, dict(view.consumables))]
-        memory = {
-            "needy": [job.id for job in needy],
-            "claims": to_keep(world),
-            "settling": settling.remember(world),
-            "known": {job.name: [job.cls.name, job.submitted] for job in world.jobs if job.shares or job.starts},
-        }
-        return Plan(tuple(orders), tuple(_merged([*building.waits, *waits_of(world)])), figures_of(world), memory)
+        clear_limbo(world)
+        decided = Decided(list(_stops(world.limbo)), building.waits)
+        decided.trees_of(world, building, view)
+        known = {job.name: [job.cls.name, job.submitted] for job in world.jobs if job.shares or job.starts}
+        figures = {**figures_of(world), **({"failed": decided.failed} if decided.failed else {})}
+        memory = {"trees": decided.memories, "known": known}
+        return Plan(tuple(decided.orders), tuple(_merged(decided.waits)), figures, memory)
 
 
-def decide(world: World, settling: Settling, memory: Mapping[str, Any]) -> list[Job]:
-    """Run one epoch over a world; return who is needy after it."""
-    clear_closed(world)
-    if settling.due:
-        count(world, unhurried=True)
-        settling.fix(world)
-    count(world, settling)
-    space = Space(world.machines)
-    clear_reserved(world, space)
-    restore(world, space, memory.get("claims", {}))
-    what_of(world, space, set(memory.get("needy", ())))
-    shrink(world)
-    return defragment(world, space)
+@dataclass
+class Decided:
+    """What has been decided, tree by tree."""
+
+    orders: list[Order]
+    waits: list[Wait]
+    memories: dict[str, Any] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def trees_of(self, world: World, building: Building, view: View) -> None:
+        """Run an epoch of every tree; the fault of one, whatever it is, stops no other."""
+        before = view.memory.get("trees", {})
+        consumables, grants = dict(view.consumables), Grants(world)
+        for tree in world.trees():
+            name = tree.tops[0].name
+            try:
+                grants, memory = Epoch(tree, before.get(name, {})).run(grants)
+                orders = [*_stops(tree.jobs), *_starts(tree, building, consumables)]
+            except Exception as fault:
+                self._fail(tree, name, f"{type(fault).__name__}: {fault}", before.get(name, {}))
+                continue
+            self.memories[name] = memory
+            self.orders += orders
+            self.waits += waits_of(tree)
+
+    def _fail(self, tree: World, name: str, fault: str, memory: Any) -> None:
+        self.failed[name] = fault
+        self.memories[name] = memory
+        self.waits += [Wait(job.name, "failed", fault, {"nodepool": name}) for job in tree.jobs if job.gangs]
 
 
-def count(world: World, settling: Settling | None = None, unhurried: bool = False) -> None:
-    """Count every job's shares; `unhurried`: as if nobody had to double."""
-    hosting = Hosting()
-    for job in world.jobs:
-        set_cap(job, world.settings.classic, unhurried)
-        if job.gangs:
-            job.wanted = min(job.wanted, job.held + hosting.more(job))
-    if settling:
-        settling.hold_back(world)
-    grants = Grants(world)
-    for top in world.tops:
-        how_much(world, top, grants)
-
-
-def set_cap(job: Job, classic: bool, unhurried: bool = False) -> None:
-    """Say what a job could use; what cannot be preempted never could do with less than it holds."""
-    job.reason, job.facts, job.promised = "", {}, []
-    most = len(job.gangs) + len(job.shares)  # what is leaving will come back and ask again
-    if job.elastic:
-        growth = replace(job.cls.growth, expand_by_doubling=False) if unhurried else job.cls.growth
-        job.cap, job.limit = job_cap(growth, job.load, job.held, classic)
-        if 0 < job.cap < job.least:
-            job.cap = job.least
-    else:
-        job.cap, job.limit = most, "maximum"
-    if not job.cls.fair:
-        job.cap = max(job.cap, job.held)
-    job.wanted = min(job.cap, most)
-
-
-def _stops(world: World) -> Iterator[Order]:
-    for job in (*world.jobs, *world.limbo):
+def _stops(jobs: list[Job]) -> Iterator[Order]:
+    for job in jobs:
         for share in job.shares:
             if share.evicted:
                 yield from (Stop(task, share.evicted) for task in share.tasks)
