@@ -210,13 +210,18 @@ class Play:
         for cls in self.cluster.classes.values():
             users: dict[str, list[Row]] = {}
             for job in self.cluster.alive():
-                known = job_id(job["id"]) in self.figures["jobs"] and not job.get("machines")
-                if known and job["class"] == cls["name"] and cls["policy"] == "FAIR_SHARE":
-                    users.setdefault(job["user"], []).append(self.figures["jobs"][job_id(job["id"])])
+                if (
+                    job_id(job["id"]) in self.figures["jobs"]
+                    and job["class"] == cls["name"]
+                    and cls["policy"] == "FAIR_SHARE"
+                ):
+                    figures = self.figures["jobs"][job_id(job["id"])]
+                    users.setdefault(job["user"], []).append({**figures, "named": job.get("machines")})
             counted = {user: sum(j["counted"] * j["order"] for j in jobs) for user, jobs in users.items()}
             largest = max((j["order"] for jobs in users.values() for j in jobs), default=0)
             for user, jobs in users.items():
-                if any(j["counted"] < j["cap"] for j in jobs) and counted[user] < max(counted.values()) - largest:
+                lacks = any(j["counted"] < j["cap"] and not j["named"] for j in jobs)
+                if lacks and counted[user] < max(counted.values()) - largest:
                     yield f"#9 in {cls['name']} {user} is counted {counted[user]} of {counted}"
 
     def _needy_while_rich(self) -> Iterator[str]:
