@@ -75,3 +75,20 @@ def test_second_user_gets_half_and_what_gave_way_waits_to_run_again(api, cluster
     assert len(agent.take()) == 4
     assert held(api, cluster) == {"ann": 4, "bob": 4}
     assert not step(service, "one")
+
+
+def test_gang_of_two_nodes_starts_when_both_are_empty(api, service):
+    cluster = api.register("one", "cluster(node*2(core*4))", policy={"name": "fair_share"})
+    agent = Agent(api, cluster["secret"])
+    agent.say("heartbeat")
+    submit(api, cluster, "ann", 1)
+    step(service, "one")
+    small = agent.take()
+    resources = {"work": {"type": "node", "replicas": 2, "with": [{"type": "core", "count": 4}]}}
+    both = {"resources": resources, "tasks": [{"command": ["true"], "resources": "work"}]}
+    job = api("POST", "/v1/jobs", cluster["token"], json=both).json["id"]
+    assert not step(service, "one")
+    assert api("GET", f"/v1/jobs/{job}/why", cluster["token"]).json["wait"]["reason"] == "no-space"
+    agent.end(small[0])
+    assert step(service, "one")
+    assert [set(task["placement"]) for task in agent.take()] == [{"node0", "node1"}]

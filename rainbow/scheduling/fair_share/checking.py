@@ -29,7 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "defragmentation": True,
     "reserve_overage": 0,
     "epoch": 10,  # seconds between two plans, for the prediction
-    "mode": "own",  # classic: the original's counting, its faults included
+    "mode": "own",  # classic: apportioning, caps and eviction order as in the original, faults included
 }
 QUANTUM: dict[str, Check] = {"type": text, "amount": whole(1, "the quantum")}
 OTHERS: dict[str, Check] = {

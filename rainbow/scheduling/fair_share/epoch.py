@@ -19,24 +19,28 @@ from rainbow.scheduling.fair_share.how_much import how_much
 from rainbow.scheduling.fair_share.model import Job, World
 from rainbow.scheduling.fair_share.settling import Settling
 from rainbow.scheduling.fair_share.what_of import Space, what_of
+from rainbow.scheduling.fair_share.wide import Place, gather
 
 
 class Epoch:
     """One tree's epoch; `memory` is what its last one left."""
 
-    def __init__(self, world: World, memory: Mapping[str, Any]) -> None:
+    def __init__(self, world: World, memory: Mapping[str, Any], place: Place) -> None:
         self.world = world
         self.memory = memory
+        self.place = place
         self.settling = Settling(world, memory.get("settling", {}))
 
     def run(self, grants: Grants) -> tuple[Grants, dict[str, Any]]:
         """Decide everything; return what users hold then that cannot be preempted, and the next memory."""
         world = self.world
         clear_closed(world)
+        granted = grants.copy()
+        gathered = gather(world, granted, self.place, self.memory.get("gathered", {}))
         if self.settling.due:
-            self._count(grants.copy(), unhurried=True)
+            self._count(granted.copy(), unhurried=True)
             self.settling.fix(world)
-        granted = self._count(grants.copy())
+        self._count(granted)
         space = Space(world.machines)
         clear_reserved(world, space)
         restore(world, space, self.memory.get("claims", {}))
@@ -44,9 +48,10 @@ class Epoch:
         shrink(world)
         needy = defragment(world, space)
         settled = self.settling.remember(world)
-        return granted, {"needy": [job.id for job in needy], "claims": to_keep(world), "settling": settled}
+        memory = {"needy": [job.id for job in needy], "claims": to_keep(world), "gathered": gathered}
+        return granted, {**memory, "settling": settled}
 
-    def _count(self, grants: Grants, unhurried: bool = False) -> Grants:
+    def _count(self, grants: Grants, unhurried: bool = False) -> None:
         """Count every job's shares; `unhurried`: as if nobody had to double."""
         hosting = Hosting()
         for job in self.world.jobs:
@@ -57,7 +62,6 @@ class Epoch:
             self.settling.hold_back(self.world)
         for top in self.world.tops:
             how_much(self.world, top, grants)
-        return grants
 
 
 def set_cap(job: Job, classic: bool, unhurried: bool = False) -> None:

@@ -62,6 +62,10 @@ def facts_of(job: Job) -> dict[str, Any]:
 
 def waits_of(world: World) -> Iterator[Wait]:
     """Say of every job that has shares left to start, or lacks some that are still ending, why they do not."""
+    for job in world.wide:
+        if len(job.gangs) > len(job.spread):
+            facts = facts_of(job)
+            yield Wait(job.name, job.reason or "no-space", TEXTS[job.reason or "no-space"].format_map(facts), facts)
     for job in world.jobs:
         if len(job.gangs) > len(job.starts) or job.need or job.counted < job.cap:
             reason = reason_of(job) or "fair-share"

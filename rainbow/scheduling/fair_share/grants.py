@@ -35,6 +35,13 @@ class Grants:
         self.held_of[key] = self.held_of.get(key, 0) + amount
         self.shares[job.cls.name] = self.shares.get(job.cls.name, 0) + shares
 
+    def whole(self, job: Job, quanta: int) -> bool:
+        """Grant so many quanta together, or nothing."""
+        if not self._allowed(job, max(1, quanta)):
+            return False
+        self._add(job, max(1, quanta))
+        return True
+
     def count(self, jobs: Sequence[Job]) -> None:
         """Count the jobs of one priority, in order of submission."""
         for job in jobs:

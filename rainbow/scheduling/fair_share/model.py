@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rainbow.scheduling.fair_share.caps import Load
 from rainbow.scheduling.fair_share.settings import ClassSettings, Settings
 from rainbow.scheduling.fair_share.tables import Tables
 from rainbow.scheduling.policy import GangView
+
+if TYPE_CHECKING:
+    from rainbow.matching import Take
 
 Amounts = Mapping[str, int]
 
@@ -137,6 +141,7 @@ class Job:
     starts: list[Machine] = field(default_factory=list)
     promised: list[Machine] = field(default_factory=list)  # machines a reservation will have
     claims: dict[Machine, int] = field(default_factory=dict)  # shares kept for it there
+    spread: list[tuple[GangView, Take]] = field(default_factory=list)  # what starts now on several machines
 
     @property
     def staying(self) -> list[Share]:
@@ -196,6 +201,7 @@ class World:
     tops: list[Pool]
     machines: list[Machine]  # by id
     jobs: list[Job]  # in order of submission, then id
+    wide: list[Job] = field(default_factory=list)  # whose gangs need several machines each
     limbo: list[Job] = field(default_factory=list)  # what runs where its class may not, or has no class any more
 
     @property
@@ -207,7 +213,8 @@ class World:
         """Yield every top-level nodepool with what is in it as a world of its own."""
         for top in self.tops:
             machines = [machine for machine in self.machines if machine.pool.top is top]
-            yield World(self.settings, [top], machines, [job for job in self.jobs if job.pool.top is top])
+            jobs, wide = ([job for job in some if job.pool.top is top] for some in (self.jobs, self.wide))
+            yield World(self.settings, [top], machines, jobs, wide)
 
     def priorities(self, top: Pool) -> Iterator[list[Job]]:
         """Yield the jobs of a tree by priority of their class, best first."""

@@ -42,6 +42,7 @@ class FairShare:
         decided = Decided(list(_stops(world.limbo)), building.waits)
         decided.trees_of(world, building, view)
         known = {job.name: [job.cls.name, job.submitted] for job in world.jobs if job.shares or job.starts}
+        known |= {job.name: [job.cls.name, job.submitted] for job in world.wide if job.spread}
         figures = {**figures_of(world), **({"failed": decided.failed} if decided.failed else {})}
         memory = {"trees": decided.memories, "known": known}
         return Plan(tuple(decided.orders), tuple(_merged(decided.waits)), figures, memory)
@@ -63,7 +64,7 @@ class Decided:
         for tree in world.trees():
             name = tree.tops[0].name
             try:
-                grants, memory = Epoch(tree, before.get(name, {})).run(grants)
+                grants, memory = Epoch(tree, before.get(name, {}), view.place).run(grants)
                 orders = [*_stops(tree.jobs), *_starts(tree, building, consumables)]
             except Exception as fault:
                 self._fail(tree, name, f"{type(fault).__name__}: {fault}", before.get(name, {}))
@@ -86,6 +87,8 @@ def _stops(jobs: list[Job]) -> Iterator[Order]:
 
 
 def _starts(world: World, building: Building, consumables: dict[str, int]) -> Iterator[Order]:
+    for job in world.wide:
+        yield from _spread(job, building, consumables)
     for job in world.jobs:
         waiting = list(job.gangs)
         for machine in sorted(job.starts, key=lambda m: m.id):
@@ -97,6 +100,17 @@ def _starts(world: World, building: Building, consumables: dict[str, int]) -> It
                 job.starts.remove(machine)
                 continue
             yield from (Start(task, placed) for task, placed in zip(gang.tasks, placements, strict=True))
+
+
+def _spread(job: Job, building: Building, consumables: dict[str, int]) -> Iterator[Order]:
+    """Start what stands on several machines."""
+    for gang, take in list(job.spread):
+        placements = building.view.divide(gang.demand, take)
+        if _consume([placement.get(CLUSTER, {}) for placement in placements], consumables):
+            yield from (Start(task, placed) for task, placed in zip(gang.tasks, placements, strict=True))
+        else:
+            job.reason = "consumables"
+            job.spread.remove((gang, take))
 
 
 def _consume(wanted: list[Mapping[str, int]], free: dict[str, int]) -> bool:

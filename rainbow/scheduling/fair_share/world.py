@@ -49,6 +49,7 @@ class Building:
             own = runs.get(name, [])
             self._job(views.get(name) or self._only_running(name, own), own)
         self.world.jobs.sort(key=lambda job: job.rank)
+        self.world.wide.sort(key=lambda job: (job.cls.priority, *job.rank))
         self.world.machines.sort(key=lambda machine: machine.id)
         for machine in self.world.machines:
             machine.shares.sort(key=lambda share: share.id)
@@ -138,8 +139,11 @@ class Building:
         if cls.rule is Rule.RESERVE and held and wishes:  # the machine's order may be above what was asked for
             held = {min(wishes): [entry for entries in held.values() for entry in entries]}
         wide = wishes.pop(0, None)
-        if wide is not None:
-            self._refuse(view, "no-single-host", "no single worker can host one of its shares", {})
+        if wide is not None and cls.fair:
+            text = f"no single worker can host one of its shares; class {cls.name} places shares of one worker only"
+            self._refuse(view, "no-single-host", text, {"class": cls.name})
+        elif wide is not None:
+            self.world.wide.append(self._part(view.id, view, cls, pool, wide))
         orders = sorted({*wishes, *held})
         for order in orders:
             name = view.id if len(orders) == 1 else f"{view.id}/{order}"
