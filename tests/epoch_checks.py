@@ -193,7 +193,7 @@ class Play:
                 yield f"#3 at rest {job['id']} holds {found['held']} and is counted {found['counted']}"
         kept = (
             json.loads(json.dumps(dict(cluster.memory)))
-            if any(tree["settling"]["turns"] for tree in cluster.memory["trees"].values())
+            if any(tree["settling"]["turns"] for tree in cluster.memory["fair_share"]["trees"].values())
             else {}
         )
         restarted = FairShare().plan(replace(cluster.view(), memory=kept))

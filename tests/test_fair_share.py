@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.jobs import WorkerState
-from rainbow.scheduling import Elastic, FairShare, Start, Stop, check_plan
+from rainbow.scheduling import Elastic, FairShare, JobProgress, Start, Stop, check_plan
 from rainbow.scheduling.fair_share import epoch
 from rainbow.scheduling.fair_share.apportion import apportion, entity
 from rainbow.scheduling.fair_share.caps import Growth, Load, job_cap
@@ -345,6 +345,19 @@ def test_job_that_is_not_elastic_goes_to_the_default_fixed_class():
     assert plan.figures["jobs"]["j0001"]["class"] == "fixed"
     assert len(plan.orders) == 2
     assert orders(seen(there, job_class="")).figures["jobs"]["j0001"]["class"] == "fair"
+
+
+def test_memory_of_another_policy_is_not_read():
+    there = cluster([4], {"c": EAGER}, [job(1, "a", "c")])
+    plan = orders(replace(there.view(), memory={"trees": 7, "known": [1]}))
+    assert len(plan.orders) == 4
+    assert set(plan.memory) == {"fair_share"}
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
+def test_impossible_rate_predicts_nothing(seconds):
+    there = cluster([4], {"c": {**EAGER, "use-prediction": True}}, [job(1, "a", "c")])
+    assert len(orders(seen(there, progress=JobProgress(10, 0, seconds, True))).orders) == 4
 
 
 def test_class_with_a_list_of_users_refuses_others():

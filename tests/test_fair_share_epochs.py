@@ -109,10 +109,10 @@ def test_start_without_room_is_refused_by_the_host():
 def test_counts_are_fixed_only_after_patience_and_until_a_change():
     play = Play(scenario(BUSY))
     assert list(play.run()) == []
-    kept = play.cluster.memory["trees"]["NP0"]["settling"]
+    kept = play.cluster.memory["fair_share"]["trees"]["NP0"]["settling"]
     assert kept["turns"] >= PATIENCE
     assert kept["counts"]
     gone = play.cluster.alive()[0]["id"]
     play.cluster.over.add(gone)
     play.cluster.step()
-    assert play.cluster.memory["trees"]["NP0"]["settling"]["counts"] == {}
+    assert play.cluster.memory["fair_share"]["trees"]["NP0"]["settling"]["counts"] == {}

@@ -26,6 +26,8 @@ from rainbow.scheduling.fair_share.settings import compile_settings
 from rainbow.scheduling.fair_share.world import Building
 from rainbow.scheduling.policy import Order, Plan, Start, Stop, View, Wait
 
+MEMORY = "fair_share"  # a cluster's memory may be another policy's: ours is under our name
+
 
 class FairShare:
     """Plans by weighted fair shares of memory, with preemption, fixed shares and reservations."""
@@ -36,16 +38,17 @@ class FairShare:
 
     def plan(self, view: View) -> Plan:
         """Decide what starts, stops and waits."""
-        building = Building(view, compile_settings(check_settings(view.settings)), view.memory.get("known", {}))
+        memory = view.memory.get(MEMORY, {})
+        building = Building(view, compile_settings(check_settings(view.settings)), memory.get("known", {}))
         world = building.build()
         clear_limbo(world)
         decided = Decided(list(_stops(world.limbo)), building.waits)
-        decided.trees_of(world, building, view)
+        decided.trees_of(world, building, view, memory.get("trees", {}))
         known = {job.name: [job.cls.name, job.submitted] for job in world.jobs if job.shares or job.starts}
         known |= {job.name: [job.cls.name, job.submitted] for job in world.wide if job.spread}
         figures = {**figures_of(world), **({"failed": decided.failed} if decided.failed else {})}
-        memory = {"trees": decided.memories, "known": known}
-        return Plan(tuple(decided.orders), tuple(_merged(decided.waits)), figures, memory)
+        kept = {MEMORY: {"trees": decided.memories, "known": known}}
+        return Plan(tuple(decided.orders), tuple(_merged(decided.waits)), figures, kept)
 
 
 @dataclass
@@ -57,9 +60,8 @@ class Decided:
     memories: dict[str, Any] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
-    def trees_of(self, world: World, building: Building, view: View) -> None:
+    def trees_of(self, world: World, building: Building, view: View, before: Mapping[str, Any]) -> None:
         """Run an epoch of every tree; the fault of one, whatever it is, stops no other."""
-        before = view.memory.get("trees", {})
         consumables, grants = dict(view.consumables), Grants(world)
         for tree in world.trees():
             name = tree.tops[0].name

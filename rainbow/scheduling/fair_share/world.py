@@ -9,6 +9,7 @@ no new work until it has left (the original's blacklist).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from rainbow.jobs import WorkerState
@@ -229,7 +230,7 @@ def _load(view: JobView, job: Job) -> Load:
         most=most,
         items_left=most * threads if progress is None or progress.items_left is None else progress.items_left,
         threads=threads,
-        time_per_item=1000 * progress.seconds_per_item if progress else 0.0,
+        time_per_item=1000 * progress.seconds_per_item if progress and isfinite(progress.seconds_per_item) else 0.0,
         initialising=not ready and not (progress and progress.initialised),
         init_times=tuple(share.initialising for share in ready),
     )
