@@ -46,9 +46,9 @@ def entity(name: str, weight: float, wanted: Sequence[int], longest: int) -> Ent
 def apportion(entities: Sequence[Entity], table: Table, classic: bool = False) -> None:
     """Give the machines of `table` to entities, in place: they get, want less, and the table shrinks.
 
-    >>> jobs, machines = [entity("a", 1, [0, 9], 2), entity("b", 1, [0, 0, 9], 2)], [0, 0, 3]
+    >>> jobs, machines = [entity("a", 1, [0, 9], 2), entity("b", 1, [0, 0, 9], 2)], [0, 0, 4]
     >>> apportion(jobs, machines); [job.given for job in jobs]
-    [[0, 4, 0], [0, 0, 1]]
+    [[0, 4, 0], [0, 0, 2]]
     """
     working = list(entities) if classic else _servable(entities, table)
     while working and _pass(working, table, classic):

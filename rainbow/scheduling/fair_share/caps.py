@@ -81,7 +81,7 @@ def projected(growth: Growth, load: Load, current: int) -> int | None:
     """Predict the shares still of use once new ones had initialised; None if nothing is known.
 
     >>> projected(Growth(), Load(most=9, items_left=100, time_per_item=1000.0, init_times=(30000.0,)), 1)
-    0
+    1
     """
     if load.time_per_item <= 0:
         return None
