@@ -461,6 +461,21 @@ def test_reserved_machine_may_be_a_little_larger_if_that_is_allowed():
     assert held(play(reconfigured(there, reserve_overage=1), 2)) == {1: {"m1": 1}}
 
 
+def test_reservation_keeps_to_the_machine_that_is_being_emptied():
+    classes = {"fair": EAGER, "whole": RESERVE}
+    reservation = job(2, "b", "whole", 4, type="Reservation", max_shares=1)
+    there = cluster([4, 4], classes, [job(1, "a", "fair"), reservation], exit_delay=3)
+    put(there, 1, "m0", "m0", "m0", "m1", "m1", "m1", "m1")
+    there.step()
+    leaving = {run.machine for run in there.runs.values() if run.stopped is not None}
+    assert leaving == {"m0"}
+    gone = [task for task, run in there.runs.items() if run.machine == "m1"][:3]
+    there.runs = {task: run for task, run in there.runs.items() if task not in gone}
+    there.jobs[1]["items"] = 1
+    there.step()
+    assert {run.machine for run in there.runs.values() if run.stopped is not None} == {"m0"}
+
+
 def test_machines_of_one_request_are_of_one_order():
     there = play(cluster([3, 4, 4], {"whole": RESERVE}, [job(1, "b", "whole", 3)]))
     assert held(there) == {1: {"m0": 1}}

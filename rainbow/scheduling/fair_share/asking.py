@@ -17,6 +17,7 @@ class Wish:
     """What may start of one size: a gang a share. `amounts` by kind of worker that can host one."""
 
     order: int
+    asked: int = 0  # the largest amount of the type that is counted
     amounts: dict[str, dict[str, int]] = field(default_factory=dict)
     gangs: list[GangView] = field(default_factory=list)
 
@@ -40,6 +41,7 @@ class Asking:
             found = self._wish(gang, quantum)
             wish = wishes.setdefault(found.order, Wish(found.order))
             wish.gangs.append(gang)
+            wish.asked = max(wish.asked, found.asked)
             for kind, amounts in found.amounts.items():
                 _raise(wish.amounts.setdefault(kind, {}), amounts)
         return wishes
@@ -56,6 +58,7 @@ class Asking:
                 for t, amount in held.get(worker.id, {}).items():
                     amounts[t] = amounts.get(t, 0) + amount
             wish.amounts[kind] = amounts
+            wish.asked = max(wish.asked, amounts.get(self.counted or "", 0))
             wish.order = max(wish.order, order_of_share(amounts, worker.capacity, self.counted, quantum))
         return wish
 

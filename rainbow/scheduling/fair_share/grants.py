@@ -67,41 +67,38 @@ class Grants:
 
     def _allowed(self, job: Job, order: int) -> int:
         """How many more shares the user's allotments and the class's own limit allow."""
-        allowed = 1 << 30
-        limits = (
-            (self.settings.allotment_of(job.user), self.held.get(job.user, 0)),
-            (
-                self.settings.class_allotments.get((job.user, job.cls.name)),
-                self.held_of.get((job.user, job.cls.name), 0),
-            ),
-        )
-        for limit, held in limits:
-            if limit is not None and (more := max(0, int((limit - held) // (order * job.pool.quantum)))) < allowed:
-                allowed = more
-                if more < job.wanted - job.held:
-                    job.reason, job.facts = "allotment", {"allotment": limit, "held": held}
-        if job.cls.most is not None and (more := max(0, job.cls.most - self.shares.get(job.cls.name, 0))) < allowed:
-            allowed = more
-            if more < job.wanted - job.held:
+        allowed, missing = 1 << 30, job.wanted - job.held
+        for limit, held in self._allotments(job):
+            more = max(0, int((limit - held) // (order * job.pool.quantum)))
+            if more < min(allowed, missing):
+                job.reason, job.facts = "allotment", {"allotment": limit, "held": held}
+            allowed = min(allowed, more)
+        if job.cls.most is not None:
+            more = max(0, job.cls.most - self.shares.get(job.cls.name, 0))
+            if more < min(allowed, missing):
                 job.reason, job.facts = "class-cap", {"cap": job.cls.most}
+            allowed = min(allowed, more)
         return allowed
+
+    def _allotments(self, job: Job) -> Iterator[tuple[float, int]]:
+        """Yield what the user may hold, in all and of the class, each with what is held of it."""
+        if (limit := self.settings.allotment_of(job.user)) is not None:
+            yield limit, self.held.get(job.user, 0)
+        key = job.user, job.cls.name
+        if key in self.settings.class_allotments:
+            yield self.settings.class_allotments[key], self.held_of.get(key, 0)
 
     def _machines(self, job: Job, more: int) -> int:
         """Promise whole machines: empty, or to be emptied of what can be preempted; all of them of one order."""
-        found = sorted(self._candidates(job), key=lambda m: (m not in job.claims, *_trouble(m), m.order, m.id))
-        for share in job.staying[:1]:
-            found = [m for m in found if m.order == share.machine.order]
-        found = [m for m in found if m.order == found[0].order]
-        if not found:
-            job.reason = "no-machine-of-order" if not self._any_of_order(job) else "no-space"
+        found = sorted(self._candidates(job), key=lambda m: (*_trouble(m), m.order, m.id))
+        order = next((m.order for m in (*(share.machine for share in job.staying), *found)), 0)
+        found = [m for m in found if m.order == order]
+        taken = found[: min(more, job.pool.tables.n[order], self._allowed(job, order))] if found else []
+        if not found and not self._any_of_order(job):
+            job.reason = "no-machine-of-order"
+        if not taken or job.held + len(taken) < job.least:
+            job.reason = job.reason or ("below-minimum" if taken else "no-space")
             return 0
-        order = found[0].order
-        taken = found[: min(more, len(found), job.pool.tables.n[order], self._allowed(job, order))]
-        if job.held + len(taken) < job.least:
-            job.reason = job.reason or "below-minimum"
-            return 0
-        if not taken:
-            job.reason = job.reason or "no-space"
         for machine in taken:
             self.promised.add(machine)
             job.pool.tables.n[order] -= 1
@@ -120,15 +117,14 @@ class Grants:
 
     def _right(self, job: Job, machine: Machine) -> bool:
         """A whole machine is of exactly the order that was asked for, or a little larger if that is allowed."""
-        overage = self.settings.reserve_overage
-        most = job.order if not overage else job.order + -(-overage // job.pool.quantum)
+        most = max(job.order, -(-(job.asked + self.settings.reserve_overage) // job.pool.quantum))
         return machine.kind in job.amounts and job.order <= machine.order <= most
 
 
-def _trouble(machine: Machine) -> tuple[int, float]:
-    """What emptying a machine would cost: shares to evict, then what is invested in them."""
+def _trouble(machine: Machine) -> tuple[int, float, int]:
+    """What emptying a machine would cost: shares to evict, what is invested in them, and how many leave already."""
     staying = [share for share in machine.shares if not share.leaving]
-    return len(machine.shares), sum(share.investment for share in staying)
+    return len(staying), sum(share.investment for share in staying), len(machine.shares)
 
 
 def _no_space(job: Job) -> str:

@@ -127,6 +127,7 @@ class Job:
     elastic: bool
     ready: bool = False  # it has initialised, as far as anybody said
     least: int = 0
+    asked: int = 0  # the amount of the quantum's type that one share asks for
     service: str = ""
     amounts: dict[str, Amounts] = field(default_factory=dict)  # by kind of machine that can host a share
     gangs: list[GangView] = field(default_factory=list)  # what may start, in order: a share each

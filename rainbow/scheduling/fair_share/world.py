@@ -168,6 +168,7 @@ class Building:
         part = Job(
             name, view.id, view.requestor, cls, pool, wish.order, view.submitted, Load(0, 0), view.elastic is not None
         )
+        part.asked = wish.asked
         part.least, part.service, part.amounts, part.gangs = least, view.service, dict(wish.amounts), wish.gangs
         return part
 
