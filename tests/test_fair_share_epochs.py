@@ -1,11 +1,13 @@
 """Whole schedules: the invariants hold in random clusters too, and a policy that breaks one is caught."""
 
+import time
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fair_share import busy_view
 from rainbow.errors import PlanError
 from rainbow.scheduling import FairShare, Start, Stop
 from rainbow.scheduling.fair_share.settling import PATIENCE
@@ -31,6 +33,17 @@ def test_schedule_that_once_went_round_in_circles_comes_to_rest(seed):
 @pytest.mark.parametrize("start", range(0, 3000, 100))
 def test_many_random_clusters_keep_every_invariant(start):
     assert [fault for seed in range(start, start + 100) for fault in Play(scenario(seed)).run()] == []
+
+
+@pytest.mark.soak
+def test_epoch_of_ten_thousand_machines_and_a_thousand_jobs_takes_a_second_at_most():
+    view = busy_view(10_000, 1_000)
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        FairShare().plan(view)
+        times.append(time.perf_counter() - began)
+    assert min(times) < 1
 
 
 class Changed(FairShare):

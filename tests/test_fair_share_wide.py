@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from rainbow.jobs import WorkerState
 from rainbow.matching import Take
-from rainbow.scheduling import FairShare, GangView, JobView, Start, Stop, check_plan
+from rainbow.scheduling import FairShare, GangView, JobView, RunView, Start, Stop, check_plan
 from tests.small_clusters import EAGER, FIXED, cluster, job, put
 
 WIDE = "wide"
@@ -104,3 +105,13 @@ def test_gangs_of_a_job_start_one_after_the_other():
 def test_class_of_fair_shares_places_shares_of_one_machine_only():
     plan = planned(widened(cluster([4, 4], {"fixed": FIXED, "fair": EAGER}, []), cls="fair"))
     assert [wait.reason for wait in plan.waits] == ["no-single-host"]
+
+
+def test_task_on_two_machines_is_stopped_once():
+    there = cluster([4, 4], {"fair": EAGER, "fixed": FIXED}, [])
+    view = widened(there)
+    run = RunView("wide/9", WIDE, "w", 9, {"m0": {"memory": 2}, "m1": {"memory": 2}}, 0.0)
+    jobs = [replace(job, job_class="fair", gangs=()) for job in view.jobs]
+    workers = [replace(w, state=WorkerState.OFFLINE, free={"memory": 2}) for w in view.workers]
+    plan = planned(replace(view, jobs=jobs, workers=workers, runs=[run]))
+    assert plan.orders == (Stop("wide/9", "offline"),)

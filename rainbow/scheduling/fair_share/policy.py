@@ -82,10 +82,12 @@ class Decided:
 
 
 def _stops(jobs: list[Job]) -> Iterator[Order]:
+    told: dict[str, str] = {}  # once each: a task may hold several machines
     for job in jobs:
         for share in job.shares:
             if share.evicted:
-                yield from (Stop(task, share.evicted) for task in share.tasks)
+                told.update({task: share.evicted for task in share.tasks if task not in told})
+    return (Stop(task, why) for task, why in told.items())
 
 
 def _starts(world: World, building: Building, consumables: dict[str, int]) -> Iterator[Order]:

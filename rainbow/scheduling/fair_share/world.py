@@ -177,10 +177,20 @@ class Building:
         machine = self.machines.get(worker)
         if machine is None:
             return
+        share = self._made(job, machine, group)
+        job.shares.append(share)
+        machine.shares.append(share)
+        machine.used += share.order
+        machine.leaving += share.order if share.leaving else 0
+        machine.services.add(job.service)
+        if job.cls is GONE or machine.pool not in job.reach():
+            machine.open, machine.why_closed = False, "blacklisted"
+
+    def _made(self, job: Job, machine: Machine, group: Sequence[RunView]) -> Share:
         progress = [run.progress or _progress(run, self.view.now) for run in group]
         whole = job.cls.rule is Rule.RESERVE
-        share = Share(
-            id=f"{job.name}/{group[0].gang}/{worker}",
+        return Share(
+            id=f"{job.name}/{group[0].gang}/{machine.id}",
             job=job,
             machine=machine,
             order=machine.order if whole else min(job.order, machine.order),
@@ -192,13 +202,6 @@ class Building:
             leaving=any(run.stopping for run in group),
             pinned=any(len(_workers(run)) > 1 for run in group),
         )
-        job.shares.append(share)
-        machine.shares.append(share)
-        machine.used += share.order
-        machine.services.add(job.service)
-        machine.leaving += share.order if share.leaving else 0
-        if job.cls is GONE or machine.pool not in job.reach():
-            machine.open, machine.why_closed = False, "blacklisted"
 
 
 def _groups(runs: Sequence[RunView]) -> dict[tuple[int, str], list[RunView]]:
