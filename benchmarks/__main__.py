@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import rainbow
-from benchmarks import matching, priority
+from benchmarks import fair_share, matching, priority
 from benchmarks.host import hosting
 from benchmarks.load_based import planning
 from benchmarks.shares import sharing
@@ -46,3 +46,4 @@ if __name__ == "__main__":
     sharing()
     hosting()
     priority.main()
+    fair_share.epochs()

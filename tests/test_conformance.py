@@ -132,3 +132,30 @@ def test_falsified_dispatching_is_noticed(tmp_path, capsys, name, path, value):
     part[path[-1]] = value
     (tmp_path / name).write_text(json.dumps(recorded))
     assert main(["ocs", str(tmp_path)]) == 1
+
+
+DUCC = DEFAULT.parent / "ducc"
+FALSIFIED = {
+    "apportion": lambda row: row["given"][min(row["given"])].__setitem__(1, 99),
+    "remove_shares": lambda row: row["vmachines_after"].__setitem__(1, 99),
+    "tables": lambda row: row["initial_n_v_s"][2].__setitem__(1, 99),
+    "job_cap": lambda row: row.update(cap=row["cap"] + 1),
+    "investment": lambda row: row["eviction_order"].reverse(),
+    "config": lambda row: row.update(ok=not row["ok"], error="wrong"),
+    "defects": lambda row: row.update(machines=row["machines"][1:]),
+    "schedule_fair": lambda row: [machine.update(order=0) for machine in row["machines"]],
+}
+
+
+def test_ducc_cases_all_agree(capsys):
+    assert main(["ducc", str(DUCC)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("agree 1238 of 1238")
+
+
+@pytest.mark.parametrize("name", FALSIFIED)
+def test_falsified_ducc_answer_is_noticed(name, tmp_path, capsys):
+    row = json.loads(gzip.decompress((DUCC / f"{name}.jsonl.gz").read_bytes()).decode().splitlines()[0])
+    FALSIFIED[name](row)
+    (tmp_path / f"{name}.jsonl").write_text(json.dumps(row))
+    assert main(["ducc", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "agree 0 of 1"

@@ -53,15 +53,30 @@ def _draw(console: Console, found: Mapping[str, Any]) -> None:
     """Draw the table of the founding text with the numbers of the moment."""
     figures = dict(found["figures"])
     classes = figures.pop("classes", {}) if found["policy"] == "load_based" else {}
+    tables = {name: figures.pop(name) for name in list(figures) if _alike(figures[name])}
     rest = {key: value for key, value in found.items() if key not in ("figures", "settings", "limits", "warnings")}
     console.print(printing.facts({**rest, **found["settings"], **found["limits"], **figures}))
     if classes:
         rows = [[name, *(row[column] for column in COLUMNS)] for name, row in classes.items()]
         console.print()
         console.print(printing.table(TITLES, rows))
+    for name, part in tables.items():
+        _draw_part(console, name, part)
     for warning in found["warnings"]:
         text = f"{warning['requestor']} is of class {warning['class']}; {', '.join(warning['also'])} match too"
         console.print(printing.clean(f"warning: {text}"))
+
+
+def _draw_part(console: Console, name: str, part: Mapping[str, Mapping[str, Any]]) -> None:
+    titles = list(next(iter(part.values())))
+    console.print()
+    console.print(printing.table([name, *titles], [[key, *line.values()] for key, line in part.items()]))
+
+
+def _alike(part: Any) -> bool:
+    """Whether something is a mapping of lines that have the same columns."""
+    lines = list(part.values()) if isinstance(part, Mapping) else []
+    return bool(lines) and all(isinstance(line, Mapping) and list(line) == list(lines[0]) for line in lines)
 
 
 @scheduler.command()

@@ -21,6 +21,34 @@ Placement = Mapping[str, Mapping[str, int]]  # {worker: {type: amount}}
 
 
 @dataclass(frozen=True, slots=True)
+class Elastic:
+    """A job whose gangs may come and go: it works with `least` to `most` of them; `threads`: items each works on."""
+
+    least: int = 0
+    most: int | None = None  # None: as many as it has gangs
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """What is known of a job's work; `items_left` None: nothing is said."""
+
+    items_left: int | None = None
+    items_done: int = 0
+    seconds_per_item: float = 0.0  # 0: unknown
+    initialised: bool = False  # one of its tasks has been ready for work
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """What is known of a running task: is it ready for work, how long that took or takes, and what would be lost."""
+
+    initialised: bool = True
+    seconds_initialising: float = 0.0
+    seconds_invested: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerView:
     """One worker. `free` is `capacity` less everything booked on it; workers of one `kind` are alike."""
 
@@ -31,7 +59,7 @@ class WorkerView:
     state: WorkerState
     since: float = 0.0  # when it entered its state
     tasks: int = 0  # how many tasks hold it
-    pool: str = ""
+    pool: str = ""  # the nodepool it says it belongs to
     labels: Mapping[str, Any] = field(default_factory=dict)
     load: Mapping[str, float] = field(default_factory=dict)  # measured, by name; trusted only for ordering
 
@@ -70,7 +98,7 @@ class GangView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One job with something waiting. Jobs stand in order of submission, then id."""
+    """One job that has not ended; no gangs: all its tasks run. Jobs stand in order of submission, then id."""
 
     id: str
     requestor: str
@@ -80,6 +108,10 @@ class JobView:
     priority: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes.system of the jobspec, as given
     waiting: int = 0  # tasks of its gangs; 0: to be counted
+    job_class: str = ""  # the class it was submitted to; empty: the policy's default
+    elastic: Elastic | None = None  # None: all its gangs are wanted, and stay
+    progress: JobProgress | None = None
+    service: str = ""  # the service it is an instance of: instances stand apart where they can
 
     @property
     def tasks(self) -> int:
@@ -102,6 +134,8 @@ class RunView:
     suspended: bool = False
     priority: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes.system of the jobspec, as given
+
+    progress: RunProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)
