@@ -55,14 +55,14 @@ def _draw(console: Console, found: Mapping[str, Any]) -> None:
     classes = figures.pop("classes", {}) if found["policy"] == "load_based" else {}
     tables = {name: figures.pop(name) for name in list(figures) if _alike(figures[name])}
     rest = {key: value for key, value in found.items() if key not in ("figures", "settings", "limits", "warnings")}
-    console.print(printing.facts({**rest, **found["settings"], **found["limits"], **figures}))
+    console.print(printing.facts({**rest, **found.get("settings", {}), **found.get("limits", {}), **figures}))
     if classes:
         rows = [[name, *(row[column] for column in COLUMNS)] for name, row in classes.items()]
         console.print()
         console.print(printing.table(TITLES, rows))
     for name, part in tables.items():
         _draw_part(console, name, part)
-    for warning in found["warnings"]:
+    for warning in found.get("warnings", []):
         text = f"{warning['requestor']} is of class {warning['class']}; {', '.join(warning['also'])} match too"
         console.print(printing.clean(f"warning: {text}"))
 

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from rainbow.matching.apart import cannot_collide
 from rainbow.matching.catalogue import Catalogue
 from rainbow.matching.compiled import Compiled
+from rainbow.matching.filling import Offers, shape_of
 from rainbow.matching.finding import Finding
 from rainbow.matching.memory import Memory
 from rainbow.matching.named import Relabelling, names_of
@@ -24,6 +25,7 @@ from rainbow.matching.tally import Tally
 from rainbow.matching.totals import quick_check
 from rainbow.matching.verdict import Answer, Take, Verdict
 from rainbow.matching.walk import Walk
+from rainbow.matching.workers import workers_of
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
@@ -112,7 +114,23 @@ class Index:
 
     def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
         """Choose what one copy of `request` holds when only `workers` are free; None if it cannot run there."""
-        return self._walk.take(request, cluster, workers)
+        offers = self._offers(request, cluster)
+        if offers is None:
+            return self._walk.take(request, cluster, workers)
+        found = workers_of(cluster)
+        free = sorted(found.numbers[name] for name in workers if name in found.numbers)
+        chosen = offers.lowest(free, found.stands)
+        return None if chosen is None else found.say(offers.shape.per_slot, chosen)
+
+    def _offers(self, request: Request, cluster: Cluster) -> Offers | None:
+        """Return what workers give to a request that takes from nothing else, None for any other request."""
+        compiled = self.compiled(cluster)
+        if request.key not in compiled.offers:
+            question = self.question(request)
+            plain = compiled.answers(question) and len(request.variants) == 1
+            shape = shape_of(request.resources, compiled.rooted) if plain else None
+            compiled.offers.put(request.key, Offers(shape, question.passes) if shape else None)
+        return compiled.offers.get(request.key)
 
 
 def _holds(question: Question, resources: tuple[Resource, ...], cluster: Cluster, compiled: Compiled) -> bool:

@@ -44,7 +44,7 @@ def take_any(request: Request, cluster: Cluster, workers: Workers, holdings: Col
     """Take one copy of any request by the plain search."""
     laid_out = layout(cluster)
     taken = Taken(laid_out, barred(request.constraint, laid_out))
-    starts = sorted(laid_out.workers) if workers.is_plain else []
+    starts = sorted(laid_out.workers) if workers.are_apart else []
     for holding in holdings:
         _retake(taken, holding, starts)
     taken.keep()
