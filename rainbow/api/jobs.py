@@ -11,7 +11,7 @@ from rainbow.api.asking import list_of, read_jobspec, service, text_of, tokens, 
 from rainbow.api.times import timed
 from rainbow.errors import RequestError
 from rainbow.jobs import JobState
-from rainbow.service import showing, submitting
+from rainbow.service import ledger, showing, submitting
 from rainbow.service.access import Caller, digest
 from rainbow.service.submitting import Submission
 from rainbow.store.jobs import Filter
@@ -114,6 +114,23 @@ def show(job_id: str) -> Any:
 def why(job_id: str) -> Any:
     """Show the whole decision."""
     return jsonify(timed(showing.why(service(), who(), job_id)))
+
+
+@jobs.get("/jobs/<job_id>/replay")
+def replay(job_id: str) -> Any:
+    """Take the decision again from what was kept of it."""
+    return jsonify(showing.replay(service(), who(), job_id))
+
+
+@jobs.get("/decisions")
+def decisions() -> Any:
+    """List what recorded decisions were given, the newest first, page by page."""
+    asking = who()
+    chosen = _filter(asking)
+    found, following = ledger.listing(service(), asking, chosen)
+    # a state's own variables are never taken for times, whatever they are called
+    listed = [{**one, **timed({"submitted_at": one["submitted_at"]})} for one in found]
+    return jsonify(decisions=listed, next=following)
 
 
 @jobs.delete("/jobs/<job_id>")

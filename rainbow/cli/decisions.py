@@ -20,13 +20,15 @@ def draw_decision(console: Console, decision: Document) -> None:
     computed = selection.get("values") or {}
     candidates = decision.get("candidates") or []
     if candidates:
-        console.print(table(["CANDIDATE", "FITS", "TAKES", "COMPUTED", ""], _rows(candidates, computed, selection)))
+        titles = ["CANDIDATE", "FITS", "TAKES", "COMPUTED", "RANK", ""]
+        console.print(table(titles, _rows(candidates, computed, selection)))
     draw_refusals(console, decision.get("refusals") or [])
     for warning in [*decision.get("warnings", []), *selection.get("warnings", [])]:
         console.print(Text(f"warning: {clean(warning)}", style="yellow"))
 
 
 def _rows(candidates: Sequence[Document], computed: Document, selection: Document) -> Iterator[list[Any]]:
+    ranks, drops = selection.get("ranks") or {}, selection.get("drops") or {}
     for one in candidates:
         name = one["cluster"]
         yield [
@@ -34,7 +36,8 @@ def _rows(candidates: Sequence[Document], computed: Document, selection: Documen
             fits(one),
             takes(one),
             computed.get(name),
-            "chosen" if name == selection.get("cluster") else "",
+            ranks.get(name),
+            "chosen" if name == selection.get("cluster") else drops.get(name, ""),
         ]
 
 

@@ -21,6 +21,7 @@ from rainbow.selection.advice import advise
 from rainbow.selection.arithmetic import Broken, describe, is_number, shown, truth
 from rainbow.selection.choice import Choice, Scalar, Step
 from rainbow.selection.expression import Expression, compile_expression
+from rainbow.selection.groups import belongs
 from rainbow.selection.priorities import Instruction, Priority, Settings, nearest, read_options
 from rainbow.selection.variables import MISSING, Variables
 
@@ -141,6 +142,9 @@ class _Decision:
 
     def _try(self, priority: Priority, rows: Rows) -> int | None:
         """Carry out the steps; return the row that was selected, or None if nobody is left."""
+        rows = self._keep_group(priority, rows)
+        if not rows:
+            return None
         for instruction in priority.steps:
             outcome = self._carry_out[instruction.kind](instruction, rows)
             self._record(priority.number, instruction, outcome)
@@ -152,6 +156,17 @@ class _Decision:
         implied = self._select(_IMPLIED, rows)
         self._record(priority.number, _IMPLIED, replace(implied, note=f"{implied.note}, as no select is given"))
         return implied.rows[0]
+
+    def _keep_group(self, priority: Priority, rows: Rows) -> Rows:
+        """Drop the clusters that are not of the group a priority is for."""
+        if not priority.group:
+            return rows
+        patterns, names = self._settings.groups[priority.group], self._variables.names
+        others = [row for row in rows if not belongs(names[row], patterns)]
+        dropped = dict.fromkeys(others, f"it is not of the group {priority.group}")
+        left = _left(rows, dropped)
+        self._record(priority.number, Instruction("group", priority.group), _Outcome(left, {}, dropped))
+        return left
 
     def _record(self, number: int, instruction: Instruction, outcome: _Outcome) -> None:
         names = self._variables.names

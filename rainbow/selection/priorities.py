@@ -1,6 +1,8 @@
 """The options of `constraint`, read and checked as a whole before anything is decided.
 
-priorities       list of {priority: number, steps: [{instruction: argument}]}, or YAML text of it
+priorities       list of {priority: number, steps: [{instruction: argument}]}, or YAML text of it;
+                 with group: NAME a priority is tried for the clusters of that group only
+groups           {name: [patterns of cluster names]}
 uninformed_sort  what a sort goes by whose variable nobody gives; cost_per_node_hour unless given
 stale_after      seconds; a cluster whose state.age is larger is barred
 """
@@ -17,8 +19,10 @@ import yaml
 
 from rainbow.errors import SelectionError
 from rainbow.selection.expression import Expression, compile_expression, split_calc
+from rainbow.selection.groups import Groups, read_groups
 
-OPTIONS = ("priorities", "uninformed_sort", "stale_after")
+OPTIONS = ("priorities", "groups", "uninformed_sort", "stale_after")
+PRIORITY = ("priority", "group", "steps")
 SELECT_MODES = ("first", "last", "random")
 UNINFORMED_SORT = "cost_per_node_hour"
 MAX_TEXT = 32_768  # characters of YAML
@@ -38,11 +42,12 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """Steps that are tried together; `index` is its place in the list, from 0."""
+    """Steps that are tried together; `index` is its place in the list, from 0; `group`: for its clusters only."""
 
     number: int
     steps: tuple[Instruction, ...]
     index: int
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class Settings:
     priorities: tuple[Priority, ...]
     uninformed_sort: Expression
     stale_after: float | None
+    groups: Groups
 
 
 def read_options(options: Mapping[str, Any]) -> Settings:
@@ -59,11 +65,22 @@ def read_options(options: Mapping[str, Any]) -> Settings:
     written = options.get("priorities")
     if written is None:
         raise SelectionError("constraint needs priorities", pointer="/priorities")
+    groups = read_groups(options.get("groups"))
+    priorities = _read_text(written) if isinstance(written, str) else _read_priorities(written)
+    _check_groups(priorities, groups)
     return Settings(
-        priorities=_read_text(written) if isinstance(written, str) else _read_priorities(written),
+        priorities=priorities,
         uninformed_sort=_read_uninformed_sort(options.get("uninformed_sort", UNINFORMED_SORT)),
         stale_after=_read_stale_after(options.get("stale_after")),
+        groups=groups,
     )
+
+
+def variables_read(settings: Settings) -> frozenset[str]:
+    """Name every variable that a decision by these settings may read."""
+    expressions = [step.expression for priority in settings.priorities for step in priority.steps]
+    every = [*expressions, settings.uninformed_sort]
+    return frozenset(name for expression in every if expression for name in expression.names)
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:
@@ -106,13 +123,25 @@ def _read_priority(item: Any, index: int) -> Priority:
     if not isinstance(item, Mapping):
         raise SelectionError("a priority must be a mapping with priority and steps", pointer=pointer)
     for key in item:
-        if key not in ("priority", "steps"):
-            hint = nearest(key, ("priority", "steps"))
+        if key not in PRIORITY:
+            hint = nearest(key, PRIORITY)
             raise SelectionError(f"a priority has no {str(key)[:60]!r}{hint}", pointer=pointer)
     number = item.get("priority")
     if not isinstance(number, int) or isinstance(number, bool):
         raise SelectionError("priority must be a whole number", pointer=f"{pointer}/priority")
-    return Priority(number, _read_steps(item.get("steps"), number, pointer), index)
+    group = item.get("group", "")
+    if not isinstance(group, str):
+        raise SelectionError(f"priority {number}: group must be the name of one", pointer=f"{pointer}/group")
+    return Priority(number, _read_steps(item.get("steps"), number, pointer), index, group)
+
+
+def _check_groups(priorities: Iterable[Priority], groups: Groups) -> None:
+    for priority in priorities:
+        if priority.group and priority.group not in groups:
+            hint = nearest(priority.group, groups)
+            message = f"priority {priority.number}: there is no group {priority.group:.60}{hint}"
+            pointer = f"/priorities/{priority.index}/group"
+            raise SelectionError(message, pointer=pointer, priority=priority.number)
 
 
 def _read_steps(steps: Any, number: int, pointer: str) -> tuple[Instruction, ...]:

@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, JobspecError, LimitError, NotFound, Refused
@@ -16,9 +16,10 @@ from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.keeping import keeping
 from rainbow.matching import Verdict, backends, match, shown, shown_explained
 from rainbow.scheduling import Gang, gangs
-from rainbow.selection import Choice, check_options, select
+from rainbow.selection import check_options, reads, select
+from rainbow.service import ledger
 from rainbow.service.access import Caller, requestor_of
-from rainbow.store import clusters, jobs, states, tasks
+from rainbow.store import clusters, jobs, states, tasks, workers
 from rainbow.store.jobs import JobRecord
 
 if TYPE_CHECKING:
@@ -93,14 +94,16 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         if earlier := _earlier(connection, asked):
             return earlier, True
         job_id = _new_id()
-        choice = select(request, verdicts, _states(service, connection, verdicts), selector, options, seed=job_id)
-        decision = {**shown(request, verdicts), "selection": _choice(choice), "seed": job_id}
+        given = _states(service, connection, verdicts, reads(selector, options, "queue.idle_workers"))
+        choice = select(request, verdicts, given, selector, options, seed=job_id)
+        decision = {**shown(request, verdicts), "selection": ledger.written(choice), "seed": job_id}
         if choice.cluster is None:
             raise Refused("no cluster can take this job", **decision)
         verdict = next(v for v in verdicts if v.cluster == choice.cluster)
         record = _record(service, connection, who, asked, request, job_id, verdict)
         key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
-        jobs.add(connection, record, _text(asked.jobspec), decision, **key)
+        kept = {**decision, ledger.LEDGER: ledger.entry(service, selector, options, given)}
+        jobs.add(connection, record, _text(asked.jobspec), kept, **key)
         tasks.add(connection, record.cluster_id, _tasks(job_id, wanted))
     service.tell()
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
@@ -130,13 +133,18 @@ def _selector(service: Service, asked: Submission) -> tuple[str, Mapping[str, An
     return asked.selector, options
 
 
-def _states(service: Service, connection: sa.Connection, verdicts: Sequence[Verdict]) -> dict[str, dict[str, Any]]:
-    """Return the variables of every candidate's state; nodes_free as booked."""
+def _states(
+    service: Service, connection: sa.Connection, verdicts: Sequence[Verdict], idle: bool
+) -> dict[str, dict[str, Any]]:
+    """Return the variables of every candidate's state; nodes_free as booked, idle workers if they are read."""
     ids = {
         service.catalogue[v.cluster].id: v.cluster for v in verdicts if v.matched and v.cluster in service.catalogue
     }
+    clusters.hold(connection, ids)
     reported, booked = states.get(connection, ids), states.booked(connection, ids)
-    queued = states.queues(connection, ids)
+    queued: Mapping[str, dict[str, int]] = states.queues(connection, ids)
+    for cluster_id, count in (workers.idle(connection, ids) if idle else {}).items():
+        queued[cluster_id]["idle_workers"] = count
     found: dict[str, dict[str, Any]] = {}
     for cluster_id, name in ids.items():
         values: dict[str, Any] = {f"queue.{key}": value for key, value in queued[cluster_id].items()}
@@ -148,12 +156,6 @@ def _states(service: Service, connection: sa.Connection, verdicts: Sequence[Verd
             values["nodes_free"] = free + booked[cluster_id]
         found[name] = values
     return found
-
-
-def _choice(choice: Choice) -> dict[str, Any]:
-    written = asdict(choice)
-    written["steps"] = [{**step, "values": dict(step["values"])} for step in written["steps"]]
-    return json.loads(json.dumps(written))  # type: ignore[no-any-return]
 
 
 def _record(
@@ -212,5 +214,5 @@ def _earlier(connection: sa.Connection, asked: Submission) -> dict[str, Any] | N
     record = jobs.get(connection, job_id)
     if record is None:
         raise NotFound(f"there is no job {job_id}")
-    decision = jobs.decision(connection, job_id)
+    decision = ledger.shown(jobs.decision(connection, job_id))
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}
