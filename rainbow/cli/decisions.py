@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from rainbow.cli.printing import clean, table, words
+from rainbow.cli.printing import clean, facts, table, words
 from rainbow.graph.order import natural
 
 Document = Mapping[str, Any]
@@ -69,6 +69,16 @@ def draw_steps(console: Console, selection: Document) -> None:
 def _step(step: Document) -> list[Any]:
     did = f"{step['step']}: {step['argument']}"
     return [step["priority"], did, step["values"], step["dropped"], step["survivors"], step["note"]]
+
+
+def draw_replay(console: Console, found: Document) -> None:
+    """Show a decision taken again, and whether the same came of it."""
+    named = {"id": found["id"], "cluster": found["cluster"]}
+    console.print(facts({**named, "again": found["replayed"]["cluster"], **found["digests"]}))
+    draw_steps(console, found["replayed"])
+    if found["graphs_changed_since"]:
+        console.print(Text(f"graphs that have changed since: {clean(words(found['graphs_changed_since']))}"))
+    console.print("the same decision, bit for bit" if found["equal"] else "another decision than was recorded")
 
 
 def takes(candidate: Document) -> dict[str, Any]:

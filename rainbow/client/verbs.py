@@ -167,6 +167,20 @@ class Client:
         """Show the whole decision: match, selection steps, why it waits."""
         return self._object("GET", _path("jobs", job_id, "why"))
 
+    def replay(self, job_id: str) -> dict[str, Any]:
+        """Have a job's selection taken again: {"equal", "selection", "replayed", "digests", ...}."""
+        return self._object("GET", _path("jobs", job_id, "replay"))
+
+    def all_decisions(self, *, cluster: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield what recorded decisions were given, the newest first; for the admin."""
+        query = {"cluster": cluster}
+        while True:
+            page = self._object("GET", "/v1/decisions", query=query)
+            yield from page["decisions"]
+            if not page.get("next"):
+                return
+            query["cursor"] = page["next"]
+
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Cancel a job."""
         return self._object("DELETE", _path("jobs", job_id))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import ge
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import SelectionError
@@ -73,7 +74,7 @@ class _Decision:
         self._settings = settings
         self._rng = rng
         self._steps: list[Step] = []
-        self._values: list[dict[str, Scalar]] = [{} for _ in variables.names]
+        self._values: dict[str, dict[int, Scalar]] = {}  # by variable and row
         self._carry_out: Mapping[str, Callable[[Instruction, Rows], _Outcome]] = {
             "filter": self._filter,
             "calc": self._calc,
@@ -100,8 +101,16 @@ class _Decision:
             steps=tuple(self._steps),
             reason=reason,
             warnings=tuple(dict.fromkeys([*self._variables.warnings, *notes])),
-            values=dict(zip(names, self._values, strict=True)),
+            values=dict(zip(names, self._computed(), strict=True)),
         )
+
+    def _computed(self) -> list[dict[str, Scalar]]:
+        """Return what was computed, by row; a later priority's value takes the place of an earlier one's."""
+        found: list[dict[str, Scalar]] = [{} for _ in self._variables.names]
+        for name, values in self._values.items():
+            for row, value in values.items():
+                found[row][name] = value
+        return found
 
     def _why_none(self) -> str:
         last = {name: why for step in self._steps for name, why in step.dropped.items()}
@@ -116,6 +125,8 @@ class _Decision:
         if not self._variables.stated("nodes_free"):
             return rows
         free, takes = self._variables.values("nodes_free"), self._variables.values("matched.nodes")
+        if {*map(type, free), *map(type, takes)} == {int} and all(map(ge, free, takes)):
+            return rows  # as nearly always: not worth an evaluation
         silent = {row: "" for row in rows if free[row] is MISSING}
         values, faults = self._variables.evaluate(BOOKING, _left(rows, silent))
         dropped = {row: fault.reason for row, fault in faults.items()}
@@ -171,11 +182,14 @@ class _Decision:
     def _record(self, number: int, instruction: Instruction, outcome: _Outcome) -> None:
         names = self._variables.names
         survivors = names if isinstance(outcome.rows, range) else tuple([names[row] for row in outcome.rows])
-        values = {names[row]: value for row, value in outcome.values.items()}
+        values = self._by_name(outcome.values)
         dropped = {names[row]: why for row, why in outcome.dropped.items()}
         self._steps.append(
             Step(number, instruction.kind, instruction.argument, survivors, values, dropped, outcome.note)
         )
+
+    def _by_name(self, values: Mapping[int, Scalar]) -> dict[str, Scalar]:
+        return dict(zip(map(self._variables.names.__getitem__, values), values.values(), strict=True))
 
     def _filter(self, instruction: Instruction, rows: Rows) -> _Outcome:
         expression = _expression(instruction)
@@ -204,8 +218,7 @@ class _Decision:
             return _Outcome(rows, {}, {}, f"{self._uninformed(lacking)}; {instruction.variable} is not computed")
         values, faults = self._variables.evaluate(expression, rows)
         self._variables.compute(instruction.variable, values)
-        for row, value in values.items():
-            self._values[row][instruction.variable] = value
+        self._values[instruction.variable] = {**self._values.get(instruction.variable, {}), **values}
         dropped = {row: f"{instruction.variable}: {fault.reason}" for row, fault in faults.items()}
         return _Outcome(_left(rows, dropped), values, dropped)
 

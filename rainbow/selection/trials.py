@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isclose
 from typing import Any
@@ -26,9 +26,17 @@ from rainbow.selection.redeciding import Policy, Recorded, redecide
 
 COMMON = ("states", "parameters", "nodes", "options")
 OF_CASE = (*COMMON, "case", "candidates", "seed", "seeds", "expect")
-EXPECTED = ("cluster", "one_of", "reason", "dropped", "values", "warnings", "wins")
+EXPECTED: Mapping[str, type | tuple[type, ...]] = {
+    "cluster": (str, type(None)),
+    "one_of": list,
+    "reason": str,
+    "dropped": Mapping,
+    "values": Mapping,
+    "warnings": list,
+    "wins": Mapping,
+}
 EXACT = 1e-12  # relative
-MAX_SEEDS = 100_000
+MAX_SEEDS = 100_000  # and any number of a case
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,6 @@ def read_trials(document: Any, policy: Policy) -> list[Trial]:
 def _trial(top: Mapping[str, Any], written: Any, at: int, policy: Policy) -> Trial:
     pointer = f"/cases/{at}"
     case = _known(_mapping(written, pointer), OF_CASE, pointer)
-    expect = _known(_mapping(case.get("expect"), f"{pointer}/expect"), EXPECTED, f"{pointer}/expect")
     states = _laid_over(_mapping(top.get("states"), "/states"), _mapping(case.get("states"), f"{pointer}/states"))
     options = {**policy.options, **_of(top, case, "options", pointer)}
     given = Recorded(
@@ -71,12 +78,36 @@ def _trial(top: Mapping[str, Any], written: Any, at: int, policy: Policy) -> Tri
         candidates=_candidates(top, case, states, pointer),
         states=states,
         parameters=_of(top, case, "parameters", pointer),
-        seed=case.get("seed", at),
+        seed=_number(case.get("seed", at), 0, f"{pointer}/seed"),
     )
-    seeds = case.get("seeds", 1)
-    if isinstance(seeds, bool) or not isinstance(seeds, int) or not 0 < seeds <= MAX_SEEDS:
-        raise SelectionError(f"seeds is a number from 1 to {MAX_SEEDS}", pointer=f"{pointer}/seeds")
-    return Trial(str(case.get("case", f"case {at + 1}")), given, Policy(policy.selector, options), expect, seeds)
+    seeds = _number(case.get("seeds", 1), 1, f"{pointer}/seeds")
+    name = str(case.get("case", f"case {at + 1}"))
+    return Trial(name, given, Policy(policy.selector, options), _expected(case, pointer), seeds)
+
+
+def _expected(case: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
+    """Return what a case expects, every part of the kind it must be."""
+    pointer = f"{pointer}/expect"
+    expect = _known(_mapping(case.get("expect"), pointer), list(EXPECTED), pointer)
+    for key, value in expect.items():
+        if not isinstance(value, EXPECTED[key]):
+            raise SelectionError(f"{key} is not written like this", pointer=f"{pointer}/{key}")
+    for key in ("dropped", "values", "wins"):
+        _mapping(expect.get(key), f"{pointer}/{key}")
+    for name, values in expect.get("values", {}).items():
+        _mapping(values, f"{pointer}/values/{name}")
+    for name, bounds in expect.get("wins", {}).items():
+        if not isinstance(bounds, list) or len(bounds) != 2:
+            raise SelectionError("wins are [least, most]", pointer=f"{pointer}/wins/{name}")
+        for bound in bounds:
+            _number(bound, 0, f"{pointer}/wins/{name}")
+    return expect
+
+
+def _number(value: Any, least: int, pointer: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_SEEDS:
+        raise SelectionError(f"a whole number from {least} to {MAX_SEEDS} is wanted here", pointer=pointer)
+    return value
 
 
 def _of(top: Mapping[str, Any], case: Mapping[str, Any], key: str, pointer: str) -> Mapping[str, Any]:
@@ -97,9 +128,7 @@ def _laid_over(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, d
 def _candidates(
     top: Mapping[str, Any], case: Mapping[str, Any], states: Mapping[str, Any], pointer: str
 ) -> Sequence[Verdict]:
-    nodes = case.get("nodes", top.get("nodes", 1))
-    if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 0:
-        raise SelectionError("nodes is a number from 0 up", pointer=f"{pointer}/nodes")
+    nodes = _number(case.get("nodes", top.get("nodes", 1)), 0, f"{pointer}/nodes")
     written = case.get("candidates", list(states))
     if isinstance(written, list) and all(isinstance(name, str) for name in written):
         written = {name: {} for name in written}
@@ -141,18 +170,18 @@ def _faults(choice: Choice, expect: Mapping[str, Any]) -> Iterator[str]:
         yield f"{_place(choice.cluster)} was chosen, not one of {', '.join(map(str, expect['one_of']))}"
     if str(expect.get("reason", "")) not in choice.reason:
         yield f"the reason is {choice.reason!r}"
-    for name, why in _mapping(expect.get("dropped"), "/expect/dropped").items():
+    for name, why in expect.get("dropped", {}).items():
         if str(why) not in choice.drops.get(name, "it was not dropped"):
             yield f"{name}: {choice.drops.get(name, 'it was not dropped')}"
-    for text in expect.get("warnings") or ():
+    for text in expect.get("warnings", ()):
         if not any(str(text) in warning for warning in choice.warnings):
             yield f"there is no warning {text!r}"
-    yield from _value_faults(choice, _mapping(expect.get("values"), "/expect/values"))
+    yield from _value_faults(choice, expect.get("values", {}))
 
 
 def _value_faults(choice: Choice, expected: Mapping[str, Any]) -> Iterator[str]:
     for name, values in expected.items():
-        for variable, wanted in _mapping(values, f"/expect/values/{name}").items():
+        for variable, wanted in (values or {}).items():
             found = choice.values.get(name, {}).get(variable)
             if not _same(found, wanted):
                 yield f"{variable} of {name} is {found}, not {wanted}"
@@ -169,19 +198,12 @@ def _same(found: Any, wanted: Any) -> bool:
 
 
 def _win_faults(trial: Trial) -> Iterator[str]:
-    wins = _mapping(trial.expect.get("wins"), "/expect/wins")
-    if not wins:
-        return
-    count = Counter(redecide(_seeded(trial.given, seed), trial.policy).cluster for seed in range(trial.seeds))
-    for name, bounds in wins.items():
-        if not isinstance(bounds, list) or len(bounds) != 2:
-            raise SelectionError("wins are [least, most]", pointer=f"/expect/wins/{name}")
-        if not bounds[0] <= count[name] <= bounds[1]:
-            yield f"{name} wins {count[name]} of {trial.seeds}, not {bounds[0]} to {bounds[1]}"
-
-
-def _seeded(given: Recorded, seed: int) -> Recorded:
-    return Recorded(given.id, given.candidates, given.states, given.parameters, seed)
+    wins = trial.expect.get("wins", {})
+    seeds = range(trial.seeds if wins else 0)
+    count = Counter(redecide(replace(trial.given, seed=seed), trial.policy).cluster for seed in seeds)
+    for name, (least, most) in wins.items():
+        if not least <= count[name] <= most:
+            yield f"{name} wins {count[name]} of {trial.seeds}, not {least} to {most}"
 
 
 def _place(cluster: Any) -> str:
