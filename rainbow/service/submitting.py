@@ -125,10 +125,11 @@ def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:
 
 def _selector(service: Service, asked: Submission) -> tuple[str, Mapping[str, Any]]:
     """Return the request's own selector, for this request alone, or the server's."""
+    settings = service.settings  # once: they may be exchanged at any moment
     if asked.selector is None:
-        return service.settings.selector, service.settings.selector_options
-    same = asked.selector == service.settings.selector
-    options = asked.options if asked.options is not None else service.settings.selector_options if same else {}
+        return settings.selector, settings.selector_options
+    same = asked.selector == settings.selector
+    options = asked.options if asked.options is not None else settings.selector_options if same else {}
     check_options(asked.selector, options)
     return asked.selector, options
 
