@@ -40,9 +40,15 @@ def match() -> Any:
 
 def _asked() -> tuple[Caller, Submission]:
     """Read the request; who asks is settled before the jobspec is looked at."""
-    who(_cluster_tokens({})) if tokens() else None
+    who(cluster_tokens({})) if tokens() else None
     jobspec, envelope = read_jobspec()
-    brought = _cluster_tokens(envelope)
+    brought = cluster_tokens(envelope)
+    asked = submission_of(jobspec, envelope, brought, request.headers.get("Idempotency-Key"))
+    return who(brought), asked
+
+
+def submission_of(jobspec: Any, envelope: Mapping[str, Any], brought: list[str], key: str | None) -> Submission:
+    """Read what an envelope asks for; `brought` are the tokens it brings."""
     selector = envelope.get("selector")
     if selector is not None and not isinstance(selector, Mapping):
         raise RequestError("selector is {name, options}", pointer="/selector")
@@ -54,22 +60,20 @@ def _asked() -> tuple[Caller, Submission]:
     options = (selector or {}).get("options")
     if options is not None and not isinstance(options, Mapping):
         raise RequestError("options is a mapping", pointer="/selector/options")
-    names = [entry["name"] for entry in envelope["clusters"]] if envelope.get("clusters") else None
-    asked = Submission(
+    return Submission(
         jobspec,
         text_of(selector or {}, "name"),
         options,
-        names,
+        [entry["name"] for entry in envelope["clusters"]] if envelope.get("clusters") else None,
         text_of(envelope, "name"),
         text_of(envelope, "requestor"),
-        request.headers.get("Idempotency-Key"),
+        key,
         [digest(token) for token in [*tokens(), *brought]],
         explain,
     )
-    return who(brought), asked
 
 
-def _cluster_tokens(envelope: Mapping[str, Any]) -> list[str]:
+def cluster_tokens(envelope: Mapping[str, Any]) -> list[str]:
     """Read `clusters: [{name, token}]` of an envelope."""
     brought = []
     for k, entry in enumerate(list_of(envelope, "clusters") if envelope.get("clusters") else []):

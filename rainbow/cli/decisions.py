@@ -23,6 +23,8 @@ def draw_decision(console: Console, decision: Document) -> None:
         titles = ["CANDIDATE", "FITS", "TAKES", "COMPUTED", "RANK", ""]
         console.print(table(titles, _rows(candidates, computed, selection)))
     draw_refusals(console, decision.get("refusals") or [])
+    if decision.get("placed_by"):
+        console.print(Text(f"placed by {clean(decision['placed_by'])}"))
     for warning in [*decision.get("warnings", []), *selection.get("warnings", [])]:
         console.print(Text(f"warning: {clean(warning)}", style="yellow"))
 

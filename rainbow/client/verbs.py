@@ -125,6 +125,23 @@ class Client:
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return cast("wire.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
 
+    def submit_batch(
+        self,
+        jobs: Sequence[Document],
+        minimise: str | None = None,
+        selector: Document | None = None,
+        time_limit: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Submit many jobs ({"jobspec", ...} each): {"answers", "assign"}; each has its own answer with a `status`.
+
+        `minimise` names a variable of the priorities: the jobs are placed so that it sums to the least.
+        """
+        body: dict[str, Any] = {"jobs": list(jobs), "assign": "optimal" if minimise else "greedy"}
+        body |= _given(minimise=minimise, selector=selector, time_limit=time_limit)
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return self._object("POST", "/v1/jobs:batch", body, headers=headers, patience=time_limit or 2.0)
+
     def match(
         self,
         jobspec: str | Document,

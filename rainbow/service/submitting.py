@@ -41,6 +41,7 @@ class Submission:
     key: str | None = None  # Idempotency-Key
     credentials: Sequence[str] = field(default_factory=tuple)  # digest of who asks, part of the key
     explain: bool = False  # of match: say what was looked for and found, and what would do
+    place: str | None = None  # only this one of them, by the plan of a batch; no part of what was asked
 
     def digest(self) -> str:
         """Return what tells two requests apart."""
@@ -55,7 +56,7 @@ class Submission:
 def find(service: Service, who: Caller, asked: Submission) -> tuple[Request, Sequence[Verdict]]:
     """Match a jobspec against every cluster the caller may submit to."""
     request = parse_jobspec(asked.jobspec)
-    entries = _usable(service, who, asked.clusters)
+    entries = _usable(service, who, asked.clusters if asked.place is None else [asked.place])
     return request, match(request, [entry.cluster for entry in entries], service.settings.backend)
 
 
@@ -89,14 +90,18 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
     """Place a job; return it and whether it is an earlier one sent again. Refused says why no cluster takes it."""
     request, verdicts = find(service, who, asked)
     wanted = _checked_gangs(service, request)
-    selector, options = _selector(service, asked)
+    selector, options = selector_of(service, asked)
     with service.store.write() as connection:
         if earlier := _earlier(connection, asked):
             return earlier, True
         job_id = _new_id()
-        given = _states(service, connection, verdicts, reads(selector, options, "queue.idle_workers"))
+        ids = candidate_ids(service, verdicts)
+        clusters.hold(connection, ids)
+        given = states_of(service, connection, ids, reads(selector, options, "queue.idle_workers"))
         choice = select(request, verdicts, given, selector, options, seed=job_id)
         decision = {**shown(request, verdicts), "selection": ledger.written(choice), "seed": job_id}
+        if asked.place is not None:
+            decision["placed_by"] = f"the plan of a batch, which left {asked.place} to choose from"
         if choice.cluster is None:
             raise Refused("no cluster can take this job", **decision)
         verdict = next(v for v in verdicts if v.cluster == choice.cluster)
@@ -123,7 +128,7 @@ def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:
     return wanted
 
 
-def _selector(service: Service, asked: Submission) -> tuple[str, Mapping[str, Any]]:
+def selector_of(service: Service, asked: Submission) -> tuple[str, Mapping[str, Any]]:
     """Return the request's own selector, for this request alone, or the server's."""
     settings = service.settings  # once: they may be exchanged at any moment
     if asked.selector is None:
@@ -134,14 +139,16 @@ def _selector(service: Service, asked: Submission) -> tuple[str, Mapping[str, An
     return asked.selector, options
 
 
-def _states(
-    service: Service, connection: sa.Connection, verdicts: Sequence[Verdict], idle: bool
+def candidate_ids(service: Service, verdicts: Sequence[Verdict]) -> dict[str, str]:
+    """Return {cluster id: name} of the clusters that match."""
+    entries = service.catalogue
+    return {entries[v.cluster].id: v.cluster for v in verdicts if v.matched and v.cluster in entries}
+
+
+def states_of(
+    service: Service, connection: sa.Connection, ids: Mapping[str, str], idle: bool
 ) -> dict[str, dict[str, Any]]:
     """Return the variables of every candidate's state; nodes_free as booked, idle workers if they are read."""
-    ids = {
-        service.catalogue[v.cluster].id: v.cluster for v in verdicts if v.matched and v.cluster in service.catalogue
-    }
-    clusters.hold(connection, ids)
     reported, booked = states.get(connection, ids), states.booked(connection, ids)
     queued: Mapping[str, dict[str, int]] = states.queues(connection, ids)
     for cluster_id, count in (workers.idle(connection, ids) if idle else {}).items():
