@@ -63,14 +63,10 @@ def offer_of(choice: Choice, variable: str, verdicts: Sequence[Verdict]) -> Offe
         return Offer()
     deciding = [step for step in choice.steps if step.priority == choice.steps[-1].priority]
     left = deciding[-2].survivors if len(deciding) > 1 else ()
-    computed = next((s.values for s in reversed(deciding) if s.step == "calc" and _assigns(s.argument, variable)), {})
+    computed = next((s.values for s in reversed(deciding) if s.variable == variable), {})
     costs = {name: computed[name] for name in left if _is_number(computed.get(name))}
     takes = {verdict.cluster: _nodes(verdict) for verdict in verdicts if verdict.matched and verdict.cluster in costs}
     return Offer({name: float(cost) for name, cost in costs.items()}, takes)
-
-
-def _assigns(argument: str, variable: str) -> bool:
-    return argument.partition("=")[0].strip() == variable
 
 
 def _is_number(value: Any) -> bool:

@@ -26,6 +26,11 @@ class Step:
     dropped: Mapping[str, str] = field(default_factory=dict)  # cluster: why
     note: str = ""  # "uninformed: ...", warnings
 
+    @property
+    def variable(self) -> str:
+        """Return what a calc computes."""
+        return self.argument.partition("=")[0].strip() if self.step == "calc" else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -36,7 +41,17 @@ class Choice:
     steps: tuple[Step, ...] = ()
     reason: str = ""
     warnings: tuple[str, ...] = ()
-    values: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)  # {cluster: {variable: value}}
+
+    @property
+    def values(self) -> dict[str, dict[str, Scalar]]:
+        """Return {cluster: {variable: value}}: what was computed for each, the later priority's where two did."""
+        found: dict[str, dict[str, Scalar]] = {}
+        for step in self.steps:
+            for name in (*step.survivors, *step.dropped):
+                found.setdefault(name, {})
+            for name, value in step.values.items() if step.step == "calc" else ():
+                found[name][step.variable] = value
+        return found
 
     @property
     def ranks(self) -> dict[str, int]:

@@ -74,7 +74,6 @@ class _Decision:
         self._settings = settings
         self._rng = rng
         self._steps: list[Step] = []
-        self._values: dict[str, dict[int, Scalar]] = {}  # by variable and row
         self._carry_out: Mapping[str, Callable[[Instruction, Rows], _Outcome]] = {
             "filter": self._filter,
             "calc": self._calc,
@@ -93,24 +92,14 @@ class _Decision:
         return self._choice(None, self._why_none())
 
     def _choice(self, row: int | None, reason: str) -> Choice:
-        names = self._variables.names
         notes = [step.note for step in self._steps if step.note.startswith("uninformed")]
         return Choice(
-            cluster=None if row is None else names[row],
+            cluster=None if row is None else self._variables.names[row],
             selector=NAME,
             steps=tuple(self._steps),
             reason=reason,
             warnings=tuple(dict.fromkeys([*self._variables.warnings, *notes])),
-            values=dict(zip(names, self._computed(), strict=True)),
         )
-
-    def _computed(self) -> list[dict[str, Scalar]]:
-        """Return what was computed, by row; a later priority's value takes the place of an earlier one's."""
-        found: list[dict[str, Scalar]] = [{} for _ in self._variables.names]
-        for name, values in self._values.items():
-            for row, value in values.items():
-                found[row][name] = value
-        return found
 
     def _why_none(self) -> str:
         last = {name: why for step in self._steps for name, why in step.dropped.items()}
@@ -181,15 +170,12 @@ class _Decision:
 
     def _record(self, number: int, instruction: Instruction, outcome: _Outcome) -> None:
         names = self._variables.names
-        survivors = names if isinstance(outcome.rows, range) else tuple([names[row] for row in outcome.rows])
-        values = self._by_name(outcome.values)
+        survivors = names if isinstance(outcome.rows, range) else tuple(map(names.__getitem__, outcome.rows))
+        values = dict(zip(map(names.__getitem__, outcome.values), outcome.values.values(), strict=True))
         dropped = {names[row]: why for row, why in outcome.dropped.items()}
         self._steps.append(
             Step(number, instruction.kind, instruction.argument, survivors, values, dropped, outcome.note)
         )
-
-    def _by_name(self, values: Mapping[int, Scalar]) -> dict[str, Scalar]:
-        return dict(zip(map(self._variables.names.__getitem__, values), values.values(), strict=True))
 
     def _filter(self, instruction: Instruction, rows: Rows) -> _Outcome:
         expression = _expression(instruction)
@@ -218,7 +204,6 @@ class _Decision:
             return _Outcome(rows, {}, {}, f"{self._uninformed(lacking)}; {instruction.variable} is not computed")
         values, faults = self._variables.evaluate(expression, rows)
         self._variables.compute(instruction.variable, values)
-        self._values[instruction.variable] = {**self._values.get(instruction.variable, {}), **values}
         dropped = {row: f"{instruction.variable}: {fault.reason}" for row, fault in faults.items()}
         return _Outcome(_left(rows, dropped), values, dropped)
 
@@ -228,7 +213,7 @@ class _Decision:
             return _Outcome(sorted(rows), {}, {}, note)
         values, faults = self._variables.evaluate(expression, rows)
         dropped = {row: f"{expression.text}: {fault.reason}" for row, fault in faults.items()}
-        for row in [row for row, value in values.items() if isinstance(value, str)]:
+        for row in [row for row in values if isinstance(values[row], str)] if _any_text(values) else ():
             dropped[row] = f"{expression.text}: a sort needs a number, not {describe(values[row])}"
         left = sorted(_left(rows, dropped))  # by name, which a stable sort keeps among equals
         left.sort(key=values.__getitem__, reverse=instruction.kind == "sort_descending")
@@ -265,6 +250,10 @@ def _expression(instruction: Instruction) -> Expression:
     if instruction.expression is None:
         raise SelectionError(f"{instruction.kind} needs an expression")
     return instruction.expression
+
+
+def _any_text(values: Mapping[int, Scalar]) -> bool:
+    return str in set(map(type, values.values()))
 
 
 def _left(rows: Rows, dropped: Mapping[int, str]) -> Rows:

@@ -28,6 +28,7 @@ MATCHED = ("nodes", "cores", "gpus", "memory", "fits")
 SAME = {"node_memory_gb": "memory_per_node", "memory_per_node": "node_memory_gb"}  # two names of one variable
 OURS = ("matched.", "queue.", "state.")  # what no job may set
 MISSING = object()
+_NOTHING: Mapping[str, Scalar] = {}
 FEW = 24  # up to here single evaluation is faster than columns
 
 Values = Sequence[Any]
@@ -45,7 +46,7 @@ class Variables:
         self.names = tuple(candidate.cluster for candidate in candidates)
         self.warnings: list[str] = []
         self._candidates = candidates
-        self._states = [states.get(name, {}) for name in self.names]
+        self._states = list(map(states.get, self.names, repeat(_NOTHING)))
         self._stated: set[str] = set().union(*self._states)
         self._parameters = self._admitted(parameters)
         self._given: dict[str, Values] = {}
@@ -142,8 +143,8 @@ class Variables:
         values: dict[int, Scalar] = {}
         alone = rows
         if (computed := self._computed.get(expression.text)) is not None:  # by a calc, nothing to evaluate
-            values = {row: computed[row] for row in rows}
-            alone = [row for row in rows if values[row] is MISSING]
+            values = dict(zip(rows, map(computed.__getitem__, rows), strict=True))
+            alone = [row for row in rows if values[row] is MISSING] if MISSING in computed else ()
         elif len(rows) > FEW and (found := evaluate_columns(expression, self._column(rows), len(rows))):
             values = dict(zip(rows, found[0], strict=True))
             alone = [rows[at] for at in found[1]]

@@ -32,7 +32,7 @@ LEDGER = "ledger"
 
 def written(choice: Choice) -> dict[str, Any]:
     """Write a choice as JSON, with every candidate's rank and the step that dropped it."""
-    found = {**asdict(choice), "ranks": choice.ranks, "drops": choice.drops}
+    found = {**asdict(choice), "values": choice.values, "ranks": choice.ranks, "drops": choice.drops}
     found["steps"] = [{**step, "values": dict(step["values"])} for step in found["steps"]]
     return _plain(found)  # type: ignore[no-any-return]
 
