@@ -23,7 +23,7 @@ from rainbow.selection.arithmetic import Broken, describe, is_number, shown, tru
 from rainbow.selection.choice import Choice, Scalar, Step
 from rainbow.selection.expression import Expression, compile_expression
 from rainbow.selection.groups import belongs
-from rainbow.selection.priorities import Instruction, Priority, Settings, nearest, read_options
+from rainbow.selection.priorities import Instruction, Priority, Settings, check_work, nearest, read_options
 from rainbow.selection.variables import MISSING, Variables
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ class ConstraintSelector:
         rng: random.Random,
     ) -> Choice:
         """Choose one of the candidates, or none with every step that dropped one."""
-        return _Decision(Variables(candidates, states, parameters), read_options(options), rng).decide()
+        settings = read_options(options)
+        check_work(settings, len(candidates))
+        return _Decision(Variables(candidates, states, parameters), settings, rng).decide()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ stale_after      seconds; a cluster whose state.age is larger is barred
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,9 +25,10 @@ OPTIONS = ("priorities", "groups", "uninformed_sort", "stale_after")
 PRIORITY = ("priority", "group", "steps")
 SELECT_MODES = ("first", "last", "random")
 UNINFORMED_SORT = "cost_per_node_hour"
-MAX_TEXT = 32_768  # characters of YAML
+MAX_TEXT = 32_768  # characters of YAML, or of all arguments together
 MAX_PRIORITIES = 64
 MAX_STEPS = 64  # of one priority
+MAX_WORK = 5_000_000  # nodes of expressions × clusters of one decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,22 @@ def read_options(options: Mapping[str, Any]) -> Settings:
 
 def variables_read(settings: Settings) -> frozenset[str]:
     """Name every variable that a decision by these settings may read."""
-    expressions = [step.expression for priority in settings.priorities for step in priority.steps]
-    every = [*expressions, settings.uninformed_sort]
-    return frozenset(name for expression in every if expression for name in expression.names)
+    return frozenset(name for expression in _expressions(settings) for name in expression.names)
+
+
+def check_work(settings: Settings, clusters: int) -> None:
+    """Refuse what would take too long: a decision holds back everybody who submits."""
+    work = clusters * sum(expression.size for expression in _expressions(settings))
+    if work > MAX_WORK:
+        message = (
+            f"these priorities are {work} operations for {clusters} clusters, at most {MAX_WORK} are carried out"
+        )
+        raise SelectionError(message, pointer="/priorities")
+
+
+def _expressions(settings: Settings) -> Iterator[Expression]:
+    yield settings.uninformed_sort
+    yield from (step.expression for one in settings.priorities for step in one.steps if step.expression)
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:
@@ -115,6 +129,9 @@ def _read_priorities(written: Any) -> tuple[Priority, ...]:
     if len(written) > MAX_PRIORITIES:
         raise SelectionError(f"there are more than {MAX_PRIORITIES} priorities", pointer="/priorities")
     found = [_read_priority(item, index) for index, item in enumerate(written)]
+    length = sum(len(step.argument) for priority in found for step in priority.steps)
+    if length > MAX_TEXT:
+        raise SelectionError(f"steps have {length} characters, at most {MAX_TEXT} are read", pointer="/priorities")
     return tuple(sorted(found, key=lambda priority: (priority.number, priority.index)))
 
 
