@@ -12,8 +12,8 @@ from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, reads, select
 from rainbow.selection.redeciding import Policy, Recorded, compare, redecide
-from tests.asking import jobspec
-from tests.conftest import ADMIN
+from rainbow.store import jobs
+from tests.conftest import ADMIN, grid, jobspec
 
 CASES = Path(__file__).parent / "cases" / "selection"
 GROUPS = yaml.safe_load((CASES / "groups.yaml").read_text())
@@ -121,6 +121,28 @@ def test_replay_after_states_have_changed_is_equal(api: Any, two: Any) -> None:
     assert told["equal"] is True
     assert told["replayed"] == told["selection"] == made["decision"]["selection"]
     assert told["graphs_changed_since"] == []
+    api.good("PUT", "/v1/clusters/elm/graph", grid(3, 2), two[1].secret)
+    told = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in two))
+    assert (told["equal"], told["graphs_changed_since"]) == (True, ["elm"])
+
+
+def test_replay_of_a_decision_that_was_tampered_with_is_not_equal(api: Any, two: Any) -> None:
+    made = submit(api, two, CHEAPEST)
+    with api.service.store.write() as connection:
+        kept = jobs.decision(connection, made["id"])
+        kept["ledger"]["states"] = kept["ledger"]["states"].replace('"cost": 2', '"cost": 0')
+        jobs.change(connection, made["id"], decision=kept)
+    told = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in two))
+    assert told["equal"] is False
+    assert (told["selection"]["cluster"], told["replayed"]["cluster"]) == ("elm", "oak")
+
+
+def test_replay_of_a_job_placed_before_the_ledger_says_so(api: Any, two: Any) -> None:
+    made = submit(api, two, CHEAPEST)
+    with api.service.store.write() as connection:
+        jobs.change(connection, made["id"], decision=made["decision"])
+    api.problem(409, "conflict", "GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in two))
+    assert api.good("GET", "/v1/decisions", None, ADMIN) == {"decisions": [], "next": None}
 
 
 def test_replay_shows_only_clusters_that_exist_for_its_reader(api: Any, two: Any) -> None:

@@ -1,21 +1,21 @@
 """The decision ledger: with every placement what the selection was given, so that it can be taken again.
 
     decision ─┬─ candidates, selection, seed    shown to whoever may see the job
-              └─ ledger                         selector, options, states, revisions of the graphs; digests
+              └─ ledger                         policy (selector, options), states, revisions of the graphs; digests
 
-The job's parameters are in its jobspec. Digests are SHA-256 of canonical JSON.
+The job's parameters are in its jobspec. Each part of the ledger is kept as JSON text, written once, and its digest is
+the SHA-256 of that text.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden
-from rainbow.selection import Choice
+from rainbow.selection import Choice, Step
 from rainbow.selection.redeciding import Policy, Recorded, read_recorded, redecide
 from rainbow.service.jobspecs import reading
 from rainbow.store import jobs
@@ -32,19 +32,43 @@ LEDGER = "ledger"
 
 def written(choice: Choice) -> dict[str, Any]:
     """Write a choice as JSON, with every candidate's rank and the step that dropped it."""
-    found = {**asdict(choice), "values": choice.values, "ranks": choice.ranks, "drops": choice.drops}
-    found["steps"] = [{**step, "values": dict(step["values"])} for step in found["steps"]]
-    return _plain(found)  # type: ignore[no-any-return]
+    return {
+        "cluster": choice.cluster,
+        "selector": choice.selector,
+        "steps": [_step(step) for step in choice.steps],
+        "reason": choice.reason,
+        "warnings": [*choice.warnings],
+        "values": choice.values,
+        "ranks": choice.ranks,
+        "drops": choice.drops,
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "priority": step.priority,
+        "step": step.step,
+        "argument": step.argument,
+        "survivors": [*step.survivors],
+        "values": {**step.values},
+        "dropped": {**step.dropped},
+        "note": step.note,
+    }
 
 
 def entry(
     service: Service, selector: str, options: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return what is kept of what a selection was given."""
-    revisions = {name: service.catalogue[name].revision for name in states if name in service.catalogue}
-    kept = {"selector": selector, "options": _plain(options), "states": _plain(states), "revisions": revisions}
-    digests = {"states": _digest(states), "policy": _digest([selector, options]), "graphs": _digest(revisions)}
-    return {**kept, "digests": digests}
+    parts = {"policy": [selector, options], "states": states, "graphs": _revisions(service, states)}
+    texts = {name: json.dumps(part, default=str) for name, part in parts.items()}
+    return {**texts, "digests": {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}}
+
+
+def _revisions(service: Service, names: Iterable[str]) -> dict[str, str]:
+    """Return {cluster: its id and revision}: one that was registered again is another."""
+    entries = service.catalogue
+    return {name: f"{entries[name].id}/{entries[name].revision}" for name in names if name in entries}
 
 
 def shown(decision: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,8 +83,9 @@ def replay(service: Service, connection: sa.Connection, record: JobRecord) -> di
     if kept is None:
         raise Conflict(f"job {record.id} was placed before what a decision is given was kept")
     again = written(redecide(*_recorded(connection, record, decision)))
-    seen = {name: entry.revision for name, entry in service.catalogue.items()}
-    changed = [name for name, revision in kept["revisions"].items() if seen.get(name) != revision]
+    then = json.loads(kept["graphs"])
+    now = _revisions(service, then)
+    changed = [name for name, revision in then.items() if now.get(name) != revision]
     return {
         "id": record.id,
         "cluster": record.cluster,
@@ -85,26 +110,23 @@ def listing(service: Service, who: Caller, chosen: Filter) -> tuple[list[dict[st
 
 def _listed(connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any]) -> dict[str, Any]:
     kept = decision[LEDGER]
+    selector, options = json.loads(kept["policy"])
     return {
         "id": record.id,
         "submitted_at": record.submitted_at,
         "cluster": record.cluster,
         "candidates": decision["candidates"],
         "parameters": _plain(reading(connection, record.id).request.parameters),
-        "states": kept["states"],
+        "states": json.loads(kept["states"]),
         "seed": decision["seed"],
-        "selector": {"name": kept["selector"], "options": kept["options"]},
+        "selector": {"name": selector, "options": options},
     }
 
 
 def _recorded(connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any]) -> tuple[Recorded, Policy]:
-    kept = decision[LEDGER]
-    return read_recorded(_listed(connection, record, decision)), Policy(kept["selector"], kept["options"])
+    listed = _listed(connection, record, decision)
+    return read_recorded(listed), Policy(listed["selector"]["name"], listed["selector"]["options"])
 
 
 def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
