@@ -318,6 +318,16 @@ def test_heavy_expression_evaluates_in_little_time_and_memory(text: str) -> None
     assert peak < 10_000_000
 
 
+@pytest.mark.parametrize("text", [*HEAVY, "a in (" + "a," * 1900 + ")", "a<" * 1900 + "a", "a+" * 30 + "a"])
+def test_heavy_expression_over_1000_clusters_takes_little_memory(text: str) -> None:
+    expression, column = compile_expression(text), read_column([1.5] * 1000)
+    tracemalloc.start()
+    evaluate_columns(expression, lambda _: column, 1000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
 def _seconds(expression: Expression) -> float:
     start = time.perf_counter()
     evaluate(expression, VARIABLES)

@@ -11,7 +11,7 @@ import yaml
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, reads, select
-from rainbow.selection.redeciding import Policy, Recorded, compare, redecide
+from rainbow.selection.redeciding import Rules, Recorded, compare, redecide
 from rainbow.store import jobs
 from tests.conftest import ADMIN, grid, jobspec
 
@@ -71,19 +71,19 @@ def recorded(number: int, **costs: float) -> Recorded:
 
 def test_compare_of_two_policies_names_the_moved_and_sums_what_was_computed() -> None:
     decisions = [recorded(1, a=1, b=2), recorded(2, a=5, b=3), recorded(3, a=4)]
-    found = compare(decisions, Policy("constraint", CHEAPEST), Policy("constraint", DEAREST))
+    found = compare(decisions, Rules("constraint", CHEAPEST), Rules("constraint", DEAREST))
     assert (found.decisions, [(m.id, m.old, m.new) for m in found.moved]) == (3, [("j1", "a", "b"), ("j2", "b", "a")])
     old, new = found.sums["price"]
     assert (old.total, old.jobs, new.total, new.jobs) == (2 + 6 + 8, 3, 2 + 5 + 4, 3)
 
 
 def test_compare_of_a_policy_with_itself_moves_nobody() -> None:
-    policy = Policy("random", {})
+    policy = Rules("random", {})
     assert compare([recorded(n, a=1, b=2, c=3) for n in range(20)], policy, policy).moved == []
 
 
 def test_redecide_draws_as_the_first_time() -> None:
-    again = {redecide(recorded(7, a=1, b=2, c=3), Policy("random", {})).cluster for _ in range(5)}
+    again = {redecide(recorded(7, a=1, b=2, c=3), Rules("random", {})).cluster for _ in range(5)}
     assert len(again) == 1
 
 

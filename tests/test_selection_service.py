@@ -133,3 +133,36 @@ def test_parameters_at_the_top_and_under_the_task_are_read(tmp_path: Path, where
         spec["task"]["attributes"] = attributes  # type: ignore[index]  # as the founding text writes it
     made = api.good("POST", "/v1/jobs", {"jobspec": spec}, *(one.token for one in clusters))
     assert made["decision"]["selection"]["values"]["alpha"]["build_cost"] == pytest.approx(1 / 3, rel=1e-12)
+
+
+def refused(api: Api, clusters: list[Cluster], options: dict[str, Any]) -> Any:
+    body = {"jobspec": jobspec(), "selector": {"name": "constraint", "options": options}}
+    return api.problem(422, "unsatisfiable", "POST", "/v1/jobs", body, *(one.token for one in clusters))
+
+
+def test_state_that_is_too_old_bars_its_cluster_until_the_next_report(tmp_path: Path) -> None:
+    clock = Clock()
+    api = Api(open_service_at(tmp_path, clock))
+    oak = api.register("oak", state={"cost": 1})
+    options = {"priorities": [{"priority": 1, "steps": [{"filter": "state.age >= 0"}]}], "stale_after": 600}
+    clock.now += 601
+    drops = refused(api, [oak], options)["selection"]["drops"]
+    assert drops == {"oak": "stale_after: its state is 601 s old, stale_after is 600"}
+    api.good("PUT", "/v1/clusters/oak/state", {"cost": 1}, oak.secret)
+    clock.now += 600
+    submit(api, [oak], {}, selector={"name": "constraint", "options": options})
+
+
+def test_what_matching_and_the_queue_say_can_be_read(tmp_path: Path) -> None:
+    api = Api(open_service_at(tmp_path, Clock()))
+    oak = api.register("oak", grid(4, 2))
+    names = [f"matched.{name}" for name in ("nodes", "cores", "gpus", "memory", "fits")]
+    names += [f"queue.{name}" for name in ("waiting_tasks", "running_tasks", "idle_workers")]
+    options = {"priorities": [{"priority": 1, "steps": [{"calc": f"x{n}={name}"} for n, name in enumerate(names)]}]}
+    selector = {"name": "constraint", "options": options}
+    oak.say("heartbeat", running=[])
+    submit(api, [oak], {}, selector=selector)
+    oak.take()
+    submit(api, [oak], {}, selector=selector)
+    told = submit(api, [oak], {}, selector=selector)["decision"]["selection"]["values"]["oak"]
+    assert list(told.values()) == [2, 2, 0, 0, 4, 1, 1, 2]

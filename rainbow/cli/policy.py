@@ -17,7 +17,7 @@ from rainbow.cli.reading import json_of, naming, text_of
 from rainbow.client import Client
 from rainbow.errors import InputError, SelectionError
 from rainbow.jobspec.text import Limits, load
-from rainbow.selection.redeciding import Comparison, Policy, Sum, compare, read_recorded
+from rainbow.selection.redeciding import Comparison, Rules, Sum, compare, read_recorded
 from rainbow.selection.trials import Outcome, read_trials, run
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -28,13 +28,13 @@ def policy() -> None:
     """Priorities before they are used: test, diff."""
 
 
-def policy_of(path: Path) -> Policy:
+def rules_of(path: Path) -> Rules:
     """Read the selector and its options from a server's configuration."""
     from rainbow.service.config import read_config  # the service is slow to load, and needed here only
 
     with naming(path):
         settings = read_config(path)
-    return Policy(settings.selector, settings.selector_options)
+    return Rules(settings.selector, settings.selector_options)
 
 
 # ── test ──
@@ -60,7 +60,7 @@ def _trials(file: Path, config: Path | None) -> Any:
         named = document.get("config")
         if config is None and not isinstance(named, str):
             raise SelectionError("config is the path of the server's configuration", pointer="/config")
-        tested = policy_of(config or file.parent / str(named))
+        tested = rules_of(config or file.parent / str(named))
         try:
             return read_trials(document, tested)
         except InputError as fault:
@@ -100,10 +100,10 @@ def diff(
 
     Needs the admin token, or --decisions. Every job is decided by itself, with the states of its time.
     """
-    policies = policy_of(old), policy_of(new)
+    both = rules_of(old), rules_of(new)
     found = json_of(decisions) if decisions else client.all_decisions(cluster=cluster)
     recorded = (read_recorded(one) for one in islice(_listed(found), limit))
-    comparison = compare(recorded, *policies)
+    comparison = compare(recorded, *both)
     printing.show(output, _written(comparison), lambda console: _draw(console, comparison))
 
 

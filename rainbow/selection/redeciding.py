@@ -18,7 +18,7 @@ from rainbow.selection import Choice, Scalar, select
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class Rules:
     """A selector and its options."""
 
     selector: str
@@ -39,7 +39,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A job that two policies place differently; None: nowhere."""
+    """A job that two sets of rules place differently; None: nowhere."""
 
     id: str
     old: str | None
@@ -62,21 +62,21 @@ class Sum:
 
 @dataclass(slots=True)
 class Comparison:
-    """Two policies over the same decisions; `sums`: variable → (under the old one, under the new one)."""
+    """Two sets of rules over the same decisions; `sums`: variable → (under the old one, under the new one)."""
 
     decisions: int = 0
     moved: list[Moved] = field(default_factory=list)
     sums: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
 
 
-def redecide(recorded: Recorded, policy: Policy) -> Choice:
+def redecide(recorded: Recorded, rules: Rules) -> Choice:
     """Take a recorded decision again."""
     request = Request(variants=((),), tasks=(), parameters=recorded.parameters)
-    return select(request, recorded.candidates, recorded.states, policy.selector, policy.options, seed=recorded.seed)
+    return select(request, recorded.candidates, recorded.states, rules.selector, rules.options, seed=recorded.seed)
 
 
-def compare(decisions: Iterable[Recorded], old: Policy, new: Policy) -> Comparison:
-    """Take every decision under both policies; say which jobs go elsewhere and what each calc sums to."""
+def compare(decisions: Iterable[Recorded], old: Rules, new: Rules) -> Comparison:
+    """Take every decision under both rules; say which jobs go elsewhere and what each calc sums to."""
     found = Comparison()
     for recorded in decisions:
         choices = redecide(recorded, old), redecide(recorded, new)

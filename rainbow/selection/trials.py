@@ -22,7 +22,7 @@ from rainbow.errors import SelectionError
 from rainbow.matching import Verdict
 from rainbow.selection import Choice
 from rainbow.selection.priorities import nearest
-from rainbow.selection.redeciding import Policy, Recorded, redecide
+from rainbow.selection.redeciding import Rules, Recorded, redecide
 
 COMMON = ("states", "parameters", "nodes", "options")
 OF_CASE = (*COMMON, "case", "candidates", "seed", "seeds", "expect")
@@ -45,7 +45,7 @@ class Trial:
 
     name: str
     given: Recorded
-    policy: Policy
+    rules: Rules
     expect: Mapping[str, Any]
     seeds: int
 
@@ -59,20 +59,20 @@ class Outcome:
     faults: tuple[str, ...]
 
 
-def read_trials(document: Any, policy: Policy) -> list[Trial]:
+def read_trials(document: Any, rules: Rules) -> list[Trial]:
     """Read a file's cases; SelectionError says where one cannot be read."""
     top = _mapping(document, "")
     written = top.get("cases")
     if not isinstance(written, list) or not written:
         raise SelectionError("cases is a list of at least one case", pointer="/cases")
-    return [_trial(top, case, at, policy) for at, case in enumerate(written)]
+    return [_trial(top, case, at, rules) for at, case in enumerate(written)]
 
 
-def _trial(top: Mapping[str, Any], written: Any, at: int, policy: Policy) -> Trial:
+def _trial(top: Mapping[str, Any], written: Any, at: int, rules: Rules) -> Trial:
     pointer = f"/cases/{at}"
     case = _known(_mapping(written, pointer), OF_CASE, pointer)
     states = _laid_over(_mapping(top.get("states"), "/states"), _mapping(case.get("states"), f"{pointer}/states"))
-    options = {**policy.options, **_of(top, case, "options", pointer)}
+    options = {**rules.options, **_of(top, case, "options", pointer)}
     given = Recorded(
         id=str(at),
         candidates=_candidates(top, case, states, pointer),
@@ -82,7 +82,7 @@ def _trial(top: Mapping[str, Any], written: Any, at: int, policy: Policy) -> Tri
     )
     seeds = _number(case.get("seeds", 1), 1, f"{pointer}/seeds")
     name = str(case.get("case", f"case {at + 1}"))
-    return Trial(name, given, Policy(policy.selector, options), _expected(case, pointer), seeds)
+    return Trial(name, given, Rules(rules.selector, options), _expected(case, pointer), seeds)
 
 
 def _expected(case: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
@@ -159,7 +159,7 @@ def _known(written: Mapping[str, Any], keys: Sequence[str], pointer: str) -> Map
 
 def run(trial: Trial) -> Outcome:
     """Decide a case and say where the choice is not the expected one."""
-    choice = redecide(trial.given, trial.policy)
+    choice = redecide(trial.given, trial.rules)
     return Outcome(trial.name, choice, (*_faults(choice, trial.expect), *_win_faults(trial)))
 
 
@@ -200,7 +200,7 @@ def _same(found: Any, wanted: Any) -> bool:
 def _win_faults(trial: Trial) -> Iterator[str]:
     wins = trial.expect.get("wins", {})
     seeds = range(trial.seeds if wins else 0)
-    count = Counter(redecide(replace(trial.given, seed=seed), trial.policy).cluster for seed in seeds)
+    count = Counter(redecide(replace(trial.given, seed=seed), trial.rules).cluster for seed in seeds)
     for name, (least, most) in wins.items():
         if not least <= count[name] <= most:
             yield f"{name} wins {count[name]} of {trial.seeds}, not {least} to {most}"

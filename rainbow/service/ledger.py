@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden
 from rainbow.selection import Choice, Step
-from rainbow.selection.redeciding import Policy, Recorded, read_recorded, redecide
+from rainbow.selection.redeciding import Rules, Recorded, read_recorded, redecide
 from rainbow.service.jobspecs import reading
 from rainbow.store import jobs
 from rainbow.store.jobs import Filter, JobRecord
@@ -123,9 +123,9 @@ def _listed(connection: sa.Connection, record: JobRecord, decision: Mapping[str,
     }
 
 
-def _recorded(connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any]) -> tuple[Recorded, Policy]:
+def _recorded(connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any]) -> tuple[Recorded, Rules]:
     listed = _listed(connection, record, decision)
-    return read_recorded(listed), Policy(listed["selector"]["name"], listed["selector"]["options"])
+    return read_recorded(listed), Rules(listed["selector"]["name"], listed["selector"]["options"])
 
 
 def _plain(value: Any) -> Any:
