@@ -11,7 +11,7 @@ import yaml
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, reads, select
-from rainbow.selection.redeciding import Rules, Recorded, compare, redecide
+from rainbow.selection.redeciding import Recorded, Rules, compare, redecide
 from rainbow.store import jobs
 from tests.conftest import ADMIN, grid, jobspec
 

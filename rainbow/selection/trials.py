@@ -22,7 +22,7 @@ from rainbow.errors import SelectionError
 from rainbow.matching import Verdict
 from rainbow.selection import Choice
 from rainbow.selection.priorities import nearest
-from rainbow.selection.redeciding import Rules, Recorded, redecide
+from rainbow.selection.redeciding import Recorded, Rules, redecide
 
 COMMON = ("states", "parameters", "nodes", "options")
 OF_CASE = (*COMMON, "case", "candidates", "seed", "seeds", "expect")

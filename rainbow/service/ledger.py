@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden
 from rainbow.selection import Choice, Step
-from rainbow.selection.redeciding import Rules, Recorded, read_recorded, redecide
+from rainbow.selection.redeciding import Recorded, Rules, read_recorded, redecide
 from rainbow.service.jobspecs import reading
 from rainbow.store import jobs
 from rainbow.store.jobs import Filter, JobRecord
