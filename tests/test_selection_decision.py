@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rainbow.errors import SelectionError
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, reads, select
@@ -33,6 +34,19 @@ def test_priorities_for_groups_leave(case: dict[str, Any]) -> None:
     assert choice.cluster == (case["left"][0] if case["left"] else None)
     assert choice.drops.keys() == case["dropped"].keys()
     assert all(why in choice.drops[name] for name, why in case["dropped"].items())
+
+
+def test_groups_without_end_are_refused() -> None:
+    options = {"priorities": [{"priority": 1, "group": "g", "steps": [{"select": "first"}]}]}
+    for group, says in (
+        ([f"c{n}" for n in range(10_001)], "10001 names"),
+        (["*" + "a" * n for n in range(99)] * 2, "pat"),
+    ):
+        with pytest.raises(SelectionError, match=says):
+            choose({"a": {}}, {**options, "groups": {"g": group}})
+    many = {f"g{n}": ["a"] for n in range(257)}
+    with pytest.raises(SelectionError, match="at most 256"):
+        choose({"a": {}}, {**options, "groups": many})
 
 
 def test_ranks_are_places_before_the_select() -> None:

@@ -66,7 +66,7 @@ def check_options(selector: str, options: Mapping[str, Any]) -> Sequence[str]:
 def reads(selector: str, options: Mapping[str, Any], variable: str) -> bool:
     """Tell whether a decision may read a variable: what is dear to find out is left out where nobody asks.
 
-    >>> reads("constraint", {"priorities": [{"priority": 1, "steps": [{"filter": "cost > 1"}]}]}, "nodes_free")
+    >>> reads("constraint", {"priorities": [{"priority": 1, "steps": [{"filter": "cost > 1"}]}]}, "state.age")
     False
     """
     plugin = selectors.get(selector)

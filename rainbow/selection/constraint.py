@@ -22,7 +22,6 @@ from rainbow.selection.advice import advise
 from rainbow.selection.arithmetic import Broken, describe, is_number, shown, truth
 from rainbow.selection.choice import Choice, Scalar, Step
 from rainbow.selection.expression import Expression, compile_expression
-from rainbow.selection.groups import belongs
 from rainbow.selection.priorities import Instruction, Priority, Settings, check_work, nearest, read_options
 from rainbow.selection.variables import MISSING, Variables
 
@@ -163,8 +162,8 @@ class _Decision:
         """Drop the clusters that are not of the group a priority is for."""
         if not priority.group:
             return rows
-        patterns, names = self._settings.groups[priority.group], self._variables.names
-        others = [row for row in rows if not belongs(names[row], patterns)]
+        group, names = self._settings.groups[priority.group], self._variables.names
+        others = [row for row in rows if names[row] not in group]
         dropped = dict.fromkeys(others, f"it is not of the group {priority.group}")
         left = _left(rows, dropped)
         self._record(priority.number, Instruction("group", priority.group), _Outcome(left, {}, dropped))

@@ -2,7 +2,7 @@
 
 priorities       list of {priority: number, steps: [{instruction: argument}]}, or YAML text of it;
                  with group: NAME a priority is tried for the clusters of that group only
-groups           {name: [patterns of cluster names]}
+groups           {name: [names of clusters]}
 uninformed_sort  what a sort goes by whose variable nobody gives; cost_per_node_hour unless given
 stale_after      seconds; a cluster whose state.age is larger is barred
 """
@@ -78,13 +78,15 @@ def read_options(options: Mapping[str, Any]) -> Settings:
 
 
 def variables_read(settings: Settings) -> frozenset[str]:
-    """Name every variable that a decision by these settings may read."""
-    return frozenset(name for expression in _expressions(settings) for name in expression.names)
+    """Name every variable that a decision by these settings may read; what is free is always looked at."""
+    return frozenset(name for expression in _expressions(settings) for name in expression.names) | {"nodes_free"}
 
 
 def check_work(settings: Settings, clusters: int) -> None:
     """Refuse what would take too long: a decision holds back everybody who submits."""
-    work = clusters * sum(expression.size for expression in _expressions(settings))
+    groups = [settings.groups[one.group] for one in settings.priorities if one.group]
+    compared = sum(1 + len(group.patterns) for group in groups)
+    work = clusters * (compared + sum(expression.size for expression in _expressions(settings)))
     if work > MAX_WORK:
         message = (
             f"these priorities are {work} operations for {clusters} clusters, at most {MAX_WORK} are carried out"

@@ -96,7 +96,8 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
             return earlier, True
         job_id = _new_id()
         ids = candidate_ids(service, verdicts)
-        clusters.hold(connection, ids)
+        if reads(selector, options, "nodes_free"):
+            clusters.hold(connection, ids)
         given = states_of(service, connection, ids, reads(selector, options, "queue.idle_workers"))
         choice = select(request, verdicts, given, selector, options, seed=job_id)
         decision = {**shown(request, verdicts), "selection": ledger.written(choice), "seed": job_id}
