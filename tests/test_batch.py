@@ -220,6 +220,19 @@ def test_batch_that_cannot_be_read_is_refused_whole(
     assert api.problem(status, code, "POST", "/v1/jobs:batch", body, *tokens)["pointer"] == pointer
 
 
+@pytest.mark.parametrize("cost", ["1e308", "2**1023 + 2**1022", "0-1e308", "'text'", "true", "1e289", "0"])
+@pytest.mark.parametrize("free", [10**400, -(10**400), 2.5, "text", 2])
+def test_batch_of_any_cost_and_any_free_nodes_is_answered_in_json(api: Api, cost: str, free: Any) -> None:
+    oak = api.register("oak", grid(4, 1), state={"nodes_free": free})
+    options = {"priorities": [{"priority": 1, "steps": [{"calc": f"x={cost}"}]}]}
+    body = {"jobs": [job(), job(), job()], "selector": {"name": "constraint", "options": options}}
+    answer = api.call("POST", "/v1/jobs:batch", {**body, "assign": "optimal", "minimise": "x"}, oak.token)
+    assert answer.status_code == 200
+    assert {one["status"] for one in answer.get_json()["answers"]} <= {201, 422}
+    assert "Infinity" not in answer.get_data(as_text=True)
+    assert "NaN" not in answer.get_data(as_text=True)
+
+
 @pytest.mark.parametrize(
     "entry", [None, [], "x", {}, {"jobspec": 5}, {"jobspec": {}, "selector": 5}, {"jobspec": {}, "clusters": [5]}]
 )

@@ -91,6 +91,12 @@ def test_compare_of_two_policies_names_the_moved_and_sums_what_was_computed() ->
     assert (old.total, old.jobs, new.total, new.jobs) == (2 + 6 + 8, 3, 2 + 5 + 4, 3)
 
 
+def test_compare_leaves_out_of_a_sum_what_would_make_it_infinite() -> None:
+    huge = [recorded(1, a=1e308), recorded(2, a=2**1022), recorded(3, a=4)]
+    found = compare(huge, Rules("constraint", CHEAPEST), Rules("constraint", DEAREST))
+    assert [(each.total, each.jobs) for each in found.sums["price"]] == [(8, 1), (4, 1)]
+
+
 def test_compare_of_a_policy_with_itself_moves_nobody() -> None:
     policy = Rules("random", {})
     assert compare([recorded(n, a=1, b=2, c=3) for n in range(20)], policy, policy).moved == []

@@ -16,6 +16,9 @@ from typing import Any
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, Scalar, select
+from rainbow.selection.arithmetic import is_number, summable
+
+SAFE = 2**53  # above, a float may not be the number it was written as
 
 States = Mapping[str, Mapping[str, Scalar]]
 
@@ -64,13 +67,10 @@ def offer_of(choice: Choice, variable: str, verdicts: Sequence[Verdict]) -> Offe
     deciding = [step for step in choice.steps if step.priority == choice.steps[-1].priority]
     left = deciding[-2].survivors if len(deciding) > 1 else ()
     computed = next((s.values for s in reversed(deciding) if s.variable == variable), {})
-    costs = {name: computed[name] for name in left if _is_number(computed.get(name))}
+    found = {name: summable(computed.get(name)) for name in left}
+    costs = {name: cost for name, cost in found.items() if cost is not None}
     takes = {verdict.cluster: _nodes(verdict) for verdict in verdicts if verdict.matched and verdict.cluster in costs}
-    return Offer({name: float(cost) for name, cost in costs.items()}, takes)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return Offer(costs, takes)
 
 
 def _nodes(verdict: Verdict) -> int:
@@ -101,7 +101,7 @@ def _decide(job: BatchJob, states: States) -> Choice:
 
 def _book(state: dict[str, Scalar], nodes: int) -> None:
     free = state.get("nodes_free")
-    if isinstance(free, int | float) and not isinstance(free, bool):
+    if is_number(free):
         state["nodes_free"] = free - nodes
 
 
@@ -131,8 +131,5 @@ def _because(assignment: Assignment, status: str) -> Assignment:
 
 def _free(states: States) -> dict[str, int]:
     """Return the whole nodes free at the clusters that say so; the others have no bound."""
-    return {
-        name: max(0, int(values["nodes_free"]))
-        for name, values in states.items()
-        if _is_number(values.get("nodes_free")) and abs(float(values["nodes_free"])) < 2**53
-    }
+    found = {name: values.get("nodes_free") for name, values in states.items()}
+    return {name: max(0, int(free)) for name, free in found.items() if is_number(free) and -SAFE < free < SAFE}

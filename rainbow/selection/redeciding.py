@@ -15,6 +15,7 @@ from rainbow.errors import SelectionError
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, Scalar, select
+from rainbow.selection.arithmetic import summable
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class Sum:
 
     def add(self, value: Scalar) -> None:
         """Add one job's value, if it is a number."""
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            self.total += value
+        if (number := summable(value)) is not None:
+            self.total += number
             self.jobs += 1
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RainbowError, Refused
 from rainbow.selection import reads
+from rainbow.selection.arithmetic import summable
 from rainbow.selection.assigning import Assignment, BatchJob, assign
 from rainbow.selection.optimal import solve
 from rainbow.service.submitting import Submission, candidate_ids, find, selector_of, states_of, submit
@@ -127,5 +128,4 @@ def _cost(answer: Answer, variable: str) -> float:
     if isinstance(answer, RainbowError):
         return 0.0
     placed = answer[0]
-    value = placed["decision"]["selection"]["values"].get(placed["cluster"], {}).get(variable, 0.0)
-    return value if isinstance(value, int | float) else 0.0
+    return summable(placed["decision"]["selection"]["values"].get(placed["cluster"], {}).get(variable)) or 0.0
