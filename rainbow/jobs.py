@@ -100,6 +100,7 @@ class Task:
     assigned_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
+    expected: float = 0.0  # seconds, as tasks of its name ran before; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)

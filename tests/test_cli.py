@@ -230,6 +230,7 @@ def test_lists_have_every_word_in_json(shell: Shell) -> None:
     assert shell.json("cluster", "show", "oak")["totals"]["core"] == 8
     assert [one["name"] for one in shell.json("worker", "list", "--cluster", "oak")] == ["n0", "n1"]
     assert shell.json("scheduler", "show", "--cluster", "oak")["policy"] == "load_based"
+    assert shell.json("scheduler", "timeline", "oak")["lines"] == []
     assert shell.json("state", "show", "--cluster", "oak")["state"]["price"] == 3
     assert shell.json("match", "-n", "1", "--", "true")["candidates"][0]["cluster"] == "oak"
 
@@ -242,7 +243,40 @@ def test_tables_name_what_they_list(shell: Shell) -> None:
     assert re.search(r"^price +3 +3$", shell("state", "show", "--cluster", "oak").stdout, re.MULTILINE)
     assert re.search(r"^policy +load_based", shell("scheduler", "show", "--cluster", "oak").stdout, re.MULTILINE)
     assert re.search(r"^name +oak", shell("cluster", "show", "oak").stdout, re.MULTILINE)
+    assert shell("scheduler", "timeline", "oak", "--svg", "-").stdout.startswith("<svg")
     assert re.search(r"^oak +yes +fits ", shell("match", "-n", "1", "--", "true").stdout, re.MULTILINE)
+
+
+def test_scheduler_is_set_and_shown(shell: Shell) -> None:
+    given = ["--class", "day=75", "--class", "night=25", "--default-class", "day", "--requestor", "n=.*=night"]
+    more = ["--rebalance-threshold", "10", "--rebalance-minimum-duration", "2.5", "--throttle", "100"]
+    made = shell.json("scheduler", "set", "oak", *given, *more)
+    assert made["settings"]["classes"] == {"day": 75, "night": 25}
+    assert made["settings"]["requestors"] == [{"match": "n=.*", "class": "night"}]
+    assert made["limits"]["throttle"] == 100
+    shell("scheduler", "set", "oak", "--rounding", "classic")
+    shown = shell("scheduler", "show", "oak").stdout
+    assert re.search(r"^CLASS +LOAD % +RUNNING +WAITING +ENTITLEMENT +LOANED", shown, re.MULTILINE)
+    assert re.search(r"^night +25 +0 +0 +[01] +0 ", shown, re.MULTILINE)
+    assert re.search(r"^rebalance_threshold +10", shown, re.MULTILINE)
+    told = shell("scheduler", "changes", "oak").stdout
+    assert re.search(r"secret [0-9a-f]+ +settings.rounding +exact +classic", told)
+    assert shell.code("scheduler", "set", "oak", "--class", "day=-1") is Exit.ERROR
+    assert shell.code("scheduler", "set", "oak", "--class", "day") is Exit.USAGE
+    assert shell.code("scheduler", "set", "oak") is Exit.USAGE
+    assert shell.code("scheduler", "show") is Exit.USAGE
+
+
+def test_scheduler_of_another_policy_is_shown(shell: Shell) -> None:
+    shell("scheduler", "set", "oak", "--policy", "delegate")
+    assert re.search(r"^max_handed_over +1000 *$", shell("scheduler", "show", "oak").stdout, re.MULTILINE)
+    shell("scheduler", "set", "oak", "--policy", "load_based")
+
+
+def test_plan_says_what_would_happen(shell: Shell) -> None:
+    shell("scheduler", "set", "oak", "--throttle", "-1", "--class", "default=100", "--default-class", "default")
+    assert shell.json("scheduler", "plan", "oak") == shell.json("scheduler", "plan", "--cluster", "oak")
+    assert re.search(r"^ORDER +TASK +WHERE OR WHY", shell("scheduler", "plan", "oak").stdout, re.MULTILINE)
 
 
 def test_jobs_are_filtered_and_limited(shell: Shell) -> None:

@@ -32,9 +32,10 @@ def test_every_link_leads_to_a_file(page):
         assert (page.parent / target).exists(), target
 
 
-def test_readme_examples_run(monkeypatch):
+@pytest.mark.parametrize("page", ["README.md", "docs/load-based.md"])
+def test_examples_run(page, monkeypatch):
     monkeypatch.chdir(ROOT)
-    result = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    result = doctest.testfile(str(ROOT / page), module_relative=False)
     assert result.attempted > 5
     assert result.failed == 0
 

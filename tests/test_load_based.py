@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from rainbow.errors import PlanError, PolicyError
 from rainbow.jobs import WorkerState
 from rainbow.matching import Take
-from rainbow.scheduling import GangView, JobView, LoadBased, RunView, Start, View, WorkerView, check_plan
+from rainbow.scheduling import LoadBased, RunView, Start, check_plan
 from rainbow.scheduling.apportion import targets
-from rainbow.scheduling.shares import ClassCount, starts
+from rainbow.scheduling.progress import ClassCount
+from rainbow.scheduling.shares import starts
+from tests.views import job, plan, started, view
 
 EXAMPLES = yaml.safe_load((Path(__file__).parent / "cases" / "load_based" / "worked-examples.yaml").read_text())
 
@@ -70,48 +72,7 @@ def test_order_of_classes_is_no_matter(rows, idle, rng):
     assert starts(idle, 100, classes) == starts(idle, 100, mixed)
 
 
-@given(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 100), min_size=1), st.integers(0, 200))
-def test_targets_sum_to_the_workers_and_leave_nobody_out(percents, workers):
-    target = targets(workers, percents)
-    assert sum(target.values()) == workers
-    if workers >= len(percents):
-        assert all(target.values())
-
-
 # ── planning ──
-
-FREE, READY = {"core": 4}, WorkerState.READY
-
-
-def view(jobs, workers=4, runs=(), settings=None, state=READY):
-    """A view of equal workers; a demand is the number of workers it takes, as text."""
-    held = {worker for run in runs for worker in run.placement}
-    names = [f"node{k}" for k in range(workers)]
-
-    def place(demand, free):
-        wanted = int(demand.rpartition(":")[2])
-        return Take(tuple(("s", {name: {"core": 1}}) for name in free[:wanted]), {}) if len(free) >= wanted else None
-
-    def divide(demand, take):
-        return [{worker: amounts for _, placed in take.placed for worker, amounts in placed.items()}]
-
-    seen = [WorkerView(name, "k", FREE, FREE, state, 0.0, int(name in held)) for name in names]
-    return View(0.0, settings or {}, seen, jobs, list(runs), place, lambda demand: frozenset({"k"}), divide)
-
-
-def job(name, *sizes, requestor="user", running=0, submitted=0.0):
-    gangs = tuple(GangView(name, k, (f"{name}-{k}",), f"{name}/{k}:{size}") for k, size in enumerate(sizes))
-    return JobView(name, requestor, submitted, gangs, running)
-
-
-def plan(of):
-    made = LoadBased().plan(of)
-    check_plan(of, made)
-    return made
-
-
-def started(made):
-    return [order.task for order in made.orders if isinstance(order, Start)]
 
 
 def test_plan_takes_turns_between_jobs_of_a_class():
@@ -139,7 +100,7 @@ def test_idle_class_lends_its_workers():
     }
     made = plan(view([job("only", 1, 1, 1, 1, requestor="nina")], settings=settings))
     assert len(started(made)) == 4
-    assert made.figures["night"]["loaned"] == 3
+    assert made.figures["classes"]["night"]["loaned"] == 3
 
 
 def test_class_without_percent_runs_on_what_nobody_wants():
@@ -187,3 +148,36 @@ def test_bad_setting_is_refused_by_pointer(settings, pointer):
     with pytest.raises(PolicyError) as fault:
         LoadBased().check(settings)
     assert fault.value.pointer == pointer
+
+
+class Untouched(tuple):
+    """Gangs that may be counted and picked one by one, never walked."""
+
+    def __iter__(self):
+        raise AssertionError("a round walked over every waiting task")
+
+
+def test_round_looks_at_no_task_that_does_not_start():
+    jobs = [job(name, *[1] * 50, submitted=float(k)) for k, name in enumerate("abc")]
+    lazy = [replace(j, gangs=Untouched(j.gangs), waiting=50) for j in jobs]
+    made = LoadBased().plan(view(lazy, workers=4))
+    assert started(made) == started(plan(view(jobs, workers=4)))
+    assert made.figures["classes"]["default"]["waiting"] == 146
+
+
+def test_matcher_is_asked_as_often_as_tasks_start():
+    asked = []
+    of = view([job("a", *[1] * 60), job("b", *[1] * 60)], workers=40)
+    plan_of = LoadBased().plan(
+        replace(of, place=lambda demand, free: asked.append(len(free)) or of.place(demand, free))
+    )
+    assert len(started(plan_of)) == 40
+    assert len(asked) <= 2 * 41
+    assert max(asked) == 1
+
+
+@pytest.mark.parametrize("rounding", ["exact", "classic"])
+def test_empty_requestor_and_no_worker_start_nothing(rounding):
+    made = plan(view([job("a", *[1] * 215, requestor="")], workers=0, settings={"rounding": rounding}))
+    assert made.orders == ()
+    assert [wait.reason for wait in made.waits] == ["no-worker-ready"]

@@ -1,12 +1,14 @@
 """Steps, leases, ends and restarts: what the service does between submit and result."""
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from rainbow.api import create_app
+from rainbow.jobs import TaskState, advance
 from rainbow.service import Service, Settings, settings_of
 from rainbow.service.loop import step_safely
 from rainbow.service.stepping import step
-from rainbow.store import open_store
+from rainbow.store import open_store, tasks
 from tests.asking import Asking, jobspec, shared_folder
 from tests.conftest import ADMIN, REGISTRATION
 
@@ -270,3 +272,44 @@ def test_failed_dependency_cancels_all_that_wait_for_it(api, service, cluster, a
 def test_dependency_on_nothing_or_on_itself_is_refused(api, cluster, names):
     text = CHAIN.replace("depends_on: [first]", f"depends_on: {names}")
     assert api("POST", "/v1/jobs", cluster["token"], data=text).status_code == 422
+
+
+def test_task_that_is_stopped_twice_blocks_nobody(api, service, cluster, agent):
+    """A rebalance and a kill of one task blocked the original's loop for ever (S5)."""
+    job = submit(api, cluster)
+    agent.say("heartbeat")
+    step(service, "one")
+    (task,) = agent.take()
+    with service.store.write() as connection:
+        (stored,) = tasks.of_job(connection, job)
+        tasks.save(connection, advance(stored, TaskState.STOPPING, detail="RebalanceRequested"))
+    assert api("DELETE", f"/v1/jobs/{job}", cluster["token"]).status_code == 200
+    assert api("DELETE", f"/v1/jobs/{job}", cluster["token"]).status_code == 200
+    step(service, "one")
+    assert [stop["id"] for stop in agent.say("heartbeat")["stop"]] == [task["id"]]
+    agent.end(task, code=None, result="stopped")
+    assert show(api, cluster, job)["state"] == "CANCELED"
+    again = submit(api, cluster)
+    step(service, "one")
+    assert show(api, cluster, again)["tasks"][0]["state"] == "ASSIGNED"
+
+
+def test_end_that_could_not_be_stored_is_told_again_and_stored(api, service, cluster, agent, monkeypatch):
+    """After one failed write of an end the original failed every later one: the job never ended (S4)."""
+    job = submit(api, cluster)
+    agent.say("heartbeat")
+    step(service, "one")
+    (task,) = agent.take()
+
+    def full(*_):
+        raise OperationalError("update tasks", {}, Exception("database or disk is full"))
+
+    monkeypatch.setattr(tasks, "save", full)
+    event = {"task": task["id"], "attempt": 1, "event": "ended", "result": "exited", "exit_code": 0}
+    body = {"agent": "agent-1", "events": [event]}
+    answer = api("POST", "/v1/clusters/one/events", cluster["secret"], json=body)
+    assert answer.status_code == 503
+    assert show(api, cluster, job)["state"] != "COMPLETED"
+    monkeypatch.undo()
+    agent.end(task)
+    assert show(api, cluster, job)["state"] == "COMPLETED"

@@ -8,7 +8,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.asking import read_json, read_mapping, read_state, service, who
 from rainbow.api.times import timed
-from rainbow.service import graphs, policy, registering
+from rainbow.service import graphs, operating, policy, registering
 
 clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
 
@@ -101,17 +101,39 @@ def workers(name: str) -> Any:
     return jsonify(workers=timed(policy.workers_of(service(), who(), name)))
 
 
+@clusters.post("/<name>/workers/<path:worker>:offline", defaults={"verb": "offline"})
+@clusters.post("/<name>/workers/<path:worker>:drain", defaults={"verb": "drain"})
+@clusters.post("/<name>/workers/<path:worker>:reinstate", defaults={"verb": "reinstate"})
+def move_worker(name: str, worker: str, verb: str) -> Any:
+    """Take a worker away, let it end what it has, or bring it back."""
+    return jsonify(timed(operating.move(service(), who(), name, worker, verb)))
+
+
 @clusters.get("/<name>/scheduler")
 def scheduler(name: str) -> Any:
     """Show the policy, its settings and figures."""
     return jsonify(policy.show(service(), who(), name))
 
 
-@clusters.put("/<name>/scheduler")
+@clusters.route("/<name>/scheduler", methods=["PUT", "PATCH"])
 def put_scheduler(name: str) -> Any:
-    """Set the policy and its settings."""
+    """Set the policy, its settings and the limits: all of what is given (PUT) or key by key (PATCH)."""
     asking = who()
-    return jsonify(policy.put(service(), asking, name, read_mapping()))
+    return jsonify(policy.put(service(), asking, name, read_mapping(), merge=request.method == "PATCH"))
+
+
+@clusters.get("/<name>/scheduler/changes")
+def scheduler_changes(name: str) -> Any:
+    """List who changed the policy, its settings or the limits, when, from what, to what."""
+    found = policy.changed(service(), who(), name)
+    # what was set is never taken for times, whatever it is called
+    return jsonify(changes=[{**one, **timed({"changed_at": one["changed_at"]})} for one in found])
+
+
+@clusters.get("/<name>/timeline")
+def timeline(name: str) -> Any:
+    """Show the resource diagram after the next step."""
+    return jsonify(policy.timeline(service(), who(), name))
 
 
 @clusters.post("/<name>/plan")

@@ -1,24 +1,198 @@
-"""`rainbow scheduler`: show."""
+"""`rainbow scheduler`: show, plan, set, changes, timeline."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
 import click
+from rich.console import Console
 
 from rainbow.cli import printing
 from rainbow.cli.connection import with_secret
+from rainbow.cli.reading import FILE, json_of
 from rainbow.client import Client
 
 
 @click.group()
 def scheduler() -> None:
-    """The scheduling policy of a cluster: show."""
+    """The scheduling of a cluster: show, plan, set, changes, timeline."""
+
+
+def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let CLUSTER be an argument, or an option as elsewhere."""
+
+    @click.argument("cluster", required=False)
+    @click.option("--cluster", "named", metavar="CLUSTER", help="The same as the argument.")
+    @functools.wraps(command)
+    def run(cluster: str | None, named: str | None, **rest: Any) -> Any:
+        if not (cluster or named) or (cluster and named):
+            raise click.UsageError("one CLUSTER is wanted")
+        return command(cluster=cluster or named, **rest)
+
+    return run
 
 
 @scheduler.command()
-@click.option("--cluster", required=True)
+@of_cluster
 @printing.output_option
 @with_secret
 def show(client: Client, cluster: str, output: str) -> None:
     """Show a cluster's policy, its settings and its figures."""
     found = client.scheduler(cluster)
-    printing.show(output, found, lambda console: console.print(printing.facts(found)))
+    printing.show(output, found, lambda console: _draw(console, found))
+
+
+TITLES = ["CLASS", "LOAD %", "RUNNING", "WAITING", "ENTITLEMENT", "LOANED", "UNUSED"]
+COLUMNS = ["percent", "running", "waiting", "target", "loaned", "unused"]
+
+
+def _draw(console: Console, found: Mapping[str, Any]) -> None:
+    """Draw the table of the founding text with the numbers of the moment."""
+    figures = dict(found["figures"])
+    classes = figures.pop("classes", {}) if found["policy"] == "load_based" else {}
+    tables = {name: figures.pop(name) for name in list(figures) if _alike(figures[name])}
+    rest = {key: value for key, value in found.items() if key not in ("figures", "settings", "limits", "warnings")}
+    console.print(printing.facts({**rest, **found["settings"], **found["limits"], **figures}))
+    if classes:
+        rows = [[name, *(row[column] for column in COLUMNS)] for name, row in classes.items()]
+        console.print()
+        console.print(printing.table(TITLES, rows))
+    for name, part in tables.items():
+        _draw_part(console, name, part)
+    for warning in found["warnings"]:
+        text = f"{warning['requestor']} is of class {warning['class']}; {', '.join(warning['also'])} match too"
+        console.print(printing.clean(f"warning: {text}"))
+
+
+def _draw_part(console: Console, name: str, part: Mapping[str, Mapping[str, Any]]) -> None:
+    titles = list(next(iter(part.values())))
+    console.print()
+    console.print(printing.table([name, *titles], [[key, *line.values()] for key, line in part.items()]))
+
+
+def _alike(part: Any) -> bool:
+    """Whether something is a mapping of lines that have the same columns."""
+    lines = list(part.values()) if isinstance(part, Mapping) else []
+    return bool(lines) and all(isinstance(line, Mapping) and list(line) == list(lines[0]) for line in lines)
+
+
+@scheduler.command()
+@of_cluster
+@printing.output_option
+@with_secret
+def plan(client: Client, cluster: str, output: str) -> None:
+    """Show what a cluster's next step would do; nothing is done."""
+    found = client.plan(cluster)
+    printing.show(output, found, lambda console: _draw_plan(console, found))
+
+
+def _draw_plan(console: Console, found: Mapping[str, Any]) -> None:
+    orders = [(one["order"], one.get("task") or one.get("job"), _where(one)) for one in found["orders"]]
+    console.print(printing.table(["ORDER", "TASK", "WHERE OR WHY"], orders))
+    console.print()
+    waits = [(one["job"], one["reason"], one["text"]) for one in found["waits"]]
+    console.print(printing.table(["WAITS", "REASON", "TEXT"], waits))
+
+
+def _where(order: Mapping[str, Any]) -> str:
+    return str(order["why"]) if "why" in order else ", ".join(name for name in order.get("placement", {}) if name)
+
+
+def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Split NAME=VALUE at the last sign of equality: an expression may hold others."""
+    found = []
+    for text in given:
+        name, equals, value = text.rpartition("=")
+        if not (equals and name and value):
+            raise click.BadParameter(f"{text!r} is not {option.metavar}")
+        found.append((name, value))
+    return found
+
+
+LIMIT, COUNT = click.IntRange(min=-1), click.IntRange(min=0)
+LIMITS = ["throttle", "max_requestors", "max_jobs_per_requestor", "max_waiting_tasks", "max_retries"]
+LIMITS += ["quarantine_after", "quarantine_minutes"]
+
+
+@scheduler.command(name="set")
+@of_cluster
+@click.option("--policy", help="The policy that plans from the next step on.")
+@click.option("--class", "classes", multiple=True, metavar="NAME=PERCENT", callback=_pairs, help="All classes.")
+@click.option("--default-class", help="The class of requestors that match nothing.")
+@click.option(
+    "--requestor", "requestors", multiple=True, metavar="EXPRESSION=CLASS", callback=_pairs, help="All, in order."
+)
+@click.option("--rounding", type=click.Choice(["exact", "classic"]), help="How load_based counts.")
+@click.option("--rebalance-threshold", type=click.FloatRange(min=0), help="Percent points of spread; 0 is off.")
+@click.option("--rebalance-minimum-duration", type=click.FloatRange(min=0), help="Minutes above the threshold.")
+@click.option("--throttle", type=LIMIT, help="Most tasks waiting and running; 0 refuses all, -1 is no limit.")
+@click.option("--max-requestors", type=LIMIT, help="Most requestors with live jobs; -1 is no limit.")
+@click.option("--max-jobs-per-requestor", type=LIMIT, help="Most live jobs of one requestor; -1 is no limit.")
+@click.option("--max-waiting-tasks", type=LIMIT, help="Most tasks waiting; -1 is no limit.")
+@click.option("--max-retries", type=COUNT, help="How often a task that failed or ran too long runs again.")
+@click.option("--quarantine-after", type=COUNT, help="Tasks a worker fails to start in a row; 0: never.")
+@click.option("--quarantine-minutes", type=COUNT, help="How long such a worker gets nothing.")
+@click.option("--settings", "file", type=FILE, help="A JSON file of settings; other options go over it.")
+@printing.output_option
+@with_secret
+def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> None:
+    """Change a cluster's policy, settings or limits; what is not given stays. Effective at the next step."""
+    change = {key: value for key, value in _change(**given) if value}
+    if not change:
+        raise click.UsageError("nothing to change is given")
+    made = client.set_scheduler(cluster, change)
+    printing.show(output, made, lambda console: _draw(console, {**made, "figures": {}}))
+
+
+def _change(policy: str | None, file: Path | None, **given: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of a change from the options."""
+    yield "policy", policy
+    limits = {key: given.pop(key) for key in LIMITS}
+    yield "limits", {key: value for key, value in limits.items() if value is not None}
+    classes, requestors = given.pop("classes"), given.pop("requestors")
+    settings = json_of(file) if file else {}
+    if not isinstance(settings, Mapping):
+        raise click.BadParameter("the file of settings holds no mapping")
+    named = {
+        **given,
+        "classes": {name: _number(percent) for name, percent in classes} or None,
+        "requestors": [{"match": match, "class": name} for match, name in requestors] or None,
+    }
+    yield "settings", {**settings, **{key: value for key, value in named.items() if value is not None}}
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text) if not text.isdecimal() else int(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no number") from None
+
+
+@scheduler.command()
+@of_cluster
+@printing.output_option
+@with_secret
+def changes(client: Client, cluster: str, output: str) -> None:
+    """List who changed a cluster's scheduling, when, from what, to what; the newest first."""
+    found = client.scheduler_changes(cluster)
+    rows = [(printing.when(one["changed_at"]), one["who"], one["what"], one["from"], one["to"]) for one in found]
+    printing.show(
+        output, found, lambda console: console.print(printing.table(["WHEN", "WHO", "WHAT", "FROM", "TO"], rows))
+    )
+
+
+@scheduler.command()
+@of_cluster
+@click.option("--svg", type=click.File("w"), help="Write a Gantt chart to this file (- for stdout).")
+@printing.output_option
+@with_secret
+def timeline(client: Client, cluster: str, svg: TextIO | None, output: str) -> None:
+    """Show what is in use over time after the next step, worker by worker."""
+    found = client.timeline(cluster)
+    if svg is not None:
+        svg.write(found["svg"])
+    else:
+        printing.show(output, found, lambda console: console.print(found["text"], markup=False, soft_wrap=True))

@@ -66,6 +66,8 @@ def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
 @_job_options
 @click.option("--name", help="What the job is called.")
 @click.option("--requestor", help="Who it is for.")
+@click.option("--basis", help="What it is a version of: it replaces your live jobs of this basis with other tags.")
+@click.option("--tag", help="Which version of the basis it is.")
 @click.option("--key", help="Idempotency key: submitted twice under one key, it is one job.")
 @click.option("--wait", is_flag=True, help="Wait for its end; exit 7 if it does not complete.")
 @printing.output_option
@@ -82,6 +84,8 @@ def submit(
     selector_options: Path | None,
     name: str | None,
     requestor: str | None,
+    basis: str | None,
+    tag: str | None,
     key: str | None,
     wait: bool,
     output: str,
@@ -90,7 +94,7 @@ def submit(
     jobspec = _jobspec(what, nodes, cores, gpus, seconds)
     among = [{"name": one} for one in clusters] or None
     try:
-        made = client.submit(jobspec, name, requestor, _selector(selector, selector_options), among, key)
+        made = client.submit(jobspec, name, requestor, _selector(selector, selector_options), among, key, basis, tag)
     except Problem as problem:
         _show_refusals(problem, output)
         raise

@@ -1,4 +1,4 @@
-"""`rainbow worker`: list."""
+"""`rainbow worker`: list, offline, drain, reinstate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rainbow.client import Client
 
 @click.group()
 def worker() -> None:
-    """The workers of a cluster: list."""
+    """The workers of a cluster: list, offline, drain, reinstate."""
 
 
 @worker.command(name="list")
@@ -24,3 +24,38 @@ def list_workers(client: Client, cluster: str, output: str) -> None:
     rows = [(one["name"], one["state"], printing.when(one["since"]), one["capacity"]) for one in found]
     table = printing.table(["WORKER", "STATE", "SINCE", "CAPACITY"], rows)
     printing.show(output, found, lambda console: console.print(table))
+
+
+@worker.command()
+@click.argument("name")
+@click.option("--cluster", required=True)
+@printing.output_option
+@with_secret
+def offline(client: Client, cluster: str, name: str, output: str) -> None:
+    """Take a worker away: it gets nothing new until it is reinstated."""
+    _moved(client, cluster, name, "offline", output)
+
+
+@worker.command()
+@click.argument("name")
+@click.option("--cluster", required=True)
+@printing.output_option
+@with_secret
+def drain(client: Client, cluster: str, name: str, output: str) -> None:
+    """Let a worker end what it has; it gets nothing new until it is reinstated."""
+    _moved(client, cluster, name, "drain", output)
+
+
+@worker.command()
+@click.argument("name")
+@click.option("--cluster", required=True)
+@printing.output_option
+@with_secret
+def reinstate(client: Client, cluster: str, name: str, output: str) -> None:
+    """Bring a worker back that was taken away, drained or quarantined."""
+    _moved(client, cluster, name, "reinstate", output)
+
+
+def _moved(client: Client, cluster: str, name: str, verb: str, output: str) -> None:
+    made = client.move_worker(cluster, name, verb)
+    printing.show(output, made, lambda console: console.print(printing.facts(made)))

@@ -101,9 +101,30 @@ class Client:
         """List the cluster's workers and their states."""
         return cast("list[dict[str, Any]]", self._calls.call("GET", _cluster(name, "workers"))["workers"])
 
+    def move_worker(self, name: str, worker: str, verb: str) -> dict[str, Any]:
+        """Take a worker away (`offline`), let it end what it has (`drain`), or bring it back (`reinstate`)."""
+        return self._object("POST", _cluster(name, "workers", worker) + f":{verb}")
+
     def scheduler(self, name: str) -> dict[str, Any]:
         """Show the cluster's policy, its settings and figures."""
         return self._object("GET", _cluster(name, "scheduler"))
+
+    def set_scheduler(self, name: str, change: Document) -> dict[str, Any]:
+        """Change the cluster's policy, settings or limits, key by key; null brings a default back."""
+        return self._object("PATCH", _cluster(name, "scheduler"), change)
+
+    def scheduler_changes(self, name: str) -> list[dict[str, Any]]:
+        """List who changed the scheduling, when, from what, to what; the newest first."""
+        answer = self._calls.call("GET", _cluster(name, "scheduler", "changes"))
+        return cast("list[dict[str, Any]]", answer["changes"])
+
+    def plan(self, name: str) -> dict[str, Any]:
+        """Say what the cluster's next step would do, without doing it."""
+        return self._object("POST", _cluster(name, "plan"))
+
+    def timeline(self, name: str) -> dict[str, Any]:
+        """Show the cluster's resource diagram after the next step."""
+        return self._object("GET", _cluster(name, "timeline"))
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -115,13 +136,17 @@ class Client:
         selector: Document | None = None,
         clusters: Sequence[Document] | None = None,
         idempotency_key: str | None = None,
+        basis: str | None = None,
+        tag: str | None = None,
     ) -> wire.Submission:
         """Submit a jobspec (YAML or JSON text, or a mapping); sent twice under one key, it is one job.
+
+        A job with a basis takes the place of the requestor's live jobs of that basis with another tag.
 
         Without a key one is made for this call, so that a try repeated over a broken connection is harmless.
         """
         body = {"jobspec": jobspec}
-        body |= _given(name=name, requestor=requestor, selector=selector, clusters=clusters)
+        body |= _given(name=name, requestor=requestor, selector=selector, clusters=clusters, basis=basis, tag=tag)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return cast("wire.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
 

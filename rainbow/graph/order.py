@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _DIGITS = re.compile(r"(\d+)")
 
 
+@lru_cache(maxsize=65_536)  # core0 to core47 stand in every node
 def natural(text: str) -> tuple[tuple[int, str], ...]:
     """Return the sort key of a name.
 

@@ -96,11 +96,26 @@ class Outline:
         runs = [(child, 0, self.counts[child] or 1) for child in children]
         if parent is None or len(children) == 1:
             return runs
+        names = self._names_in_order(children)
+        if names is not None:
+            return [(child, 0, 1) for _, child in names]
         keyed = sorted((self._key(run, 0, parent), run) for run in runs)
         lasts = [self._key(run, run[2] - 1, parent) for _, run in keyed]
         if all(last < first for last, (first, _) in zip(lasts, keyed[1:], strict=False)):
             return [run for _, run in keyed]
         return _merged([[(self._key(run, n, parent), (run[0], n, 1)) for n in range(run[2])] for _, run in keyed])
+
+    def _names_in_order(self, children: list[int]) -> list[tuple[Any, int]] | None:
+        """Sort siblings by name where that is the order of their paths, as in most graphs; else None."""
+        if any(self.counts[child] for child in children):
+            return None
+        folders: set[str | None] = set()
+        for child in children:
+            folder, _, name = self.fields[child].path.rpartition("/")
+            folders.add(folder if name and name == self.fields[child].name else None)
+        named = {natural(self.fields[child].name): child for child in children}
+        alike = len(named) == len(children) and len(folders) == 1 and None not in folders
+        return sorted(named.items()) if alike else None
 
     def _key(self, run: Run, number: int, parent: Copy) -> tuple[Any, ...]:
         """The sort key (see Cluster.order) of a copy below the first copy of its parent."""

@@ -11,9 +11,10 @@ from rainbow.matching.units import quantity
 from rainbow.matching.verdict import Take
 
 if TYPE_CHECKING:
+    from rainbow.matching.agenda import Promised
     from rainbow.matching.demand import Demand, Owner
     from rainbow.matching.layout import Layout
-    from rainbow.matching.search import Promised, Search
+    from rainbow.matching.search import Search
 
 Slot = tuple[str, int, int]  # label, host, number
 CLUSTER = ""  # the "worker" of what lies outside every worker

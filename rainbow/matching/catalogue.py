@@ -42,6 +42,10 @@ class Catalogue:
         """Tell whether the catalogue was made of just these clusters."""
         return len(clusters) == len(self._given) and all(map(is_, clusters, self._given))
 
+    def forget(self) -> None:
+        """Forget every answer."""
+        self._holds.clear()
+
     def holds(self, question: Question) -> Mapping[int, bool]:
         """Return {number of a root: whether it holds the request} for every root that a batch can decide."""
         known = self._holds.get(question.request.key)
@@ -72,9 +76,13 @@ def _divide(roots: Mapping[int, Rooted]) -> Iterator[Batch]:
         alike.setdefault(roots[number].forms, []).append(roots[number])
     for some in alike.values():
         for first in range(0, len(some), MOST_ROOTS):
-            part = some[first : first + MOST_ROOTS]
-            key = tuple(root.number for root in part)
-            yield _batches.get(key) or _batches.put(key, Batch(part))
+            yield batch_of(some[first : first + MOST_ROOTS])
+
+
+def batch_of(roots: Sequence[Rooted]) -> Batch:
+    """Return the batch of some roots, kept while it is used."""
+    key = tuple(root.number for root in roots)
+    return _batches.get(key) or _batches.put(key, Batch(roots))
 
 
 def _holds(batch: Batch, question: Question) -> NDArray[np.bool_] | None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rainbow.matching.answer import totals_of
 from rainbow.matching.apart import cannot_collide
+from rainbow.matching.batch import LARGEST
+from rainbow.matching.catalogue import batch_of
 from rainbow.matching.copies import Standing, closed_form, successive
 from rainbow.matching.explain import shortfall
 from rainbow.matching.reduced import Reach, Reduced
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from rainbow.matching.answer import Piece
     from rainbow.matching.question import Question
     from rainbow.matching.rooted import Rooted
+
+
+MANY = 64  # kinds below a root that are worth arrays
 
 
 class Placed(NamedTuple):
@@ -60,11 +65,19 @@ class Trial:
         reason = quick_check(self.resources, self.rooted.totals, self.rooted)
         if reason:
             return lambda: reason
-        if any(self.tallied.units(r) < r.count.min for r in self.resources):
+        if not self._is_enough():
             return partial(shortfall, self.resources, self.tallied)
         if not self.apart and isinstance(self.placed, Reason):
             return lambda: self.placed if isinstance(self.placed, Reason) else None
         return None
+
+    def _is_enough(self) -> bool:
+        """Tell whether the root offers enough for each part; many kinds are counted as arrays."""
+        if len(self.rooted.closure) > MANY and self.rooted.largest < LARGEST:
+            holds = batch_of((self.rooted,)).holds(self.question, self.resources)
+            if holds is not None:
+                return bool(holds[0])
+        return all(self.tallied.units(r) >= r.count.min for r in self.resources)
 
     @cached_property
     def placed(self) -> Placed | Reason:

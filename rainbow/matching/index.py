@@ -66,6 +66,15 @@ class Index:
             last = self._catalogue = Catalogue(clusters, self.compiled)
         return last
 
+    def forget(self) -> None:
+        """Forget every answer; what is compiled of clusters stays."""
+        self._questions.clear()
+        self._findings.clear()
+        if self._catalogue:
+            self._catalogue.forget()
+        for compiled in self._compiled.values():
+            compiled.own.clear()
+
     def compiled(self, cluster: Cluster) -> Compiled:
         """Return the compiled form of a cluster, made at the first call and kept as long as the cluster."""
         found = self._compiled.get(cluster)

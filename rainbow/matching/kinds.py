@@ -129,7 +129,11 @@ class Compiler:
         metadata = vertex["metadata"]
         hidden = HIDDEN if has_name(vertex) else HIDDEN | {"name"}
         self.hides_names |= "name" in hidden
-        shown = sorted((repr(field), repr(value)) for field, value in metadata.items() if field not in hidden)
+        shown = [
+            (field, value if value.__class__ is str else repr(value), value.__class__)
+            for field, value in sorted(metadata.items(), key=_field)
+            if field not in hidden
+        ]
         name = "" if "name" in hidden else vertex["name"]
         key = (subsystem, vertex["type"], name, vertex["size"], vertex["unit"], tuple(shown))
         row = _rows.get(key)
@@ -152,6 +156,10 @@ class Compiler:
                 runs = _runs(below[entry], made)
                 made[entry] = kind_of(fields.type, fields.size, fields.unit, fields.properties, rows, runs)
         return made
+
+
+def _field(item: tuple[Any, Any]) -> str:
+    return str(item[0])
 
 
 def kind_of(

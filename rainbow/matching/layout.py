@@ -150,7 +150,7 @@ class Layout:
         pools: dict[Pool, int] = {}
         for i in filter(self.is_leaf, range(len(self.types))):
             pools[self.pool(i)] = max(pools.get(self.pool(i), 1), quantity(self.units[i])[1])
-        return pools
+        return dict(sorted(pools.items()))
 
     def is_leaf(self, i: int) -> bool:
         """Tell whether vertex `i` contains nothing."""

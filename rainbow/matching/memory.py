@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -30,6 +31,14 @@ class Memory(Generic[K, V]):
             with suppress(RuntimeError, StopIteration):  # another thread is at it too
                 self._kept.pop(next(iter(self._kept)), None)
         return value
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+
+    def values(self) -> Iterable[V]:
+        """All values, the least recently used first."""
+        return self._kept.values()
 
     def __len__(self) -> int:
         """How many values are kept."""

@@ -75,31 +75,37 @@ class Relabelling:
         self.names = names
         self.rule = rule
         self._states: dict[Spot, State] = {(0, ()): tally.start}
-        self._judged: dict[tuple[State, bool], list[int]] = {}
 
     def root(self) -> list[int]:
         """Return the columns of the root."""
         changes: dict[Spot, list[int]] = {}  # of the sums of a vertex's children
-        for spot in self.names.named(self.rule):
-            passes = self.rule.passes(self.names.facts[spot])
-            if passes != self.tally.passes_kind(self.names.kind(spot)):
-                change = self._change(spot, passes)
-                if spot[0] == 0:  # the root is the one worker
-                    return _sum(self.tally.root, change)
-                self._pass_on(spot, change, changes)
+        for (above, _, passes), spots in self._unlike().items():
+            change = [len(spots) * units for units in self._change(spots[0], passes)]
+            if spots[0][0] == 0:  # the root is the one worker
+                return _sum(self.tally.root, change)
+            changes[above] = _sum(changes[above], change) if above in changes else change
         return self._upwards(changes)
+
+    def _unlike(self) -> dict[tuple[Spot, int, bool], list[Spot]]:
+        """Return the named workers that are judged unlike their kind, those alike below one vertex together."""
+        outline, facts, rule, tally, names = self.names.outline, self.names.facts, self.rule, self.tally, self.names
+        unlike: dict[tuple[Spot, int, bool], list[Spot]] = {}
+        of_kind: dict[int, tuple[int, bool]] = {}
+        for spot in names.named(rule):
+            entry, numbers = spot
+            if entry not in of_kind:
+                of_kind[entry] = (names.kinds[entry].number, tally.passes_kind(names.kinds[entry]))
+            kind, like = of_kind[entry]
+            passes = rule.passes(facts[spot])
+            if passes != like:
+                above = (outline.parents[entry], numbers[:-1] if outline.counts[entry] else numbers)
+                unlike.setdefault((above, kind, passes), []).append(spot)
+        return unlike
 
     def _change(self, spot: Spot, passes: bool) -> list[int]:
         """By how much the columns of a worker differ from its kind's."""
         kind, state = self.names.kind(spot), self._state(spot)
-        if (state, passes) not in self._judged:
-            new = self.tally.judged(kind, state, passes)
-            self._judged[state, passes] = _less(new, self.tally.columns_of(state))
-        return self._judged[state, passes]
-
-    def _pass_on(self, spot: Spot, change: list[int], changes: dict[Spot, list[int]]) -> None:
-        above = self.names.above(spot)
-        changes[above] = _sum(changes[above], change) if above in changes else change
+        return _less(self.tally.judged(kind, state, passes), self.tally.columns_of(state))
 
     def _upwards(self, changes: dict[Spot, list[int]]) -> list[int]:
         heap = [(-entry, numbers) for entry, numbers in changes]
@@ -114,7 +120,8 @@ class Relabelling:
             above = self.names.above(spot)
             if above not in changes:
                 heappush(heap, (-above[0], above[1]))
-            self._pass_on(spot, _less(new, self.tally.columns_of(state)), changes)
+            change = _less(new, self.tally.columns_of(state))
+            changes[above] = _sum(changes[above], change) if above in changes else change
         return self.tally.root
 
     def _state(self, spot: Spot) -> State:

@@ -70,7 +70,7 @@ class Reach:
 class Reduced(Layout):
     """The kept vertices of a root's kind, numbered; a vertex is called by its position."""
 
-    def __init__(self, rooted: Rooted, reach: Reach) -> None:
+    def __init__(self, rooted: Rooted, reach: Reach | None) -> None:
         self.rooted = rooted
         self.kind_at: list[Kind] = []
         self.places: list[int] = []  # among all siblings, kept or not
@@ -86,7 +86,7 @@ class Reduced(Layout):
             if not within and rooted.is_worker(kind):
                 workers[at] = str(at)
             within = within or at in workers
-            whole = whole or kind.type in reach.whole
+            whole = whole or reach is None or kind.type in reach.whole
             stack.extend((k, at, p, within, whole) for k, p in _kept(kind, None if whole else reach))
         self.name = ""
         self.worker_type = rooted.worker_type
@@ -113,9 +113,12 @@ class Reduced(Layout):
         """Yield the rows of a subsystem that serve position `i`: hung on it, above it or inside it."""
         if subsystem not in self.rooted.tables:
             return None
+        return (row.vertex for row in self.serving(i) if row.subsystem == subsystem)
+
+    def serving(self, i: int) -> frozenset[Row]:
+        """The rows hung on position `i`, above it or inside it."""
         above = (self.kind_at[at].rows for at in self.up(i))
-        serving = frozenset[Row]().union(*above, *(kind.rows for kind in self.kind_at[i].closure()))
-        return (row.vertex for row in serving if row.subsystem == subsystem)
+        return frozenset[Row]().union(*above, *(kind.rows for kind in self.kind_at[i].closure()))
 
     def subsystem(self, name: str) -> nx.DiGraph[str] | None:
         """No graph: only matchers that do not look at one are asked here."""

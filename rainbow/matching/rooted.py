@@ -45,6 +45,25 @@ class Rooted:
         """The types of which some vertex contains nothing."""
         return frozenset(kind.type for kind in self.closure if kind.is_leaf)
 
+    def has_outside(self, type_: str) -> bool:
+        """Tell whether a vertex of a type lies outside every worker."""
+        return any(kind.type == type_ and not self.is_worker(kind) for kind in self._outside)
+
+    @cached_property
+    def _outside(self) -> list[Kind]:
+        """The kinds that occur outside every worker."""
+        found, stack = {self.kind}, [self.kind]
+        while stack:
+            kind = stack.pop()
+            below = [] if self.is_worker(kind) else [child for child in kind.children if child not in found]
+            found.update(below)
+            stack.extend(below)
+        return list(found)
+
+    def below(self, kind: Kind) -> Rooted:
+        """Return a kind of this cluster read as a root itself."""
+        return rooted_kind(kind, self.worker_type, self.worker_level_types)
+
     def single(self, type_: str) -> bool:
         """Tell whether every vertex of a type is of size 1."""
         return all(kind.size == 1 for kind in self.closure if kind.type == type_)
@@ -82,7 +101,7 @@ class Rooted:
         for kind in self.closure:
             if kind.is_leaf:
                 pools[kind.pool] = max(pools.get(kind.pool, 1), quantity(kind.unit)[1])
-        return pools
+        return dict(sorted(pools.items()))
 
     @cached_property
     def loose(self) -> frozenset[int]:
@@ -151,8 +170,13 @@ class Rooted:
 
 def rooted(cluster: Cluster, kind: Kind) -> Rooted:
     """Return what `kind` is as the root of a cluster."""
-    key = (kind.number, cluster.worker_type, cluster.worker_level_types)
+    return rooted_kind(kind, cluster.worker_type, cluster.worker_level_types)
+
+
+def rooted_kind(kind: Kind, worker_type: str, worker_level_types: frozenset[str]) -> Rooted:
+    """Return what a kind is as a root, for these types of workers."""
+    key = (kind.number, worker_type, worker_level_types)
     found = _known.get(key)
     if found is None:
-        found = _known[key] = Rooted(kind, cluster.worker_type, cluster.worker_level_types)
+        found = _known[key] = Rooted(kind, worker_type, worker_level_types)
     return found

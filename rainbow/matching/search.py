@@ -1,6 +1,6 @@
 """The depth-first search: demands are met one after another, most demanding first, and taken back when stuck.
 
-    agenda   (demand, rest of the agenda): nothing left means met
+    agenda   a demand and the rest of the agenda: nothing left means met
     group    equal candidates below one parent: any k of them are as good as any other k
     orbit    candidates that are equal wherever they stand; if one of them leads nowhere, none of them does
 
@@ -11,11 +11,12 @@ and places of slots are choices. The search keeps its own stack, so no graph is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from rainbow.matching.agenda import Agenda, Chosen, Promised, before, contended, leaving
 from rainbow.matching.bound import Bound
 from rainbow.matching.demand import Demand, Owner, pools_of
 from rainbow.matching.slots import parts
@@ -27,30 +28,11 @@ if TYPE_CHECKING:
 
 BUDGET = 10_000  # steps one cluster may cost
 
-Agenda = tuple[Demand, "Agenda | None"]
 STUCK = None
 
 
 class OutOfBudgetError(Exception):
     """The search took more steps than it may."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promised:
-    """An amount owed by the leaves below a demand's scope, in base units."""
-
-    demand: Demand
-    pool: Pool
-    amount: int
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A vertex chosen for a demand, whole or to stand on."""
-
-    demand: Demand
-    position: int
-    whole: bool
 
 
 class Search:
@@ -96,7 +78,7 @@ class Search:
         demands = sorted(found, key=lambda d: d.rank(self.layout.compound), reverse=True)
         for demand in demands:
             if self._has_choice(demand):
-                rest = (demand, rest)
+                rest = before(demand, rest, self.layout)
             elif not self._promise(demand):
                 return STUCK
         return rest
@@ -140,7 +122,7 @@ class Search:
     # ── choices ──
 
     def _moves(self, agenda: Agenda) -> Iterator[Any]:
-        demand, rest = agenda
+        demand, rest = agenda.demand, agenda.rest
         if rest or not demand.done:  # what others took may have left too little
             wanted, at = demand.units, demand.outside
             if self.bound.available(demand.request, demand.scope, demand.first, at, wanted) < wanted:
@@ -152,19 +134,20 @@ class Search:
     def _stand(self, demand: Demand, rest: Any) -> Iterator[Any]:
         """Choose the vertices for a request with children, groups of equal ones at once."""
         candidates = self.bound.hosts(demand.request, demand.scope, max(demand.first, demand.cursor), demand.outside)
-        for group, orbit in self._groups(demand, candidates, tight=bool(rest)):
+        for group, orbit in self._groups(demand, candidates, tight=contended(demand, rest, self.layout)):
             for many in range(min(demand.units, len(group)), 0, -1):
                 yield from self._try(partial(self._stand_on, demand, group[:many], group, rest))
             demand = replace(demand, closed=demand.closed | {orbit})
 
     def _stand_on(self, demand: Demand, vertices: list[int], group: list[int], rest: Any) -> Any:
-        left = demand.less(len(vertices), self._after(vertices, rest), self._closed(vertices, group))
-        rest = (left, rest) if left.units else rest
+        left = demand.less(len(vertices), self._after(vertices, demand, rest), self._closed(vertices, group))
+        rest = leaving(left, rest, self.layout)
         for k, i in reversed(list(enumerate(vertices))):
             if demand.request.exclusive and not self.taken.take_whole(i):
                 return STUCK
             self.taken.hold(i)
-            self.chosen.append(Chosen(demand, i, demand.request.exclusive))
+            part = replace(demand, done=demand.done + k)
+            self.chosen.append(Chosen(part, i, demand.request.exclusive))
             owner = demand.owner.part(demand.done + k, 1, demand.each)
             rest = self._post(demand.request.children, i, i + 1, owner, demand.outside, rest)
             if rest is STUCK:
@@ -175,7 +158,7 @@ class Search:
         """Choose whole vertices (or leaves with needs) for a request without children, then divisible leaves."""
         r = demand.request
         candidates = self.bound.pieces(r, demand.scope, max(demand.first, demand.cursor), demand.outside)
-        for group, orbit in self._groups(demand, candidates, tight=bool(rest)):
+        for group, orbit in self._groups(demand, candidates, tight=contended(demand, rest, self.layout)):
             each = self.bound.units(r, group[0])
             for many in range(min(-(-demand.units // each), len(group)) if each else 0, 0, -1):
                 yield from self._try(partial(self._take, demand, group[:many], group, each, rest))
@@ -186,7 +169,9 @@ class Search:
     def _take(self, demand: Demand, vertices: list[int], group: list[int], each: int, rest: Any) -> Any:
         whole = demand.request.exclusive or not self.layout.is_leaf(vertices[0])
         left = demand.less(
-            min(demand.units, each * len(vertices)), self._after(vertices, rest), self._closed(vertices, group)
+            min(demand.units, each * len(vertices)),
+            self._after(vertices, demand, rest),
+            self._closed(vertices, group),
         )
         for k, i in enumerate(vertices):
             part = replace(demand, done=demand.done + k * each, units=min(each, demand.units - k * each))
@@ -196,7 +181,7 @@ class Search:
                     return STUCK
             elif not self._promise(replace(part, scope=i, first=i)):
                 return STUCK
-        return (left, rest) if left.units else rest
+        return leaving(left, rest, self.layout)
 
     def _place_slots(self, demand: Demand, rest: Any) -> Iterator[Any]:
         """Give slots their places, as many as a place holds first."""
@@ -216,7 +201,7 @@ class Search:
         left = demand.less(many, end)
         owner = demand.owner._replace(first=demand.owner.first + demand.done, copies=many)
         self.chosen.append(Chosen(replace(demand, owner=owner), place, False))
-        return self._post(demand.request.children, place, place, owner, outside, (left, rest) if left.units else rest)
+        return self._post(demand.request.children, place, place, owner, outside, leaving(left, rest, self.layout))
 
     def _try(self, move: Callable[[], Any]) -> Iterator[Any]:
         """Make a move, hand on the agenda it leaves, and take the move back afterwards."""
@@ -254,9 +239,9 @@ class Search:
         """Name what is decided once only a part of a run is taken: nothing equal is taken later either."""
         return self._group_key(run[0]) if len(taken) < len(run) else None
 
-    def _after(self, taken: list[int], rest: Any) -> int:
+    def _after(self, taken: list[int], demand: Demand, rest: Any) -> int:
         """Return where candidates go on: behind what is taken, if they are met lowest first."""
-        return 0 if rest else self.layout.last[taken[-1]]
+        return 0 if contended(demand, rest, self.layout) else self.layout.last[taken[-1]]
 
     def _weight(self, i: int) -> tuple[int, int]:
         return (self.layout.weight(i), i)

@@ -10,7 +10,7 @@ from rainbow.matching.tally import Tally
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Need, Resource
-    from rainbow.matching.kinds import Kind
+    from rainbow.matching.kinds import Kind, Row
     from rainbow.matching.rooted import Rooted
     from rainbow.matching.tally import Satisfied
 
@@ -32,6 +32,7 @@ class Tallied:
         self.satisfied = satisfied
         self.passes = passes
         self.worker_type = rooted.worker_type
+        self._asked: dict[int, dict[Row, NearMiss | None]] = {}  # by id of the need
         self._tallies: dict[tuple[bool, bool], Tally] = {}
 
     def tally(self, constrained: bool = True, needs: bool = True) -> Tally:
@@ -94,12 +95,16 @@ class Tallied:
     def _nearest(self, need: Need, kind: Kind) -> NearMiss | None:
         if need.subsystem not in self.rooted.tables:
             return no_subsystem(need)
-        nearest = nothing_hung(need)
-        for row in kind.rows & self.rooted.tables[need.subsystem].rows:
-            miss = ask(need.conditions, row.vertex, None)
-            if miss is None:
-                return None
-            nearest = nearest.nearer(miss)
+        nearest, known = nothing_hung(need), self._asked.setdefault(id(need), {})
+        for row in kind.rows:
+            if row.subsystem == need.subsystem:
+                if row not in known:
+                    known[row] = ask(need.conditions, row.vertex, None)
+                miss = known[row]
+                if miss is None:
+                    return None
+                if miss.met >= nearest.met:
+                    nearest = nearest.nearer(miss)
         return nearest
 
     def _standing(self, needs: tuple[Need, ...], inside: dict[Kind, Nearest]) -> Iterator[tuple[Kind, int, Nearest]]:

@@ -1,47 +1,80 @@
 """Whole workers for fractional shares.
 
+    quota     a class's exact share of the workers; its target is the quota rounded up or down
+    seat      the n-th worker of a class: due no later than n / weight, and never before its quota exceeds n - 1
+
 `targets` is the quota method of Balinski and Young ("The quota method of apportionment", American Mathematical
-Monthly 82, 1975): every class gets its exact share rounded up or down, and one more worker never costs a class
-one. `divide` hands out what is free one by one to whoever has least for its weight (Jefferson's divisor rule),
-which is monotone too and takes into account what each holds already. See docs/decisions/0003.
+Monthly 82, 1975): seat by seat the one that is due first, so one more worker never costs a class one. `divide` hands
+out what is free one by one to whoever has least for its weight (Jefferson's divisor rule), which is monotone too and
+takes into account what each holds already. See docs/decisions/0003 and 0031.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from math import gcd, lcm
 
 
-def targets(workers: int, percents: Mapping[str, float]) -> dict[str, int]:
-    """Apportion workers by percent; no class with a percent ends with none while there are workers enough.
+def targets(workers: int, weights: Mapping[str, float], first: str = "") -> dict[str, int]:
+    """Apportion workers by weight; `first` names a class that gets its first seat before all others.
+
+    Whoever comes first, every target stays its quota rounded up or down: one seat leaves room for all others.
 
     >>> targets(10, {"a": 50, "b": 30, "c": 20})
     {'a': 5, 'b': 3, 'c': 2}
     >>> targets(50, {"large": 99, "small": 1})
+    {'large': 50, 'small': 0}
+    >>> targets(50, {"large": 99, "small": 1}, first="small")
     {'large': 49, 'small': 1}
     """
-    return dict(_targets(workers, tuple(sorted(percents.items()))))
+    return dict(_targets(workers, tuple(sorted(weights.items())), first))
 
 
 @lru_cache(maxsize=256)
-def _targets(workers: int, percents: tuple[tuple[str, float], ...]) -> tuple[tuple[str, int], ...]:
-    total = sum(percent for _, percent in percents)
-    given = dict.fromkeys((name for name, _ in percents), 0)
-    positive = [(name, percent) for name, percent in percents if percent > 0]
-    for seat in range(1, workers + 1 if positive else 1):
-        below = [(name, p) for name, p in positive if given[name] * total < seat * p]
-        given[max(below, key=lambda found: (found[1] / (given[found[0]] + 1), found[1]))[0]] += 1
-    _foot_in_the_door(given, [name for name, _ in positive])
+def _targets(workers: int, weights: tuple[tuple[str, float], ...], first: str) -> tuple[tuple[str, int], ...]:
+    whole = _whole({name: weight for name, weight in weights if weight > 0})
+    given = dict.fromkeys((name for name, _ in weights), 0)
+    if whole:
+        # after as many seats as the weights sum to, everybody has exactly its weight and it begins anew
+        times, rest = divmod(workers, sum(whole.values()))
+        given |= {name: times * weight for name, weight in whole.items()}
+        for name in _seats(rest, whole, first if not times else ""):
+            given[name] += 1
     return tuple(given.items())
 
 
-def _foot_in_the_door(given: dict[str, int], positive: list[str]) -> None:
-    """Give a class that a small percent rounds to nothing one worker of the class that has most."""
-    for name in positive:
-        richest = max(positive, key=lambda other: (given[other], other))
-        if given[name] == 0 and given[richest] > 1:
-            given[name] += 1
-            given[richest] -= 1
+def _whole(weights: Mapping[str, float]) -> dict[str, int]:
+    """Return the smallest whole numbers of the same proportions."""
+    exact = {name: Fraction(str(weight)) for name, weight in weights.items()}
+    scale = lcm(*(weight.denominator for weight in exact.values()))
+    numbers = {name: int(weight * scale) for name, weight in exact.items()}
+    common = gcd(*numbers.values())
+    return {name: number // common for name, number in numbers.items()}
+
+
+def _seats(count: int, weights: Mapping[str, int], first: str) -> list[str]:
+    """Name who gets each of so many seats: of those whose quota allows one more, the one due first."""
+    total, scale = sum(weights.values()), lcm(*weights.values())
+    taken = [first] if count and first in weights else []
+    ready: list[tuple[int, int, str, int]] = []  # due, larger weight first, name, seats held
+    later = [_opening(name, taken.count(name), weights, total) for name in weights]
+    heapify(later)
+    for seat in range(len(taken) + 1, count + 1):
+        while later and later[0][0] <= seat:
+            _, name, held = heappop(later)
+            heappush(ready, ((held + 1) * scale // weights[name], -weights[name], name, held))
+        _, _, name, held = heappop(ready)
+        taken.append(name)
+        heappush(later, _opening(name, held + 1, weights, total))
+    return taken
+
+
+def _opening(name: str, held: int, weights: Mapping[str, int], total: int) -> tuple[int, str, int]:
+    """Return from which number of workers on a class's quota exceeds what it holds."""
+    return held * total // weights[name] + 1, name, held
 
 
 def divide(
@@ -53,11 +86,21 @@ def divide(
     {'c0': 94, 'c3': 46}
     """
     given = dict.fromkeys(weights, 0)
-    open_ = [name for name in sorted(weights) if most.get(name, 0) > 0 and weights[name] > 0]
-    while free > 0 and open_:
-        name = max(open_, key=lambda n: (weights[n] / (held.get(n, 0) + given[n] + 1), weights[n]))
+    queue = [_next(name, weights, held, 0) for name in weights if most.get(name, 0) > 0 and weights[name] > 0]
+    heapify(queue)
+    for _ in range(free):
+        if not queue:
+            break
+        _, name = heappop(queue)
         given[name] += 1
-        free -= 1
-        if given[name] >= most[name]:
-            open_.remove(name)
+        if given[name] < most[name]:
+            heappush(queue, _next(name, weights, held, given[name]))
     return given
+
+
+def _next(name: str, weights: Mapping[str, float], held: Mapping[str, int], given: int) -> tuple[float, str]:
+    """Rank a class's next worker: who has least for its weight first, then by name.
+
+    Ties must not go by weight: a weight that grows by one could then take two workers and leave another with less.
+    """
+    return (held.get(name, 0) + given + 1) / weights[name], name

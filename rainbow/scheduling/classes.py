@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rainbow.errors import PolicyError
+from rainbow.scheduling.classic import normalise
+from rainbow.scheduling.expressions import fault_of
+from rainbow.scheduling.rebalance import Rebalance
 
+MOST = 1_000_000  # of any number here: more is a slip, and sums stay exact
+EXACT, CLASSIC = "exact", "classic"
 DEFAULTS: dict[str, Any] = {
     "classes": {"default": 100},
     "default_class": "default",
     "requestors": [],  # [{"match": regular expression, "class": name}], the first that matches wins
+    "rounding": EXACT,
+    "rebalance_threshold": 0,  # percent points of spread; 0: never rebalance
+    "rebalance_minimum_duration": 4,  # minutes the spread must stay above the threshold
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Checked settings."""
+    """Checked settings. `weights` are the percents as given, `percents` sum to 100."""
 
+    weights: Mapping[str, float]
     percents: Mapping[str, float]
     requestors: tuple[tuple[re.Pattern[str], str], ...]
     default: str
+    rounding: str
+    rebalance: Rebalance
 
     def of(self, requestor: str) -> str:
-        """Name the class of a requestor: the first expression that matches all of its name, else the default."""
-        return next((name for pattern, name in self.requestors if pattern.fullmatch(requestor)), self.default)
+        """Name the class of a requestor: the first expression that matches all of its name, else the default.
+
+        Classic: that is found anywhere in the name; an unknown class is the default, which is the smallest.
+        """
+        find = re.Pattern.search if self.rounding == CLASSIC else re.Pattern.fullmatch
+        name = next((name for pattern, name in self.requestors if find(pattern, requestor)), self.default)
+        return name if name in self.percents else self.default
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,10 +52,8 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         if key not in DEFAULTS:
             raise PolicyError(f"load_based has no setting {key}; it has: {', '.join(DEFAULTS)}", pointer=f"/{key}")
     _check_percents(filled["classes"])
-    if filled["default_class"] not in filled["classes"]:
-        raise PolicyError(
-            f"the default class {filled['default_class']!r} is not among the classes", pointer="/default_class"
-        )
+    _check_default(filled["default_class"], filled["classes"])
+    _check_rebalance(filled)
     if not isinstance(filled["requestors"], list):
         raise PolicyError("requestors is a list of {match, class}", pointer="/requestors")
     for k, entry in enumerate(filled["requestors"]):
@@ -52,27 +65,47 @@ def _check_percents(classes: Any) -> None:
     if not isinstance(classes, Mapping) or not classes:
         raise PolicyError("classes is a mapping of names to percents with at least one entry", pointer="/classes")
     for name, percent in classes.items():
-        number = isinstance(percent, (int, float)) and not isinstance(percent, bool)
-        if not number or not 0 <= percent < math.inf:
-            raise PolicyError(f"the percent of {name} is a number from 0 up", pointer=f"/classes/{name}")
+        if not _is_amount(percent):
+            raise PolicyError(f"the percent of {name} is a number from 0 to {MOST}", pointer=f"/classes/{name}")
     if not sum(classes.values()):
         raise PolicyError("the percents sum to 0: nothing would ever run", pointer="/classes")
+
+
+def _check_default(name: Any, classes: Mapping[str, Any]) -> None:
+    if not isinstance(name, str) or name not in classes:
+        raise PolicyError("the default class is not among the classes", pointer="/default_class")
+    if not classes[name]:
+        raise PolicyError("the default class needs a percent: unknown requestors must run", pointer="/default_class")
+
+
+def _check_rebalance(filled: Mapping[str, Any]) -> None:
+    if filled["rounding"] not in (EXACT, CLASSIC):
+        raise PolicyError(f"rounding is {EXACT} or {CLASSIC}", pointer="/rounding")
+    for key in ("rebalance_threshold", "rebalance_minimum_duration"):
+        if not _is_amount(filled[key]):
+            raise PolicyError(f"{key} is a number from 0 up", pointer=f"/{key}")
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST
 
 
 def _check_requestor(entry: Any, pointer: str, classes: Mapping[str, Any]) -> None:
     if not isinstance(entry, Mapping) or set(entry) != {"match", "class"}:
         raise PolicyError("an entry is {match: expression, class: name}", pointer=pointer)
-    if entry["class"] not in classes:
-        raise PolicyError(f"there is no class {entry['class']!r}", pointer=f"{pointer}/class")
-    try:
-        re.compile(entry["match"])
-    except (re.error, TypeError) as fault:
-        raise PolicyError(f"not a regular expression: {fault}", pointer=f"{pointer}/match") from None
+    if not isinstance(entry["class"], str) or entry["class"] not in classes:
+        raise PolicyError(f"the class of an entry is one of: {', '.join(classes)}", pointer=f"{pointer}/class")
+    if fault := fault_of(entry["match"]):
+        raise PolicyError(f"an expression to match requestors: {fault}", pointer=f"{pointer}/match")
 
 
 def read_classes(settings: Mapping[str, Any]) -> Classes:
     """Compile checked settings; percents are normalised to sum to 100."""
-    total = sum(settings["classes"].values())
-    percents = {name: 100 * percent / total for name, percent in sorted(settings["classes"].items())}
     requestors = tuple((re.compile(entry["match"]), entry["class"]) for entry in settings["requestors"])
-    return Classes(percents, requestors, settings["default_class"])
+    rebalance = Rebalance(settings["rebalance_threshold"], settings["rebalance_minimum_duration"])
+    if settings["rounding"] == CLASSIC:
+        percents: Mapping[str, float] = normalise(settings["classes"])
+        return Classes(percents, percents, requestors, list(percents)[-1], CLASSIC, rebalance)
+    weights = dict(sorted(settings["classes"].items()))
+    percents = {name: 100 * weight / sum(weights.values()) for name, weight in weights.items()}
+    return Classes(weights, percents, requestors, settings["default_class"], EXACT, rebalance)

@@ -22,6 +22,8 @@ def called(task: GangTask) -> set[str]:
 
 def waits_for(gang: Gang, unended: Iterable[GangTask]) -> list[str]:
     """Name what a gang depends on and has not ended; empty if it may start."""
+    if not any(task.spec.depends_on for task in gang.tasks):
+        return []  # before the others are looked at: there may be very many
     own = {task.index for task in gang.tasks}
     others = [task for task in unended if task.index not in own]
     wanted = {name for task in gang.tasks for name in task.spec.depends_on}

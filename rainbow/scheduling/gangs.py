@@ -52,11 +52,15 @@ def gangs(request: Request) -> tuple[Gang, ...]:
 
 def _numbered(request: Request, grouped: list[list[tuple[str, TaskSpec]]]) -> Iterable[Gang]:
     index = 0
+    parts: dict[frozenset[str], Request] = {}  # copies of a task ask for the same, and the matcher is asked once
     for number, named in enumerate(grouped):
         tasks = tuple(GangTask(index + k, name, spec, spec.slots) for k, (name, spec) in enumerate(named))
         index += len(tasks)
         labels = {label for task in tasks for label in task.labels} if all(task.labels for task in tasks) else set()
-        yield Gang(number, tasks, _part(request, labels))
+        key = frozenset(labels)
+        if key not in parts:
+            parts[key] = _part(request, labels)
+        yield Gang(number, tasks, parts[key])
 
 
 def only(gang: Gang, indexes: Collection[int]) -> Gang:

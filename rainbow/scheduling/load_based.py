@@ -1,10 +1,11 @@
 """The load-based policy: classes share the workers by percent, and lend what they do not use.
 
-    1 count    workers each class holds and waits for
-    2 grant    entitlements, then loans (shares.py)
-    3 pick     round robin: the next gang of the job that runs least
-    4 place    the matcher says where; a gang that lacks workers keeps what its class is granted
-    5 again    what a class could not use is granted to the others
+    1 count      workers each class holds and waits for
+    2 grant      entitlements, then loans (counting.py)
+    3 pick       round robin: the next gang of the job that runs least (queues.py)
+    4 place      the matcher says where; a gang that lacks workers keeps what its class is granted
+    5 again      what a class could not use is granted to the others
+    6 rebalance  if the classes have long been far from their targets, the newest loans are stopped (victims.py)
 
 A worker serves one gang at a time; a gang costs as many workers as its slots pack into.
 """
@@ -13,14 +14,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from rainbow.jobs import WorkerState
-from rainbow.scheduling.apportion import targets
-from rainbow.scheduling.classes import Classes, check_settings, read_classes
-from rainbow.scheduling.policy import GangView, JobView, Plan, Start, View, Wait
-from rainbow.scheduling.shares import ClassCount, starts
+from rainbow.scheduling.classes import CLASSIC, Classes, check_settings, read_classes
+from rainbow.scheduling.counting import Classic, Counting, Exact
+from rainbow.scheduling.figures import figures, waits
+from rainbow.scheduling.placing import Placing
+from rainbow.scheduling.policy import GangView, JobView, Order, Plan, RunView, View
+from rainbow.scheduling.progress import ClassCount
+from rainbow.scheduling.queues import Queue
+from rainbow.scheduling.victims import Exchange, Unit, given_back, units
 
 
 class LoadBased:
@@ -31,184 +34,141 @@ class LoadBased:
         return check_settings(settings)
 
     def plan(self, view: View) -> Plan:
-        """Start what the classes are entitled to, then what can be lent."""
+        """Start what the classes are entitled to, then what can be lent; stop loans that have lasted too long."""
         round_ = Round(view, read_classes(check_settings(view.settings)))
-        while round_.grant_and_place():
+        while round_.grant_and_place() and round_.counting.repeats:
             pass
-        return Plan(tuple(round_.orders), tuple(round_.waits()), round_.figures(), view.memory)
-
-
-@dataclass
-class Queue:
-    """The waiting jobs of one class and how far this round has come with each."""
-
-    jobs: list[JobView]
-    next_gang: dict[str, int] = field(default_factory=dict)
-    started: dict[str, int] = field(default_factory=dict)
-    stuck: dict[str, Wait] = field(default_factory=dict)  # why a job goes no further this round
-
-    def head(self) -> tuple[JobView, GangView] | None:
-        """Return the next gang of the job that runs least; ties by submission, then id."""
-        open_ = [job for job in self.jobs if job.id not in self.stuck and self._next(job) < len(job.gangs)]
-        if not open_:
-            return None
-        job = min(open_, key=lambda j: (j.running + self.started.get(j.id, 0), -j.priority, j.submitted, j.id))
-        return job, job.gangs[self._next(job)]
-
-    def advance(self, job: JobView) -> None:
-        """Go on to the job's next gang."""
-        gang = job.gangs[self._next(job)]
-        self.next_gang[job.id] = self._next(job) + 1
-        self.started[job.id] = self.started.get(job.id, 0) + len(gang.tasks)
-
-    def left(self, job: JobView) -> tuple[GangView, ...]:
-        """Return the gangs of a job that still wait."""
-        return job.gangs[self._next(job) :]
-
-    def _next(self, job: JobView) -> int:
-        return self.next_gang.get(job.id, 0)
+        orders = (*round_.placing.orders, *round_.stops())
+        return Plan(orders, tuple(waits(round_)), figures(round_), round_.memory())
 
 
 class Round:
-    """One planning round: what is idle, what is kept, what was decided."""
+    """One planning round: what is held, who waits, what was decided."""
 
     def __init__(self, view: View, classes: Classes) -> None:
         self.view = view
         self.classes = classes
-        self.orders: list[Start] = []
-        self.ready = [w.id for w in view.workers if w.state is WorkerState.READY]
-        self.idle = [w.id for w in view.workers if w.state is WorkerState.READY and not w.tasks]
-        self.queues = {
-            name: Queue([j for j in view.jobs if classes.of(j.requestor) == name]) for name in classes.percents
-        }
-        self.held = self._held()
+        self.placing = Placing(view)
+        self._class_of: dict[str, str] = {}
+        self.queues = self._queues()
+        self.held, self.running = self._held()
         self.blocked: set[str] = set()  # classes whose head keeps what it is granted
-        self.consumables = dict(view.consumables)
-        self._costs: dict[str, int] = {}
+        earned = view.memory.get("credit", {})
+        workers = self.placing.ready
+        self.counting: Counting = Classic(workers) if classes.rounding == CLASSIC else Exact(workers, earned)
+        self.before = self.counts(len(self.placing.idle) + 1)
+        self.spread = self.counting.spread(self.before)
+        self.rebalancing, self.excess = self._timer()
+        if self.rebalancing:
+            self.before = self.counts(self.placing.ready)
 
-    def _held(self) -> dict[str, int]:
-        """Count the workers each class's tasks hold."""
-        workers: dict[str, set[str]] = {name: set() for name in self.classes.percents}
+    # ── 1 count ──
+
+    def class_of(self, requestor: str) -> str:
+        """Name a requestor's class; each is looked up once."""
+        if requestor not in self._class_of:
+            self._class_of[requestor] = self.classes.of(requestor)
+        return self._class_of[requestor]
+
+    def _queues(self) -> dict[str, Queue]:
+        jobs: dict[str, list[JobView]] = {name: [] for name in self.classes.weights}
+        for job in self.view.jobs:
+            jobs[self.class_of(job.requestor)].append(job)
+        return {name: Queue(found) for name, found in jobs.items()}
+
+    def _held(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Count the workers each class's tasks hold, and those tasks."""
+        workers: dict[str, set[str]] = {name: set() for name in self.classes.weights}
+        tasks = dict.fromkeys(self.classes.weights, 0)
+        requestors = Counter(run.requestor for run in self.view.runs)
+        for requestor, number in requestors.items():
+            tasks[self.class_of(requestor)] += number
         for run in self.view.runs:
-            workers[self.classes.of(run.requestor)].update(run.placement)
-        return {name: len(held) for name, held in workers.items()}
+            workers[self._class_of[run.requestor]].update(run.placement)
+        return {name: len(held - {""}) for name, held in workers.items()}, tasks
+
+    def counts(self, most: int) -> list[ClassCount]:
+        """Count by class what is held and waited for, the latter no further than `most`."""
+        return [
+            ClassCount(name, weight, self.held[name], self._waiting(name, most))
+            for name, weight in self.classes.weights.items()
+        ]
+
+    def _waiting(self, name: str, most: int) -> int:
+        if name in self.blocked or not self.placing.ready:
+            return 0
+        return self.queues[name].waiting(self.placing.cost, most)
+
+    def _timer(self) -> tuple[bool, float | None]:
+        """Tell whether to rebalance; not before the victims of the last time have ended."""
+        excess = self.view.memory.get("over_since")
+        due, since = self.classes.rebalance.due(self.spread, excess, self.view.now, clears=self.counting.clears)
+        if due and any(run.stopping for run in self.view.runs):
+            return False, excess
+        return due, since
+
+    # ── 2 grant, 3 pick, 4 place ──
 
     def grant_and_place(self) -> bool:
-        """Grant idle workers to classes and start what fits; return whether anything started."""
-        started = len(self.orders)
-        counts = [
-            ClassCount(name, percent, self.held[name], 0 if name in self.blocked else self._waiting(name))
-            for name, percent in self.classes.percents.items()
-        ]
-        granted = starts(len(self.idle), len(self.ready), counts)
-        for name in sorted(granted, key=lambda n: (-self.classes.percents[n], n)):
-            self._start_class(name, granted[name])
-        return len(self.orders) > started
+        """Grant idle workers to classes and start what fits; return whether that leaves anything else to grant."""
+        before = self._progress()
+        counts = self.counts(self.placing.ready if self.rebalancing else len(self.placing.idle) + 1)
+        granted = self.counting.starts(len(self.placing.idle), counts, rebalancing=self.rebalancing)
+        for name in sorted(granted, key=lambda n: (-self.classes.weights[n], n)):
+            self._start_class(name, min(granted[name], len(self.placing.idle)))
+        return self._progress() > before
 
-    def _waiting(self, name: str) -> int:
-        queue = self.queues[name]
-        return sum(self.cost(g) for job in queue.jobs if job.id not in queue.stuck for g in queue.left(job))
-
-    def cost(self, gang: GangView) -> int:
-        """How many workers a gang takes if all that are ready were idle; 0 if even they cannot host it."""
-        if gang.demand not in self._costs:
-            take = self.view.place(gang.demand, self.ready) if self.ready else None
-            self._costs[gang.demand] = len(workers_of(take.placed)) if take else 0
-        return self._costs[gang.demand]
+    def _progress(self) -> int:
+        stuck = sum(len(queue.stuck) for queue in self.queues.values())
+        return len(self.placing.orders) + stuck + len(self.blocked)
 
     def _start_class(self, name: str, granted: int) -> None:
         queue = self.queues[name]
         while (head := queue.head()) is not None:
             job, gang = head
-            cost = self.cost(gang)
-            if cost == 0:
-                queue.stuck[job.id] = self._unhosted(job)
-                continue
-            if not granted:
+            cost = self.placing.cost(gang)
+            if not cost:
+                queue.give_up(self.placing.unhosted(job))
+            elif not granted:
                 return
-            if cost > granted or not self._place(gang):
-                self._keep(name, job, gang, granted)
+            elif cost <= granted and self.placing.start(gang):
+                granted -= cost
+                self.held[name] += cost
+                queue.advance()
+            elif self._keep(name, job, gang, min(granted, cost)):
                 return
-            granted -= cost
-            self.held[name] += cost
-            queue.advance(job)
 
-    def _place(self, gang: GangView) -> bool:
-        take = self.view.place(gang.demand, self.idle)
-        if take is None or not self._consume(take.placed):
-            return False
-        placements = self.view.divide(gang.demand, take)
-        self.orders.extend(Start(task, placed) for task, placed in zip(gang.tasks, placements, strict=True))
-        taken = workers_of(take.placed)
-        self.idle = [worker for worker in self.idle if worker not in taken]
-        return True
-
-    def _consume(self, placed: Any) -> bool:
-        """Take what a gang wants of the cluster's consumables, all or nothing."""
-        wanted: Counter[str] = Counter()
-        for _, held in placed:
-            wanted.update(held.get("", {}))
-        if any(amount > self.consumables.get(kind, 0) for kind, amount in wanted.items()):
-            return False
-        self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in wanted.items()})
-        return True
-
-    def _keep(self, name: str, job: JobView, gang: GangView, granted: int) -> None:
-        """Keep idle workers that can host the head's gang, up to the grant; without any, lend the grant."""
-        kinds = self.view.hosts(gang.demand)
-        kind = {worker.id: worker.kind for worker in self.view.workers}
-        kept = [worker for worker in self.idle if kind[worker] in kinds][: min(granted, self.cost(gang))]
-        self.idle = [worker for worker in self.idle if worker not in kept]
+    def _keep(self, name: str, job: JobView, gang: GangView, most: int) -> bool:
+        """Let the head of a class keep what it is granted until the sum is there; without any, others may go on."""
+        kept = self.placing.keep(gang, most)
+        self.queues[name].give_up(self.placing.busy(job, gang, name, len(kept)))
         self.held[name] += len(kept)
-        self.blocked.add(name)
-        facts = {"class": name, "wanted": self.cost(gang), "kept": len(kept)}
-        text = f"needs {self.cost(gang)} free workers at once and what it wants of the cluster; {len(kept)} are kept"
-        self.queues[name].stuck[job.id] = Wait(job.id, "workers-busy", text, facts)
+        if kept:
+            self.blocked.add(name)
+        return bool(kept)
 
-    # ── for people ──
+    # ── 6 rebalance ──
 
-    def _unhosted(self, job: JobView) -> Wait:
-        if not self.ready:
-            return Wait(job.id, "no-worker-ready", "no worker is ready: its cluster's agent has not been seen")
-        text = f"none of the {len(self.ready)} ready workers can host it; others are offline, lost or draining"
-        return Wait(job.id, "no-ready-host", text, {"ready": len(self.ready)})
+    def stops(self) -> Iterator[Order]:
+        """Yield what must end so that classes below their targets come to their own."""
+        if not self.rebalancing:
+            return
+        stops, needs = self.counting.stops(self.before, self.counts(self.placing.ready))
+        found = [unit for name in stops for unit in given_back(self._units(name), stops[name])]
+        found.sort(key=lambda unit: (-unit.started, unit.tasks))
+        yield from Exchange(self.view, found, self.placing.cost).stops(self.queues, needs)
 
-    def waits(self) -> list[Wait]:
-        """Say of every job with something waiting why it waits."""
-        return [wait for name, queue in self.queues.items() for wait in self._waits_of(name, queue)]
+    def _units(self, name: str) -> list[Unit]:
+        runs: list[RunView] = [run for run in self.view.runs if self.class_of(run.requestor) == name]
+        return units([run for run in runs if not run.stopping])
 
-    def _waits_of(self, name: str, queue: Queue) -> Iterator[Wait]:
-        target, ahead = self._targets()[name], 0
-        for job in sorted(queue.jobs, key=lambda j: (j.submitted, j.id)):
-            if queue.left(job):
-                yield queue.stuck.get(job.id) or self._share_used(name, job, target, ahead)
-                ahead += 1
+    # ── what is remembered ──
 
-    def _share_used(self, name: str, job: JobView, target: int, ahead: int) -> Wait:
-        facts = {"class": name, "held": self.held[name], "target": target, "idle": len(self.idle), "ahead": ahead}
-        text = (
-            f"class {name} holds {self.held[name]} of its {target} workers, {len(self.idle)} idle; {ahead} jobs ahead"
-        )
-        return Wait(job.id, "share-used", text, facts)
+    def _granted(self) -> dict[str, int]:
+        return {c.name: self.held[c.name] - c.running for c in self.before}
 
-    def _targets(self) -> dict[str, int]:
-        return targets(len(self.ready), self.classes.percents)
-
-    def figures(self) -> dict[str, Any]:
-        """Percent, target, workers held, loaned and waited for, by class."""
-        target = self._targets()
-        return {
-            name: {
-                "percent": round(percent, 3),
-                "target": target[name],
-                "held": self.held[name],
-                "loaned": max(0, self.held[name] - target[name]),
-                "waiting": sum(len(g.tasks) for job in self.queues[name].jobs for g in self.queues[name].left(job)),
-            }
-            for name, percent in self.classes.percents.items()
-        }
-
-
-def workers_of(placed: Any) -> set[str]:
-    """Return the distinct workers of a take's slots; what lies outside every worker is none."""
-    return {worker for _, held in placed for worker in held if worker}
+    def memory(self) -> dict[str, Any]:
+        """Return the next memory: credit by class, and since when the spread is over the threshold."""
+        credit = dict(self.counting.credit(self.before, self._granted()))
+        kept: dict[str, Any] = {"credit": credit} if credit else {}
+        return kept if self.excess is None else {**kept, "over_since": self.excess}

@@ -40,6 +40,11 @@ class Caller:
     admin: bool = False
     secrets: frozenset[str] = frozenset()
     submits: Mapping[str, list[str] | None] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)  # cluster id → id of its secret that was brought
+
+    def called(self, cluster_id: str) -> str:
+        """Say who this is to a cluster, without saying a credential."""
+        return "admin" if self.admin else f"secret {self.ids[cluster_id]}"
 
     def sees(self, cluster_id: str) -> bool:
         """Tell whether a cluster exists for this caller."""
@@ -83,6 +88,7 @@ def caller(service: Service, connection: sa.Connection, brought: Collection[str]
         admin,
         frozenset(record.cluster_id for record in found.values() if record.kind == SECRET),
         {record.cluster_id: record.requestors for record in found.values() if record.kind == TOKEN},
+        {record.cluster_id: record.id for record in found.values() if record.kind == SECRET},
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from rainbow.jobs import BOOKED, ENDED, Task, TaskState, WorkerState
+from rainbow.jobspec.request import SLOT
 from rainbow.matching import Take, backends, consumables, hosting_kinds, worker_capacity, worker_kinds
 from rainbow.scheduling import (
     Gang,
@@ -14,6 +15,7 @@ from rainbow.scheduling import (
     GangView,
     JobView,
     RunView,
+    SlotsView,
     View,
     Wait,
     WorkerView,
@@ -21,11 +23,13 @@ from rainbow.scheduling import (
     placements,
     waits_for,
 )
-from rainbow.service.jobspecs import reading
+from rainbow.scheduling.loose import loose_slots
+from rainbow.service.jobspecs import Reading, reading
 from rainbow.store import clusters, jobs, tasks, workers
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
     from rainbow.scheduling.policy import Placement
     from rainbow.service.service import Entry, Service
     from rainbow.store.clusters import ClusterRecord
@@ -48,26 +52,31 @@ class Frozen:
     blocked: list[Wait] = field(default_factory=list)  # why jobs wait that the policy does not see
 
 
-def freeze(service: Service, entry: Entry) -> Frozen | None:
-    """Read what the policy may know; None if nothing waits."""
+def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | None:
+    """Read what the policy may know; None if nothing waits and the policy remembers nothing, unless `quiet`."""
     with service.store.read() as connection:
-        record = next((r for r in clusters.every(connection) if r.id == entry.id), None)
+        record = clusters.get(connection, entry.id)
         live = jobs.live(connection, entry.id) if record else []
+        if record is None or not (live or record.memory or quiet):
+            return None
         found = tasks.of_cluster(connection, entry.id, set(TaskState) - ENDED) if live else []
         states = workers.of_cluster(connection, entry.id)
-        wanted = {t.job: reading(connection, t.job).gangs for t in found if t.state is T.WAITING}
+        readings = {job: reading(connection, job) for job in {task.job for task in found}}
+    wanted = {task.job: readings[task.job].gangs for task in found if task.state is T.WAITING}
     waiting = {task.id: task for task in found if task.state is T.WAITING}
-    if record is None or not waiting:
+    if not (waiting or record.memory or quiet):
         return None
     running = [task for task in found if task.state in BOOKED]
     placing = Placing(entry.cluster, service.settings.backend)
-    views = _job_views(live, wanted, found, placing)
+    views = [
+        replace(view, attributes=_system(readings[view.id])) for view in _job_views(live, wanted, found, placing)
+    ]
     view = View(
         now=service.clock(),
         settings=record.settings,
         workers=_workers(entry.cluster, states, running),
         jobs=[view for view in views if view.gangs],
-        runs=_runs(running, {job.id: job.requestor for job in live}),
+        runs=_runs(running, {job.id: job for job in live}, readings),
         place=placing.place,
         hosts=placing.hosts,
         divide=placing.divide,
@@ -113,13 +122,33 @@ def _consumables(cluster: Cluster, running: list[Task]) -> dict[str, int]:
     return free
 
 
-def _runs(running: list[Task], requestors: dict[str, str]) -> list[RunView]:
-    return [
-        RunView(
-            t.id, t.job, requestors.get(t.job, ""), t.gang, t.placement, t.assigned_at or 0.0, t.state is T.STOPPING
+def _runs(running: list[Task], live: dict[str, JobRecord], readings: dict[str, Reading]) -> list[RunView]:
+    views = []
+    for t in running:
+        job, request, started = live.get(t.job), readings[t.job].request, t.assigned_at or 0.0
+        until = started + request.duration if request.duration else 0.0
+        views.append(
+            RunView(
+                task=t.id,
+                job=t.job,
+                requestor=job.requestor if job else "",
+                gang=t.gang,
+                placement=t.placement,
+                started=started,
+                stopping=t.state is T.STOPPING,
+                until=until,
+                suspended=t.state is T.SUSPENDED,
+                priority=job.priority if job else 0,
+                attributes=_system(readings[t.job]),
+            )
         )
-        for t in running
-    ]
+    return views
+
+
+def _system(read: Reading) -> Mapping[str, Any]:
+    """Return a jobspec's attributes.system, which policies read their own entries from."""
+    system = read.request.attributes.get("system")
+    return system if isinstance(system, Mapping) else {}
 
 
 def _job_views(
@@ -141,9 +170,13 @@ def _job_view(job: JobRecord, wanted: tuple[Gang, ...], own: list[Task], placing
             left = gang if len(indexes) == len(gang.tasks) else only(gang, indexes)
             demand = placing.demand(job.id, left, [waiting[index] for index in indexes])
             ids = tuple(waiting[index] for index in indexes)
-            views.append(GangView(job.id, gang.number, ids, demand, left.request.duration))
+            slots = placing.slots(left.request)
+            views.append(GangView(job.id, gang.number, ids, demand, left.request.duration, slots))
+    longest = {task.gang: task.expected for task in sorted(own, key=lambda task: task.expected)}
+    views.sort(key=lambda view: -longest[view.number])  # longest expected first, else as the jobspec has them
     running = sum(1 for task in own if task.state in BOOKED)
-    return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority)
+    waits = sum(len(view.tasks) for view in views)
+    return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority, waiting=waits)
 
 
 def _unended(wanted: tuple[Gang, ...], own: list[Task]) -> list[GangTask]:
@@ -173,6 +206,11 @@ class Placing:
         # by the identity of a request: those of equal jobspecs are one (jobspecs.py)
         self._placed: dict[tuple[int, frozenset[str]], Take | None] = {}
         self._hosting: dict[int, frozenset[str]] = {}
+        self._alike: dict[int, bool] = {}
+        self._first_of_kind: dict[tuple[int, str], str] = {}
+        self._kinds = worker_kinds(cluster)
+        self._within = {kind for capacity in worker_capacity(cluster).values() for kind in capacity}
+        self._slots: dict[int, tuple[SlotsView, ...]] = {}
 
     def demand(self, job_id: str, gang: Gang, ids: list[str]) -> str:
         """Name what a gang asks for."""
@@ -184,13 +222,36 @@ class Placing:
     def place(self, demand: str, free: Sequence[str]) -> Take | None:
         """Ask the matcher what a gang would hold on these workers."""
         gang, ids = self.gangs[demand]
-        key = (id(gang.request), frozenset(free))
-        if key not in self._placed:
-            self._placed[key] = self.backend.take(gang.request, self.cluster, frozenset(free))
-        take = self._placed[key]
+        take = self._on_one(gang.request, free[0]) if len(free) == 1 else self._take(gang.request, free)
         if take is not None:
             self.by_task.update(dict.fromkeys(ids, take))
         return take
+
+    def _take(self, request: Request, free: Sequence[str]) -> Take | None:
+        key = (id(request), frozenset(free))
+        if key not in self._placed:
+            self._placed[key] = self.backend.take(request, self.cluster, key[1])
+        return self._placed[key]
+
+    def _on_one(self, request: Request, worker: str) -> Take | None:
+        """Ask about one worker; of equal workers only the first is asked about, where no more than kind counts."""
+        first = self._first_of_kind.setdefault((id(request), self._kinds.get(worker, "")), worker)
+        take = self._take(request, [first])
+        if take is None or worker == first:
+            return take if worker == first or self._by_kind(request) else self._take(request, [worker])
+        if not self._by_kind(request) or any(set(held) != {first} for _, held in take.placed):
+            return self._take(request, [worker])
+        placed = tuple((label, {worker: held[first]}) for label, held in take.placed)
+        return replace(take, placed=placed, vertices={})
+
+    def _by_kind(self, request: Request) -> bool:
+        """Tell whether a request asks for nothing but what workers of one kind have alike."""
+        if id(request) not in self._alike:
+            wanted = [part for tree in request.resources for part in tree.walk()]
+            inside = {SLOT, self.cluster.worker_type, *self._within}
+            plain = request.constraint is None and len(request.variants) == 1 and self.cluster.levels != "strict"
+            self._alike[id(request)] = plain and all(part.type in inside and not part.needs for part in wanted)
+        return self._alike[id(request)]
 
     def hosts(self, demand: str) -> frozenset[str]:
         """Ask which kinds of workers could take a part of a gang."""
@@ -199,6 +260,17 @@ class Placing:
             self._hosting[id(request)] = hosting_kinds(request, self.cluster)
         return self._hosting[id(request)]
 
+    def slots(self, request: Request) -> tuple[SlotsView, ...]:
+        """Say a request by amounts, where its slots lie free of each other."""
+        if self.cluster.levels == "strict":
+            return ()
+        if id(request) not in self._slots:
+            outside = set(consumables(self.cluster)) - self._within
+            self._slots[id(request)] = loose_slots(request, self.cluster.worker_type, self._within, outside)
+        return self._slots[id(request)]
+
     def divide(self, demand: str, take: Take) -> tuple[Placement, ...]:
         """Say what each task of a gang holds of a take."""
-        return placements(self.gangs[demand][0], take)
+        gang, ids = self.gangs[demand]
+        self.by_task.update(dict.fromkeys(ids, take))
+        return placements(gang, take)

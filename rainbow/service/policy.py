@@ -1,40 +1,119 @@
-"""A cluster's policy and workers, for people."""
+"""A cluster's policy, settings and workers, for people."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+from rainbow.errors import PolicyError, RequestError
 from rainbow.matching import worker_capacity
+from rainbow.scheduling import diagram, gantt, policies
+from rainbow.scheduling.overlaps import overlaps
+from rainbow.scheduling.policy import Order
 from rainbow.service.access import Caller, own_cluster
-from rainbow.service.registering import check_policy
+from rainbow.service.admission import check_limits
+from rainbow.service.audit import note
+from rainbow.service.freezing import freeze
 from rainbow.service.stepping import plan_only
-from rainbow.store import clusters, workers
+from rainbow.store import changes, clusters, jobs, workers
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from rainbow.service.service import Service
+    from rainbow.store.clusters import ClusterRecord
+
+
+PARTS = {"policy", "settings", "limits"}
 
 
 def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
-    """Show a cluster's policy, settings, figures of the moment, and the fault of its last step if it failed."""
+    """Show a cluster's policy, settings, limits, figures of the moment, and the fault of its last step, if any."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
+        told = _told(connection, record)
     decided = plan_only(service, name)
     figures = dict(decided.figures) if decided else {}
-    fault = service.faults.get(record.id)
-    return {"policy": record.policy, "settings": dict(record.settings), "figures": figures, "fault": fault}
+    return {**told, "figures": figures, "fault": service.faults.get(record.id)}
 
 
-def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Set a cluster's policy ({"policy": name, "settings": {}}); effective at the next step."""
+def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
+    """Set a cluster's policy, settings and limits, or (merge) some of them; effective at the next step.
+
+    What is given replaces what was set; merged, key by key, and null brings a default back.
+    """
+    _check_parts(body)
     with service.store.write() as connection:
         record = own_cluster(connection, who, name)
-        asked = {"name": body.get("policy", record.policy), "settings": body.get("settings", {})}
-        policy, settings = check_policy(asked, record.policy)
+        policy = _policy(body.get("policy", record.policy))
+        kept = record.settings if merge and policy == record.policy else {}
+        settings = _checked(policy, {**kept, **_mapping(body.get("settings", {}), "settings")}, merge)
+        after = replace(record, policy=policy, settings=settings, limits=_limits(record.limits, body, merge))
+        note(connection, who, record.id, service.clock(), _parts(record), _parts(after))
         clusters.set_policy(connection, record.id, policy, settings)
+        clusters.set_limits(connection, record.id, after.limits)
+        told = _told(connection, after)
     service.tell()
-    return {"policy": policy, "settings": settings}
+    return told
+
+
+def _told(connection: sa.Connection, record: ClusterRecord) -> dict[str, Any]:
+    """Return what is set, and whom several classes claim."""
+    settings, limits = _parts(record)["settings"], _parts(record)["limits"]
+    requestors = jobs.live_by_requestor(connection, record.id)
+    claimed = list(overlaps(settings["requestors"], requestors)) if record.policy == "load_based" else []
+    return {"policy": record.policy, "settings": settings, "limits": limits, "warnings": claimed}
+
+
+def _parts(record: ClusterRecord) -> dict[str, dict[str, Any]]:
+    """Return what is set with every default filled in."""
+    settings = dict(policies.get(record.policy).check(record.settings))
+    return {"policy": {"policy": record.policy}, "settings": settings, "limits": check_limits(record.limits)}
+
+
+def changed(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:
+    """List the last changes of a cluster's policy, settings and limits, the newest first."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        found = changes.listing(connection, record.id, service.settings.limits.listed)
+    return [
+        {"changed_at": one.at, "who": one.who, "what": one.what, "from": one.before, "to": one.after} for one in found
+    ]
+
+
+def _check_parts(body: Mapping[str, Any]) -> None:
+    for key in body:
+        if key not in PARTS:
+            raise RequestError(f"{key[:40]!r} is none of: {', '.join(sorted(PARTS))}", pointer=f"/{key}")
+
+
+def _policy(name: Any) -> str:
+    if not isinstance(name, str) or name not in policies.names():
+        raise PolicyError(f"there is no such policy; there are: {', '.join(policies.names())}", pointer="/policy")
+    return name
+
+
+def _mapping(given: Any, part: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise PolicyError(f"{part} is a mapping", pointer=f"/{part}")
+    return given
+
+
+def _checked(policy: str, settings: Mapping[str, Any], merge: bool) -> dict[str, Any]:
+    given = {key: value for key, value in settings.items() if not (merge and value is None)}
+    try:
+        return dict(policies.get(policy).check(given))
+    except PolicyError as fault:
+        fault.pointer = "/settings" + (fault.pointer or "")
+        raise
+
+
+def _limits(kept: Mapping[str, int], body: Mapping[str, Any], merge: bool) -> dict[str, int]:
+    given = _mapping(body.get("limits", {} if merge else kept), "limits")
+    whole = {**kept, **given} if merge else given
+    return check_limits({key: value for key, value in whole.items() if not (merge and value is None)})
 
 
 def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:
@@ -44,8 +123,33 @@ def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:
     decided = plan_only(service, name)
     if decided is None:
         return {"orders": [], "waits": [], "figures": {}}
-    orders = [{"order": type(order).__name__.lower(), **asdict(order)} for order in decided.orders]
+    orders = [{"order": type(order).__name__.lower(), **_fields(order)} for order in decided.orders]
     return {"orders": orders, "waits": [asdict(wait) for wait in decided.waits], "figures": dict(decided.figures)}
+
+
+def _fields(order: Order) -> dict[str, Any]:
+    """Return an order's fields; an end that never comes is null, as JSON has no other word for it."""
+    return {key: None if value == inf else value for key, value in asdict(order).items()}
+
+
+def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Show the resource diagram after the next step: lines with their steps, as text, and as an SVG."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+    frozen = freeze(service, service.entry(name), quiet=True)
+    if frozen is None:
+        return {"lines": [], "text": "", "svg": ""}
+    made = diagram(frozen.view, policies.get(record.policy).plan(frozen.view))
+    lines = [
+        {
+            "worker": worker,
+            "type": kind,
+            "capacity": made.capacity.get(worker, {}).get(kind, 0),
+            "steps": [[time if time < inf else None, level] for time, level in line],
+        }
+        for (worker, kind), line in made.entries()
+    ]
+    return {"lines": lines, "text": made.text(), "svg": gantt.draw(made, frozen.view.now)}
 
 
 def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rainbow.jobs import BOOKED, Task, TaskState, WorkerState, advance
 from rainbow.service.access import Caller, own_cluster
+from rainbow.service.quarantine import release
 from rainbow.service.showing import settle
 from rainbow.store import jobs, tasks, workers
 
@@ -83,8 +84,10 @@ def lose_the_silent(service: Service, entry: Entry) -> None:
         known = workers.of_cluster(connection, entry.id)
         booked = tasks.of_cluster(connection, entry.id, BOOKED)
     up = spoken_for(agents.values(), known)
+    release(service, entry, known, up)
     silent = [n for n, w in known.items() if w.state is WorkerState.READY and n not in up and not anew]
-    gone = {n for n, w in known.items() if w.state is WorkerState.LOST} | set(silent)
+    # a worker nobody speaks for holds nothing, whatever else it was put away for
+    gone = {n for n, w in known.items() if w.state is WorkerState.LOST or (n not in up and not anew)}
     if silent or any(_why_lost(task, agents, gone, anew) for task in booked):
         _lose(service, entry, agents, silent, gone, anew)
 

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import RequestError
 from rainbow.jobs import ENDED, Task, TaskState, advance
 from rainbow.scheduling import processes
+from rainbow.service import quarantine
 from rainbow.service.access import Caller
 from rainbow.service.jobspecs import reading
 from rainbow.service.presence import beat, greet
 from rainbow.service.showing import settle
-from rainbow.store import clusters, jobs, tasks
+from rainbow.store import clusters, durations, jobs, tasks
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.service.service import Service
     from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.jobs import JobRecord
 
 T = TaskState
 HELD = (T.ACCEPTED, T.RUNNING, T.SUSPENDED, T.STOPPING)
@@ -149,11 +151,23 @@ def _ended(service: Service, connection: sa.Connection, task: Task, event: Mappi
             return advance(task, T.WAITING, detail=changes["detail"] or "stopped, waits again")
         return advance(task, T.CANCELED, ended_at=now, **changes)
     good = event.get("result", "exited") == "exited" and event.get("exit_code") == 0
+    if job is not None:
+        _learn(connection, job, task, event, now, good=good)
     state = T.COMPLETED if good else RESULTS.get(str(event.get("result")), T.FAILED)
     ended = advance(task, state, ended_at=now, **changes)
     if not good and ended.retries_left > 0 and not canceled:
         return advance(ended, T.WAITING, detail=f"attempt {task.attempt} ended {state}")
     return ended
+
+
+def _learn(
+    connection: sa.Connection, job: JobRecord, task: Task, event: Mapping[str, Any], now: float, *, good: bool
+) -> None:
+    """Remember how long a task ran, and which workers could not start one."""
+    quarantine.note(connection, job.cluster_id, task, started=event.get("result") != "failed", now=now)
+    if task.started_at is not None and (good or event.get("result") == "timed_out"):
+        key = durations.job_key(job.cluster_id, job.requestor, job.name)
+        durations.learn(connection, key, task.name, max(0.0, now - task.started_at), now)
 
 
 def heartbeat(

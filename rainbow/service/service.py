@@ -6,6 +6,7 @@ The verbs are functions of the modules beside this one, each with the service as
     submitting   match, submit                        showing    list, show, why, cancel
     receiving    what an agent asks and reports       presence   agents and workers there are, and are lost
     stepping     one scheduling step of a cluster     policy     a cluster's policy and workers, for people
+    operating    workers put away and brought back    quarantine those that fail to start tasks
 """
 
 from __future__ import annotations

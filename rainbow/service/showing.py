@@ -120,23 +120,28 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         record = _visible(connection, who, job_id)
         if record.state not in LIVE:
             raise Conflict(f"job {job_id} has ended: {record.state}")
-        jobs.change(connection, job_id, canceled_at=now)
-        for task in tasks.of_job(connection, job_id):
-            if task.state in (TaskState.WAITING, TaskState.ASSIGNED):
-                tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now))
-            elif task.state not in ENDED and task.state is not TaskState.STOPPING:
-                tasks.save(connection, advance(task, TaskState.STOPPING, detail="canceled"))
-        settle(connection, job_id, now)
+        end(connection, job_id, now)
     service.tell()
     return show(service, who, job_id)
 
 
+def end(connection: sa.Connection, job_id: str, now: float) -> None:
+    """Cancel a job's tasks that have not started, tell the others to stop."""
+    jobs.change(connection, job_id, canceled_at=now)
+    for task in tasks.of_job(connection, job_id):
+        if task.state in (TaskState.WAITING, TaskState.ASSIGNED):
+            tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now))
+        elif task.state not in ENDED and task.state is not TaskState.STOPPING:
+            tasks.save(connection, advance(task, TaskState.STOPPING, detail="canceled"))
+    settle(connection, job_id, now)
+
+
 def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> None:
     """Cancel what waits for a task of the job that ended badly."""
-    found = {task.index: task for task in tasks.of_job(connection, job_id)}
     asked = reading(connection, job_id).tasks
     if not any(task.spec.depends_on for task in asked.values()):
         return
+    found = {task.index: task for task in tasks.of_job(connection, job_id)}
     for index, name in never_started(asked, {index: task.state for index, task in found.items()}).items():
         detail = f"depends on {name}, which did not complete"
         tasks.save(connection, advance(found[index], TaskState.CANCELED, ended_at=now, detail=detail))
@@ -148,7 +153,7 @@ def settle(connection: sa.Connection, job_id: str, now: float) -> None:
     if record is None or record.state not in LIVE:
         return
     _cancel_dependents(connection, job_id, now)
-    state = job_state([task.state for task in tasks.of_job(connection, job_id)])
+    state = job_state(tasks.states_of(connection, job_id))
     if state in LIVE:
         jobs.change(connection, job_id, state=state)
         return

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rainbow.jobs import BOOKED, TaskState, advance
-from rainbow.scheduling import Plan, Start, Stop, check_plan, policies, slots_of
+import structlog
+
+from rainbow.jobs import BOOKED, Task, TaskState, advance
+from rainbow.scheduling import Plan, Start, Stop, check_plan, diagram, policies, slots_of
 from rainbow.service.freezing import Frozen, freeze
 from rainbow.service.presence import lose_the_silent
 from rainbow.store import clusters, jobs, tasks
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from rainbow.store.jobs import JobRecord
 
 T = TaskState
+log = structlog.get_logger("rainbow")
 
 
 def step(service: Service, name: str) -> bool:
@@ -31,6 +36,8 @@ def step(service: Service, name: str) -> bool:
         if frozen is None:
             return False
         plan = policies.get(frozen.record.policy).plan(frozen.view)  # 3
+        if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
+            log.info("timeline", cluster=name, text=diagram(frozen.view, plan).text())
         ordered = _carry_out(service, frozen, plan)  # 4, 5
     if ordered:
         service.tell()
@@ -38,9 +45,9 @@ def step(service: Service, name: str) -> bool:
 
 
 def plan_only(service: Service, name: str) -> Plan | None:
-    """Say what the next step would do, without doing it."""
+    """Say what the next step would do, without doing it; figures even if nothing waits."""
     entry = service.catalogue.get(name)
-    frozen = freeze(service, entry) if entry else None
+    frozen = freeze(service, entry, quiet=True) if entry else None
     return policies.get(frozen.record.policy).plan(frozen.view) if frozen else None
 
 
@@ -50,37 +57,40 @@ def plan_only(service: Service, name: str) -> Plan | None:
 def _carry_out(service: Service, frozen: Frozen, plan: Plan) -> bool:
     check_plan(frozen.view, plan)
     now = service.clock()
-    done = 0
     with service.store.write() as connection:
-        for order in plan.orders:
-            done += _order(connection, frozen, order, now)
+        changed = list(_ordered(connection, frozen, plan, now))
+        tasks.save_all(connection, changed)
+        waits = (*plan.waits, *frozen.blocked)
+        started = {task.job for task in changed if task.state is T.ASSIGNED}
+        for job in sorted(started - {wait.job for wait in waits}):
+            jobs.change(connection, job, wait=None)
         if dict(plan.memory) != dict(frozen.record.memory):
             clusters.set_memory(connection, frozen.record.id, plan.memory)
-        for wait in (*plan.waits, *frozen.blocked):
+        for wait in waits:
             _keep_wait(connection, frozen.jobs[wait.job], asdict(wait), now)
-    return done > 0
+    return bool(changed)
 
 
-def _order(connection: sa.Connection, frozen: Frozen, order: Any, now: float) -> int:
-    """Write one order, unless the task has moved since the view was frozen."""
-    if isinstance(order, (Start, Stop)):
-        task = tasks.get(connection, frozen.record.id, [order.task]).get(order.task)
+def _ordered(connection: sa.Connection, frozen: Frozen, plan: Plan, now: float) -> Iterator[Task]:
+    """Yield the tasks as the orders make them; those that have moved since the view was frozen are left alone."""
+    orders = {order.task: order for order in plan.orders if isinstance(order, (Start, Stop))}
+    found = tasks.get(connection, frozen.record.id, orders)
+    for name, order in orders.items():
+        task = found.get(name)
         if task is None:
-            return 0
+            continue
         if isinstance(order, Stop) and task.state in BOOKED and task.state is not T.STOPPING:
-            tasks.save(connection, advance(task, T.STOPPING, detail=order.why))
-            return 1
+            # what no agent has accepted has nothing to stop, and nobody would confirm it
+            yield advance(task, T.WAITING if task.state is T.ASSIGNED else T.STOPPING, detail=order.why)
         if isinstance(order, Start) and task.state is T.WAITING:
-            placement = {worker: dict(amounts) for worker, amounts in order.placement.items()}
-            take = frozen.takes.get(task.id)
-            slots = slots_of(frozen.labels.get(task.id, ()), take) if take else 1
-            started = advance(
-                task, T.ASSIGNED, placement=placement, slots=slots, agent="", assigned_at=now, detail=""
-            )
-            tasks.save(connection, started)
-            jobs.change(connection, task.job, wait=None)
-            return 1
-    return 0
+            yield _started(frozen, task, order, now)
+
+
+def _started(frozen: Frozen, task: Task, order: Start, now: float) -> Task:
+    placement = {worker: dict(amounts) for worker, amounts in order.placement.items()}
+    take = frozen.takes.get(task.id)
+    slots = slots_of(frozen.labels.get(task.id, ()), take) if take else 1
+    return advance(task, T.ASSIGNED, placement=placement, slots=slots, agent="", assigned_at=now, detail="")
 
 
 def _keep_wait(connection: sa.Connection, job: JobRecord, wait: dict[str, Any], now: float) -> None:

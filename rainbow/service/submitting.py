@@ -19,7 +19,9 @@ from rainbow.scheduling import Gang, gangs
 from rainbow.selection import check_options, reads, select
 from rainbow.service import ledger
 from rainbow.service.access import Caller, requestor_of
-from rainbow.store import clusters, jobs, states, tasks, workers
+from rainbow.service.admission import admit, check_limits
+from rainbow.service.replacing import replace_ancestors
+from rainbow.store import clusters, durations, jobs, states, tasks, workers
 from rainbow.store.jobs import JobRecord
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ class Submission:
     clusters: Sequence[str] | None = None  # only these; None: all the caller may use
     name: str | None = None
     requestor: str | None = None
+    basis: str | None = None  # what the job is a version of: see replacing.py
+    tag: str | None = None  # which version
     key: str | None = None  # Idempotency-Key
     credentials: Sequence[str] = field(default_factory=tuple)  # digest of who asks, part of the key
     explain: bool = False  # of match: say what was looked for and found, and what would do
@@ -46,6 +50,7 @@ class Submission:
     def digest(self) -> str:
         """Return what tells two requests apart."""
         parts = [self.jobspec, self.selector, self.options, self.clusters, self.name, self.requestor]
+        parts += [self.basis, self.tag] if self.basis or self.tag else []
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -108,9 +113,13 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         verdict = next(v for v in verdicts if v.cluster == choice.cluster)
         record = _record(service, connection, who, asked, request, job_id, verdict)
         key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
+        limits = check_limits(clusters.limits(connection, record.cluster_id, lock=True))
+        replace_ancestors(service, connection, who, record)
+        admit(connection, record, sum(len(gang.tasks) for gang in wanted), limits)
         kept = {**decision, ledger.LEDGER: ledger.entry(service, selector, options, given)}
         jobs.add(connection, record, _text(asked.jobspec), kept, **key)
-        tasks.add(connection, record.cluster_id, _tasks(job_id, wanted))
+        expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
+        tasks.add(connection, record.cluster_id, _tasks(job_id, wanted, limits["max_retries"], expected))
     service.tell()
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
 
@@ -188,12 +197,22 @@ def _record(
         cluster=cluster.name,
         nodes=verdict.totals.get("nodes", 0),
         submitted_at=service.clock(),
+        basis=asked.basis or "",
+        tag=asked.tag or (job_id if asked.basis else ""),
     )
 
 
-def _tasks(job_id: str, wanted: Sequence[Gang]) -> list[Task]:
+def _tasks(job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float]) -> list[Task]:
     return [
-        Task(f"{job_id}-{task.index}", job_id, task.index, gang.number, task.name)
+        Task(
+            f"{job_id}-{task.index}",
+            job_id,
+            task.index,
+            gang.number,
+            task.name,
+            retries_left=retries,
+            expected=expected.get(task.name, 0.0),
+        )
         for gang in wanted
         for task in gang.tasks
     ]

@@ -25,6 +25,7 @@ class ClusterRecord:
     memory: Mapping[str, Any] = field(default_factory=dict)
     revision: int = 1
     clock: int = 0
+    limits: Mapping[str, int] = field(default_factory=dict)
 
 
 _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
@@ -38,6 +39,12 @@ def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None
 def find(connection: sa.Connection, name: str) -> ClusterRecord | None:
     """Return the cluster of this name."""
     row = connection.execute(sa.select(*_COLUMNS).where(clusters.c.name == name)).one_or_none()
+    return ClusterRecord(**row._mapping) if row else None
+
+
+def get(connection: sa.Connection, cluster_id: str) -> ClusterRecord | None:
+    """Return the cluster of this id."""
+    row = connection.execute(sa.select(*_COLUMNS).where(clusters.c.id == cluster_id)).one_or_none()
     return ClusterRecord(**row._mapping) if row else None
 
 
@@ -84,6 +91,18 @@ def set_policy(connection: sa.Connection, cluster_id: str, policy: str, settings
     """Store the policy and its settings; what another policy remembered is forgotten."""
     kept = sa.case((clusters.c.policy == policy, clusters.c.memory), else_=sa.literal({}, clusters.c.memory.type))
     _change(connection, cluster_id, policy=policy, settings=dict(settings), memory=kept)
+
+
+def set_limits(connection: sa.Connection, cluster_id: str, limits: Mapping[str, int]) -> None:
+    """Store the cluster's limits."""
+    _change(connection, cluster_id, limits=dict(limits))
+
+
+def limits(connection: sa.Connection, cluster_id: str, *, lock: bool = False) -> Mapping[str, int]:
+    """Return the cluster's limits; `lock` lets no other transaction lock them until this one ends."""
+    query = sa.select(clusters.c.limits).where(clusters.c.id == cluster_id)
+    found: Mapping[str, int] = connection.execute(query.with_for_update() if lock else query).scalar_one()
+    return found
 
 
 def set_memory(connection: sa.Connection, cluster_id: str, memory: Mapping[str, Any]) -> None:

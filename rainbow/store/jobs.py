@@ -32,6 +32,8 @@ class JobRecord:
     accepted_clock: int | None = None
     ended_clock: int | None = None
     wait: Mapping[str, Any] | None = None
+    basis: str = ""  # what this job is a version of
+    tag: str = ""  # which version
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,13 @@ def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
 def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
     """Return the cluster's jobs that have not ended, in order of submission."""
     return _jobs(connection, jobs.c.cluster_id == cluster_id, jobs.c.state.in_(LIVE))
+
+
+def live_by_requestor(connection: sa.Connection, cluster_id: str) -> dict[str, int]:
+    """Return {requestor: how many live jobs} of a cluster."""
+    query = sa.select(jobs.c.requestor, sa.func.count()).where(jobs.c.cluster_id == cluster_id)
+    rows = connection.execute(query.where(jobs.c.state.in_(LIVE)).group_by(jobs.c.requestor))
+    return {row[0]: row[1] for row in rows}
 
 
 def clusters_with_live_jobs(connection: sa.Connection) -> set[str]:

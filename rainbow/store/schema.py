@@ -3,8 +3,11 @@
     clusters ─┬─ subsystems      graphs as they were given; what is compiled from them is never stored
               ├─ states          the flat state of selection, and when it was reported
               ├─ workers         the workers' states
+             ├─ changes         who changed the scheduling settings, when, from what, to what
               └─ credentials     SHA-256 of tokens and secrets
     jobs ───── tasks             kept when their cluster is deleted: they are history
+    tags                         the versions a basis has had
+    durations                    how long tasks ran, by the names of job and task
 
 A cluster is known by `id`, made at registration: a name registered again is another cluster. Times are
 seconds since 1970 in UTC. `clock` counts what changes the cluster's free nodes (a state report, a job's
@@ -48,6 +51,7 @@ clusters = sa.Table(
     sa.Column("settings", JSON, nullable=False),
     sa.Column("memory", JSON, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("limits", JSON, nullable=False, server_default="{}"),
 )
 
 subsystems = sa.Table(
@@ -74,6 +78,19 @@ workers = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("since", sa.Double, nullable=False),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),  # to start a task, one after the other
+)
+
+changes = sa.Table(
+    "changes",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    _cluster_id(index=True),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("who", NAME, nullable=False),
+    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("before", JSON),
+    sa.Column("after", JSON),
 )
 
 credentials = sa.Table(
@@ -110,6 +127,8 @@ jobs = sa.Table(
     sa.Column("wait", JSON),
     sa.Column("idempotency", sa.String(64), unique=True),  # digest of who asked and their key
     sa.Column("request_digest", sa.String(64)),
+    sa.Column("basis", sa.Text, nullable=False, server_default=""),
+    sa.Column("tag", sa.Text, nullable=False, server_default=""),
     # the two sums of booking.py are answered from these alone
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
@@ -136,5 +155,30 @@ tasks = sa.Table(
     sa.Column("assigned_at", sa.Double),
     sa.Column("started_at", sa.Double),
     sa.Column("ended_at", sa.Double),
+    sa.Column("expected", sa.Double, nullable=False, server_default="0"),  # seconds, as those before it ran
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
+)
+
+durations = sa.Table(
+    "durations",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("job", sa.String(64), nullable=False),  # digest of cluster, requestor and job name
+    sa.Column("task", sa.Text, nullable=False),
+    sa.Column("mean", sa.Double, nullable=False),
+    sa.Column("runs", sa.Integer, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.UniqueConstraint("job", "task"),
+    sa.Index("ix_durations_at", "at"),
+)
+
+tags = sa.Table(
+    "tags",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),  # newer ones have larger ids
+    _cluster_id(index=True),
+    sa.Column("requestor", sa.Text, nullable=False),
+    sa.Column("basis", sa.Text, nullable=False),
+    sa.Column("tag", sa.Text, nullable=False),
+    sa.Index("ix_tags_requestor_basis", "requestor", "basis"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -17,12 +17,13 @@ class WorkerRecord:
 
     state: WorkerState
     since: float
+    failures: int = 0  # to start a task, one after the other
 
 
 def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, WorkerRecord]:
     """Return {worker: its state}."""
     rows = connection.execute(sa.select(workers).where(workers.c.cluster_id == cluster_id))
-    return {row.name: WorkerRecord(WorkerState(row.state), row.since) for row in rows}
+    return {row.name: WorkerRecord(WorkerState(row.state), row.since, row.failures) for row in rows}
 
 
 def idle(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, int]:
@@ -57,6 +58,15 @@ def move(connection: sa.Connection, cluster_id: str, names: Collection[str], to:
     statement = workers.update().values(state=to, since=now)
     statement = statement.where(workers.c.cluster_id == cluster_id, workers.c.name == sa.bindparam("worker"))
     connection.execute(statement, [{"worker": name} for name in names])
+
+
+def count_failures(connection: sa.Connection, cluster_id: str, failures: Mapping[str, int]) -> None:
+    """Store how often each of these workers has failed one after the other."""
+    if not failures:
+        return
+    statement = workers.update().values(failures=sa.bindparam("times"))
+    statement = statement.where(workers.c.cluster_id == cluster_id, workers.c.name == sa.bindparam("worker"))
+    connection.execute(statement, [{"worker": name, "times": times} for name, times in failures.items()])
 
 
 def _delete(cluster_id: str, name: str) -> sa.Delete:

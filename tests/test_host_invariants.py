@@ -1,0 +1,185 @@
+"""S1 to S9 of the host as a machine: jobs come, workers come and go, the server is killed, in any order.
+
+S1  a worker holds one gang or is idle, never neither      S5  stopping twice blocks nobody
+S8  waiting, running and ended tasks are all tasks         S9  what completed never runs again, what is lost does
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from rainbow.jobs import BOOKED, ENDED, TaskState, WorkerState
+from rainbow.service.freezing import freeze
+from rainbow.service.loop import step_safely
+from rainbow.store import tasks, workers
+from tests.conftest import Api, Clock, grid, open_service_at
+
+NODES = [f"n{k}" for k in range(4)]
+SETTINGS = {
+    "classes": {"a": 50, "b": 49, "c": 1},
+    "default_class": "c",
+    "requestors": [{"match": "ann", "class": "a"}, {"match": "bob", "class": "b"}],
+    "rebalance_threshold": 10,
+    "rebalance_minimum_duration": 1,
+}
+
+
+def bag(count, retries):
+    """A jobspec of independent tasks of one node each."""
+    slot = {"type": "node", "replicas": 1, "with": [{"type": "core", "count": 1}]}
+    entries = [{"name": f"t{k}", "command": ["true"], "resources": "work"} for k in range(count)]
+    return {"resources": {"work": slot}, "tasks": entries, "attributes": {"system": {"max_retries": retries}}}
+
+
+class Host(RuleBasedStateMachine):
+    """A server over one file, and an agent that does as it is told, late and more than once."""
+
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.clock = Clock()
+        self.service = open_service_at(Path(self.folder.name), self.clock)
+        self.api = Api(self.service)
+        self.oak = self.api.register("oak", grid(len(NODES), 1))
+        self.api.good("PATCH", "/v1/clusters/oak/scheduler", {"settings": SETTINGS}, self.oak.secret)
+        self.up = set(NODES)
+        self.held = {}  # task → attempt, as the agent knows it
+        self.told = []  # ends that were reported, to be reported again
+        self.jobs = {}  # id → number of tasks
+        self.completed = set()
+        self.heartbeat()
+
+    def teardown(self):
+        """Whatever happened: with all workers up, every job comes to its end."""
+        self.up = set(NODES)
+        for node in NODES:
+            self.operator_speaks(node, "reinstate")
+        for _ in range(10 + 6 * sum(self.jobs.values())):
+            self.heartbeat()
+            self.step()
+            self.accept()
+            for task in list(self.held):
+                self.end(task, "exited", 0)
+            if all(task.state in ENDED for task in self.all()):
+                break
+        assert [task for task in self.all() if task.state not in ENDED] == []
+        self.service.close()
+        self.folder.cleanup()
+
+    def all(self):
+        """Return every task there is."""
+        with self.service.store.read() as connection:
+            return [task for job in self.jobs for task in tasks.of_job(connection, job)]
+
+    # ── what happens ──
+
+    @rule(requestor=st.sampled_from(["ann", "bob", "eve"]), count=st.integers(1, 4), retries=st.integers(0, 1))
+    def submit(self, requestor, count, retries):
+        body = {"jobspec": bag(count, retries), "requestor": requestor}
+        self.jobs[self.api.good("POST", "/v1/jobs", body, self.oak.token)["id"]] = count
+
+    @rule()
+    def step(self):
+        step_safely(self.service, "oak")
+        assert self.service.faults == {}
+
+    @rule()
+    def heartbeat(self):
+        running = [{"id": task, "attempt": attempt} for task, attempt in self.held.items()]
+        answer = self.oak.say("heartbeat", workers=sorted(self.up), running=running)
+        self.held = {task: attempt for task, attempt in self.held.items() if task not in answer["stale"]}
+        for stop in answer["stop"]:
+            if stop["id"] in self.held:
+                self.end(stop["id"], "stopped", None)
+
+    @rule()
+    def accept(self):
+        offers = self.oak.say("receive", max=10)["tasks"]
+        wanted = [{"id": offer["id"], "attempt": offer["attempt"]} for offer in offers]
+        accepted = set(self.oak.say("accept", tasks=wanted)["accepted"])
+        for offer in offers:
+            if offer["id"] in accepted:
+                assert offer["id"] not in self.completed
+                self.held[offer["id"]] = offer["attempt"]
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), how=st.sampled_from([("exited", 0), ("exited", 0), ("exited", 1), ("failed", None)]))
+    def some_end(self, data, how):
+        self.end(data.draw(st.sampled_from(sorted(self.held))), *how)
+
+    def end(self, task, result, code):
+        event = {"task": task, "attempt": self.held.pop(task), "event": "ended", "result": result, "exit_code": code}
+        recorded = self.oak.say("events", events=[event])["recorded"]
+        self.told.append(event)
+        if recorded and (result, code) == ("exited", 0):
+            self.completed.add(task)
+
+    @precondition(lambda self: self.told)
+    @rule(data=st.data())
+    def end_is_told_again(self, data):
+        self.oak.say("events", events=[data.draw(st.sampled_from(self.told))])
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def cancel(self, data):
+        job = data.draw(st.sampled_from(sorted(self.jobs)))
+        assert self.api.call("DELETE", f"/v1/jobs/{job}", None, self.oak.token).status_code in (200, 409)
+
+    @rule(node=st.sampled_from(NODES))
+    def worker_goes_or_comes_back(self, node):
+        self.up ^= {node}
+        self.heartbeat()
+
+    @rule(node=st.sampled_from(NODES), verb=st.sampled_from(["offline", "drain", "reinstate"]))
+    def operator_speaks(self, node, verb):
+        answer = self.api.call("POST", f"/v1/clusters/oak/workers/{node}:{verb}", None, self.oak.secret)
+        assert answer.status_code in (200, 409)
+
+    @rule(seconds=st.sampled_from([1, 30, 59, 61, 90]))
+    def time_passes(self, seconds):
+        self.clock.now += seconds
+
+    @rule()
+    def server_is_killed_and_starts_again(self):
+        self.service = open_service_at(Path(self.folder.name), self.clock)
+        self.api.service, self.api.app = self.service, Api(self.service).app
+
+    # ── what holds ──
+
+    @invariant()
+    def a_worker_holds_one_gang_or_is_idle(self):
+        frozen = freeze(self.service, self.service.catalogue["oak"], quiet=True)
+        booked = [task for task in self.all() if task.state in BOOKED]
+        held = [worker for task in booked for worker in task.placement]
+        assert len(held) == len(set(held)) == len(booked)
+        assert {w.id for w in frozen.view.workers if w.tasks} == set(held)
+        assert {w.id for w in frozen.view.workers if w.tasks == 0} == set(NODES) - set(held)
+        assert sorted(run.task for run in frozen.view.runs) == sorted(task.id for task in booked)
+
+    @invariant()
+    def all_tasks_are_somewhere(self):
+        found = self.all()
+        assert len(found) == sum(self.jobs.values())
+        assert all((task.state in BOOKED) == bool(task.placement) for task in found if task.state not in ENDED)
+        assert all(task.retries_left >= 0 for task in found)
+
+    @invariant()
+    def what_completed_stays_so(self):
+        assert {task.id for task in self.all() if task.state is TaskState.COMPLETED} >= self.completed
+
+    @invariant()
+    def nothing_new_starts_on_what_is_not_ready(self):
+        with self.service.store.read() as connection:
+            states = workers.of_cluster(connection, self.service.catalogue["oak"].id)
+        view = freeze(self.service, self.service.catalogue["oak"], quiet=True).view
+        assert {w.id: w.state for w in view.workers} == {name: record.state for name, record in states.items()}
+        assert WorkerState.QUARANTINED not in {record.state for record in states.values()}
+
+
+SOAK = bool(os.environ.get("RAINBOW_SOAK"))
+TestHost = Host.TestCase
+TestHost.settings = settings(max_examples=200 if SOAK else 12, stateful_step_count=60 if SOAK else 25, deadline=None)

@@ -1,0 +1,34 @@
+"""I10: fairness between the jobs of a class, and the order inside a job, over whole plans."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.views import job, plan, running, started, view
+
+queues = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 12), st.integers(0, 2)), min_size=1, max_size=6)
+
+
+@settings(deadline=None)
+@given(queues, st.integers(0, 30))
+def test_i10_waiting_jobs_differ_by_one_unless_they_did_before(rows, idle):
+    held = sum(run for run, _, _ in rows)
+    runs = [running(f"j{k}-{900 + n}", 0) for k, (run, _, _) in enumerate(rows) for n in range(run)]
+    runs = [running(run.task, worker) for worker, run in enumerate(runs)]
+    jobs = [
+        job(f"j{k}", *[1] * wait, running=run, submitted=float(k), priority=priority)
+        for k, (run, wait, priority) in enumerate(rows)
+    ]
+    taken = started(plan(view([j for j in jobs if j.gangs], workers=held + idle, runs=runs)))
+    assert len(taken) == min(idle, sum(wait for _, wait, _ in rows))
+    mine = {k: [task for task in taken if task.startswith(f"j{k}-")] for k in range(len(rows))}
+    for k, (run, wait, _) in enumerate(rows):
+        assert mine[k] == [f"j{k}-{n}" for n in range(len(mine[k]))]
+        for other, (other_run, other_wait, _) in enumerate(rows):
+            if mine[k] and len(mine[other]) < other_wait:
+                assert run + len(mine[k]) <= other_run + len(mine[other]) + 1
+        assert len(mine[k]) <= wait
+
+
+def test_of_jobs_that_run_equally_many_the_one_of_higher_priority_goes_first():
+    jobs = [job("old", 1, 1), job("new", 1, 1, submitted=1.0, priority=2), job("few", 1, submitted=2.0)]
+    assert started(plan(view(jobs, workers=4))) == ["new-0", "old-0", "few-0", "new-1"]

@@ -1,0 +1,136 @@
+"""Take and release: what successive copies get, no unit twice, and all as before when all is given back."""
+
+from collections import Counter
+
+import networkx as nx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import rainbow
+from rainbow.jobspec import Count, Request, Resource
+from rainbow.matching.occupancy import Occupancy
+from tests import strategies
+from tests.shapes import cluster
+
+SLOW = list(HealthCheck)
+
+
+class Searched(Occupancy):
+    """An occupancy that searches for everything: the plain specification."""
+
+    def _filling(self, request):
+        return None
+
+
+def node_requests():
+    """Requests that are served from workers, and a few that are not."""
+    inner = st.sampled_from(
+        [
+            Resource("core", Count(1, 1)),
+            Resource("core", Count(2, 2)),
+            Resource("core", Count(1, 1), exclusive=True),
+            Resource("gpu", Count(1, 1)),
+            Resource("memory", Count(2, 2)),
+            Resource("socket", Count(1, 1), children=(Resource("core", Count(1, 1)),)),
+            Resource("socket", Count(1, 1)),
+        ]
+    )
+    some = st.lists(inner, min_size=1, max_size=2).map(tuple)
+    counts = st.integers(1, 3).map(lambda n: Count(n, n))
+    node = st.builds(
+        lambda n, below, whole: Resource("node", n, exclusive=whole, children=below), counts, some, st.booleans()
+    )
+    bare = counts.map(lambda n: Resource("node", n))
+    slot = st.builds(lambda n, below: Resource("slot", n, label="w", children=below), counts, some)
+    inside = st.builds(lambda one, below: Resource("node", one, children=(below,)), counts, slot)
+    nodes = st.builds(
+        lambda n, below: Resource("slot", n, label="w", children=(below,)), counts, st.one_of(node, bare)
+    )
+    spread = counts.map(lambda n: Resource("core", n))
+    return st.one_of(node, bare, slot, inside, nodes, spread).map(lambda top: Request(((top,),), ()))
+
+
+steps = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=14)
+
+
+def play(occupancy, requests, moves):
+    """Take (and at every fourth kind of move release) and tell what was taken."""
+    told = []
+    for what, which in moves:
+        if what == 3 and occupancy.held:
+            number = sorted(occupancy.held)[which % len(occupancy.held)]
+            occupancy.release(number)
+            told.append(("released", number))
+        else:
+            holding = occupancy.take(requests[which % len(requests)])
+            told.append(holding and (holding.number, holding.take))
+        check_nothing_twice(occupancy)
+    return told
+
+
+def check_nothing_twice(occupancy):
+    """No leaf is held beyond its size, and of what is held whole nothing is held by another job."""
+    graph = occupancy.cluster.graph
+    used = Counter()
+    for holding in occupancy.held.values():
+        for vertex, amount in holding.vertices.items():
+            inside = [v for v in nx.descendants(graph, vertex) if not graph.out_degree(v)]
+            used.update({v: graph.nodes[v]["size"] for v in inside} if inside else {vertex: amount})
+    assert all(amount <= graph.nodes[vertex]["size"] for vertex, amount in used.items())
+
+
+@given(strategies.shapes, st.lists(node_requests(), min_size=1, max_size=3), steps)
+@settings(deadline=None, max_examples=150, suppress_health_check=SLOW)
+def test_takes_are_those_of_the_plain_search(shape, requests, moves):
+    built = strategies.cluster(shape)
+    fast, plain = Occupancy(built), Searched(built)
+    assert play(fast, requests, moves) == play(plain, requests, moves)
+    assert [s.used for s in fast.states] == [s.used for s in plain.states]
+    for number in list(fast.held):
+        fast.release(number)
+    assert all(state is state.stand.fresh for state in fast.states)
+
+
+@given(strategies.cases(), strategies.requests(), steps)
+@settings(deadline=None, max_examples=150, suppress_health_check=SLOW)
+def test_any_request_may_be_taken_and_given_back(case, other, moves):
+    shape, hung, request = case
+    built = strategies.cluster(shape, hung)
+    occupancy, plain = Occupancy(built), Searched(built)
+    assert play(occupancy, [request, other], moves) == play(plain, [request, other], moves)
+    for number in list(occupancy.held):
+        occupancy.release(number)
+    assert all(state is state.stand.fresh for state in occupancy.states)
+
+
+@given(strategies.cases())
+@settings(deadline=None, max_examples=150, suppress_health_check=SLOW)
+def test_as_many_copies_are_taken_as_fit(case):
+    shape, hung, request = case
+    built = strategies.cluster(shape, hung)
+    verdict = rainbow.match(request, [built])[0]
+    occupancy = Occupancy(built)
+    copies = 0
+    while copies <= min(verdict.fits, 40) and (holding := occupancy.take(request)) is not None:
+        copies += 1
+        if copies == 1:
+            assert holding.take == verdict.take
+    if verdict.exact and verdict.fits <= 40:
+        assert copies == verdict.fits
+
+
+def test_releasing_what_nobody_holds_is_an_error():
+    with pytest.raises(KeyError):
+        Occupancy(cluster("cluster(node)")).release(7)
+
+
+def test_strict_levels_take_as_fluxion_does():
+    occupancy = Occupancy(cluster("cluster(node*2(core*2))", levels="strict"))
+    slot = Resource("slot", Count(), label="w", children=(Resource("core", Count(2, 2)),))
+    request = Request(((Resource("node", Count(), children=(slot,)),),), ())
+    first, second = occupancy.take(request), occupancy.take(request)
+    assert [sorted(h.vertices) for h in (first, second)] == [["core0", "core1"], ["core2", "core3"]]
+    assert occupancy.take(request) is None
+    occupancy.release(first.number)
+    assert sorted(occupancy.take(request).vertices) == ["core0", "core1"]
