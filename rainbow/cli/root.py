@@ -14,6 +14,7 @@ from rainbow.cli import (
     config,
     importing,
     jobs,
+    policy,
     printing,
     scheduler,
     serve,
@@ -89,5 +90,6 @@ for _command in (
     workers.worker,
     scheduler.scheduler,
     config.config,
+    policy.policy,
 ):
     main.add_command(_command)

@@ -150,6 +150,23 @@ class Client:
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return cast("wire.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
 
+    def submit_batch(
+        self,
+        jobs: Sequence[Document],
+        minimise: str | None = None,
+        selector: Document | None = None,
+        time_limit: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Submit many jobs ({"jobspec", ...} each): {"answers", "assign"}; each has its own answer with a `status`.
+
+        `minimise` names a variable of the priorities: the jobs are placed so that it sums to the least.
+        """
+        body: dict[str, Any] = {"jobs": list(jobs), "assign": "optimal" if minimise else "greedy"}
+        body |= _given(minimise=minimise, selector=selector, time_limit=time_limit)
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return self._object("POST", "/v1/jobs:batch", body, headers=headers, patience=time_limit or 2.0)
+
     def match(
         self,
         jobspec: str | Document,
@@ -191,6 +208,20 @@ class Client:
     def why(self, job_id: str) -> dict[str, Any]:
         """Show the whole decision: match, selection steps, why it waits."""
         return self._object("GET", _path("jobs", job_id, "why"))
+
+    def replay(self, job_id: str) -> dict[str, Any]:
+        """Have a job's selection taken again: {"equal", "selection", "replayed", "digests", ...}."""
+        return self._object("GET", _path("jobs", job_id, "replay"))
+
+    def all_decisions(self, *, cluster: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield what recorded decisions were given, the newest first; for the admin."""
+        query = {"cluster": cluster}
+        while True:
+            page = self._object("GET", "/v1/decisions", query=query)
+            yield from page["decisions"]
+            if not page.get("next"):
+                return
+            query["cursor"] = page["next"]
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Cancel a job."""
