@@ -30,9 +30,9 @@ def test_figures_of_fair_share_are_tables_by_class_user_job_and_machine():
 @pytest.mark.parametrize(
     ("figures", "line"),
     [
-        ({"default": {"percent": 100.0, "held": 3}}, r"^default +100 +3"),
-        ({"handed_over": 2}, r"^figures +handed_over 2"),
-        ({}, r"^figures +-"),
+        ({"pools": {"default": {"percent": 100.0, "held": 3}}}, r"^default +100 +3"),
+        ({"handed_over": 2}, r"^handed_over +2"),
+        ({}, r"^policy +p"),
     ],
 )
 def test_other_figures_stay_readable(figures, line):
