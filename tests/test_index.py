@@ -120,10 +120,8 @@ def test_a_vertex_more_never_turns_a_yes_into_a_no(case, kind, place):
     shape, hung, request = case
     document = strategies.document(shape)
     if rainbow.match(request, [strategies.cluster(shape, hung)])[0].matched:
-        compound = [
-            v for v in document["graph"]["nodes"] if any(e["source"] == v for e in document["graph"]["edges"])
-        ]
-        at = compound[place % len(compound)] if compound else next(iter(document["graph"]["nodes"]))
+        compound = sorted({edge["source"] for edge in document["graph"]["edges"]})
+        at = compound[place % len(compound)]
         more = strategies.cluster(shape, hung, more=(at, kind))
         assert rainbow.match(request, [more])[0].matched
 
@@ -144,3 +142,19 @@ def test_many_clusters_are_answered_as_one_by_one_in_any_order(drawn, request, c
     together = Verdicts(index, index.question(request), Catalogue(clusters, index.compiled))
     assert [verdict.matched for verdict in together] == [verdict.matched for verdict in alone]
     assert together == alone
+
+
+@pytest.mark.parametrize("backend", [Index(), Walk()], ids=["index", "networkx"])
+def test_clusters_of_one_query_share_its_steps_and_nobody_is_refused_for_good(backend):
+    sizes = [100 + k for k in range(4)]
+    slots = tuple(
+        Resource("slot", label=f"s{k}", children=(Resource("core", Count(34 + k, 34 + k)),)) for k in range(9)
+    )
+    hard = Request((slots,), ())
+    clusters = [
+        strategies.cluster([("node", [f"core:{size}"]) for size in (*sizes, k + 1)], name=f"c{k}") for k in range(12)
+    ]
+    reasons = [verdict.reason for verdict in backend.match_all(hard, clusters)]
+    assert {reason.why for reason in reasons} == {"budget"}
+    assert [reason.wanted for reason in reasons] == [10_000] * 10 + [0, 0]
+    assert backend.match(hard, clusters[11]).reason.wanted == 10_000

@@ -29,7 +29,7 @@ DEFAULT_BACKEND = "index"
 def match(request: Request, clusters: Iterable[Cluster], backend: str = DEFAULT_BACKEND) -> Sequence[Verdict]:
     """Say of every cluster whether it, empty, can run the request; in order of name."""
     chosen, given = backends.get(backend), clusters if isinstance(clusters, list) else list(clusters)
-    if isinstance(chosen, Index):
+    if isinstance(chosen, Index | Walk):
         return chosen.match_all(request, given)
     return [chosen.match(request, cluster) for cluster in sorted(given, key=attrgetter("sort_key"))]
 

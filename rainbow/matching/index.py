@@ -21,6 +21,7 @@ from rainbow.matching.finding import Finding
 from rainbow.matching.memory import Memory
 from rainbow.matching.named import Relabelling, names_of
 from rainbow.matching.question import Question
+from rainbow.matching.search import Allowance
 from rainbow.matching.tally import Tally
 from rainbow.matching.totals import quick_check
 from rainbow.matching.verdict import Answer, Take, Verdict
@@ -47,18 +48,19 @@ class Index:
         self._catalogue: Catalogue | None = None
         self._findings: Memory[tuple[bytes, int], Finding] = Memory(MOST_FINDINGS)
 
-    def match(self, request: Request, cluster: Cluster) -> Verdict:
+    def match(self, request: Request, cluster: Cluster, allowance: Allowance | None = None) -> Verdict:
         """Say whether `cluster`, empty, can run `request`."""
         compiled, question = self.compiled(cluster), self.question(request)
         if not compiled.answers(question):
             return self._own(question, cluster, compiled)
-        finding = self.finding(question, compiled.rooted)
+        finding = self.finding(question, compiled.rooted, allowance)
         return Verdict(cluster.name, finding.matched, later=partial(finding.answer, cluster))
 
     def match_all(self, request: Request, clusters: Sequence[Cluster]) -> Sequence[Verdict]:
         """Say of every cluster, empty, whether it can run `request`; in order of name."""
         if len(clusters) < FEW:
-            return [self.match(request, cluster) for cluster in sorted(clusters, key=attrgetter("sort_key"))]
+            allowance = Allowance()
+            return [self.match(request, c, allowance) for c in sorted(clusters, key=attrgetter("sort_key"))]
         return Verdicts(self, self.question(request), self._listed(clusters))
 
     def _listed(self, clusters: Sequence[Cluster]) -> Catalogue:
@@ -89,10 +91,15 @@ class Index:
         found = self._questions.get(request.key)
         return found or self._questions.put(request.key, Question(request))
 
-    def finding(self, question: Question, root: Rooted) -> Finding:
+    def finding(self, question: Question, root: Rooted, allowance: Allowance | None = None) -> Finding:
         """Return what is found for a question on a root."""
         key = (question.request.key, root.number)
-        return self._findings.get(key) or self._findings.put(key, Finding(question, root))
+        known = self._findings.get(key)
+        if known is None:
+            known = Finding(question, root, allowance)
+            if known.holds_good:
+                self._findings.put(key, known)
+        return known
 
     def _own(self, question: Question, cluster: Cluster, compiled: Compiled) -> Verdict:
         """Return a verdict that holds for this cluster only."""
@@ -151,6 +158,7 @@ class Verdicts(Sequence[Verdict]):
         self._question = question
         self._catalogue = catalogue
         self._holds = catalogue.holds(question)
+        self._allowance = Allowance()
 
     def __len__(self) -> int:
         """One for each cluster."""
@@ -167,7 +175,7 @@ class Verdicts(Sequence[Verdict]):
         cluster, compiled = self._catalogue.clusters[place], self._catalogue.compiled[place]
         holds = self._holds.get(compiled.rooted.number)
         if holds is None or not compiled.answers(self._question):
-            return self._index.match(self._question.request, cluster)
+            return self._index.match(self._question.request, cluster, self._allowance)
         return Verdict(cluster.name, holds, later=partial(self._later, cluster, compiled.rooted))
 
     def _later(self, cluster: Cluster, root: Rooted) -> Answer:
