@@ -14,10 +14,11 @@ from rainbow.jobspec.constraints import read_constraint
 from rainbow.jobspec.counts import read_count
 from rainbow.jobspec.dependencies import read_dependencies
 from rainbow.jobspec.request import Count, Need, Request, Resource, TaskSpec
+from rainbow.jobspec.scatter import scattered
 from rainbow.jobspec.text import step
 from rainbow.jobspec.written import as_number
 
-SYSTEM = {"constraints", "cwd", "dependencies", "duration", "environment", "job"}
+SYSTEM = {"constraints", "cwd", "dependencies", "duration", "environment", "job", "scatter"}
 
 
 def read_resource(value: Mapping[str, Any], pointer: str) -> Resource:
@@ -109,7 +110,7 @@ def request_of(
     cwd = system.get("cwd") or ""
     if not isinstance(cwd, str) or "\0" in cwd:
         raise JobspecError("cwd must be text", pointer=f"{at}/system/cwd")
-    return Request(
+    request = Request(
         variants,
         tasks,
         name=str(name)[:200],
@@ -123,6 +124,7 @@ def request_of(
         warnings=warnings,
         **rest,
     )
+    return scattered(request, system, f"{at}/system")
 
 
 def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:
