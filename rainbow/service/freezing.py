@@ -22,6 +22,7 @@ from rainbow.scheduling import (
     placements,
     waits_for,
 )
+from rainbow.service.depending import depending, wait_of
 from rainbow.service.jobspecs import reading
 from rainbow.store import clusters, jobs, tasks, workers
 
@@ -48,6 +49,7 @@ class Frozen:
     takes: dict[str, Take] = field(default_factory=dict)  # task → the take its gang was placed by
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocked: list[Wait] = field(default_factory=list)  # why jobs wait that the policy does not see
+    doomed: dict[str, str] = field(default_factory=dict)  # jobs that can never start, and why
 
 
 def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | None:
@@ -59,13 +61,16 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
             return None
         found = tasks.of_cluster(connection, entry.id, set(TaskState) - ENDED) if live else []
         states = workers.of_cluster(connection, entry.id)
-        wanted = {t.job: reading(connection, t.job).gangs for t in found if t.state is T.WAITING}
+        asked = {t.job: reading(connection, t.job) for t in found if t.state is T.WAITING}
+        requests = {job: one.request for job, one in asked.items()}
+        unmet = depending(connection, requests, service.clock())
+    wanted = {job: one.gangs for job, one in asked.items()}
     waiting = {task.id: task for task in found if task.state is T.WAITING}
     if not (waiting or record.memory or quiet):
         return None
     running = [task for task in found if task.state in BOOKED]
     placing = Placing(entry.cluster, service.settings.backend)
-    views = _job_views(live, wanted, found, placing)
+    views = _job_views(live, {job: gangs for job, gangs in wanted.items() if job not in unmet}, found, placing)
     view = View(
         now=service.clock(),
         settings=record.settings,
@@ -86,7 +91,8 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         {job.id: job for job in live},
         placing.by_task,
         placing.labels,
-        _blocked(views, wanted, found),
+        [*_blocked(views, wanted, found), *(wait_of(job, one) for job, one in unmet.items() if not one.never)],
+        {job: one.never for job, one in unmet.items() if one.never},
     )
 
 

@@ -106,14 +106,14 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     return show(service, who, job_id)
 
 
-def end(connection: sa.Connection, job_id: str, now: float) -> None:
-    """Cancel a job's tasks that have not started, tell the others to stop."""
+def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> None:
+    """Cancel a job's tasks that have not started, tell the others to stop; `why` is what people are told."""
     jobs.change(connection, job_id, canceled_at=now)
     for task in tasks.of_job(connection, job_id):
         if task.state in (TaskState.WAITING, TaskState.ASSIGNED):
-            tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now))
+            tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now, detail=why))
         elif task.state not in ENDED and task.state is not TaskState.STOPPING:
-            tasks.save(connection, advance(task, TaskState.STOPPING, detail="canceled"))
+            tasks.save(connection, advance(task, TaskState.STOPPING, detail=why or "canceled"))
     settle(connection, job_id, now)
 
 

@@ -10,6 +10,7 @@ from rainbow.jobs import BOOKED, Task, TaskState, advance
 from rainbow.scheduling import Plan, Start, Stop, check_plan, policies, slots_of
 from rainbow.service.freezing import Frozen, freeze
 from rainbow.service.presence import lose_the_silent
+from rainbow.service.showing import end
 from rainbow.store import clusters, jobs, tasks
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def _carry_out(service: Service, frozen: Frozen, plan: Plan) -> bool:
             clusters.set_memory(connection, frozen.record.id, plan.memory)
         for wait in waits:
             _keep_wait(connection, frozen.jobs[wait.job], asdict(wait), now)
-    return bool(changed)
+        for job, why in frozen.doomed.items():
+            end(connection, job, now, why)
+    return bool(changed or frozen.doomed)
 
 
 def _ordered(connection: sa.Connection, frozen: Frozen, plan: Plan, now: float) -> Iterator[Task]:

@@ -19,6 +19,7 @@ from rainbow.scheduling import Gang, gangs
 from rainbow.selection import Choice, check_options, select
 from rainbow.service.access import Caller, requestor_of
 from rainbow.service.admission import admit, check_limits
+from rainbow.service.depending import check_dependencies
 from rainbow.service.replacing import replace_ancestors
 from rainbow.store import clusters, durations, jobs, states, tasks
 from rainbow.store.jobs import JobRecord
@@ -98,6 +99,7 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         if earlier := _earlier(connection, asked):
             return earlier, True
         job_id = _new_id()
+        check_dependencies(connection, who, request)
         choice = select(request, verdicts, _states(service, connection, verdicts), selector, options, seed=job_id)
         decision = {**shown(request, verdicts), "selection": _choice(choice), "seed": job_id}
         if choice.cluster is None:

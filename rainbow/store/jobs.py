@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from rainbow.jobs import JobState
 from rainbow.store.schema import jobs
 
+NAMED = 500  # jobs named in one statement
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})
 
 
@@ -58,6 +59,13 @@ def add(connection: sa.Connection, record: JobRecord, jobspec: Any, decision: Ma
 def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
     """Return the job."""
     return next(iter(_jobs(connection, jobs.c.id == job_id)), None)
+
+
+def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]:
+    """Return those of these jobs that exist."""
+    wanted = sorted(job_ids)
+    parts = [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
+    return [record for part in parts for record in _jobs(connection, jobs.c.id.in_(part))]
 
 
 def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
