@@ -6,7 +6,7 @@ Both are known to this process only: after a restart every lease begins anew, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from rainbow.service.service import Entry, Service
     from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.workers import WorkerRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,11 @@ def spoken_for(signs: Iterable[Sign], known: Collection[str]) -> set[str]:
     return up
 
 
-def lose_the_silent(service: Service, entry: Entry) -> None:
-    """Call workers nobody speaks for lost, and give tasks lost with their worker or agent back to the queue."""
+def lose_the_silent(service: Service, entry: Entry) -> Mapping[str, WorkerRecord]:
+    """Call workers nobody speaks for lost, and give tasks lost with their worker or agent back to the queue.
+
+    Returns the workers as they were before.
+    """
     agents = _alive(service, entry.id)
     anew = service.clock() - service.started <= service.settings.lease
     with service.store.read() as connection:
@@ -90,6 +94,7 @@ def lose_the_silent(service: Service, entry: Entry) -> None:
     gone = {n for n, w in known.items() if w.state is WorkerState.LOST or (n not in up and not anew)}
     if silent or any(_why_lost(task, agents, gone, anew) for task in booked):
         _lose(service, entry, agents, silent, gone, anew)
+    return known
 
 
 def _lose(

@@ -74,6 +74,10 @@ def _names(seen: Collection[str], names: list[str]) -> list[str]:
     return [name for name in names if name in seen]
 
 
+def _name(seen: Collection[str], name: str) -> str:
+    return name if name in seen else ""
+
+
 def _by_name(seen: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in seen}
 
@@ -87,6 +91,12 @@ _PARTS: dict[str, Callable[[Collection[str], Any], Any]] = {
     "candidates": _of_clusters,
     "refusals": _of_clusters,
     "selection": only_about,
+    "again": only_about,
+    "clusters": _names,
+    "moves": _each,
+    "cluster": _name,
+    "from": _name,
+    "to": _name,
     "steps": _each,
     "survivors": _names,
     "values": _by_name,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.jobs import BOOKED, Task, TaskState, advance
 from rainbow.scheduling import Plan, Start, Stop, check_plan, policies, slots_of
 from rainbow.service.freezing import Frozen, freeze
+from rainbow.service.moving import is_away, leave
 from rainbow.service.presence import lose_the_silent
 from rainbow.service.showing import end
 from rainbow.store import clusters, jobs, tasks
@@ -28,7 +29,9 @@ def step(service: Service, name: str) -> bool:
     if entry is None:
         return False
     with service.stepping(entry.id):
-        lose_the_silent(service, entry)  # 1
+        known = lose_the_silent(service, entry)  # 1
+        if is_away(worker.state for worker in known.values()):
+            leave(service, entry)
         frozen = freeze(service, entry)  # 2
         if frozen is None:
             return False

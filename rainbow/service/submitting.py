@@ -100,12 +100,16 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
             return earlier, True
         job_id = _new_id()
         check_dependencies(connection, who, request)
-        choice = select(request, verdicts, _states(service, connection, verdicts), selector, options, seed=job_id)
-        decision = {**shown(request, verdicts), "selection": _choice(choice), "seed": job_id}
+        choice = select(
+            request, verdicts, selection_states(service, connection, verdicts), selector, options, seed=job_id
+        )
+        decision = {**shown(request, verdicts), "selection": written(choice), "seed": job_id}
         if choice.cluster is None:
             raise Refused("no cluster can take this job", **decision)
         verdict = next(v for v in verdicts if v.cluster == choice.cluster)
         record = _record(service, connection, who, asked, request, job_id, verdict)
+        others = _allowed(service, who, record.requestor, verdicts)
+        decision["again"] = {"clusters": others, "selector": selector, "options": dict(options)}
         key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
         limits = check_limits(clusters.limits(connection, record.cluster_id, lock=True))
         replace_ancestors(service, connection, who, record)
@@ -115,6 +119,13 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         tasks.add(connection, record.cluster_id, _tasks(job_id, wanted, limits["max_retries"], expected))
     service.tell()
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
+
+
+def _allowed(service: Service, who: Caller, requestor: str, verdicts: Sequence[Verdict]) -> list[str]:
+    """Name the candidates that the caller's credentials let this requestor use: a job may move among them."""
+    known = [v.cluster for v in verdicts if v.matched and v.cluster in service.catalogue]
+    allowed = {name: who.submits.get(service.catalogue[name].id) for name in known}
+    return [name for name, requestors in allowed.items() if requestors is None or requestor in requestors]
 
 
 def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:
@@ -141,7 +152,9 @@ def _selector(service: Service, asked: Submission) -> tuple[str, Mapping[str, An
     return asked.selector, options
 
 
-def _states(service: Service, connection: sa.Connection, verdicts: Sequence[Verdict]) -> dict[str, dict[str, Any]]:
+def selection_states(
+    service: Service, connection: sa.Connection, verdicts: Sequence[Verdict]
+) -> dict[str, dict[str, Any]]:
     """Return the variables of every candidate's state; nodes_free as booked."""
     ids = {
         service.catalogue[v.cluster].id: v.cluster for v in verdicts if v.matched and v.cluster in service.catalogue
@@ -161,10 +174,11 @@ def _states(service: Service, connection: sa.Connection, verdicts: Sequence[Verd
     return found
 
 
-def _choice(choice: Choice) -> dict[str, Any]:
-    written = asdict(choice)
-    written["steps"] = [{**step, "values": dict(step["values"])} for step in written["steps"]]
-    return json.loads(json.dumps(written))  # type: ignore[no-any-return]
+def written(choice: Choice) -> dict[str, Any]:
+    """Write a choice as it is stored."""
+    told = asdict(choice)
+    told["steps"] = [{**step, "values": dict(step["values"])} for step in told["steps"]]
+    return json.loads(json.dumps(told))  # type: ignore[no-any-return]
 
 
 def _record(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -35,6 +35,10 @@ class JobRecord:
     wait: Mapping[str, Any] | None = None
     basis: str = ""  # what this job is a version of
     tag: str = ""  # which version
+
+    def moved(self, cluster_id: str, cluster: str, nodes: int) -> JobRecord:
+        """Return the job as it is at another cluster."""
+        return replace(self, cluster_id=cluster_id, cluster=cluster, nodes=nodes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,11 @@ def save_all(connection: sa.Connection, changed: Sequence[Task]) -> None:
         connection.execute(statement, [{f"new_{k}": v for k, v in asdict(task).items()} for task in changed])
 
 
+def move(connection: sa.Connection, job_id: str, cluster_id: str) -> None:
+    """Let a job's tasks belong to another cluster."""
+    connection.execute(tasks.update().where(tasks.c.job == job_id).values(cluster_id=cluster_id))
+
+
 def unended(connection: sa.Connection, cluster_id: str) -> tuple[int, int]:
     """Count a cluster's tasks that wait, and those that hold space."""
     query = sa.select(tasks.c.state, sa.func.count()).where(tasks.c.cluster_id == cluster_id)
