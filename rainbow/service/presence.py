@@ -86,13 +86,13 @@ def lose_the_silent(service: Service, entry: Entry) -> Mapping[str, WorkerRecord
     anew = service.clock() - service.started <= service.settings.lease
     with service.store.read() as connection:
         known = workers.of_cluster(connection, entry.id)
-        booked = tasks.of_cluster(connection, entry.id, BOOKED)
+        holders = tasks.agents_of(connection, entry.id, BOOKED) - {""}
     up = spoken_for(agents.values(), known)
     release(service, entry, known, up)
     silent = [n for n, w in known.items() if w.state is WorkerState.READY and n not in up and not anew]
     # a worker nobody speaks for holds nothing, whatever else it was put away for
     gone = {n for n, w in known.items() if w.state is WorkerState.LOST or (n not in up and not anew)}
-    if silent or any(_why_lost(task, agents, gone, anew) for task in booked):
+    if silent or gone or (holders - set(agents) and not anew):
         _lose(service, entry, agents, silent, gone, anew)
     return known
 

@@ -129,9 +129,10 @@ def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> No
 
 def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> None:
     """Cancel what waits for a task of the job that ended badly."""
-    asked = reading(connection, job_id).tasks
-    if not any(task.spec.depends_on for task in asked.values()):
+    read = reading(connection, job_id)
+    if not read.depends:
         return
+    asked = read.tasks
     found = {task.index: task for task in tasks.of_job(connection, job_id)}
     for index, name in never_started(asked, {index: task.state for index, task in found.items()}).items():
         detail = f"depends on {name}, which did not complete"
