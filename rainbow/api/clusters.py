@@ -130,6 +130,12 @@ def scheduler_changes(name: str) -> Any:
     return jsonify(changes=[{**one, **timed({"changed_at": one["changed_at"]})} for one in found])
 
 
+@clusters.post("/<name>/step")
+def step(name: str) -> Any:
+    """Take one step now."""
+    return jsonify(policy.step_now(service(), who(), name))
+
+
 @clusters.post("/<name>/plan")
 def plan(name: str) -> Any:
     """Say what the next step would do, without doing it."""

@@ -30,6 +30,8 @@ from rainbow.scheduling.victims import Exchange, Unit, given_back, units
 class LoadBased:
     """Plans by class load percents."""
 
+    by_events = True  # time alone changes no plan, unless something is remembered
+
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""
         return check_settings(settings)

@@ -62,7 +62,7 @@ def _note(service: Service, record: ClusterRecord, agent: str, up: frozenset[str
         with service.store.write() as connection:
             workers.move(connection, record.id, back, WorkerState.READY, service.clock())
             workers.move(connection, record.id, lost, WorkerState.LOST, service.clock())
-        service.tell()
+        service.tell(record.id)
 
 
 def spoken_for(signs: Iterable[Sign], known: Collection[str]) -> set[str]:

@@ -85,7 +85,7 @@ def accept(
             else:
                 accepted.append(ref["id"])
         desk.write()
-    service.tell()
+    service.tell(record.id)
     return {"accepted": accepted, "refused": refused}
 
 
@@ -117,7 +117,7 @@ def record_events(
         desk.write()
         for job_id in sorted({desk.tasks[task_id].job for task_id in recorded}):
             settle(connection, job_id, service.clock())
-    service.tell()
+    service.tell(record.id)
     return {"recorded": recorded, "stale": stale}
 
 

@@ -112,7 +112,7 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         if record.state not in LIVE:
             raise Conflict(f"job {job_id} has ended: {record.state}")
         end(connection, job_id, now)
-    service.tell()
+    service.tell(record.cluster_id)
     return show(service, who, job_id)
 
 

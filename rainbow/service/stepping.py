@@ -33,12 +33,16 @@ def step(service: Service, name: str) -> bool:
         if is_away(worker.state for worker in known.values()):
             leave(service, entry)
         frozen = freeze(service, entry)  # 2
+        service.restless.discard(entry.id)
         if frozen is None:
             return False
-        plan = policies.get(frozen.record.policy).plan(frozen.view)  # 3
+        policy = policies.get(frozen.record.policy)
+        plan = policy.plan(frozen.view)  # 3
         ordered = _carry_out(service, frozen, plan)  # 4, 5
+        if plan.memory or frozen.blocked or not getattr(policy, "by_events", False):
+            service.restless.add(entry.id)
     if ordered:
-        service.tell()
+        service.tell(entry.id)
     return ordered
 
 

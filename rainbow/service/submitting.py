@@ -117,7 +117,7 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         jobs.add(connection, record, _text(asked.jobspec), decision, **key)
         expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
         tasks.add(connection, record.cluster_id, _tasks(job_id, wanted, limits["max_retries"], expected))
-    service.tell()
+    service.tell(record.cluster_id)
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
 
 
