@@ -14,7 +14,6 @@ from rainbow.store import tasks
 from tests.conftest import ADMIN, grid
 from tests.test_scatter import bag
 
-
 TIMED = {
     "classes": {"default": 50, "b": 50},
     "requestors": [{"match": "bob", "class": "b"}],

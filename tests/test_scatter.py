@@ -8,6 +8,7 @@ import yaml
 import rainbow
 from rainbow.errors import JobspecError
 from rainbow.jobs import TaskState
+from rainbow.service.freezing import freeze
 from tests.conftest import grid
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "scatter" / "cases.yaml").read_text())
@@ -31,6 +32,8 @@ def test_slots_become_tasks(case):
     assert [[task.name, task.replicas, task.per_slot] for task in request.tasks] == case["tasks"]
     assert [written(tree) for tree in request.resources] == case["trees"]
     assert request.warnings == ()
+    shares = request.elastic
+    assert (shares and [shares.min, shares.max, shares.threads]) == case.get("elastic")
 
 
 def bag(count, **system):
@@ -60,3 +63,12 @@ def test_bag_runs_on_a_cluster_smaller_than_itself(api):
 def test_giant_bag_is_refused_before_it_is_written_out(api):
     oak = api.register("oak", grid(2, 1))
     api.problem(413, "limit-exceeded", "POST", "/v1/jobs", {"jobspec": bag(10**15)}, oak.token)
+
+
+def test_policy_is_told_which_jobs_are_elastic(api):
+    oak = api.register("oak", grid(2, 1))
+    oak.say("heartbeat", running=[])
+    spec = bag(5, elastic={"min": 1, "max": 3})
+    api.good("POST", "/v1/jobs", {"jobspec": spec}, oak.token)
+    (job,) = freeze(api.service, api.service.catalogue["oak"]).view.jobs
+    assert (job.elastic.min, job.elastic.max, job.tasks) == (1, 3, 5)

@@ -18,7 +18,7 @@ from rainbow.jobspec.scatter import scattered
 from rainbow.jobspec.text import step
 from rainbow.jobspec.written import as_number
 
-SYSTEM = {"constraints", "cwd", "dependencies", "duration", "environment", "job", "scatter"}
+SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environment", "job", "scatter"}
 
 
 def read_resource(value: Mapping[str, Any], pointer: str) -> Resource:

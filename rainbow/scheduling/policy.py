@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from rainbow.jobs import WorkerState
+    from rainbow.jobspec import Elastic
     from rainbow.matching import Take
 
 Placement = Mapping[str, Mapping[str, int]]  # {worker: {type: amount}}
@@ -55,6 +56,7 @@ class JobView:
     running: int = 0  # tasks that hold workers
     priority: int = 0
     waiting: int = 0  # tasks of its gangs; 0: to be counted
+    elastic: Elastic | None = None  # its tasks are shares that may be stopped and started
 
     @property
     def tasks(self) -> int:

@@ -49,7 +49,8 @@ class Queue:
         )
         waits = self.numbers.get(job.id) or sum(len(view.tasks) for view in views)
         running = len(self.running.get(job.id, ()))
-        return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority, waits)
+        of_job = (job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority, waits)
+        return JobView(*of_job, read.request.elastic)
 
     def _gangs(self, job: str, placing: Placing) -> list[GangView]:
         waiting = {task.index: task.id for task in self.waiting[job]}
