@@ -102,8 +102,8 @@ def test_gang_larger_than_what_is_lent_stops_nothing():
 
 def test_equal_starts_are_ordered_by_task():
     runs = [running(f"x-{k}", k, "bob", started=1.0) for k in (2, 0, 1)]
-    assert [unit.tasks for unit in units(runs)] == [("x-0",), ("x-1",), ("x-2",)]
-    assert [unit.tasks for unit in given_back(units(runs), 2)] == [("x-0",), ("x-1",)]
+    assert [unit.tasks for unit in units(runs, len)] == [("x-0",), ("x-1",), ("x-2",)]
+    assert [unit.tasks for unit in given_back(units(runs, len), 2)] == [("x-0",), ("x-1",)]
 
 
 def test_classic_plan_starts_what_the_original_counts():

@@ -304,7 +304,7 @@ def test_end_that_could_not_be_stored_is_told_again_and_stored(api, service, clu
     def full(*_):
         raise OperationalError("update tasks", {}, Exception("database or disk is full"))
 
-    monkeypatch.setattr(tasks, "save", full)
+    monkeypatch.setattr(tasks, "save_all", full)
     event = {"task": task["id"], "attempt": 1, "event": "ended", "result": "exited", "exit_code": 0}
     body = {"agent": "agent-1", "events": [event]}
     answer = api("POST", "/v1/clusters/one/events", cluster["secret"], json=body)

@@ -136,6 +136,12 @@ def timeline(name: str) -> Any:
     return jsonify(policy.timeline(service(), who(), name))
 
 
+@clusters.post("/<name>/step")
+def step(name: str) -> Any:
+    """Take one step now."""
+    return jsonify(policy.step_now(service(), who(), name))
+
+
 @clusters.post("/<name>/plan")
 def plan(name: str) -> Any:
     """Say what the next step would do, without doing it."""

@@ -1,13 +1,15 @@
-"""/livez, /readyz and the front page."""
+"""/livez, /readyz, /metrics and the front page."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import sqlalchemy as sa
-from flask import Blueprint, jsonify
+from flask import Blueprint, Response, jsonify
 
-from rainbow.api.asking import service
+from rainbow.api.asking import service, who
+from rainbow.errors import Forbidden
+from rainbow.service.metrics import metrics
 
 health = Blueprint("health", __name__)
 
@@ -26,8 +28,16 @@ def ready() -> Any:
     return jsonify(status="ready", scheduler=service().settings.name)
 
 
+@health.get("/metrics")
+def figures() -> Any:
+    """Tell a monitor the figures of every cluster."""
+    if not who().admin:
+        raise Forbidden("metrics need the admin token")
+    return Response(metrics(service()), mimetype="text/plain; version=0.0.4")
+
+
 @health.get("/")
 def front() -> Any:
     """Say what this is and where to go on."""
-    verbs = ["/v1/clusters", "/v1/jobs", "/v1/match", "/livez", "/readyz"]
+    verbs = ["/v1/clusters", "/v1/jobs", "/v1/match", "/livez", "/readyz", "/metrics"]
     return jsonify(service="rainbow", scheduler=service().settings.name, verbs=verbs)

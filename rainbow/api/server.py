@@ -27,13 +27,20 @@ PR_SET_PDEATHSIG = 1
 log = structlog.get_logger("rainbow.server")
 
 
-def serve(host: str = "127.0.0.1", port: int = 8080, database: str = "rainbow.db", config: str | None = None) -> None:
-    """Serve until told to stop (SIGINT, SIGTERM); running requests are finished."""
+def serve(
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    database: str = "rainbow.db",
+    config: str | None = None,
+    *,
+    loop: bool = True,
+) -> None:
+    """Serve until told to stop (SIGINT, SIGTERM); running requests are finished. Without `loop` nobody steps."""
     settings = read_config(config) if config else Settings()
     for warning in settings.warnings:
         log.warning("config", warning=warning)
     open_service(database, settings).close()  # a store that cannot be opened is said before anything is served
-    os.environ["RAINBOW_SERVE"] = "\n".join([database, config or "", str(os.getpid())])
+    os.environ["RAINBOW_SERVE"] = "\n".join([database, config or "", str(os.getpid()), "loop" if loop else ""])
     log.info("serving", url=f"http://{host}:{port}", database=_safe(database))
     Granian(
         "rainbow.api.server:application",
@@ -52,14 +59,15 @@ def serve(host: str = "127.0.0.1", port: int = 8080, database: str = "rainbow.db
 
 def application() -> Any:
     """Make the application inside the worker process."""
-    database, config, parent = os.environ["RAINBOW_SERVE"].split("\n")
+    database, config, parent, loop = os.environ["RAINBOW_SERVE"].split("\n")
     _die_with(int(parent))
     log_to_stderr()
     settings = read_config(config) if config else Settings()
     service = open_service(database, settings)
     if config:
         Watch(service, config, settings).start()
-    Loop(service).start()
+    if loop:
+        Loop(service).start()
     _at_signal(service.let_go)
     return create_app(service)
 

@@ -1,4 +1,4 @@
-"""`rainbow scheduler`: show, plan, set, changes, timeline."""
+"""`rainbow scheduler`: show, plan, step, set, changes, timeline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rainbow.client import Client
 
 @click.group()
 def scheduler() -> None:
-    """The scheduling of a cluster: show, plan, set, changes, timeline."""
+    """The scheduling of a cluster: show, plan, step, set, changes, timeline."""
 
 
 def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,6 +87,16 @@ def plan(client: Client, cluster: str, output: str) -> None:
     """Show what a cluster's next step would do; nothing is done."""
     found = client.plan(cluster)
     printing.show(output, found, lambda console: _draw_plan(console, found))
+
+
+@scheduler.command()
+@of_cluster
+@printing.output_option
+@with_secret
+def step(client: Client, cluster: str, output: str) -> None:
+    """Take one step now, as the server's loop does; for a server started with --no-loop."""
+    found = client.step(cluster)
+    printing.show(output, found, lambda console: console.print(printing.facts(found)))
 
 
 def _draw_plan(console: Console, found: Mapping[str, Any]) -> None:

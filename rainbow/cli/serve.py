@@ -22,14 +22,15 @@ PORT = 8080
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The configuration file (YAML).",
 )
-def serve(host: str, port: int, database: str | None, config: Path | None) -> None:
+@click.option("--no-loop", is_flag=True, help="Take no steps: `rainbow scheduler step` takes them by hand.")
+def serve(host: str, port: int, database: str | None, config: Path | None, no_loop: bool) -> None:
     """Serve the API until a signal comes."""
     _check_address(host, port)
     from rainbow.api.server import serve as serve_api  # flask and the database are the server's alone
 
     folder = config.parent if config else Path()
     url = database or f"sqlite:///{(folder / 'rainbow.db').absolute()}"
-    serve_api(host=host, port=port, database=url, config=str(config) if config else None)
+    serve_api(host=host, port=port, database=url, config=str(config) if config else None, loop=not no_loop)
 
 
 def _check_address(host: str, port: int) -> None:

@@ -118,6 +118,10 @@ class Client:
         answer = self._calls.call("GET", _cluster(name, "scheduler", "changes"))
         return cast("list[dict[str, Any]]", answer["changes"])
 
+    def step(self, name: str) -> dict[str, Any]:
+        """Take one step of the cluster's scheduling now."""
+        return self._object("POST", _cluster(name, "step"))
+
     def plan(self, name: str) -> dict[str, Any]:
         """Say what the cluster's next step would do, without doing it."""
         return self._object("POST", _cluster(name, "plan"))

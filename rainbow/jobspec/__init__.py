@@ -2,7 +2,17 @@
 
 from rainbow.jobspec.command import jobspec_of
 from rainbow.jobspec.reading import parse_jobspec
-from rainbow.jobspec.request import Condition, Constraint, Count, Dependency, Need, Request, Resource, TaskSpec
+from rainbow.jobspec.request import (
+    Condition,
+    Constraint,
+    Count,
+    Dependency,
+    Elastic,
+    Need,
+    Request,
+    Resource,
+    TaskSpec,
+)
 from rainbow.jobspec.text import Limits
 
 __all__ = [
@@ -10,6 +20,7 @@ __all__ = [
     "Constraint",
     "Count",
     "Dependency",
+    "Elastic",
     "Limits",
     "Need",
     "Request",

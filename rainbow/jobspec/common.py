@@ -12,12 +12,13 @@ from rainbow.errors import JobspecError
 from rainbow.jobspec.checking import shortened
 from rainbow.jobspec.constraints import read_constraint
 from rainbow.jobspec.counts import read_count
-from rainbow.jobspec.dependencies import read_dependencies
+from rainbow.jobspec.dependencies import SYMBOLIC, read_dependencies
 from rainbow.jobspec.request import Count, Need, Request, Resource, TaskSpec
+from rainbow.jobspec.scatter import scattered
 from rainbow.jobspec.text import step
 from rainbow.jobspec.written import as_number
 
-SYSTEM = {"constraints", "cwd", "dependencies", "duration", "environment", "job"}
+SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environment", "job", "scatter"}
 
 
 def read_resource(value: Mapping[str, Any], pointer: str) -> Resource:
@@ -109,7 +110,7 @@ def request_of(
     cwd = system.get("cwd") or ""
     if not isinstance(cwd, str) or "\0" in cwd:
         raise JobspecError("cwd must be text", pointer=f"{at}/system/cwd")
-    return Request(
+    request = Request(
         variants,
         tasks,
         name=str(name)[:200],
@@ -123,13 +124,16 @@ def request_of(
         warnings=warnings,
         **rest,
     )
+    return scattered(request, system, f"{at}/system")
 
 
 def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:
     """Yield what is kept with the job and not acted on: nothing is silently ignored."""
     yield from shortened(f"{at}/{step(key)} is not read" for key in system if key not in SYSTEM)
-    if system.get("dependencies"):
-        yield "dependencies are kept with the job, and not yet waited for"
+    listed = system.get("dependencies")
+    named = listed if isinstance(listed, list) else []
+    if any(isinstance(one, Mapping) and one.get("scheme") in SYMBOLIC for one in named):
+        yield "dependencies by name (string, fluid) are kept with the job, and not waited for"
 
 
 def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:

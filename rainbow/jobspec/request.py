@@ -92,6 +92,15 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True)
+class Elastic:
+    """A job whose slots are shares that may come and go: from `min` to `max` of them, each with so many threads."""
+
+    min: int = 1
+    max: int = 1
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
     """One request: `count` units of `type` (below the request above it), each holding its children."""
 
@@ -147,6 +156,7 @@ class Request:
     environment: Mapping[str, str | None] = field(default_factory=dict)
     constraint: Constraint | None = None
     dependencies: tuple[Dependency, ...] = ()  # on other jobs; TaskSpec.depends_on is on tasks of this one
+    elastic: Elastic | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)  # for selection: attributes.parameter.*
     attributes: Mapping[str, Any] = field(default_factory=dict)  # as given
     warnings: tuple[str, ...] = ()

@@ -17,6 +17,10 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from math import gcd, lcm
 
+MANY = 1_000  # from here on units are not handed out one by one
+HALVINGS = 100
+MOST_SEATS = 200_000  # given one by one; of more (bytes, say) only the last few, and they may move by one
+
 
 def targets(workers: int, weights: Mapping[str, float], first: str = "") -> dict[str, int]:
     """Apportion workers by weight; `first` names a class that gets its first seat before all others.
@@ -41,9 +45,18 @@ def _targets(workers: int, weights: tuple[tuple[str, float], ...], first: str) -
         # after as many seats as the weights sum to, everybody has exactly its weight and it begins anew
         times, rest = divmod(workers, sum(whole.values()))
         given |= {name: times * weight for name, weight in whole.items()}
+        if rest > MOST_SEATS:
+            given, rest = _floors(rest, whole, given)
         for name in _seats(rest, whole, first if not times else ""):
             given[name] += 1
     return tuple(given.items())
+
+
+def _floors(count: int, weights: Mapping[str, int], given: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Give every class its quota rounded down; return that and what is left, fewer than there are classes."""
+    total = sum(weights.values())
+    floors = {name: count * weight // total for name, weight in weights.items()}
+    return {name: given[name] + floors.get(name, 0) for name in given}, count - sum(floors.values())
 
 
 def _whole(weights: Mapping[str, float]) -> dict[str, int]:
@@ -86,9 +99,12 @@ def divide(
     {'c0': 94, 'c3': 46}
     """
     given = dict.fromkeys(weights, 0)
-    queue = [_next(name, weights, held, 0) for name in weights if most.get(name, 0) > 0 and weights[name] > 0]
+    wanting = [name for name in weights if most.get(name, 0) > 0 and weights[name] > 0]
+    if free > MANY:
+        given |= _in_bulk(free, {name: weights[name] for name in wanting}, held, most)
+    queue = [_next(name, weights, held, given[name]) for name in wanting if given[name] < most[name]]
     heapify(queue)
-    for _ in range(free):
+    for _ in range(free - sum(given.values())):
         if not queue:
             break
         _, name = heappop(queue)
@@ -96,6 +112,23 @@ def divide(
         if given[name] < most[name]:
             heappush(queue, _next(name, weights, held, given[name]))
     return given
+
+
+def _in_bulk(
+    free: int, weights: Mapping[str, float], held: Mapping[str, int], most: Mapping[str, int]
+) -> dict[str, int]:
+    """Give what ranks safely below the last one handed out: the same as one by one, found by halving."""
+
+    def below(rank: float) -> dict[str, int]:
+        reached = {name: int(rank * weight) - held.get(name, 0) - 1 for name, weight in weights.items()}
+        return {name: max(0, min(most[name], number)) for name, number in reached.items()}
+
+    low, high = 0.0, (free + sum(held.values()) + 2) / min(weights.values(), default=1.0)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        safe = sum(below(middle).values()) + 2 * len(weights) <= free  # whatever rounding has left out of the count
+        low, high = (middle, high) if safe else (low, middle)
+    return below(low)
 
 
 def _next(name: str, weights: Mapping[str, float], held: Mapping[str, int], given: int) -> tuple[float, str]:

@@ -14,11 +14,14 @@ from rainbow.scheduling.rebalance import Rebalance
 
 MOST = 1_000_000  # of any number here: more is a slip, and sums stay exact
 EXACT, CLASSIC = "exact", "classic"
+WORKER = "worker"
+LONGEST = 100  # characters of a type
 DEFAULTS: dict[str, Any] = {
     "classes": {"default": 100},
     "default_class": "default",
     "requestors": [],  # [{"match": regular expression, "class": name}], the first that matches wins
     "rounding": EXACT,
+    "unit": WORKER,  # what percents count: whole workers, or a type of resource, as core, which shares them
     "rebalance_threshold": 0,  # percent points of spread; 0: never rebalance
     "rebalance_minimum_duration": 4,  # minutes the spread must stay above the threshold
 }
@@ -34,6 +37,7 @@ class Classes:
     default: str
     rounding: str
     rebalance: Rebalance
+    unit: str = WORKER
 
     def of(self, requestor: str) -> str:
         """Name the class of a requestor: the first expression that matches all of its name, else the default.
@@ -54,6 +58,7 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     _check_percents(filled["classes"])
     _check_default(filled["default_class"], filled["classes"])
     _check_rebalance(filled)
+    _check_unit(filled["unit"], filled["rounding"])
     if not isinstance(filled["requestors"], list):
         raise PolicyError("requestors is a list of {match, class}", pointer="/requestors")
     for k, entry in enumerate(filled["requestors"]):
@@ -86,6 +91,13 @@ def _check_rebalance(filled: Mapping[str, Any]) -> None:
             raise PolicyError(f"{key} is a number from 0 up", pointer=f"/{key}")
 
 
+def _check_unit(unit: Any, rounding: Any) -> None:
+    if not isinstance(unit, str) or not 0 < len(unit) <= LONGEST:
+        raise PolicyError(f"unit is {WORKER} or a type of resource, as core", pointer="/unit")
+    if unit != WORKER and rounding == CLASSIC:
+        raise PolicyError(f"{CLASSIC} counts whole workers: unit is {WORKER}", pointer="/unit")
+
+
 def _is_amount(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST
 
@@ -108,4 +120,4 @@ def read_classes(settings: Mapping[str, Any]) -> Classes:
         return Classes(percents, percents, requestors, list(percents)[-1], CLASSIC, rebalance)
     weights = dict(sorted(settings["classes"].items()))
     percents = {name: 100 * weight / sum(weights.values()) for name, weight in weights.items()}
-    return Classes(weights, percents, requestors, settings["default_class"], EXACT, rebalance)
+    return Classes(weights, percents, requestors, settings["default_class"], EXACT, rebalance, settings["unit"])

@@ -12,6 +12,8 @@ from rainbow.scheduling.policy import Plan, Start, View, Wait
 class Delegate:
     """Hands over up to `max_handed_over` jobs at a time, without placing them."""
 
+    by_events = True  # time alone changes no plan
+
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with their default; PolicyError names the first fault."""
         for key in settings:

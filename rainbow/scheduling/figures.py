@@ -16,7 +16,9 @@ def figures(round_: Round) -> dict[str, Any]:
     target = round_.counting.targets(round_.counts(1))
     return {
         "workers": round_.placing.ready,
-        "idle": len(round_.placing.idle),
+        "unit": round_.placing.unit,
+        "units": round_.placing.total,
+        "idle": round_.placing.left,
         "spread": round(round_.spread, 3) if round_.placing.ready else 0.0,
         "over_since": round_.excess,
         "classes": {name: _row(round_, name, target[name]) for name in round_.classes.percents},
@@ -45,7 +47,7 @@ def waits(round_: Round) -> Iterator[Wait]:
 
 
 def _share_used(round_: Round, name: str, job: JobView, target: int, ahead: int) -> Wait:
-    held, idle = round_.held[name], len(round_.placing.idle)
+    held, idle = round_.held[name], round_.placing.left
     facts = {"class": name, "held": held, "target": target, "idle": idle, "ahead": ahead}
-    text = f"class {name} holds {held} of its {target} workers, {idle} idle; {ahead} jobs ahead"
+    text = f"class {name} holds {held} of its {target} {round_.placing.unit}s, {idle} idle; {ahead} jobs ahead"
     return Wait(job.id, "share-used", text, facts)

@@ -7,27 +7,30 @@
     5 again      what a class could not use is granted to the others
     6 rebalance  if the classes have long been far from their targets, the newest loans are stopped (victims.py)
 
-A worker serves one gang at a time; a gang costs as many workers as its slots pack into.
+With `unit: worker` a worker serves one gang at a time, and a gang costs as many workers as its slots pack into; with
+any other unit workers are shared, and a gang costs what it takes of that type (sharing.py).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rainbow.scheduling.classes import CLASSIC, Classes, check_settings, read_classes
+from rainbow.scheduling.classes import CLASSIC, WORKER, Classes, check_settings, read_classes
 from rainbow.scheduling.counting import Classic, Counting, Exact
 from rainbow.scheduling.figures import figures, waits
 from rainbow.scheduling.placing import Placing
-from rainbow.scheduling.policy import GangView, JobView, Order, Plan, RunView, View
+from rainbow.scheduling.policy import GangView, JobView, Order, Placement, Plan, RunView, View
 from rainbow.scheduling.progress import ClassCount
 from rainbow.scheduling.queues import Queue
+from rainbow.scheduling.sharing import Sharing
 from rainbow.scheduling.victims import Exchange, Unit, given_back, units
 
 
 class LoadBased:
     """Plans by class load percents."""
+
+    by_events = True  # time alone changes no plan, unless something is remembered
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""
@@ -48,19 +51,19 @@ class Round:
     def __init__(self, view: View, classes: Classes) -> None:
         self.view = view
         self.classes = classes
-        self.placing = Placing(view)
+        self.placing = Placing(view) if classes.unit == WORKER else Sharing(view, classes.unit)
         self._class_of: dict[str, str] = {}
         self.queues = self._queues()
         self.held, self.running = self._held()
         self.blocked: set[str] = set()  # classes whose head keeps what it is granted
         earned = view.memory.get("credit", {})
-        workers = self.placing.ready
-        self.counting: Counting = Classic(workers) if classes.rounding == CLASSIC else Exact(workers, earned)
-        self.before = self.counts(len(self.placing.idle) + 1)
+        units_ = self.placing.total
+        self.counting: Counting = Classic(units_) if classes.rounding == CLASSIC else Exact(units_, earned)
+        self.before = self.counts(self.placing.left + 1)
         self.spread = self.counting.spread(self.before)
         self.rebalancing, self.excess = self._timer()
         if self.rebalancing:
-            self.before = self.counts(self.placing.ready)
+            self.before = self.counts(self.placing.total)
 
     # ── 1 count ──
 
@@ -77,15 +80,12 @@ class Round:
         return {name: Queue(found) for name, found in jobs.items()}
 
     def _held(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Count the workers each class's tasks hold, and those tasks."""
-        workers: dict[str, set[str]] = {name: set() for name in self.classes.weights}
-        tasks = dict.fromkeys(self.classes.weights, 0)
-        requestors = Counter(run.requestor for run in self.view.runs)
-        for requestor, number in requestors.items():
-            tasks[self.class_of(requestor)] += number
+        """Count the units each class's tasks hold, and those tasks."""
+        held: dict[str, list[Placement]] = {name: [] for name in self.classes.weights}
         for run in self.view.runs:
-            workers[self._class_of[run.requestor]].update(run.placement)
-        return {name: len(held - {""}) for name, held in workers.items()}, tasks
+            held[self.class_of(run.requestor)].append(run.placement)
+        counted = {name: self.placing.held(placements) for name, placements in held.items()}
+        return counted, {name: len(placements) for name, placements in held.items()}
 
     def counts(self, most: int) -> list[ClassCount]:
         """Count by class what is held and waited for, the latter no further than `most`."""
@@ -112,10 +112,10 @@ class Round:
     def grant_and_place(self) -> bool:
         """Grant idle workers to classes and start what fits; return whether that leaves anything else to grant."""
         before = self._progress()
-        counts = self.counts(self.placing.ready if self.rebalancing else len(self.placing.idle) + 1)
-        granted = self.counting.starts(len(self.placing.idle), counts, rebalancing=self.rebalancing)
+        counts = self.counts(self.placing.total if self.rebalancing else self.placing.left + 1)
+        granted = self.counting.starts(self.placing.left, counts, rebalancing=self.rebalancing)
         for name in sorted(granted, key=lambda n: (-self.classes.weights[n], n)):
-            self._start_class(name, min(granted[name], len(self.placing.idle)))
+            self._start_class(name, min(granted[name], self.placing.left))
         return self._progress() > before
 
     def _progress(self) -> int:
@@ -129,11 +129,11 @@ class Round:
             cost = self.placing.cost(gang)
             if not cost:
                 queue.give_up(self.placing.unhosted(job))
-            elif not granted:
+            elif granted <= 0:
                 return
-            elif cost <= granted and self.placing.start(gang):
-                granted -= cost
-                self.held[name] += cost
+            elif took := self.placing.start(gang, granted):
+                granted -= took
+                self.held[name] += took
                 queue.advance()
             elif self._keep(name, job, gang, min(granted, cost)):
                 return
@@ -141,8 +141,8 @@ class Round:
     def _keep(self, name: str, job: JobView, gang: GangView, most: int) -> bool:
         """Let the head of a class keep what it is granted until the sum is there; without any, others may go on."""
         kept = self.placing.keep(gang, most)
-        self.queues[name].give_up(self.placing.busy(job, gang, name, len(kept)))
-        self.held[name] += len(kept)
+        self.queues[name].give_up(self.placing.busy(job, gang, name, kept))
+        self.held[name] += kept
         if kept:
             self.blocked.add(name)
         return bool(kept)
@@ -153,14 +153,14 @@ class Round:
         """Yield what must end so that classes below their targets come to their own."""
         if not self.rebalancing:
             return
-        stops, needs = self.counting.stops(self.before, self.counts(self.placing.ready))
+        stops, needs = self.counting.stops(self.before, self.counts(self.placing.total))
         found = [unit for name in stops for unit in given_back(self._units(name), stops[name])]
         found.sort(key=lambda unit: (-unit.started, unit.tasks))
-        yield from Exchange(self.view, found, self.placing.cost).stops(self.queues, needs)
+        yield from Exchange(self.placing, found).stops(self.queues, needs)
 
     def _units(self, name: str) -> list[Unit]:
         runs: list[RunView] = [run for run in self.view.runs if self.class_of(run.requestor) == name]
-        return units([run for run in runs if not run.stopping])
+        return units([run for run in runs if not run.stopping], self.placing.held)
 
     # ── what is remembered ──
 

@@ -1,5 +1,7 @@
 """Where a round's gangs go: what is idle, what a gang costs, and why one cannot be placed.
 
+    unit   what percents count: here whole workers, each serving one gang at a time; sharing.py counts amounts
+
 The matcher is asked about few workers first: were it shown every idle one for every start, a round would cost
 starts times workers.
 """
@@ -7,32 +9,55 @@ starts times workers.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rainbow.jobs import WorkerState
 from rainbow.scheduling.idle import Idle
-from rainbow.scheduling.policy import GangView, JobView, Start, View, Wait
+from rainbow.scheduling.policy import GangView, JobView, Placement, Start, View, Wait, WorkerView
 
 if TYPE_CHECKING:
     from rainbow.matching import Take
+    from rainbow.scheduling.victims import Unit
 
 
 class Placing:
     """The workers and consumables of one round, and the starts that took some."""
 
+    unit = "worker"
+
     def __init__(self, view: View) -> None:
         self.view = view
         self.orders: list[Start] = []
-        ready = [worker for worker in view.workers if worker.state is WorkerState.READY]
-        self.ready = len(ready)
-        self.idle = Idle(worker for worker in ready if not worker.tasks)
-        self._ready = ready
-        self._one_of_kind = {worker.kind: worker.id for worker in reversed(ready)}
+        self._ready = [worker for worker in view.workers if worker.state is WorkerState.READY]
+        self.ready = len(self._ready)
+        self._one_of_kind = {worker.kind: worker.id for worker in reversed(self._ready)}
+        self.kinds: Mapping[str, str] = {worker.id: worker.kind for worker in view.workers}
         self.consumables = dict(view.consumables)
         self._costs: dict[str, int] = {}
+        self._prepare(self._ready)
+
+    def _prepare(self, ready: list[WorkerView]) -> None:
+        self._idle = Idle(worker for worker in ready if not worker.tasks)
+
+    @property
+    def total(self) -> int:
+        """How many units all ready workers have."""
+        return self.ready
+
+    @property
+    def left(self) -> int:
+        """How many units are idle."""
+        return len(self._idle)
+
+    def held(self, placements: Iterable[Placement]) -> int:
+        """Count the units that are held by tasks of these placements."""
+        return len({worker for placement in placements for worker in placement if worker})
+
+    # ── start ──
 
     def cost(self, gang: GangView) -> int:
-        """How many workers a gang takes if all that are ready were idle; 0 if even they cannot host it."""
+        """How many units a gang takes if all that is ready were idle; 0 if even that cannot host it."""
         if gang.demand not in self._costs:
             self._costs[gang.demand] = self._cost(gang)
         return self._costs[gang.demand]
@@ -44,21 +69,26 @@ class Placing:
         take = self.view.place(gang.demand, [worker.id for worker in self._ready]) if self.ready else None
         return len(workers_of(take.placed)) if take else 0
 
-    def start(self, gang: GangView) -> bool:
-        """Start a gang on idle workers if it fits there."""
-        take = self._find(gang)
+    def start(self, gang: GangView, most: int) -> int:
+        """Start a gang on what is idle if it fits there; return how many units it took, none if it did not start."""
+        take = self._find(gang, most)
         if take is None or not self._consume(take.placed):
-            return False
+            return 0
         placements = self.view.divide(gang.demand, take)
         self.orders.extend(Start(task, placed) for task, placed in zip(gang.tasks, placements, strict=True))
-        self.idle.take(workers_of(take.placed))
-        return True
+        return self._book(gang, take)
 
-    def _find(self, gang: GangView) -> Take | None:
-        few = self.idle.first(self.view.hosts(gang.demand), self.cost(gang))
+    def _book(self, gang: GangView, take: Take) -> int:
+        self._idle.take(workers_of(take.placed))
+        return self.cost(gang)
+
+    def _find(self, gang: GangView, most: int) -> Take | None:
+        if self.cost(gang) > most:
+            return None
+        few = self._idle.first(self.view.hosts(gang.demand), self.cost(gang))
         if not few:
             return None
-        return self.view.place(gang.demand, few) or self.view.place(gang.demand, list(self.idle))
+        return self.view.place(gang.demand, few) or self.view.place(gang.demand, list(self._idle))
 
     def _consume(self, placed: Any) -> bool:
         """Take what a gang wants of the cluster's consumables, all or nothing."""
@@ -71,11 +101,28 @@ class Placing:
         self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in wanted.items()})
         return True
 
-    def keep(self, gang: GangView, most: int) -> list[str]:
-        """Keep idle workers for a gang that lacks some; none if only the cluster's consumables are lacking."""
-        kept = [] if self._find(gang) else self.idle.first(self.view.hosts(gang.demand), most)
-        self.idle.take(kept)
-        return kept
+    def keep(self, gang: GangView, most: int) -> int:
+        """Keep idle units for a gang that lacks some; none if only the cluster's consumables are lacking."""
+        if self._find(gang, self.cost(gang)):
+            return 0
+        kept = self._idle.first(self.view.hosts(gang.demand), most)
+        self._idle.take(kept)
+        return len(kept)
+
+    # ── stop ──
+
+    def victims(self, gang: GangView, units: list[Unit]) -> list[Unit]:
+        """Return the newest units whose workers can host the gang and no more; none if there are none."""
+        hosts, wanted = self.view.hosts(gang.demand), self.cost(gang)
+        chosen: list[Unit] = []
+        for unit in units:
+            if unit.size <= wanted and all(self.kinds.get(worker) in hosts for worker in unit.workers):
+                chosen.append(unit)
+                wanted -= unit.size
+            if not wanted:
+                break
+        freed = sorted(worker for unit in chosen for worker in unit.workers)
+        return [] if wanted or self.view.place(gang.demand, freed) is None else chosen
 
     # ── for people ──
 
@@ -87,10 +134,10 @@ class Placing:
         return Wait(job.id, "no-ready-host", text, {"ready": self.ready})
 
     def busy(self, job: JobView, gang: GangView, name: str, kept: int) -> Wait:
-        """Say that a gang waits for workers that are busy."""
+        """Say that a gang waits for units that are busy."""
         wanted = self.cost(gang)
-        text = f"needs {wanted} free workers at once and what it wants of the cluster; {kept} are kept"
-        return Wait(job.id, "workers-busy", text, {"class": name, "wanted": wanted, "kept": kept})
+        text = f"needs {wanted} free {self.unit}s at once and what it wants of the cluster; {kept} are kept"
+        return Wait(job.id, f"{self.unit}s-busy", text, {"class": name, "wanted": wanted, "kept": kept})
 
 
 def workers_of(placed: Any) -> set[str]:

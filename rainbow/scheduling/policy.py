@@ -238,7 +238,11 @@ class Plan:
 
 
 class Policy(Protocol):
-    """Plans one cluster's next step. Same view, same plan."""
+    """Plans one cluster's next step. Same view, same plan.
+
+    A policy may say `by_events = True`: where its memory is empty, a later `now` alone changes nothing, and the host
+    need not ask it again before something happens.
+    """
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault by pointer."""

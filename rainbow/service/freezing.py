@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from rainbow.jobs import BOOKED, ENDED, Task, TaskState, WorkerState
-from rainbow.jobspec.request import SLOT
-from rainbow.matching import Take, backends, consumables, hosting_kinds, worker_capacity, worker_kinds
-from rainbow.scheduling import (
-    Gang,
-    GangTask,
-    GangView,
-    JobView,
-    RunView,
-    SlotsView,
-    View,
-    Wait,
-    WorkerView,
-    only,
-    placements,
-    waits_for,
-)
-from rainbow.scheduling.loose import loose_slots
+from rainbow.jobs import BOOKED, Task, TaskState, WorkerState
+from rainbow.matching import Take, consumables, worker_capacity, worker_kinds
+from rainbow.scheduling import RunView, View, Wait, WorkerView
 from rainbow.service.jobspecs import Reading, reading
+from rainbow.service.placing import Placing
+from rainbow.service.waiting import read_queue, system_of
 from rainbow.store import clusters, jobs, tasks, workers
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
-    from rainbow.jobspec import Request
-    from rainbow.scheduling.policy import Placement
     from rainbow.service.service import Entry, Service
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
@@ -45,37 +29,34 @@ class Frozen:
     entry: Entry
     record: ClusterRecord
     view: View
-    waiting: dict[str, Task]
     jobs: dict[str, JobRecord]
     takes: dict[str, Take] = field(default_factory=dict)  # task → the take its gang was placed by
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocked: list[Wait] = field(default_factory=list)  # why jobs wait that the policy does not see
+    doomed: dict[str, str] = field(default_factory=dict)  # jobs that can never start, and why
 
 
 def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | None:
     """Read what the policy may know; None if nothing waits and the policy remembers nothing, unless `quiet`."""
+    now = service.clock()
     with service.store.read() as connection:
         record = clusters.get(connection, entry.id)
         live = jobs.live(connection, entry.id) if record else []
         if record is None or not (live or record.memory or quiet):
             return None
-        found = tasks.of_cluster(connection, entry.id, set(TaskState) - ENDED) if live else []
-        states = workers.of_cluster(connection, entry.id)
-        readings = {job: reading(connection, job) for job in {task.job for task in found}}
-    wanted = {task.job: readings[task.job].gangs for task in found if task.state is T.WAITING}
-    waiting = {task.id: task for task in found if task.state is T.WAITING}
-    if not (waiting or record.memory or quiet):
+        running = tasks.of_cluster(connection, entry.id, BOOKED) if live else []
+        known = _workers(entry.cluster, workers.of_cluster(connection, entry.id), running)
+        queue = read_queue(connection, live, running, now, _startable(known, record), count=quiet)
+        readings = {job: reading(connection, job) for job in {task.job for task in running}}
+    if not (queue.waiting or record.memory or quiet):
         return None
-    running = [task for task in found if task.state in BOOKED]
     placing = Placing(entry.cluster, service.settings.backend)
-    views = [
-        replace(view, attributes=_system(readings[view.id])) for view in _job_views(live, wanted, found, placing)
-    ]
+    views = queue.views(placing)
     view = View(
-        now=service.clock(),
+        now=now,
         settings=record.settings,
-        workers=_workers(entry.cluster, states, running),
-        jobs=[view for view in views if view.gangs],
+        workers=known,
+        jobs=views,
         runs=_runs(running, {job.id: job for job in live}, readings),
         place=placing.place,
         hosts=placing.hosts,
@@ -83,16 +64,15 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         memory=record.memory,
         consumables=_consumables(entry.cluster, running),
     )
-    return Frozen(
-        entry,
-        record,
-        view,
-        waiting,
-        {job.id: job for job in live},
-        placing.by_task,
-        placing.labels,
-        _blocked(views, wanted, found),
-    )
+    by_id = {job.id: job for job in live}
+    blocked = queue.blocked({seen.id for seen in views})
+    return Frozen(entry, record, view, by_id, placing.by_task, placing.labels, blocked, queue.doomed())
+
+
+def _startable(known: list[WorkerView], record: ClusterRecord) -> int:
+    """Return how many tasks could start at once: one on each worker, or as many as there is of what is shared."""
+    unit = record.settings.get("unit", "")
+    return sum(max(1, worker.free.get(unit, 0)) for worker in known)
 
 
 def _workers(cluster: Cluster, states: dict[str, workers.WorkerRecord], running: list[Task]) -> list[WorkerView]:
@@ -139,138 +119,7 @@ def _runs(running: list[Task], live: dict[str, JobRecord], readings: dict[str, R
                 until=until,
                 suspended=t.state is T.SUSPENDED,
                 priority=job.priority if job else 0,
-                attributes=_system(readings[t.job]),
+                attributes=system_of(readings[t.job]),
             )
         )
     return views
-
-
-def _system(read: Reading) -> Mapping[str, Any]:
-    """Return a jobspec's attributes.system, which policies read their own entries from."""
-    system = read.request.attributes.get("system")
-    return system if isinstance(system, Mapping) else {}
-
-
-def _job_views(
-    live: list[JobRecord], wanted: dict[str, tuple[Gang, ...]], found: list[Task], placing: Placing
-) -> list[JobView]:
-    own: dict[str, list[Task]] = {}
-    for task in found:
-        own.setdefault(task.job, []).append(task)
-    return [_job_view(job, wanted[job.id], own[job.id], placing) for job in live if job.id in wanted]
-
-
-def _job_view(job: JobRecord, wanted: tuple[Gang, ...], own: list[Task], placing: Placing) -> JobView:
-    waiting = {task.index: task.id for task in own if task.state is T.WAITING}
-    unended = _unended(wanted, own)
-    views = []
-    for gang in wanted:
-        indexes = [task.index for task in gang.tasks if task.index in waiting]
-        if indexes and not waits_for(gang, unended):
-            left = gang if len(indexes) == len(gang.tasks) else only(gang, indexes)
-            demand = placing.demand(job.id, left, [waiting[index] for index in indexes])
-            ids = tuple(waiting[index] for index in indexes)
-            slots = placing.slots(left.request)
-            views.append(GangView(job.id, gang.number, ids, demand, left.request.duration, slots))
-    longest = {task.gang: task.expected for task in sorted(own, key=lambda task: task.expected)}
-    views.sort(key=lambda view: -longest[view.number])  # longest expected first, else as the jobspec has them
-    running = sum(1 for task in own if task.state in BOOKED)
-    waits = sum(len(view.tasks) for view in views)
-    return JobView(job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority, waiting=waits)
-
-
-def _unended(wanted: tuple[Gang, ...], own: list[Task]) -> list[GangTask]:
-    live = {task.index for task in own}
-    return [task for gang in wanted for task in gang.tasks if task.index in live]
-
-
-def _blocked(views: list[JobView], wanted: dict[str, tuple[Gang, ...]], found: list[Task]) -> list[Wait]:
-    """Say of jobs without a gang that may start what they wait for."""
-    waits = []
-    for job in (view.id for view in views if not view.gangs):
-        unended = _unended(wanted[job], [task for task in found if task.job == job])
-        names = sorted({name for gang in wanted[job] for name in waits_for(gang, unended)})
-        waits.append(Wait(job, "dependency", f"waits for {', '.join(names)} to complete", {"tasks": names}))
-    return waits
-
-
-class Placing:
-    """The matcher's answers for one view: equal questions are asked once."""
-
-    def __init__(self, cluster: Cluster, backend: str) -> None:
-        self.cluster = cluster
-        self.backend = backends.get(backend)
-        self.gangs: dict[str, tuple[Gang, list[str]]] = {}
-        self.by_task: dict[str, Take] = {}
-        self.labels: dict[str, tuple[str, ...]] = {}
-        # by the identity of a request: those of equal jobspecs are one (jobspecs.py)
-        self._placed: dict[tuple[int, frozenset[str]], Take | None] = {}
-        self._hosting: dict[int, frozenset[str]] = {}
-        self._alike: dict[int, bool] = {}
-        self._first_of_kind: dict[tuple[int, str], str] = {}
-        self._kinds = worker_kinds(cluster)
-        self._within = {kind for capacity in worker_capacity(cluster).values() for kind in capacity}
-        self._slots: dict[int, tuple[SlotsView, ...]] = {}
-
-    def demand(self, job_id: str, gang: Gang, ids: list[str]) -> str:
-        """Name what a gang asks for."""
-        name = f"{job_id}/{gang.number}"
-        self.gangs[name] = (gang, ids)
-        self.labels.update(zip(ids, (task.labels for task in gang.tasks), strict=True))
-        return name
-
-    def place(self, demand: str, free: Sequence[str]) -> Take | None:
-        """Ask the matcher what a gang would hold on these workers."""
-        gang, ids = self.gangs[demand]
-        take = self._on_one(gang.request, free[0]) if len(free) == 1 else self._take(gang.request, free)
-        if take is not None:
-            self.by_task.update(dict.fromkeys(ids, take))
-        return take
-
-    def _take(self, request: Request, free: Sequence[str]) -> Take | None:
-        key = (id(request), frozenset(free))
-        if key not in self._placed:
-            self._placed[key] = self.backend.take(request, self.cluster, key[1])
-        return self._placed[key]
-
-    def _on_one(self, request: Request, worker: str) -> Take | None:
-        """Ask about one worker; of equal workers only the first is asked about, where no more than kind counts."""
-        first = self._first_of_kind.setdefault((id(request), self._kinds.get(worker, "")), worker)
-        take = self._take(request, [first])
-        if take is None or worker == first:
-            return take if worker == first or self._by_kind(request) else self._take(request, [worker])
-        if not self._by_kind(request) or any(set(held) != {first} for _, held in take.placed):
-            return self._take(request, [worker])
-        placed = tuple((label, {worker: held[first]}) for label, held in take.placed)
-        return replace(take, placed=placed, vertices={})
-
-    def _by_kind(self, request: Request) -> bool:
-        """Tell whether a request asks for nothing but what workers of one kind have alike."""
-        if id(request) not in self._alike:
-            wanted = [part for tree in request.resources for part in tree.walk()]
-            inside = {SLOT, self.cluster.worker_type, *self._within}
-            plain = request.constraint is None and len(request.variants) == 1 and self.cluster.levels != "strict"
-            self._alike[id(request)] = plain and all(part.type in inside and not part.needs for part in wanted)
-        return self._alike[id(request)]
-
-    def hosts(self, demand: str) -> frozenset[str]:
-        """Ask which kinds of workers could take a part of a gang."""
-        request = self.gangs[demand][0].request
-        if id(request) not in self._hosting:
-            self._hosting[id(request)] = hosting_kinds(request, self.cluster)
-        return self._hosting[id(request)]
-
-    def slots(self, request: Request) -> tuple[SlotsView, ...]:
-        """Say a request by amounts, where its slots lie free of each other."""
-        if self.cluster.levels == "strict":
-            return ()
-        if id(request) not in self._slots:
-            outside = set(consumables(self.cluster)) - self._within
-            self._slots[id(request)] = loose_slots(request, self.cluster.worker_type, self._within, outside)
-        return self._slots[id(request)]
-
-    def divide(self, demand: str, take: Take) -> tuple[Placement, ...]:
-        """Say what each task of a gang holds of a take."""
-        gang, ids = self.gangs[demand]
-        self.by_task.update(dict.fromkeys(ids, take))
-        return placements(gang, take)

@@ -49,7 +49,7 @@ def put_graph(
             revision = clusters.replace_document(connection, record.id, document)
             workers.keep_only(connection, record.id, list(cluster.workers), service.clock())
         service.put_entry(Entry(record.id, revision, cluster))
-    service.tell()
+    service.tell(record.id)
     return {"name": name, "revision": revision, "totals": dict(cluster.totals)}
 
 
@@ -79,7 +79,7 @@ def put_subsystem(service: Service, who: Caller, name: str, called: str, documen
             clusters.put_subsystem(connection, record.id, called, document)
             revision = clusters.new_revision(connection, record.id)
         service.put_entry(Entry(record.id, revision, cluster))
-    service.tell()
+    service.tell(record.id)
     return {"name": called, "revision": revision, "vertices": len(cluster.subsystems[called].graph)}
 
 
@@ -93,7 +93,7 @@ def delete_subsystem(service: Service, who: Caller, name: str, called: str) -> N
             revision = clusters.new_revision(connection, record.id)
         cluster = service.entry(name).cluster.without_subsystem(called)
         service.put_entry(Entry(record.id, revision, cluster))
-    service.tell()
+    service.tell(record.id)
 
 
 def subsystem(service: Service, who: Caller, name: str, called: str) -> Any:

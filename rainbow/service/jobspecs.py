@@ -24,11 +24,16 @@ _by_job: dict[str, Reading] = {}
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reading:
-    """A jobspec in normal form, its gangs, and its tasks by index."""
+    """A jobspec in normal form, its gangs, and its tasks by index.
+
+    `depends`: some task depends on another; `single`: every gang is one task.
+    """
 
     request: Request
     gangs: tuple[Gang, ...]
     tasks: Mapping[int, GangTask]
+    depends: bool
+    single: bool
 
 
 def reading(connection: sa.Connection, job_id: str) -> Reading:
@@ -46,4 +51,6 @@ def reading(connection: sa.Connection, job_id: str) -> Reading:
 def _read(jobspec: str) -> Reading:
     request = parse_jobspec(json.loads(jobspec))
     found = tuple(gangs(request))
-    return Reading(request, found, {task.index: task for gang in found for task in gang.tasks})
+    asked = {task.index: task for gang in found for task in gang.tasks}
+    depends = any(task.spec.depends_on for task in asked.values())
+    return Reading(request, found, asked, depends, len(found) == len(asked))

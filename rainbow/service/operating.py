@@ -33,7 +33,7 @@ def move(service: Service, who: Caller, name: str, worker: str, verb: str) -> di
             _check(worker, state, to, verb)
             workers.move(connection, record.id, [worker], to, now)
             changes.add(connection, record.id, Change(now, who.called(record.id), f"worker {worker}", state, to))
-    service.tell()
+    service.tell(record.id)
     return {"name": worker, "state": to, "since": known.since if to is state else now}
 
 

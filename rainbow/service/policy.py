@@ -16,6 +16,7 @@ from rainbow.service.access import Caller, own_cluster
 from rainbow.service.admission import check_limits
 from rainbow.service.audit import note
 from rainbow.service.freezing import freeze
+from rainbow.service.loop import step_safely
 from rainbow.service.stepping import plan_only
 from rainbow.store import changes, clusters, jobs, workers
 
@@ -55,7 +56,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
         clusters.set_policy(connection, record.id, policy, settings)
         clusters.set_limits(connection, record.id, after.limits)
         told = _told(connection, after)
-    service.tell()
+    service.tell(record.id)
     return told
 
 
@@ -114,6 +115,14 @@ def _limits(kept: Mapping[str, int], body: Mapping[str, Any], merge: bool) -> di
     given = _mapping(body.get("limits", {} if merge else kept), "limits")
     whole = {**kept, **given} if merge else given
     return check_limits({key: value for key, value in whole.items() if not (merge and value is None)})
+
+
+def step_now(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Take one step by hand; say whether anything was ordered, and why it failed if it did."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+    ordered = step_safely(service, name)
+    return {"ordered": ordered, "fault": service.faults.get(record.id)}
 
 
 def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Both are known to this process only: after a restart every lease begins anew, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from rainbow.service.service import Entry, Service
     from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.workers import WorkerRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def _note(service: Service, record: ClusterRecord, agent: str, up: frozenset[str
         with service.store.write() as connection:
             workers.move(connection, record.id, back, WorkerState.READY, service.clock())
             workers.move(connection, record.id, lost, WorkerState.LOST, service.clock())
-        service.tell()
+        service.tell(record.id)
 
 
 def spoken_for(signs: Iterable[Sign], known: Collection[str]) -> set[str]:
@@ -76,20 +77,24 @@ def spoken_for(signs: Iterable[Sign], known: Collection[str]) -> set[str]:
     return up
 
 
-def lose_the_silent(service: Service, entry: Entry) -> None:
-    """Call workers nobody speaks for lost, and give tasks lost with their worker or agent back to the queue."""
+def lose_the_silent(service: Service, entry: Entry) -> Mapping[str, WorkerRecord]:
+    """Call workers nobody speaks for lost, and give tasks lost with their worker or agent back to the queue.
+
+    Returns the workers as they were before.
+    """
     agents = _alive(service, entry.id)
     anew = service.clock() - service.started <= service.settings.lease
     with service.store.read() as connection:
         known = workers.of_cluster(connection, entry.id)
-        booked = tasks.of_cluster(connection, entry.id, BOOKED)
+        holders = tasks.agents_of(connection, entry.id, BOOKED) - {""}
     up = spoken_for(agents.values(), known)
     release(service, entry, known, up)
     silent = [n for n, w in known.items() if w.state is WorkerState.READY and n not in up and not anew]
     # a worker nobody speaks for holds nothing, whatever else it was put away for
     gone = {n for n, w in known.items() if w.state is WorkerState.LOST or (n not in up and not anew)}
-    if silent or any(_why_lost(task, agents, gone, anew) for task in booked):
+    if silent or gone or (holders - set(agents) and not anew):
         _lose(service, entry, agents, silent, gone, anew)
+    return known
 
 
 def _lose(

@@ -14,17 +14,14 @@ from rainbow.service.admission import check_limits
 from rainbow.store import clusters, workers
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
+    from rainbow.service.desk import Desk
     from rainbow.service.service import Entry, Service
     from rainbow.store.workers import WorkerRecord
 
 
-def note(connection: sa.Connection, cluster_id: str, task: Task, *, started: bool, now: float) -> None:
+def note(desk: Desk, task: Task, *, started: bool, now: float) -> None:
     """Count a task's end for the workers it held; put those away that have failed too often."""
-    after = check_limits(clusters.limits(connection, cluster_id))["quarantine_after"]
-    if after <= 0:
-        return
+    connection, cluster_id, after = desk.connection, desk.cluster_id, desk.limits["quarantine_after"]
     held = [name for name in task.placement if name]
     known = workers.of_cluster(connection, cluster_id)
     failures = {name: 0 if started else known[name].failures + 1 for name in held if name in known}

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import RequestError
 from rainbow.jobs import ENDED, Task, TaskState, advance
 from rainbow.scheduling import processes
 from rainbow.service import quarantine
 from rainbow.service.access import Caller
+from rainbow.service.desk import Desk
 from rainbow.service.jobspecs import reading
 from rainbow.service.presence import beat, greet
 from rainbow.service.showing import settle
-from rainbow.store import clusters, durations, jobs, tasks
+from rainbow.store import durations, tasks
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -43,7 +43,7 @@ def receive(service: Service, who: Caller, name: str, agent: str, most: int, sec
 
 
 def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int) -> list[dict[str, Any]]:
-    assigned = tasks.of_cluster(connection, cluster.id, [T.ASSIGNED])[:most]
+    assigned = tasks.of_cluster(connection, cluster.id, [T.ASSIGNED], most)
     return [_offer(connection, task, cluster.worker_type) for task in assigned]
 
 
@@ -77,28 +77,29 @@ def accept(
     accepted: list[str] = []
     refused: list[dict[str, str]] = []
     with service.store.write() as connection:
-        for task, ref in _named(connection, record.id, wanted, "id"):
-            reason = _accept(connection, record.id, agent, task, ref)
+        desk = Desk(connection, record.id, wanted, "id")
+        for ref in wanted:
+            reason = _accept(desk, agent, ref)
             if reason:
                 refused.append({"id": str(ref["id"]), "reason": reason})
             else:
                 accepted.append(ref["id"])
-    service.tell()
+        desk.write()
+    service.tell(record.id)
     return {"accepted": accepted, "refused": refused}
 
 
-def _accept(connection: sa.Connection, cluster_id: str, agent: str, task: Task | None, ref: Mapping[str, Any]) -> str:
+def _accept(desk: Desk, agent: str, ref: Mapping[str, Any]) -> str:
     """Accept one task; return why not, or an empty text."""
+    task = desk.tasks.get(ref["id"])
     if task is None or task.attempt != ref["attempt"]:
         return "it is no longer offered"
     if task.state is T.ACCEPTED and task.agent == agent:
         return ""
     if task.state is not T.ASSIGNED:
         return f"it is {task.state}"
-    tasks.save(connection, advance(task, T.ACCEPTED, agent=agent))
-    job = jobs.get(connection, task.job)
-    if job and job.accepted_clock is None:
-        jobs.change(connection, job.id, accepted_clock=clusters.tick(connection, cluster_id))
+    desk.put(advance(task, T.ACCEPTED, agent=agent))
+    desk.has_accepted(task.job)
     return ""
 
 
@@ -109,34 +110,33 @@ def record_events(
     record = greet(service, who, name, agent)
     recorded: list[str] = []
     stale: list[str] = []
-    now = service.clock()
     with service.store.write() as connection:
-        for task, event in _named(connection, record.id, events, "task"):
-            fresh = (
-                task is not None
-                and task.attempt == event["attempt"]
-                and _happened(service, connection, task, agent, event)
-            )
-            (recorded if fresh else stale).append(event["task"])
-        for job_id in sorted({task_id.rpartition("-")[0] for task_id in recorded}):
-            settle(connection, job_id, now)
-    service.tell()
+        desk = Desk(connection, record.id, events, "task")
+        for event in events:
+            (recorded if _happened(service, desk, agent, event) else stale).append(event["task"])
+        desk.write()
+        for job_id in sorted({desk.tasks[task_id].job for task_id in recorded}):
+            settle(connection, job_id, service.clock())
+    service.tell(record.id)
     return {"recorded": recorded, "stale": stale}
 
 
-def _happened(service: Service, connection: sa.Connection, task: Task, agent: str, event: Mapping[str, Any]) -> bool:
-    """Store one event; False if the task is not this agent's any more."""
+def _happened(service: Service, desk: Desk, agent: str, event: Mapping[str, Any]) -> bool:
+    """Note one event; False if the task is not this agent's any more."""
+    task = desk.tasks.get(event["task"])
+    if task is None or task.attempt != event["attempt"]:
+        return False
     if task.agent != agent or task.state not in HELD:
         return task.agent == agent and task.state in ENDED and event["event"] == "ended"  # told before
     if event["event"] == "started":
         if task.state is T.ACCEPTED:
-            tasks.save(connection, advance(task, T.RUNNING, started_at=service.clock()))
+            desk.put(advance(task, T.RUNNING, started_at=service.clock()))
         return True
-    tasks.save(connection, _ended(service, connection, task, event))
+    desk.put(_ended(service, desk, task, event))
     return True
 
 
-def _ended(service: Service, connection: sa.Connection, task: Task, event: Mapping[str, Any]) -> Task:
+def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -> Task:
     now = service.clock()
     output = str(event.get("output") or "")[-service.settings.limits.output :]
     changes = {
@@ -144,7 +144,7 @@ def _ended(service: Service, connection: sa.Connection, task: Task, event: Mappi
         "output": output,
         "detail": str(event.get("detail") or "")[:1_000],
     }
-    job = jobs.get(connection, task.job)
+    job = desk.job(task.job)
     canceled = job is not None and job.canceled_at is not None
     if event.get("result") == "stopped":
         if not canceled:  # stopped by the policy or with its agent: it runs again
@@ -152,7 +152,7 @@ def _ended(service: Service, connection: sa.Connection, task: Task, event: Mappi
         return advance(task, T.CANCELED, ended_at=now, **changes)
     good = event.get("result", "exited") == "exited" and event.get("exit_code") == 0
     if job is not None:
-        _learn(connection, job, task, event, now, good=good)
+        _learn(desk, job, task, event, now, good=good)
     state = T.COMPLETED if good else RESULTS.get(str(event.get("result")), T.FAILED)
     ended = advance(task, state, ended_at=now, **changes)
     if not good and ended.retries_left > 0 and not canceled:
@@ -160,14 +160,13 @@ def _ended(service: Service, connection: sa.Connection, task: Task, event: Mappi
     return ended
 
 
-def _learn(
-    connection: sa.Connection, job: JobRecord, task: Task, event: Mapping[str, Any], now: float, *, good: bool
-) -> None:
+def _learn(desk: Desk, job: JobRecord, task: Task, event: Mapping[str, Any], now: float, *, good: bool) -> None:
     """Remember how long a task ran, and which workers could not start one."""
-    quarantine.note(connection, job.cluster_id, task, started=event.get("result") != "failed", now=now)
+    if desk.limits["quarantine_after"] > 0:
+        quarantine.note(desk, task, started=event.get("result") != "failed", now=now)
     if task.started_at is not None and (good or event.get("result") == "timed_out"):
         key = durations.job_key(job.cluster_id, job.requestor, job.name)
-        durations.learn(connection, key, task.name, max(0.0, now - task.started_at), now)
+        durations.learn(desk.connection, key, task.name, max(0.0, now - task.started_at), now)
 
 
 def heartbeat(
@@ -181,22 +180,12 @@ def heartbeat(
     """Renew an agent's lease; tell it what must stop and what is no longer its own."""
     record = beat(service, who, name, agent, up)
     with service.store.read() as connection:
-        named = list(_named(connection, record.id, running, "id"))
+        known = Desk(connection, record.id, running, "id").tasks
         stops = _stops(connection, record.id, agent)
-    stale = [
-        ref["id"]
-        for task, ref in named
-        if task is None or task.attempt != ref["attempt"] or task.agent != agent or task.state not in HELD
-    ]
+    stale = [ref["id"] for ref in running if not _is_held(known.get(ref["id"]), agent, ref)]
     return {"stop": stops, "stale": stale, "lease": service.settings.lease}
 
 
-def _named(
-    connection: sa.Connection, cluster_id: str, references: Sequence[Mapping[str, Any]], key: str
-) -> Iterator[tuple[Task | None, Mapping[str, Any]]]:
-    """Yield each reference with the task it names, as it is when its turn comes."""
-    for k, reference in enumerate(references):
-        task_id = reference.get(key) if isinstance(reference, Mapping) else None
-        if not isinstance(task_id, str) or not isinstance(reference.get("attempt"), int):
-            raise RequestError(f"a task is named by {key} and attempt", pointer=f"/{k}")
-        yield tasks.get(connection, cluster_id, [task_id]).get(task_id), reference
+def _is_held(task: Task | None, agent: str, ref: Mapping[str, Any]) -> bool:
+    fresh = task is not None and task.attempt == ref["attempt"] and task.agent == agent
+    return fresh and task is not None and task.state in HELD

@@ -14,8 +14,9 @@ from rainbow.graph.order import natural
 from rainbow.matching import prepare
 from rainbow.scheduling import policies
 from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster, visible_cluster
+from rainbow.service.moving import evacuate
 from rainbow.service.service import Entry
-from rainbow.store import clusters, jobs, states, workers
+from rainbow.store import clusters, states, workers
 from rainbow.store.clusters import ClusterRecord
 
 if TYPE_CHECKING:
@@ -180,12 +181,13 @@ def _shown(entry: Entry) -> dict[str, Any]:
 
 
 def delete(service: Service, who: Caller, name: str) -> None:
-    """Forget a cluster; Conflict while it has live jobs."""
+    """Forget a cluster; its waiting jobs are placed anew. Conflict, and nothing changed, while live jobs remain."""
     with service.changing:
         with service.store.write() as connection:
             record = own_cluster(connection, who, name)
-            live = jobs.live(connection, record.id)
+            live = evacuate(service, connection, record.id)
             if live:
                 raise Conflict(f"cluster {name} has {len(live)} live jobs")
             clusters.remove(connection, record.id)
         service.drop_entry(name)
+    service.tell()

@@ -63,10 +63,13 @@ class Service:
         self.administration = digest(self.settings.admin or mint("admin"))
         self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed
         self.seen: dict[tuple[str, str], Sign] = {}  # (cluster id, agent) → its last sign of life
+        self.looked: dict[str, float] = {}  # cluster id → when its jobs may be placed anew again
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
         self.changing = threading.RLock()  # held from reading a cluster's graphs until the new ones are seen
         self._news = threading.Condition()
         self._version = 0
+        self._touched: set[str | None] = {None}
+        self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
         self.ending = False
         self._stepping: dict[str, threading.Lock] = {}
         self._compile_all()
@@ -106,11 +109,18 @@ class Service:
 
     # ── news: who waits for something to happen, waits here ──
 
-    def tell(self) -> None:
-        """Wake everybody who waits for something to happen."""
+    def tell(self, cluster_id: str | None = None) -> None:
+        """Wake everybody who waits for something to happen, at this cluster (None: at any)."""
         with self._news:
             self._version += 1
+            self._touched.add(cluster_id)
             self._news.notify_all()
+
+    def take_touched(self) -> set[str | None]:
+        """Return the clusters at which something has happened since the last time; None among them: any."""
+        with self._news:
+            touched, self._touched = self._touched, set()
+            return touched
 
     @property
     def version(self) -> int:

@@ -89,6 +89,10 @@ def _names(seen: Collection[str], names: list[str]) -> list[str]:
     return [name for name in names if name in seen]
 
 
+def _name(seen: Collection[str], name: str) -> str:
+    return name if name in seen else ""
+
+
 def _by_name(seen: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in seen}
 
@@ -104,6 +108,12 @@ _PARTS: dict[str, Callable[[Collection[str], Any], Any]] = {
     "selection": only_about,
     "replayed": only_about,
     "graphs_changed_since": _names,
+    "again": only_about,
+    "clusters": _names,
+    "moves": _each,
+    "cluster": _name,
+    "from": _name,
+    "to": _name,
     "steps": _each,
     "survivors": _names,
     "values": _by_name,
@@ -121,26 +131,27 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         if record.state not in LIVE:
             raise Conflict(f"job {job_id} has ended: {record.state}")
         end(connection, job_id, now)
-    service.tell()
+    service.tell(record.cluster_id)
     return show(service, who, job_id)
 
 
-def end(connection: sa.Connection, job_id: str, now: float) -> None:
-    """Cancel a job's tasks that have not started, tell the others to stop."""
+def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> None:
+    """Cancel a job's tasks that have not started, tell the others to stop; `why` is what people are told."""
     jobs.change(connection, job_id, canceled_at=now)
     for task in tasks.of_job(connection, job_id):
         if task.state in (TaskState.WAITING, TaskState.ASSIGNED):
-            tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now))
+            tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now, detail=why))
         elif task.state not in ENDED and task.state is not TaskState.STOPPING:
-            tasks.save(connection, advance(task, TaskState.STOPPING, detail="canceled"))
+            tasks.save(connection, advance(task, TaskState.STOPPING, detail=why or "canceled"))
     settle(connection, job_id, now)
 
 
 def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> None:
     """Cancel what waits for a task of the job that ended badly."""
-    asked = reading(connection, job_id).tasks
-    if not any(task.spec.depends_on for task in asked.values()):
+    read = reading(connection, job_id)
+    if not read.depends:
         return
+    asked = read.tasks
     found = {task.index: task for task in tasks.of_job(connection, job_id)}
     for index, name in never_started(asked, {index: task.state for index, task in found.items()}).items():
         detail = f"depends on {name}, which did not complete"

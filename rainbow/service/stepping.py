@@ -12,7 +12,9 @@ import structlog
 from rainbow.jobs import BOOKED, Task, TaskState, advance
 from rainbow.scheduling import Plan, Start, Stop, check_plan, diagram, policies, slots_of
 from rainbow.service.freezing import Frozen, freeze
+from rainbow.service.moving import is_away, leave
 from rainbow.service.presence import lose_the_silent
+from rainbow.service.showing import end
 from rainbow.store import clusters, jobs, tasks
 
 if TYPE_CHECKING:
@@ -31,16 +33,22 @@ def step(service: Service, name: str) -> bool:
     if entry is None:
         return False
     with service.stepping(entry.id):
-        lose_the_silent(service, entry)  # 1
+        known = lose_the_silent(service, entry)  # 1
+        if is_away(worker.state for worker in known.values()):
+            leave(service, entry)
         frozen = freeze(service, entry)  # 2
+        service.restless.discard(entry.id)
         if frozen is None:
             return False
-        plan = policies.get(frozen.record.policy).plan(frozen.view)  # 3
+        policy = policies.get(frozen.record.policy)
+        plan = policy.plan(frozen.view)  # 3
         if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
             log.info("timeline", cluster=name, text=diagram(frozen.view, plan).text())
         ordered = _carry_out(service, frozen, plan)  # 4, 5
+        if plan.memory or frozen.blocked or not getattr(policy, "by_events", False):
+            service.restless.add(entry.id)
     if ordered:
-        service.tell()
+        service.tell(entry.id)
     return ordered
 
 
@@ -68,7 +76,9 @@ def _carry_out(service: Service, frozen: Frozen, plan: Plan) -> bool:
             clusters.set_memory(connection, frozen.record.id, plan.memory)
         for wait in waits:
             _keep_wait(connection, frozen.jobs[wait.job], asdict(wait), now)
-    return bool(changed)
+        for job, why in frozen.doomed.items():
+            end(connection, job, now, why)
+    return bool(changed or frozen.doomed)
 
 
 def _ordered(connection: sa.Connection, frozen: Frozen, plan: Plan, now: float) -> Iterator[Task]:

@@ -20,6 +20,7 @@ from rainbow.selection import check_options, reads, select
 from rainbow.service import ledger
 from rainbow.service.access import Caller, requestor_of
 from rainbow.service.admission import admit, check_limits
+from rainbow.service.depending import check_dependencies
 from rainbow.service.replacing import replace_ancestors
 from rainbow.store import clusters, durations, jobs, states, tasks, workers
 from rainbow.store.jobs import JobRecord
@@ -100,6 +101,7 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         if earlier := _earlier(connection, asked):
             return earlier, True
         job_id = _new_id()
+        check_dependencies(connection, who, request)
         ids = candidate_ids(service, verdicts)
         if reads(selector, options, "nodes_free"):
             clusters.hold(connection, ids)
@@ -112,6 +114,8 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
             raise Refused("no cluster can take this job", **decision)
         verdict = next(v for v in verdicts if v.cluster == choice.cluster)
         record = _record(service, connection, who, asked, request, job_id, verdict)
+        others = _allowed(service, who, record.requestor, verdicts)
+        decision["again"] = {"clusters": others, "selector": selector, "options": dict(options)}
         key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
         limits = check_limits(clusters.limits(connection, record.cluster_id, lock=True))
         replace_ancestors(service, connection, who, record)
@@ -120,8 +124,15 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         jobs.add(connection, record, _text(asked.jobspec), kept, **key)
         expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
         tasks.add(connection, record.cluster_id, _tasks(job_id, wanted, limits["max_retries"], expected))
-    service.tell()
+    service.tell(record.cluster_id)
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
+
+
+def _allowed(service: Service, who: Caller, requestor: str, verdicts: Sequence[Verdict]) -> list[str]:
+    """Name the candidates that the caller's credentials let this requestor use: a job may move among them."""
+    known = [v.cluster for v in verdicts if v.matched and v.cluster in service.catalogue]
+    allowed = {name: who.submits.get(service.catalogue[name].id) for name in known}
+    return [name for name, requestors in allowed.items() if requestors is None or requestor in requestors]
 
 
 def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:

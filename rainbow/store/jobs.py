@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from rainbow.jobs import JobState
 from rainbow.store.schema import jobs
 
+NAMED = 500  # jobs named in one statement
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})
 
 
@@ -35,6 +36,10 @@ class JobRecord:
     basis: str = ""  # what this job is a version of
     tag: str = ""  # which version
 
+    def moved(self, cluster_id: str, cluster: str, nodes: int) -> JobRecord:
+        """Return the job as it is at another cluster."""
+        return replace(self, cluster_id=cluster_id, cluster=cluster, nodes=nodes)
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -58,6 +63,13 @@ def add(connection: sa.Connection, record: JobRecord, jobspec: Any, decision: Ma
 def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
     """Return the job."""
     return next(iter(_jobs(connection, jobs.c.id == job_id)), None)
+
+
+def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]:
+    """Return those of these jobs that exist."""
+    wanted = sorted(job_ids)
+    parts = [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
+    return [record for part in parts for record in _jobs(connection, jobs.c.id.in_(part))]
 
 
 def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:

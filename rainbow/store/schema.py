@@ -138,7 +138,7 @@ tasks = sa.Table(
     "tasks",
     metadata,
     sa.Column("id", ID, primary_key=True),
-    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
     sa.Column("cluster_id", ID, nullable=False),
     sa.Column("index", sa.Integer, nullable=False),
     sa.Column("gang", sa.Integer, nullable=False),
@@ -157,6 +157,8 @@ tasks = sa.Table(
     sa.Column("ended_at", sa.Double),
     sa.Column("expected", sa.Double, nullable=False, server_default="0"),  # seconds, as those before it ran
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
+    # the order in which a job's tasks wait
+    sa.Index("ix_tasks_queue", "job", "state", "expected", "index"),
 )
 
 durations = sa.Table(

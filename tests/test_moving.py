@@ -1,0 +1,152 @@
+"""A cluster is lost, drained or deleted: what waits there is placed anew, what it may still run stays."""
+
+import pytest
+
+from rainbow.service.loop import step_safely
+from tests.conftest import ADMIN, grid, jobspec
+
+
+@pytest.fixture
+def pair(api):
+    """Two clusters with their agents there."""
+    made = [api.register(name, grid(2, 1)) for name in ("elm", "oak")]
+    for cluster in made:
+        cluster.say("heartbeat", running=[])
+    return {cluster.name: cluster for cluster in made}
+
+
+def submit(api, pair, **more):
+    """Submit with the tokens of both; return the job's id, its cluster and the other one."""
+    body = {"jobspec": jobspec(), **more}
+    told = api.good("POST", "/v1/jobs", body, *(cluster.token for cluster in pair.values()))
+    other = next(cluster for name, cluster in pair.items() if name != told["cluster"])
+    return told["id"], pair[told["cluster"]], other
+
+
+def show(api, job):
+    return api.good("GET", f"/v1/jobs/{job}", None, ADMIN)
+
+
+def decision(api, job, *tokens):
+    return api.good("GET", f"/v1/jobs/{job}/why", None, *(tokens or (ADMIN,)))["decision"]
+
+
+def lose(clock, *others):
+    """Only these clusters' agents are still heard of."""
+    for _ in range(3):
+        clock.now += 40
+        for cluster in others:
+            cluster.say("heartbeat", running=[])
+
+
+def steps(api, *clusters):
+    """Two steps each: one notices, the next acts."""
+    for _ in range(2):
+        for cluster in clusters:
+            step_safely(api.service, cluster.name)
+    assert api.service.faults == {}
+
+
+def test_waiting_job_leaves_a_lost_cluster_once(api, pair, clock):
+    job, first, second = submit(api, pair)
+    lose(clock, second)
+    steps(api, first)
+    assert show(api, job)["cluster"] == second.name
+    (move,) = decision(api, job)["moves"]
+    assert (move["from"], move["to"], move["why"]) == (first.name, second.name, "its cluster takes no tasks")
+    assert move["selection"]["cluster"] == second.name
+    assert [offer["job"] for offer in second.take()] == [job]
+
+
+def test_job_never_comes_back_to_a_cluster_it_has_left(api, pair, clock):
+    job, first, second = submit(api, pair)
+    lose(clock, second)
+    steps(api, first)
+    lose(clock, first)
+    steps(api, second)
+    assert show(api, job)["cluster"] == second.name
+    assert len(decision(api, job)["moves"]) == 1
+
+
+def test_what_an_agent_has_accepted_stays_and_starts_once(api, pair, clock):
+    job, first, second = submit(api, pair)
+    (offer,) = first.take()
+    lose(clock, second)
+    steps(api, first)
+    assert (show(api, job)["cluster"], show(api, job)["state"]) == (first.name, "WAITING")
+    assert second.take() == []
+    stale = first.say("heartbeat", running=[{"id": offer["id"], "attempt": offer["attempt"]}])["stale"]
+    assert stale == [offer["id"]]
+
+
+def test_late_agent_cannot_accept_what_has_moved(api, pair, clock):
+    job, first, second = submit(api, pair)
+    steps(api, first)
+    (offer,) = first.say("receive", max=10)["tasks"]
+    lose(clock, second)
+    steps(api, first)
+    assert show(api, job)["cluster"] == second.name
+    answer = first.say("accept", tasks=[{"id": offer["id"], "attempt": offer["attempt"]}])
+    assert answer["accepted"] == []
+    assert [new["job"] for new in second.take()] == [job]
+
+
+@pytest.mark.parametrize("verb", ["drain", "offline"])
+def test_waiting_job_leaves_a_cluster_whose_workers_were_put_away(api, pair, verb):
+    job, first, second = submit(api, pair)
+    for node in ("n0", "n1"):
+        api.good("POST", f"/v1/clusters/{first.name}/workers/{node}:{verb}", None, first.secret)
+    steps(api, first)
+    assert show(api, job)["cluster"] == second.name
+
+
+def test_cluster_nobody_has_heard_of_yet_keeps_its_jobs(api):
+    oak = api.register("oak", grid(2, 1))
+    elm = api.register("elm", grid(2, 1))
+    job = api.good("POST", "/v1/jobs", {"jobspec": jobspec()}, oak.token, elm.token)["id"]
+    steps(api, oak, elm)
+    assert "moves" not in decision(api, job)
+
+
+def test_deleted_cluster_gives_its_jobs_away_or_stays(api, pair):
+    job, first, second = submit(api, pair)
+    api.good("DELETE", f"/v1/clusters/{first.name}", None, first.secret)
+    assert show(api, job)["cluster"] == second.name
+    assert decision(api, job)["moves"][0]["why"] == "its cluster was deleted"
+    api.problem(409, "conflict", "DELETE", f"/v1/clusters/{second.name}", None, second.secret)
+    assert [offer["job"] for offer in second.take()] == [job]
+
+
+def test_job_moves_only_where_its_submitter_might_have_sent_it(api, pair, clock):
+    """Not to a cluster whose token was not brought, nor to one registered since under a name that was allowed."""
+    elm, oak = pair["elm"], pair["oak"]
+    alone = api.good("POST", "/v1/jobs", {"jobspec": jobspec()}, oak.token)["id"]
+    api.good("DELETE", "/v1/clusters/elm", None, elm.secret)
+    clock.now += 1
+    new = api.register("elm", grid(2, 1))
+    new.say("heartbeat", running=[])
+    lose(clock, new)
+    steps(api, oak)
+    assert show(api, alone)["cluster"] == "oak"
+
+
+def test_limits_of_the_other_cluster_hold(api, pair, clock):
+    job, first, second = submit(api, pair)
+    api.good("PATCH", f"/v1/clusters/{second.name}/scheduler", {"limits": {"throttle": 0}}, second.secret)
+    lose(clock, second)
+    steps(api, first)
+    assert show(api, job)["cluster"] == first.name
+    api.good("PATCH", f"/v1/clusters/{second.name}/scheduler", {"limits": {"throttle": -1}}, second.secret)
+    clock.now += 11
+    second.say("heartbeat", running=[])
+    steps(api, first)
+    assert show(api, job)["cluster"] == second.name
+
+
+def test_move_tells_nobody_of_clusters_that_do_not_exist_for_them(api, pair, clock):
+    job, first, second = submit(api, pair)
+    lose(clock, second)
+    steps(api, first)
+    told = decision(api, job, second.token)
+    assert first.name not in str(told)
+    assert told["moves"][0]["to"] == second.name

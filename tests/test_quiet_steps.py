@@ -1,0 +1,174 @@
+"""What a step costs when little changes: quiet clusters are left alone, of a large bag only the first are read."""
+
+import time
+
+import pytest
+
+import rainbow.service.loop as looping
+from rainbow.jobs import Task, TaskState, advance
+from rainbow.scheduling import LoadBased
+from rainbow.service import waiting
+from rainbow.service.freezing import freeze
+from rainbow.service.loop import QUIET, Loop
+from rainbow.store import tasks
+from tests.conftest import ADMIN, grid
+from tests.test_scatter import bag
+
+TIMED = {
+    "classes": {"default": 50, "b": 50},
+    "requestors": [{"match": "bob", "class": "b"}],
+    "rebalance_threshold": 10,
+    "rebalance_minimum_duration": 9,
+}
+
+
+@pytest.fixture
+def stepped(api, monkeypatch):
+    """Name the clusters each turn of the loop would step, and step them."""
+    loop = Loop(api.service)
+
+    def turn(now):
+        names = loop._names(now)
+        for name in names:
+            looping.step_safely(api.service, name)
+        return sorted(names)
+
+    return turn
+
+
+def submit(api, oak, spec):
+    return api.good("POST", "/v1/jobs", {"jobspec": spec}, oak.token)["id"]
+
+
+def test_only_where_something_happens_is_stepped(api, stepped):
+    oak, elm = api.register("oak", grid(2, 1)), api.register("elm", grid(2, 1))
+    assert stepped(0.0) == ["elm", "oak"]
+    oak.say("heartbeat", running=[])
+    assert stepped(0.1) == ["oak"]
+    assert stepped(0.2) == []
+    job = submit(api, elm, bag(3))
+    assert stepped(0.3) == ["elm"]
+    api.good("DELETE", f"/v1/jobs/{job}", None, elm.token)
+    assert stepped(0.4) == ["elm"]
+    assert stepped(QUIET + 0.5) == ["elm", "oak"]
+
+
+def test_what_is_full_is_not_planned_again_until_something_ends(api, stepped):
+    oak = api.register("oak", grid(2, 1))
+    oak.say("heartbeat", running=[])
+    submit(api, oak, bag(5))
+    assert stepped(0.0) == ["oak"]  # orders
+    offers = oak.say("receive", max=10)["tasks"]
+    oak.say("accept", tasks=[{"id": offer["id"], "attempt": offer["attempt"]} for offer in offers])
+    assert stepped(0.1) == ["oak"]
+    assert stepped(0.2) == []
+    oak.end(offers[0])
+    assert stepped(0.3) == ["oak"]
+    assert len(oak.say("receive", max=10)["tasks"]) == 1
+
+
+@pytest.mark.parametrize("cause", ["a begin time", "a timer of the policy", "a failing step", "a policy of time"])
+def test_where_time_matters_every_tick_is_a_step(api, stepped, cause, monkeypatch):
+    oak = api.register("oak", grid(2, 1))
+    oak.say("heartbeat", running=[])
+    system = {"dependencies": [{"scheme": "begin-time", "value": "2000000"}]} if cause == "a begin time" else {}
+    submit(api, oak, bag(3, **system))
+    if cause == "a timer of the policy":
+        api.good("PATCH", "/v1/clusters/oak/scheduler", {"settings": TIMED}, oak.secret)
+        oak.take()
+        api.good("POST", "/v1/jobs", {"jobspec": bag(3), "requestor": "bob"}, oak.token)
+    if cause == "a failing step":
+        monkeypatch.setattr(looping, "step", lambda *_: 1 / 0)
+    if cause == "a policy of time":
+        monkeypatch.setattr(LoadBased, "by_events", False)
+    now = 0.0
+    for _ in range(5):
+        now += 0.25
+        names = stepped(now)
+    assert names == ["oak"]
+
+
+def test_of_a_large_bag_the_first_are_read_and_all_are_counted(api, monkeypatch):
+    monkeypatch.setattr(waiting, "FIRST", 4)
+    oak = api.register("oak", grid(2, 1))
+    oak.say("heartbeat", running=[])
+    submit(api, oak, bag(20))
+    entry = api.service.catalogue["oak"]
+    (job,) = freeze(api.service, entry).view.jobs
+    assert [task for gang in job.gangs for task in gang.tasks] == [f"{job.id}-{k}" for k in range(4)]
+    (job,) = freeze(api.service, entry, quiet=True).view.jobs
+    assert job.tasks == 20
+    done = 0
+    while offers := oak.take():
+        done += len(offers)
+        for offer in offers:
+            oak.end(offer)
+    assert done == 20
+
+
+def test_longest_expected_are_read_first(service, api):
+    oak = api.register("oak", grid(2, 1))
+    job = submit(api, oak, bag(6))
+    lasts = [1.0, 5.0, 0.0, 5.0, 1.0, 9.0]
+    with service.store.write() as connection:
+        for task in tasks.of_job(connection, job):
+            tasks.save(connection, Task(**{**asdict(task), "expected": lasts[task.index]}))
+        for most in range(1, 8):
+            found = [task.index for task in tasks.first_waiting(connection, job, most)]
+            assert found == [5, 1, 3, 0, 4, 2][:most]
+        tasks.save(connection, advance(tasks.of_job(connection, job)[5], TaskState.ASSIGNED))
+        assert [task.index for task in tasks.first_waiting(connection, job, 3)] == [1, 3, 0]
+        assert tasks.count_waiting(connection, job) == 5
+        assert tasks.states_of(connection, job) == sorted([TaskState.WAITING, TaskState.ASSIGNED])
+
+
+def asdict(task):
+    return {name: getattr(task, name) for name in Task.__slots__}
+
+
+def test_cost_of_a_large_bag_grows_with_its_tasks_alone(api):
+    """Twice the tasks take about twice the time (the original's time grew with the square)."""
+
+    def spent(name, count):
+        oak = api.register(name, grid(20, 1))
+        oak.say("heartbeat", running=[])
+        submit(api, oak, bag(count))
+        began = time.process_time()
+        for _ in range(15):
+            for offer in (offers := oak.take()):
+                assert offer["processes"] == 1
+            told = {"attempt": 1, "event": "ended", "result": "exited", "exit_code": 0}
+            oak.say("events", events=[{**told, "task": offer["id"]} for offer in offers])
+        return time.process_time() - began
+
+    spent("warm", 500)
+    small, large = spent("small", 1_000), spent("large", 20_000)
+    assert large < 3 * small  # the same fifteen rounds, in front of a queue twenty times as long
+
+
+def test_metrics_are_the_figures_of_the_moment(api):
+    oak = api.register("oak", grid(2, 1))
+    oak.say("heartbeat", running=[])
+    submit(api, oak, bag(5))
+    oak.take()
+    text = api.call("GET", "/metrics", None, ADMIN).get_data(as_text=True)
+    for line in (
+        'rainbow_class_running{cluster="oak",class="default"} 2',
+        'rainbow_class_waiting{cluster="oak",class="default"} 3',
+        'rainbow_class_target{cluster="oak",class="default"} 2',
+        'rainbow_class_loaned{cluster="oak",class="default"} 0',
+        'rainbow_spread{cluster="oak"} 0.0',
+        'rainbow_step_failed{cluster="oak"} 0.0',
+    ):
+        assert line in text.splitlines()
+    assert api.call("GET", "/metrics", None, oak.secret).status_code == 403
+    assert api.call("GET", "/metrics").status_code == 401
+
+
+def test_step_by_hand(api):
+    oak = api.register("oak", grid(2, 1))
+    oak.say("heartbeat", running=[])
+    submit(api, oak, bag(1))
+    assert api.good("POST", "/v1/clusters/oak/step", None, oak.secret) == {"ordered": True, "fault": None}
+    assert api.good("POST", "/v1/clusters/oak/step", None, oak.secret) == {"ordered": False, "fault": None}
+    assert api.call("POST", "/v1/clusters/oak/step", None, oak.token).status_code == 403
