@@ -1,4 +1,4 @@
-"""Executor `local`: processes of this machine, each in a session of its own.
+"""Processes of this machine, each in a session of its own; needs nothing but the standard library.
 
 A run is ended by its process groups, first TERM, then after GRACE seconds KILL; what a process leaves behind in
 its group ends with it. Processes that begin a session of their own escape: the agent is no container.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rainbow.agent.environment import of_processes
-from rainbow.agent.executor import TAIL, Ended, Result, Run, RunId, executors
+from rainbow.agent.runs import TAIL, Ended, Result, Run, RunId
 
 GRACE = 5.0  # seconds between TERM and KILL
 LINGER = 0.5  # seconds to wait for output held open by what escaped from the group
@@ -72,7 +72,7 @@ class LocalExecutor:
         grace: float = GRACE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._environment = environment
+        self.environment = environment
         self._grace = grace
         self._clock = clock
         self._active: dict[RunId, _Active] = {}
@@ -83,7 +83,7 @@ class LocalExecutor:
         active = _Active(run, Tail(), deadline)
         self._active[run.id] = active
         try:
-            for environment in of_processes(run, self._environment):
+            for environment in of_processes(run, self.environment):
                 active.processes.append(_spawn(run, environment, active.tail.writer))
         except (OSError, ValueError) as error:  # ValueError: a NUL, or text that is no file name
             active.fault = _fault(run, error)
@@ -203,8 +203,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # real-time signals have no names
         return f"signal {number}"
-
-
-@executors.add("local")
-def _local(argument: str, environment: Mapping[str, str]) -> LocalExecutor:
-    return LocalExecutor(environment)

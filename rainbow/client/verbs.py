@@ -41,6 +41,11 @@ class Client:
     ) -> None:
         self.close()
 
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._calls.url
+
     def close(self) -> None:
         """Close the connections."""
         self._calls.close()
@@ -208,21 +213,27 @@ class Client:
         body = {"agent": agent, "max": max, "wait": wait}
         return cast("wire.Received", self._calls.call("POST", _cluster(name, "receive"), body, patience=wait))
 
-    def accept(self, name: str, agent: str, tasks: Sequence[wire.RunRef]) -> wire.Accepted:
+    def accept(self, name: str, agent: str, tasks: Sequence[wire.RunRef], *, seq: int | None = None) -> wire.Accepted:
         """Accept offered tasks; only those answered as accepted may be started."""
-        body = {"agent": agent, "tasks": tasks}
+        body = {"agent": agent, "tasks": tasks} | _given(seq=seq)
         return cast("wire.Accepted", self._calls.call("POST", _cluster(name, "accept"), body))
 
-    def events(self, name: str, agent: str, events: Sequence[wire.Event]) -> wire.Recorded:
+    def events(self, name: str, agent: str, events: Sequence[wire.Event], *, seq: int | None = None) -> wire.Recorded:
         """Report what happened to tasks, in order."""
-        body = {"agent": agent, "events": events}
+        body = {"agent": agent, "events": events} | _given(seq=seq)
         return cast("wire.Recorded", self._calls.call("POST", _cluster(name, "events"), body))
 
     def heartbeat(
-        self, name: str, agent: str, running: Sequence[wire.RunRef] = (), workers: Sequence[str] | None = None
+        self,
+        name: str,
+        agent: str,
+        running: Sequence[wire.RunRef] = (),
+        workers: Sequence[str] | None = None,
+        *,
+        seq: int | None = None,
     ) -> wire.Beat:
         """Say that the agent lives, what it runs and which workers are up (None: all)."""
-        body = {"agent": agent, "workers": workers, "running": list(running)}
+        body = {"agent": agent, "workers": workers, "running": list(running)} | _given(seq=seq)
         return cast("wire.Beat", self._calls.call("POST", _cluster(name, "heartbeat"), body))
 
     # ── the server ──────────────────────────────────────────────────────────────────────────────────────────

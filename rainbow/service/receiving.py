@@ -70,10 +70,10 @@ def _stops(connection: sa.Connection, cluster_id: str, agent: str) -> list[dict[
 
 
 def accept(
-    service: Service, who: Caller, name: str, agent: str, wanted: Sequence[Mapping[str, Any]]
+    service: Service, who: Caller, name: str, agent: str, wanted: Sequence[Mapping[str, Any]], seq: int = 0
 ) -> dict[str, Any]:
     """Give assigned tasks to an agent; what it has accepted before is accepted again."""
-    record = greet(service, who, name, agent)
+    record = greet(service, who, name, agent, seq)
     accepted: list[str] = []
     refused: list[dict[str, str]] = []
     with service.store.write() as connection:
@@ -91,7 +91,7 @@ def _accept(connection: sa.Connection, cluster_id: str, agent: str, task: Task |
     """Accept one task; return why not, or an empty text."""
     if task is None or task.attempt != ref["attempt"]:
         return "it is no longer offered"
-    if task.state is T.ACCEPTED and task.agent == agent:
+    if task.state in (T.ACCEPTED, T.RUNNING, T.SUSPENDED) and task.agent == agent:
         return ""
     if task.state is not T.ASSIGNED:
         return f"it is {task.state}"
@@ -103,10 +103,10 @@ def _accept(connection: sa.Connection, cluster_id: str, agent: str, task: Task |
 
 
 def record_events(
-    service: Service, who: Caller, name: str, agent: str, events: Sequence[Mapping[str, Any]]
+    service: Service, who: Caller, name: str, agent: str, events: Sequence[Mapping[str, Any]], seq: int = 0
 ) -> dict[str, Any]:
     """Store what happened to tasks, in order; what is no longer the agent's is stale."""
-    record = greet(service, who, name, agent)
+    record = greet(service, who, name, agent, seq)
     recorded: list[str] = []
     stale: list[str] = []
     now = service.clock()
@@ -127,7 +127,7 @@ def record_events(
 def _happened(service: Service, connection: sa.Connection, task: Task, agent: str, event: Mapping[str, Any]) -> bool:
     """Store one event; False if the task is not this agent's any more."""
     if task.agent != agent or task.state not in HELD:
-        return task.agent == agent and task.state in ENDED and event["event"] == "ended"  # told before
+        return task.agent == agent and task.state in ENDED  # told before
     if event["event"] == "started":
         if task.state is T.ACCEPTED:
             tasks.save(connection, advance(task, T.RUNNING, started_at=service.clock()))
@@ -177,9 +177,10 @@ def heartbeat(
     agent: str,
     up: Sequence[str] | None,
     running: Sequence[Mapping[str, Any]],
+    seq: int = 0,
 ) -> dict[str, Any]:
     """Renew an agent's lease; tell it what must stop and what is no longer its own."""
-    record = beat(service, who, name, agent, up)
+    record = beat(service, who, name, agent, up, seq)
     with service.store.read() as connection:
         named = list(_named(connection, record.id, running, "id"))
         stops = _stops(connection, record.id, agent)

@@ -17,7 +17,7 @@ from rainbow.agent.environment import allowed
 from rainbow.agent.executor import TAIL
 from rainbow.agent.local import LocalExecutor
 
-ON_THIS_MACHINE = ["local"]
+ON_THIS_MACHINE = ["local", "local, kept"]
 PYTHON = sys.executable
 LEAVE_A_CHILD = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)"
 MIND_TERM = """
@@ -34,11 +34,16 @@ sys.exit([0, 5, 7, 0][rank])
 """
 
 
+def opened(called: str, folder: Path) -> Executor:
+    name, _, kept = called.partition(", ")
+    return open_executor(name, {**allowed(os.environ), "LC_ALL": "C.UTF-8"}, folder if kept else None)
+
+
 @pytest.fixture(params=ON_THIS_MACHINE)
-def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    opened = open_executor(request.param, {**allowed(os.environ), "LC_ALL": "C.UTF-8"})
-    yield opened
-    opened.close()
+def executor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
+    found = opened(request.param, tmp_path_factory.mktemp("state"))
+    yield found
+    found.close()
 
 
 def run_of(*command: str, task: str = "t1", **more: object) -> Run:
@@ -74,7 +79,7 @@ def until(true: object, seconds: float = 10) -> None:
 
 
 def test_executors_are_all_covered_here() -> None:
-    assert set(ON_THIS_MACHINE) <= set(executors.names())
+    assert {name.partition(",")[0] for name in ON_THIS_MACHINE} == set(executors.names())
 
 
 def test_success_is_exit_code_0(executor: Executor) -> None:
@@ -249,11 +254,12 @@ def test_200_runs_at_once_all_end_with_their_own_output(executor: Executor) -> N
 
 
 def test_close_leaves_no_process(executor: Executor) -> None:
-    before = set(psutil.Process().children())
-    executor.start(run_of("sleep", "60", processes=3))
-    assert len(set(psutil.Process().children()) - before) == 3
+    before = set(psutil.Process().children(recursive=True))
+    executor.start(run_of("sleep", "61", processes=3))
+    new = set(psutil.Process().children(recursive=True)) - before
+    assert [one.cmdline() for one in new] == [["sleep", "61"]] * 3
     executor.close()
-    assert set(psutil.Process().children()) <= before
+    until(lambda: all(not one.is_running() or one.status() == psutil.STATUS_ZOMBIE for one in new))
     assert executor.running() == []
 
 
