@@ -25,7 +25,7 @@ from psij.executors.batch.batch_scheduler_executor import BatchSchedulerExecutor
 from rainbow.agent import bare
 from rainbow.agent.desk import Desk, key_of, merged
 from rainbow.agent.runs import Ended, Result, Run, RunId
-from rainbow.agent.shares import shares
+from rainbow.agent.shares import shares, workers_of
 
 POLL = 1  # seconds between two questions to the resource manager; PSI/J's own default shows a state after 32
 PATIENCE = 3_600  # questions in a row that it may leave unanswered before PSI/J calls all jobs failed
@@ -127,8 +127,9 @@ class BatchExecutor:
             attributes.duration = timedelta(seconds=math.ceil((run.duration + ALLOWANCE) / 60) * 60)
         else:
             attributes.duration = None
-        if run.placement and self._name in BY_NODE and all(map(HOST.fullmatch, run.placement)):
-            attributes.set_custom_attribute(BY_NODE[self._name], ",".join(sorted(run.placement)))
+        workers = workers_of(run)
+        if workers and self._name in BY_NODE and all(map(HOST.fullmatch, workers)):
+            attributes.set_custom_attribute(BY_NODE[self._name], ",".join(workers))
         return attributes
 
     def poll(self) -> Sequence[Ended]:
@@ -226,7 +227,7 @@ class BatchExecutor:
 
 def resources_of(run: Run) -> psij.ResourceSpecV1:
     """Turn a placement into what PSI/J asks for: as much on every node as the node that holds most."""
-    amounts: Sequence[Mapping[str, int]] = list(run.placement.values())
+    amounts: Sequence[Mapping[str, int]] = [run.placement[worker] for worker in workers_of(run)]
     most = {kind: max((each.get(kind, 0) for each in amounts), default=0) for kind in ("core", "gpu", "memory")}
     nodes = max(len(amounts), 1)
     wanted: dict[str, Any] = {"node_count": nodes, "processes_per_node": 1}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -20,6 +21,7 @@ from rainbow.agent.runs import TAIL, Ended, Result, Run, RunId
 
 GRACE = 5.0  # seconds between TERM and KILL
 LINGER = 0.5  # seconds to wait for output held open by what escaped from the group
+LONGEST_LINGER = 30.0  # and where output is there but a busy machine has not let us read it
 
 
 class Tail:
@@ -40,6 +42,16 @@ class Tail:
     def complete(self) -> bool:
         """Tell whether every writer has closed its end."""
         return not self._thread.is_alive()
+
+    @property
+    def behind(self) -> bool:
+        """Tell whether there is something to read that has not been read."""
+        poll = select.poll()
+        try:
+            poll.register(self._reader, select.POLLIN)
+            return bool(poll.poll(0))
+        except (OSError, ValueError):  # closed by now
+            return False
 
     @property
     def text(self) -> str:
@@ -175,7 +187,9 @@ def _is_over(active: _Active, now: float) -> bool:
     if len(active.swept) < len(active.processes):
         return False
     active.quiet_at = min(active.quiet_at, now + LINGER)
-    return active.tail.complete or now >= active.quiet_at
+    if active.tail.complete:
+        return True
+    return now >= active.quiet_at and (not active.tail.behind or now >= active.quiet_at + LONGEST_LINGER)
 
 
 def _ended(active: _Active) -> Ended:

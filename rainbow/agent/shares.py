@@ -6,6 +6,15 @@ from rainbow.agent.runs import Run
 from rainbow.graph.order import natural
 
 
+def workers_of(run: Run) -> list[str]:
+    """Return the workers a run was placed on; what belongs to no worker (a licence) is placed on "".
+
+    >>> workers_of(Run(("t", 1), "j", ("x",), placement={"": {"licence": 1}, "n10": {}, "n2": {}}))
+    ['n2', 'n10']
+    """
+    return sorted(filter(None, run.placement), key=natural)
+
+
 def shares(run: Run) -> list[tuple[str, tuple[int, ...]]]:
     """Return (worker, ranks) for every worker of a run, workers taken in turn in natural order of their names.
 
@@ -14,6 +23,6 @@ def shares(run: Run) -> list[tuple[str, tuple[int, ...]]]:
     >>> shares(Run(("t", 1), "j", ("x",), processes=2))
     [('', (0, 1))]
     """
-    workers = sorted(run.placement, key=natural) or [""]
+    workers = workers_of(run) or [""]
     dealt = [(worker, tuple(range(place, run.processes, len(workers)))) for place, worker in enumerate(workers)]
     return [(worker, ranks) for worker, ranks in dealt if ranks]

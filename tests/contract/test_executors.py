@@ -18,7 +18,7 @@ import pytest
 from rainbow.agent import Ended, Executor, Result, Run, RunId, executors, open_executor
 from rainbow.agent.environment import allowed
 from rainbow.agent.executor import TAIL
-from rainbow.agent.local import LocalExecutor
+from rainbow.agent.local import LocalExecutor, Tail
 
 NAMES = ["local", "local, kept", "psij:local", "psij:slurm", "dask"]
 PYTHON = sys.executable
@@ -310,6 +310,12 @@ def test_close_leaves_no_process(executor: Executor) -> None:
     executor.close()
     until(lambda: sleepers(seconds) == [])
     assert executor.running() == []
+
+
+def test_output_is_whole_though_its_reader_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Tail._read
+    monkeypatch.setattr(Tail, "_read", lambda tail: (time.sleep(1.5), late(tail)))
+    assert end_of(LocalExecutor(allowed(os.environ)), run_of("echo", "late")).output == "late\n"
 
 
 def test_local_kills_what_does_not_mind_term() -> None:
