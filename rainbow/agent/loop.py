@@ -55,7 +55,7 @@ class Agent:
         self._cluster = cluster
         self._executor = executor
         self._max_tasks = max_tasks
-        self._workers = workers
+        self._workers = self._workers_told = workers
         self._wait = wait
         self._say = say
         self._clock = clock
@@ -73,6 +73,10 @@ class Agent:
     def stop(self) -> None:
         """Ask `run` to end: tasks are stopped and told as stopped. A signal handler may call it."""
         self._told_to_stop = True
+
+    def speak_for(self, workers: Sequence[str]) -> None:
+        """Say from now on that these workers are up. Another thread may call it."""
+        self._workers = workers
 
     def run(self) -> None:
         """Work until told to stop; Problem if the server does not take us for the cluster's agent."""
@@ -212,19 +216,19 @@ class Agent:
 
     def _beat(self, running: Sequence[RunId]) -> None:
         ours = [run for run in running if run in self._journal.starting]
-        number = self._journal.next_number()
-        beat = partial(self._client.heartbeat, self._cluster, self.id, refs(ours), self._workers, seq=number)
-        self._voice.call(beat, partial(self._beaten, ours), self._not_beaten)
+        number, workers = self._journal.next_number(), self._workers
+        beat = partial(self._client.heartbeat, self._cluster, self.id, refs(ours), workers, seq=number)
+        self._voice.call(beat, partial(self._beaten, ours, workers), partial(self._not_beaten, workers))
 
-    def _beaten(self, said: Sequence[RunId], answer: wire.Beat) -> None:
+    def _beaten(self, said: Sequence[RunId], workers: Sequence[str] | None, answer: wire.Beat) -> None:
         self._keep_lease(answer["lease"])
-        self._last_beat = self._clock()
+        self._last_beat, self._workers_told = self._clock(), workers
         self._obey(answer["stop"])
         self._disown(answer["stale"], said)
 
-    def _not_beaten(self, problem: Problem) -> None:
+    def _not_beaten(self, workers: Sequence[str] | None, problem: Problem) -> None:
         self._say(f"the server refuses a heartbeat: {problem}")
-        self._last_beat = self._clock()
+        self._last_beat, self._workers_told = self._clock(), workers
 
     def _keep_lease(self, lease: float) -> None:
         self._lease = lease
@@ -232,7 +236,7 @@ class Agent:
     def _beat_is_due(self) -> bool:
         full = len(self._executor.running()) >= self._max_tasks
         pause = min(self._lease / 3, FULL_BEAT) if full else self._lease / 3
-        return self._clock() >= self._last_beat + pause
+        return self._clock() >= self._last_beat + pause or self._workers != self._workers_told
 
     def _disown(self, stale: Sequence[str], said: Sequence[RunId]) -> None:
         for run in stale_runs(stale, said):

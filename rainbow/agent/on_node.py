@@ -21,7 +21,7 @@ from rainbow.agent.shares import shares
 TICK = 0.05  # seconds between two looks at what runs
 STOP_TICK = 0.5  # and at whether it is to end: that is a file of a shared folder
 NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "COBALT_JOBID", "FLUX_JOB_ID")
-GIVEN_BY_NODE = ("SLURM_", "PMI", "FLUX_", "PBS_", "LSB_", "CUDA_VISIBLE", "ROCR_VISIBLE")
+GIVEN_BY_NODE = ("SLURM", "PMI", "FLUX_", "PBS_", "LSB_", "CUDA_VISIBLE", "ROCR_VISIBLE")
 RANK = ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "FLUX_TASK_RANK")
 
 

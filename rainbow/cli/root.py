@@ -15,6 +15,7 @@ from rainbow.cli import (
     importing,
     jobs,
     printing,
+    receive,
     scheduler,
     serve,
     state,
@@ -79,6 +80,8 @@ clusters.cluster.add_command(importing.import_graph)
 for _command in (
     serve.serve,
     agent.agent,
+    receive.receive,
+    receive.report,
     clusters.cluster,
     subsystems.subsystem,
     state.state,

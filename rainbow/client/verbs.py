@@ -31,6 +31,7 @@ class Client:
         self, url: str, token: str | Sequence[str] | None = None, timeout: float = 30.0, **options: Any
     ) -> None:
         tokens = [token] if isinstance(token, str) else list(token or ())
+        self.has_credentials = bool(tokens)
         self._calls = Calls(url, tokens, timeout, **options)
 
     def __enter__(self) -> Self:
@@ -97,6 +98,10 @@ class Client:
     def put_state(self, name: str, state: Document) -> dict[str, Any]:
         """Replace the cluster's flat state."""
         return self._object("PUT", _cluster(name, "state"), state)
+
+    def change_state(self, name: str, state: Document) -> dict[str, Any]:
+        """Replace some variables of the cluster's state; the others stay."""
+        return self._object("PATCH", _cluster(name, "state"), state)
 
     def state(self, name: str) -> dict[str, Any]:
         """Show the cluster's state."""

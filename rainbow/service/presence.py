@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rainbow.service.service import Entry, Service
     from rainbow.store.clusters import ClusterRecord
 
+PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
+
 
 @dataclass(frozen=True, slots=True)
 class Sign:
@@ -56,6 +58,8 @@ def beat(
 
 def _note(service: Service, record: ClusterRecord, agent: str, up: frozenset[str] | None, seq: int) -> None:
     """Renew the lease; workers the agents now speak for are ready, those they no longer speak for are lost."""
+    if agent.startswith(PULLS):
+        return
     last = service.seen.get((record.id, agent))
     if last and 0 < seq < last.seq:
         return
@@ -114,7 +118,7 @@ def _lose(
 
 def _why_lost(task: Task, agents: Collection[str], gone: Collection[str], anew: bool) -> str:
     """Say why a task is lost; an empty text if it is not."""
-    if task.agent and task.agent not in agents and not anew:
+    if task.agent and task.agent not in agents and not anew and not task.agent.startswith(PULLS):
         return "its agent was lost"
     lost = sorted(worker for worker in task.placement if worker in gone)
     return f"worker {lost[0]} was lost" if lost else ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import RequestError
+from rainbow.errors import Conflict, RequestError
 from rainbow.jobs import ENDED, Task, TaskState, advance
 from rainbow.scheduling import processes
 from rainbow.service import quarantine
 from rainbow.service.access import Caller
 from rainbow.service.jobspecs import reading
-from rainbow.service.presence import beat, greet
+from rainbow.service.presence import PULLS, beat, greet
 from rainbow.service.showing import settle
 from rainbow.store import clusters, durations, jobs, tasks
 
@@ -28,23 +28,46 @@ RESULTS = {"timed_out": T.TIMED_OUT, "failed": T.FAILED}
 
 
 def receive(service: Service, who: Caller, name: str, agent: str, most: int, seconds: float) -> dict[str, Any]:
-    """Offer the tasks that are assigned and accepted by nobody; wait for some if there are none."""
+    """Offer the tasks that are assigned and accepted by nobody; wait for some if there are none.
+
+    Who pulls (`PULLS`) is offered whole jobs, at most so many, with their jobspecs.
+    """
     record = greet(service, who, name, agent)
+    if agent.startswith(PULLS) and record.policy != "delegate":
+        raise Conflict(f"whole jobs are handed over under the policy delegate; {name} has {record.policy}")
     deadline = service.clock() + min(seconds, service.settings.limits.wait)
     while True:
         version = service.version
         with service.store.read() as connection:
-            offers = _offers(connection, record, min(most, service.settings.limits.offers)) if most > 0 else []
+            most = min(most, service.settings.limits.offers)
+            offers = _offers(connection, record, most, whole=agent.startswith(PULLS)) if most > 0 else []
             stops = _stops(connection, record.id, agent)
+            whole = _jobs(connection, offers) if agent.startswith(PULLS) else {}
         left = deadline - service.clock()
         if offers or stops or left <= 0 or service.ending:
-            return {"tasks": offers, "stop": stops, "lease": service.settings.lease}
+            return {"tasks": offers, "stop": stops, "lease": service.settings.lease, **whole}
         service.wait(version, left)
 
 
-def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int) -> list[dict[str, Any]]:
-    assigned = tasks.of_cluster(connection, cluster.id, [T.ASSIGNED])[:most]
-    return [_offer(connection, task, cluster.worker_type) for task in assigned]
+def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int, *, whole: bool) -> list[dict[str, Any]]:
+    assigned = tasks.of_cluster(connection, cluster.id, [T.ASSIGNED])
+    if whole:
+        first = set(list(dict.fromkeys(task.job for task in assigned))[:most])
+        chosen = [task for task in assigned if task.job in first]
+    else:
+        chosen = assigned[:most]
+    return [_offer(connection, task, cluster.worker_type) for task in chosen]
+
+
+def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the jobs of these offers as they were submitted, in order."""
+    found = (jobs.get(connection, job_id) for job_id in dict.fromkeys(offer["job"] for offer in offers))
+    told = [
+        {"id": job.id, "name": job.name, "requestor": job.requestor, "jobspec": jobs.jobspec(connection, job.id)}
+        for job in found
+        if job
+    ]
+    return {"jobs": told}
 
 
 def _offer(connection: sa.Connection, task: Task, worker_type: str) -> dict[str, Any]:
