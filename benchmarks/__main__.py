@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import rainbow
 from benchmarks import matching
+from benchmarks.agents import running_tasks
 from benchmarks.host import hosting
 from benchmarks.load_based import planning
 from benchmarks.shares import sharing
@@ -45,3 +46,4 @@ if __name__ == "__main__":
     planning()
     sharing()
     hosting()
+    running_tasks()
