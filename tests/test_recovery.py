@@ -290,3 +290,46 @@ def test_an_agent_told_to_stop_takes_its_keeper_with_it(site: Site, start: Calla
     agent.send_signal(signal.SIGTERM)
     assert agent.wait(20) == 0
     until(lambda: keepers(tmp_path) == [])
+
+
+def agent_with(tmp_path: Path, url: str, secret: str) -> Any:
+    processes = Processes(tmp_path)
+    arguments = ("agent", "--cluster", "oak", "--url", url, "--state-dir", str(tmp_path / "state"))
+    return processes.start(*arguments, RAINBOW_SECRET=secret)
+
+
+@pytest.mark.parametrize("secret", ["rbs_wrong", "rbt_wrong", ""])
+def test_an_agent_with_a_wrong_secret_ends_and_says_why(site: Site, tmp_path: Path, secret: str) -> None:
+    agent = agent_with(tmp_path, site.url, secret)
+    assert agent.wait(20) == 5
+    said = (tmp_path / "agent.log").read_text()
+    assert "Traceback" not in said
+    assert said.splitlines()[-1].startswith("rainbow: ")
+    until(lambda: keepers(tmp_path) == [])
+
+
+def test_an_agent_whose_secret_is_revoked_while_it_works_ends_and_says_why(tmp_path: Path) -> None:
+    from rainbow.store.schema import credentials
+    from tests.live import service_at
+    from tests.test_agent import create_app, http, url_of
+
+    with service_at(tmp_path, lease=3.0) as service, http(create_app(service)) as port:
+        site = register(url_of(port))
+        agent = agent_with(tmp_path, site.url, site.secret)
+        job = site.submit("sleep", f"65.{os.getpid()}")
+        site.until(job, "RUNNING")
+        with service.store.write() as connection:
+            connection.execute(credentials.update().where(credentials.c.kind == "secret").values(revoked_at=1.0))
+        assert agent.wait(40) == 5
+        said = (tmp_path / "agent.log").read_text().splitlines()
+        assert said[-1].startswith("rainbow: ")
+        until(lambda: keepers(tmp_path) == [])
+        assert [one for one in psutil.process_iter() if f"65.{os.getpid()}" in words(one)] == []
+        site.user.close()
+
+
+def test_a_command_is_never_read_by_a_shell(site: Site, start: Callable[[], Any], tmp_path: Path) -> None:
+    start()
+    job = site.submit("echo", "; touch x", "$(touch y)", "`touch z`", cwd=str(tmp_path))
+    assert site.end(job)["tasks"][0]["output"] == "; touch x $(touch y) `touch z`\n"
+    assert not {"x", "y", "z"} & {path.name for path in tmp_path.iterdir()}

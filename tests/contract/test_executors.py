@@ -39,7 +39,11 @@ sys.exit([0, 5, 7, 0][rank])
 
 def there(request: pytest.FixtureRequest) -> str:
     """Return the executor to open; the test is skipped where its library or its cluster is not there."""
-    called: str = request.param
+    return there_of(request.param, request)
+
+
+def there_of(called: str, request: pytest.FixtureRequest) -> str:
+    """Return the executor of this name, with its address."""
     if called.startswith("psij"):
         pytest.importorskip("psij", reason="psij-python is not installed")
     if called == "psij:slurm" and not shutil.which("sbatch"):
@@ -290,6 +294,44 @@ def many_at_once(executor: Executor, count: int, seconds: float) -> None:
     assert [end for end in found.values() if end.result is not Result.EXITED] == []
     assert {end.output for end in found.values()} == {f"{number}\n" for number in range(count)}
     assert {end.exit_code for end in found.values()} == {0}
+
+
+LEFT_BEHIND = """
+import os, signal, sys, time
+from pathlib import Path
+from rainbow.agent import Run, open_executor
+from rainbow.agent.environment import allowed
+name, folder, mark, seconds = sys.argv[1:]
+executor = open_executor(name, allowed(os.environ), Path(folder))
+executor.start(Run(("t1", 1), "job1", ("sh", "-c", 'echo >> "$1"; sleep "$2"; echo done', "sh", mark, seconds)))
+while not os.path.exists(mark):
+    executor.poll()
+    time.sleep(0.05)
+time.sleep(1)  # Dask publishes in the background
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("seconds", ["5", "0"])
+@pytest.mark.parametrize("executor", [name for name in NAMES if name != "local"], indirect=True)
+def test_what_an_agent_that_was_killed_left_behind_is_adopted(
+    executor: Executor, request: pytest.FixtureRequest, tmp_path: Path, seconds: str
+) -> None:
+    called = there_of(request.node.callspec.params["executor"], request)
+    mark = tmp_path / "mark"
+    script = [PYTHON, "-c", LEFT_BEHIND, called.partition(",")[0], str(tmp_path), str(mark), seconds]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.run(script, env=environment, timeout=50, check=False).returncode == -9
+    again = opened(f"{called.partition(',')[0]}, kept", tmp_path)
+    try:
+        assert again.running() == [("t1", 1)]
+        again.start(run_of("sh", "-c", "exit 9"))  # it is known: nothing is started
+        assert ends(again)[("t1", 1)] == Ended(("t1", 1), Result.EXITED, 0, "done\n")
+        assert len(mark.read_text()) == 1
+        again.poll()
+        assert again.running() == []
+    finally:
+        again.close()
 
 
 def sleepers(seconds: str) -> list[psutil.Process]:
