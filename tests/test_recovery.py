@@ -16,6 +16,7 @@ import pytest
 from rainbow.agent import Agent, Ended, Executor, Result, Run, open_executor
 from rainbow.agent.journal import Journal, take_folder
 from rainbow.agent.kept import KeptExecutor
+from rainbow.agent.marks import sweep
 from rainbow.agent.messages import ended
 from tests.contract.test_executors import ends, run_of
 from tests.live import rainbow_at
@@ -56,10 +57,8 @@ def words(process: psutil.Process) -> list[str]:
 
 
 def end_of_marked(folder: Path) -> None:
-    from rainbow.agent.keeper import sweep
-
     for state in (folder / "state").glob("*"):
-        sweep(state)
+        sweep(str(state))
 
 
 def alive(pid: int) -> bool:

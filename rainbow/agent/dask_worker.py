@@ -13,6 +13,7 @@ from distributed import Event
 
 from rainbow.agent import on_node
 from rainbow.agent.local import LocalExecutor
+from rainbow.agent.marks import MARK, sweep
 from rainbow.agent.runs import Ended, Result, end_to_json, run_from_json
 
 Key = tuple[str, str]  # whose run, and which
@@ -25,13 +26,17 @@ REMEMBERED = 10_000  # words that came before their runs
 def work(owner: str, key: str, run: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """Run a share and return its end."""
     given = run_from_json(run)
-    begun = Event(begun_name(owner, key, given.ranks[0]))
+    name = begun_name(owner, key, given.ranks[0])
+    begun = Event(name)
     if begun.is_set():
+        sweep(name)
         return end_to_json(Ended(given.id, Result.STOPPED, detail="it was lost with a worker of Dask"))
     begun.set()
     _running.add((owner, key))
     try:
-        return end_to_json(on_node.work(LocalExecutor(environment), given, lambda: (owner, key) in _stopped))
+        return end_to_json(
+            on_node.work(LocalExecutor({**environment, MARK: name}), given, lambda: (owner, key) in _stopped)
+        )
     finally:
         _running.discard((owner, key))
 

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from rainbow.agent.local import LocalExecutor
+from rainbow.agent.marks import MARK, sweep
 from rainbow.agent.runs import Ended, RunId, end_to_json, run_from_json
 
 PATIENCE = 60.0  # seconds: a server's lease unless it is configured
 TICK = 0.05  # seconds between two looks at what runs
 IDLE_TICK = 1.0  # and when nothing runs
-MARK = "RAINBOW_KEEPER"  # every process it starts has this in its environment
 SLOW = 10.0  # seconds to take one message
 
 
@@ -143,15 +143,6 @@ def _run_id(told: Any) -> RunId:
     return task, attempt
 
 
-def sweep(folder: Path) -> None:
-    """End what an earlier keeper of this folder has started: it was killed, and nobody knows how that ends."""
-    mark = f"{MARK}={folder}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
-
-
 def main(folder: str, patience: str = str(PATIENCE)) -> None:
     """Be the keeper of a folder, unless it has one."""
     place = Path(folder)
@@ -162,5 +153,5 @@ def main(folder: str, patience: str = str(PATIENCE)) -> None:
         sys.exit(0)
     for number in (signal.SIGINT, signal.SIGHUP):  # of the agent's terminal, not meant for us
         signal.signal(number, signal.SIG_IGN)
-    sweep(place)
+    sweep(str(place))  # what an earlier keeper of this folder has started: it was killed, and nobody knows its end
     Keeper(place, float(patience)).serve()

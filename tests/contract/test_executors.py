@@ -376,3 +376,18 @@ def test_tasks_do_not_see_the_agents_secret(monkeypatch: pytest.MonkeyPatch) -> 
     local = LocalExecutor(allowed(os.environ))
     end = end_of(local, python("import os; print('RAINBOW_SECRET' in os.environ)"))
     assert end.output == "False\n"
+
+
+def test_a_command_does_not_run_again_because_dask_lost_its_worker(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    mark, seconds = tmp_path / "mark", f"66.{os.getpid()}"
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=4, dashboard_address=None) as cluster:
+        dask = opened(f"dask:{cluster.scheduler_address}, kept", tmp_path)
+        dask.start(run_of("sh", "-c", 'echo >> "$1"; sleep "$2"', "sh", str(mark), seconds))
+        until(lambda: len(sleepers(seconds)) == 1)
+        [worker] = [one for one in psutil.process_iter() if one.pid == cluster.workers[0].pid]
+        worker.kill()
+        assert ends(dask)[("t1", 1)].result is Result.STOPPED
+        assert len(mark.read_text()) == 1
+        until(lambda: sleepers(seconds) == [])
+        dask.close()
