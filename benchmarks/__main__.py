@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import fair_share, matching, priority
+from benchmarks.agents import running_tasks
 from benchmarks.host import hosting
 from benchmarks.load_based import planning
 from benchmarks.selecting import selecting
@@ -16,3 +17,4 @@ if __name__ == "__main__":
     hosting()
     priority.main()
     fair_share.epochs()
+    running_tasks()

@@ -16,6 +16,7 @@ from rainbow.cli import (
     jobs,
     policy,
     printing,
+    receive,
     scheduler,
     serve,
     state,
@@ -80,6 +81,8 @@ clusters.cluster.add_command(importing.import_graph)
 for _command in (
     serve.serve,
     agent.agent,
+    receive.receive,
+    receive.report,
     clusters.cluster,
     subsystems.subsystem,
     state.state,
