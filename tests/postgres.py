@@ -20,6 +20,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from rainbow.store import open_store
+
 _numbers = count()
 
 
@@ -51,6 +53,7 @@ class Postgres:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rainbow-pg-"))
         self.port = _free_port()
+        self._template = ""
         self._user = "postgres" if os.getuid() == 0 else None
         if self._user:
             shutil.chown(self.folder, self._user)
@@ -76,12 +79,18 @@ class Postgres:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def new_database(self) -> str:
-        """Make an empty database and return its URL."""
+        """Make a database without anything in it and return its URL; the migrations are run once, for its template."""
+        if not self._template:
+            self._template = self._made("template0")
+            open_store(self.url(self._template)).close()
+        return self.url(self._made(self._template))
+
+    def _made(self, template: str) -> str:
         name = f"test{next(_numbers)}"
         engine = sa.create_engine(self.url("postgres"), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
         with engine.connect() as connection:
-            connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE template0")
-        return self.url(name)
+            connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
 
     def url(self, database: str) -> str:
         """Return the URL of a database."""

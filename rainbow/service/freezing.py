@@ -51,7 +51,7 @@ class Frozen:
 def freeze(service: Service, entry: Entry) -> Frozen | None:
     """Read what the policy may know; None if nothing waits."""
     with service.store.read() as connection:
-        record = next((r for r in clusters.every(connection) if r.id == entry.id), None)
+        record = clusters.by_id(connection, entry.id)
         live = jobs.live(connection, entry.id) if record else []
         found = tasks.of_cluster(connection, entry.id, set(TaskState) - ENDED) if live else []
         states = workers.of_cluster(connection, entry.id)
@@ -59,6 +59,7 @@ def freeze(service: Service, entry: Entry) -> Frozen | None:
     waiting = {task.id: task for task in found if task.state is T.WAITING}
     if record is None or not waiting:
         return None
+    entry = service.entry(record)  # another process may have given it other graphs
     running = [task for task in found if task.state in BOOKED]
     placing = Placing(entry.cluster, service.settings.backend)
     views = _job_views(live, wanted, found, placing)

@@ -47,7 +47,7 @@ def put_graph(
             revision = clusters.replace_document(connection, record.id, document)
             workers.keep_only(connection, record.id, list(cluster.workers), service.clock())
         service.put_entry(Entry(record.id, revision, cluster))
-    service.tell()
+    service.tell(record.id)
     return {"name": name, "revision": revision, "totals": dict(cluster.totals)}
 
 
@@ -72,12 +72,12 @@ def put_subsystem(service: Service, who: Caller, name: str, called: str, documen
     with service.changing:
         with service.store.read() as connection:
             record = own_cluster(connection, who, name)
-        cluster = service.entry(name).cluster.with_subsystem(called, document)
+        cluster = service.entry(record).cluster.with_subsystem(called, document)
         with service.store.write() as connection:
             clusters.put_subsystem(connection, record.id, called, document)
             revision = clusters.new_revision(connection, record.id)
         service.put_entry(Entry(record.id, revision, cluster))
-    service.tell()
+    service.tell(record.id)
     return {"name": called, "revision": revision, "vertices": len(cluster.subsystems[called].graph)}
 
 
@@ -89,9 +89,9 @@ def delete_subsystem(service: Service, who: Caller, name: str, called: str) -> N
             if not clusters.remove_subsystem(connection, record.id, called):
                 raise NotFound(f"cluster {name} has no subsystem {called}")
             revision = clusters.new_revision(connection, record.id)
-        cluster = service.entry(name).cluster.without_subsystem(called)
+        cluster = service.entry(record).cluster.without_subsystem(called)
         service.put_entry(Entry(record.id, revision, cluster))
-    service.tell()
+    service.tell(record.id)
 
 
 def subsystem(service: Service, who: Caller, name: str, called: str) -> Any:

@@ -1,4 +1,4 @@
-"""The scheduler's thread: steps every cluster when something happens, and every tick."""
+"""The scheduler's thread: steps clusters when something happens to them, and every tick while they have work."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ import time
 from typing import TYPE_CHECKING
 
 from rainbow.errors import RainbowError
+from rainbow.service.news import ALL
 from rainbow.service.service import log
 from rainbow.service.stepping import step
+from rainbow.store import jobs
 
 if TYPE_CHECKING:
     from rainbow.service.service import Service
 
 LONGEST_PAUSE = 1.0  # seconds
+SHORTEST_PAUSE = 0.02  # a burst of submits is one step, not one each
+LEASE_PARTS = 10  # all clusters are looked at so often in a lease
 
 
 class Loop:
-    """Steps every cluster when something happens, and every tick; one failing cluster never stops another."""
+    """Steps a cluster when something happens to it, and every tick while it has work; none stops another."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._swept = 0.0
 
     def start(self) -> None:
         """Begin to step."""
@@ -37,12 +42,32 @@ class Loop:
     def _run(self) -> None:
         version = -1
         while not self._stop.is_set():
-            version = self.service.wait(version, self.service.settings.tick)
+            version = self.service.news.wait(ALL, version, self.service.settings.tick)
             began = time.monotonic()
-            for name in list(self.service.catalogue):
+            try:
+                due = self._due() if self.service.turns.scheduling() else []
+            except RainbowError as fault:  # the store is away: it may come back
+                log.warning("scheduler-waits", fault=str(fault))
+                due = []
+            for name in due:
                 step_safely(self.service, name)
             # a long queue makes long steps: whoever submits to it gets as much of the processor as they do
-            self._stop.wait(min(time.monotonic() - began, LONGEST_PAUSE))
+            self._stop.wait(min(max(time.monotonic() - began, SHORTEST_PAUSE), LONGEST_PAUSE))
+
+    def _due(self) -> list[str]:
+        """Return the clusters with work or news; now and then all, so that silent agents are noticed."""
+        stirred = self.service.news.stirred()
+        if time.monotonic() - self._swept >= self.service.settings.lease / LEASE_PARTS:
+            self._swept = time.monotonic()
+            self.service.refresh()
+            return list(self.service.catalogue)
+        with self.service.store.read() as connection:
+            wanted = stirred | jobs.clusters_with_live_jobs(connection)
+        known = {entry.id: name for name, entry in list(self.service.catalogue.items())}
+        if wanted - set(known):
+            self.service.refresh()
+            known = {entry.id: name for name, entry in list(self.service.catalogue.items())}
+        return [known[cluster_id] for cluster_id in sorted(wanted) if cluster_id in known]
 
 
 def step_safely(service: Service, name: str) -> bool:

@@ -20,7 +20,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show a cluster's policy, settings, figures of the moment, and the fault of its last step if it failed."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-    decided = plan_only(service, name)
+    decided = plan_only(service, record)
     figures = dict(decided.figures) if decided else {}
     fault = service.faults.get(record.id)
     return {"policy": record.policy, "settings": dict(record.settings), "figures": figures, "fault": fault}
@@ -33,15 +33,15 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> di
         asked = {"name": body.get("policy", record.policy), "settings": body.get("settings", {})}
         policy, settings = check_policy(asked, record.policy)
         clusters.set_policy(connection, record.id, policy, settings)
-    service.tell()
+    service.tell(record.id)
     return {"policy": policy, "settings": settings}
 
 
 def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Say what the next step would do."""
     with service.store.read() as connection:
-        own_cluster(connection, who, name)
-    decided = plan_only(service, name)
+        record = own_cluster(connection, who, name)
+    decided = plan_only(service, record)
     if decided is None:
         return {"orders": [], "waits": [], "figures": {}}
     orders = [{"order": type(order).__name__.lower(), **asdict(order)} for order in decided.orders]
@@ -53,7 +53,7 @@ def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
         states = workers.of_cluster(connection, record.id)
-    capacity = worker_capacity(service.entry(name).cluster)
+    capacity = worker_capacity(service.entry(record).cluster)
     return [
         {"name": worker, "state": states[worker].state, "since": states[worker].since, "capacity": capacity[worker]}
         for worker in capacity

@@ -30,14 +30,14 @@ def receive(service: Service, who: Caller, name: str, agent: str, most: int, sec
     record = greet(service, who, name, agent)
     deadline = service.clock() + min(seconds, service.settings.limits.wait)
     while True:
-        version = service.version
+        version = service.news.version(record.id)
         with service.store.read() as connection:
             offers = _offers(connection, record, min(most, service.settings.limits.offers)) if most > 0 else []
             stops = _stops(connection, record.id, agent)
         left = deadline - service.clock()
         if offers or stops or left <= 0 or service.ending:
             return {"tasks": offers, "stop": stops, "lease": service.settings.lease}
-        service.wait(version, left)
+        service.news.wait(record.id, version, left)
 
 
 def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ def accept(
                 refused.append({"id": str(ref["id"]), "reason": reason})
             else:
                 accepted.append(ref["id"])
-    service.tell()
+    service.tell(record.id)
     return {"accepted": accepted, "refused": refused}
 
 
@@ -118,7 +118,7 @@ def record_events(
             (recorded if fresh else stale).append(event["task"])
         for job_id in sorted({task_id.rpartition("-")[0] for task_id in recorded}):
             settle(connection, job_id, now)
-    service.tell()
+    service.tell(record.id)
     return {"recorded": recorded, "stale": stale}
 
 

@@ -57,6 +57,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         token = new_credential(connection, TOKEN, record.id, now)
         secret = new_credential(connection, SECRET, record.id, now)
     service.put_entry(Entry(record.id, record.revision, cluster))
+    service.tell(record.id)
     shown = {"name": name, "token": token, "secret": secret, "revision": record.revision}
     return {**shown, "totals": dict(cluster.totals)}
 
@@ -163,7 +164,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show one cluster."""
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
-    return {**_shown(service.entry(name)), "policy": record.policy, "created_at": record.created_at}
+    return {**_shown(service.entry(record)), "policy": record.policy, "created_at": record.created_at}
 
 
 def _shown(entry: Entry) -> dict[str, Any]:
@@ -188,3 +189,4 @@ def delete(service: Service, who: Caller, name: str) -> None:
                 raise Conflict(f"cluster {name} has {len(live)} live jobs")
             clusters.remove(connection, record.id)
         service.drop_entry(name)
+    service.tell(record.id)

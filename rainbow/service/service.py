@@ -13,8 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,14 +23,15 @@ import structlog
 from rainbow.errors import NotFound, RainbowError
 from rainbow.graph import read_cluster
 from rainbow.service.access import digest, mint
+from rainbow.service.news import News
 from rainbow.service.settings import Settings
 from rainbow.store import clusters, open_store
+from rainbow.store.turns import Turns
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.graph import Cluster
-    from rainbow.service.presence import Sign
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
 
@@ -60,13 +60,11 @@ class Service:
         self.registration = digest(self.settings.secret or mint("registration"))
         self.administration = digest(self.settings.admin or mint("admin"))
         self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed
-        self.seen: dict[tuple[str, str], Sign] = {}  # (cluster id, agent) → its last sign of life
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
         self.changing = threading.RLock()  # held from reading a cluster's graphs until the new ones are seen
-        self._news = threading.Condition()
-        self._version = 0
+        self.news = News()
+        self.turns = Turns(store)
         self.ending = False
-        self._stepping: dict[str, threading.Lock] = {}
         self._compile_all()
 
     def _compile_all(self) -> None:
@@ -86,11 +84,38 @@ class Service:
             log.error("cluster-not-compiled", cluster=record.name, fault=str(fault))
             return None
 
-    def entry(self, name: str) -> Entry:
-        """Return a cluster's compiled form; NotFound while it has none."""
-        if name not in self.catalogue:
-            raise NotFound(f"cluster {name} is not ready to be used")
-        return self.catalogue[name]
+    def entry(self, record: ClusterRecord) -> Entry:
+        """Return a cluster's compiled form as of this record; NotFound while it has none."""
+        known = self.catalogue.get(record.name)
+        if known is None or known.id != record.id or known.revision < record.revision:
+            known = self.compile(record.name)
+        if known is None or known.id != record.id:
+            raise NotFound(f"cluster {record.name} is not ready to be used")
+        return known
+
+    def compile(self, name: str) -> Entry | None:
+        """Compile one cluster anew from the store: another process has changed it, or this one has never seen it."""
+        with self.changing:
+            with self.store.read() as connection:
+                record = clusters.find(connection, name)
+                known = self.catalogue.get(name)
+                if record and known and (known.id, known.revision) == (record.id, record.revision):
+                    return known
+                made = self._compiled(connection, record) if record else None
+            if made:
+                self.put_entry(made)
+            else:
+                self.drop_entry(name)
+            return made
+
+    def refresh(self) -> None:
+        """Take over what other processes have changed since the catalogue was made."""
+        with self.store.read() as connection:
+            stored = clusters.revisions(connection)
+        known = {name: (entry.id, entry.revision) for name, entry in self.catalogue.items()}
+        for name in sorted(set(stored) | set(known)):
+            if stored.get(name) != known.get(name):
+                self.compile(name)
 
     def put_entry(self, entry: Entry) -> None:
         """Let everybody see a cluster's new form, in one assignment."""
@@ -102,38 +127,18 @@ class Service:
         with self.changing:
             self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}
 
-    # ── news: who waits for something to happen, waits here ──
-
-    def tell(self) -> None:
-        """Wake everybody who waits for something to happen."""
-        with self._news:
-            self._version += 1
-            self._news.notify_all()
-
-    @property
-    def version(self) -> int:
-        """How often something has happened."""
-        return self._version
-
-    def wait(self, version: int, seconds: float) -> int:
-        """Wait until something happens after `version`, or the seconds are over; return the version then."""
-        with self._news:
-            self._news.wait_for(lambda: self._version != version, timeout=max(0.0, seconds))
-            return self._version
+    def tell(self, *cluster_ids: str) -> None:
+        """Wake everybody who waits for something to happen to these clusters."""
+        self.news.tell(*cluster_ids)
 
     def let_go(self) -> None:
         """Let everybody who waits go: the server is about to end."""
         self.ending = True
         self.tell()
 
-    @contextmanager
-    def stepping(self, cluster_id: str) -> Iterator[None]:
-        """Hold a cluster's step: one at a time."""
-        with self._stepping.setdefault(cluster_id, threading.Lock()):
-            yield
-
     def close(self) -> None:
         """Let go of the store."""
+        self.turns.close()
         self.store.close()
 
 

@@ -108,7 +108,7 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
             elif task.state not in ENDED and task.state is not TaskState.STOPPING:
                 tasks.save(connection, advance(task, TaskState.STOPPING, detail="canceled"))
         settle(connection, job_id, now)
-    service.tell()
+    service.tell(record.cluster_id)
     return show(service, who, job_id)
 
 

@@ -15,43 +15,49 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.service.service import Service
+    from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
+    from rainbow.store.turns import Turn
 
 T = TaskState
 
 
 def step(service: Service, name: str) -> bool:
-    """Take one step for a cluster; tell whether any order was carried out."""
+    """Take one step for a cluster; tell whether any order was carried out.
+
+    False also while another process has the cluster's turn.
+    """
     entry = service.catalogue.get(name)
     if entry is None:
         return False
-    with service.stepping(entry.id):
+    with service.turns.of(entry.id) as turn:
+        if turn is None:
+            return False
         lose_the_silent(service, entry)  # 1
         frozen = freeze(service, entry)  # 2
         if frozen is None:
             return False
         plan = policies.get(frozen.record.policy).plan(frozen.view)  # 3
-        ordered = _carry_out(service, frozen, plan)  # 4, 5
+        ordered = _carry_out(service, frozen, plan, turn)  # 4, 5
     if ordered:
-        service.tell()
+        service.tell(entry.id)
     return ordered
 
 
-def plan_only(service: Service, name: str) -> Plan | None:
+def plan_only(service: Service, record: ClusterRecord) -> Plan | None:
     """Say what the next step would do, without doing it."""
-    entry = service.catalogue.get(name)
-    frozen = freeze(service, entry) if entry else None
+    frozen = freeze(service, service.entry(record))
     return policies.get(frozen.record.policy).plan(frozen.view) if frozen else None
 
 
 # ── 4 check and write, 5 keep the wait reasons ──
 
 
-def _carry_out(service: Service, frozen: Frozen, plan: Plan) -> bool:
+def _carry_out(service: Service, frozen: Frozen, plan: Plan, turn: Turn) -> bool:
     check_plan(frozen.view, plan)
     now = service.clock()
     done = 0
-    with service.store.write() as connection:
+    with turn.write() as connection:
         for order in plan.orders:
             done += _order(connection, frozen, order, now)
         if dict(plan.memory) != dict(frozen.record.memory):

@@ -59,7 +59,7 @@ def find(service: Service, who: Caller, asked: Submission) -> tuple[Request, Seq
 
 
 def _usable(service: Service, who: Caller, names: Sequence[str] | None) -> list[Entry]:
-    entries = [e for e in service.catalogue.values() if who.admin or e.id in who.submits]
+    entries = _known(service, who)
     if not entries and not who.admin:
         raise Forbidden("no submit token of a cluster was brought")
     if names is None:
@@ -69,6 +69,18 @@ def _usable(service: Service, who: Caller, names: Sequence[str] | None) -> list[
         if name not in known:
             raise NotFound(f"there is no cluster {name}")
     return [known[name] for name in sorted(set(names))]
+
+
+def _known(service: Service, who: Caller) -> list[Entry]:
+    """Return the clusters the caller may submit to; those another process has registered are compiled now."""
+    if who.admin:
+        return list(service.catalogue.values())
+    found = [entry for entry in service.catalogue.values() if entry.id in who.submits]
+    if missing := set(who.submits) - {entry.id for entry in found}:
+        with service.store.read() as connection:
+            names = clusters.names(connection, missing)
+        found += [entry for name in names.values() if (entry := service.compile(name))]
+    return found
 
 
 def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
@@ -89,7 +101,8 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
     request, verdicts = find(service, who, asked)
     wanted = _checked_gangs(service, request)
     selector, options = _selector(service, asked)
-    with service.store.write() as connection:
+
+    def place(connection: sa.Connection) -> tuple[dict[str, Any], bool]:
         if earlier := _earlier(connection, asked):
             return earlier, True
         job_id = _new_id()
@@ -102,8 +115,14 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
         jobs.add(connection, record, _text(asked.jobspec), decision, **key)
         tasks.add(connection, record.cluster_id, _tasks(job_id, wanted))
-    service.tell()
-    return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
+        told = {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}
+        placed.append(record.cluster_id)
+        return told, False
+
+    placed: list[str] = []
+    answer = service.store.together(place)
+    service.tell(*placed)
+    return answer
 
 
 def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:

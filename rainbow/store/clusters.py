@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import sqlalchemy as sa
 
+from rainbow.store import credentials
 from rainbow.store.schema import clusters, subsystems
 
 
@@ -25,6 +26,7 @@ class ClusterRecord:
     memory: Mapping[str, Any] = field(default_factory=dict)
     revision: int = 1
     clock: int = 0
+    draining_at: float | None = None
 
 
 _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
@@ -47,9 +49,28 @@ def every(connection: sa.Connection) -> list[ClusterRecord]:
     return [ClusterRecord(**row._mapping) for row in rows]
 
 
+def revisions(connection: sa.Connection) -> dict[str, tuple[str, int]]:
+    """Return {name: (id, revision)} of all clusters."""
+    rows = connection.execute(sa.select(clusters.c.name, clusters.c.id, clusters.c.revision))
+    return {row.name: (row.id, row.revision) for row in rows}
+
+
+def names(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, str]:
+    """Return {id: name} of those that exist."""
+    rows = connection.execute(sa.select(clusters.c.id, clusters.c.name).where(clusters.c.id.in_(cluster_ids)))
+    return {row.id: row.name for row in rows}
+
+
+def by_id(connection: sa.Connection, cluster_id: str) -> ClusterRecord | None:
+    """Return the cluster of this id."""
+    row = connection.execute(sa.select(*_COLUMNS).where(clusters.c.id == cluster_id)).one_or_none()
+    return ClusterRecord(**row._mapping) if row else None
+
+
 def remove(connection: sa.Connection, cluster_id: str) -> None:
     """Remove a cluster with its graphs, state, workers and credentials."""
     connection.execute(clusters.delete().where(clusters.c.id == cluster_id))
+    credentials.remove_useless(connection)
 
 
 def document(connection: sa.Connection, cluster_id: str) -> Any:

@@ -46,7 +46,7 @@ class Store:
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
         self.many_processes = engine.dialect.name == "postgresql"
-        self._one_writer = threading.RLock()
+        self.one_writer = threading.RLock()
         self._queue: list[_Work[Any]] = []
 
     @contextmanager
@@ -61,7 +61,14 @@ class Store:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Give the one writing connection; commit at the end."""
-        with _trouble_as_unavailable(), self._one_writer, self._writing() as connection:
+        with _trouble_as_unavailable(), self.one_writer, self._writing() as connection:
+            yield connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Give a connection in a transaction of its own that writes nothing yet: see turns.py."""
+        with _trouble_as_unavailable(), self.engine.connect() as connection:
+            connection.begin()
             yield connection
 
     def together(self, do: Callable[[sa.Connection], T]) -> T:
@@ -72,7 +79,7 @@ class Store:
         """
         work = _Work(do)
         self._queue.append(work)
-        with self._one_writer:  # whoever comes first does the work of all
+        with self.one_writer:  # whoever comes first does the work of all
             if not work.done:
                 self._lead()
         if work.fault is not None:

@@ -3,8 +3,12 @@
     clusters ─┬─ subsystems      graphs as they were given; what is compiled from them is never stored
               ├─ states          the flat state of selection, and when it was reported
               ├─ workers         the workers' states
-              └─ credentials     SHA-256 of tokens and secrets
-    jobs ───── tasks             kept when their cluster is deleted: they are history
+              ├─ agents          their last signs of life
+              └─ grants ──────── credentials     which clusters a token or secret (its SHA-256) is good for
+    jobs ──┬── tasks             kept when their cluster is deleted: they are history
+           └── ledger            what a placement was decided from
+    blobs                        graphs and states the ledger names, by digest
+    events                       what happened, in order
 
 A cluster is known by `id`, made at registration: a name registered again is another cluster. Times are
 seconds since 1970 in UTC. `clock` counts what changes the cluster's free nodes (a state report, a job's
@@ -15,6 +19,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from rainbow.store.columns import ID, JSON, NAME, NUMBER, TEXT, TIME, WORD
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(column_0_N_label)s",
@@ -23,10 +29,6 @@ metadata = sa.MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-
-NAME = sa.String(100)
-ID = sa.String(64)
-JSON = sa.JSON(none_as_null=True)
 
 
 def _cluster_id(*, primary_key: bool = False, index: bool = False) -> sa.Column[str]:
@@ -40,14 +42,16 @@ clusters = sa.Table(
     sa.Column("id", ID, primary_key=True),
     sa.Column("name", NAME, nullable=False, unique=True),
     sa.Column("document", JSON, nullable=False),
-    sa.Column("levels", sa.String(16), nullable=False),
+    sa.Column("digest", ID),  # of the document; NULL: not needed yet
+    sa.Column("draining_at", TIME),
+    sa.Column("levels", WORD, nullable=False),
     sa.Column("worker_type", NAME, nullable=False),
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("clock", sa.BigInteger, nullable=False),
     sa.Column("policy", NAME, nullable=False),
     sa.Column("settings", JSON, nullable=False),
     sa.Column("memory", JSON, nullable=False),
-    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("created_at", TIME, nullable=False),
 )
 
 subsystems = sa.Table(
@@ -56,6 +60,7 @@ subsystems = sa.Table(
     _cluster_id(primary_key=True),
     sa.Column("name", NAME, primary_key=True),
     sa.Column("document", JSON, nullable=False),
+    sa.Column("digest", ID),
 )
 
 states = sa.Table(
@@ -63,7 +68,7 @@ states = sa.Table(
     metadata,
     _cluster_id(primary_key=True),
     sa.Column("values", JSON, nullable=False),
-    sa.Column("reported_at", sa.Double, nullable=False),
+    sa.Column("reported_at", TIME, nullable=False),
     sa.Column("reported_clock", sa.BigInteger, nullable=False),
 )
 
@@ -71,47 +76,66 @@ workers = sa.Table(
     "workers",
     metadata,
     _cluster_id(primary_key=True),
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("state", sa.String(16), nullable=False),
-    sa.Column("since", sa.Double, nullable=False),
+    sa.Column("name", TEXT, primary_key=True),
+    sa.Column("state", WORD, nullable=False),
+    sa.Column("since", TIME, nullable=False),
+)
+
+agents = sa.Table(
+    "agents",
+    metadata,
+    _cluster_id(primary_key=True),
+    sa.Column("name", TEXT, primary_key=True),
+    sa.Column("seen_at", TIME, nullable=False),
+    sa.Column("workers", JSON),  # those it speaks for; NULL: all of the cluster
 )
 
 credentials = sa.Table(
     "credentials",
     metadata,
     sa.Column("id", ID, primary_key=True),
-    sa.Column("kind", sa.String(16), nullable=False),
-    sa.Column("hash", sa.String(64), nullable=False, unique=True),
-    _cluster_id(index=True),
+    sa.Column("kind", WORD, nullable=False),
+    sa.Column("hash", ID, nullable=False, unique=True),
+    sa.Column("name", NAME),
     sa.Column("requestors", JSON),  # NULL: any
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("expires_at", sa.Double),
-    sa.Column("revoked_at", sa.Double),
+    sa.Column("created_at", TIME, nullable=False),
+    sa.Column("expires_at", TIME),
+    sa.Column("revoked_at", TIME),
+)
+
+grants = sa.Table(
+    "grants",
+    metadata,
+    sa.Column(
+        "credential_id", ID, sa.ForeignKey("credentials.id", ondelete="CASCADE"), nullable=False, primary_key=True
+    ),
+    _cluster_id(primary_key=True, index=True),
 )
 
 jobs = sa.Table(
     "jobs",
     metadata,
     sa.Column("id", ID, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("requestor", sa.Text, nullable=False),
+    sa.Column("name", TEXT, nullable=False),
+    sa.Column("requestor", TEXT, nullable=False),
     sa.Column("cluster_id", ID, nullable=False),
     sa.Column("cluster", NAME, nullable=False),
     sa.Column("jobspec", JSON, nullable=False),  # as given: text or mapping
-    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("state", WORD, nullable=False),
     sa.Column("priority", sa.Integer, nullable=False),
     sa.Column("nodes", sa.Integer, nullable=False),
-    sa.Column("submitted_at", sa.Double, nullable=False),
-    sa.Column("canceled_at", sa.Double),
-    sa.Column("ended_at", sa.Double),
+    sa.Column("submitted_at", TIME, nullable=False),
+    sa.Column("canceled_at", TIME),
+    sa.Column("ended_at", TIME),
     sa.Column("accepted_clock", sa.BigInteger),
     sa.Column("ended_clock", sa.BigInteger),
     sa.Column("decision", JSON, nullable=False),
     sa.Column("wait", JSON),
-    sa.Column("idempotency", sa.String(64), unique=True),  # digest of who asked and their key
-    sa.Column("request_digest", sa.String(64)),
+    sa.Column("idempotency", ID, unique=True),  # digest of who asked and their key
+    sa.Column("request_digest", ID),
     # the two sums of booking.py are answered from these alone
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
+    sa.Index("ix_jobs_ended_at", "ended_at"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
 )
 
@@ -123,18 +147,48 @@ tasks = sa.Table(
     sa.Column("cluster_id", ID, nullable=False),
     sa.Column("index", sa.Integer, nullable=False),
     sa.Column("gang", sa.Integer, nullable=False),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("name", TEXT, nullable=False),
+    sa.Column("state", WORD, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("retries_left", sa.Integer, nullable=False),
     sa.Column("placement", JSON, nullable=False),
     sa.Column("slots", sa.Integer, nullable=False),
-    sa.Column("agent", sa.Text, nullable=False),
+    sa.Column("agent", TEXT, nullable=False),
     sa.Column("exit_code", sa.Integer),
-    sa.Column("output", sa.Text, nullable=False),
-    sa.Column("detail", sa.Text, nullable=False),
-    sa.Column("assigned_at", sa.Double),
-    sa.Column("started_at", sa.Double),
-    sa.Column("ended_at", sa.Double),
+    sa.Column("output", TEXT, nullable=False),
+    sa.Column("detail", TEXT, nullable=False),
+    sa.Column("assigned_at", TIME),
+    sa.Column("started_at", TIME),
+    sa.Column("ended_at", TIME),
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
+)
+
+ledger = sa.Table(
+    "ledger",
+    metadata,
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("graphs", ID, nullable=False),  # digests of blobs
+    sa.Column("states", ID, nullable=False),
+    sa.Column("policy", ID, nullable=False),
+    sa.Column("settings", JSON, nullable=False),
+    sa.Column("version", WORD, nullable=False),
+)
+
+blobs = sa.Table(
+    "blobs",
+    metadata,
+    sa.Column("digest", ID, primary_key=True),
+    sa.Column("content", JSON, nullable=False),
+    sa.Column("used_at", TIME, nullable=False, index=True),
+)
+
+events = sa.Table(
+    "events",
+    metadata,
+    sa.Column("number", NUMBER, primary_key=True),
+    sa.Column("at", TIME, nullable=False, index=True),
+    sa.Column("cluster_id", ID, nullable=False),
+    sa.Column("kind", WORD, nullable=False),
+    sa.Column("facts", JSON, nullable=False),
+    sqlite_autoincrement=True,
 )
