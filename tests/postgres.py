@@ -79,7 +79,7 @@ class Postgres:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def new_database(self) -> str:
-        """Make a database without anything in it and return its URL; the migrations are run once, for its template."""
+        """Make a database without a row in it and return its URL; the migrations run once, for its template."""
         if not self._template:
             self._template = self._made("template0")
             open_store(self.url(self._template)).close()

@@ -6,9 +6,9 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from rainbow.api.asking import read_json, read_mapping, read_state, service, who
+from rainbow.api.asking import flag, read_json, read_mapping, read_state, service, who
 from rainbow.api.times import timed
-from rainbow.service import graphs, policy, registering
+from rainbow.service import draining, graphs, policy, registering
 
 clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
 
@@ -34,9 +34,9 @@ def show(name: str) -> Any:
 
 @clusters.delete("/<name>")
 def delete(name: str) -> Any:
-    """Forget a cluster."""
-    registering.delete(service(), who(), name)
-    return "", 204
+    """Forget a cluster: 204; with drain=true and jobs that still run: 202, and it goes when they have ended."""
+    left = draining.delete(service(), who(), name, drain=flag("drain"))
+    return (jsonify(left), 202) if left else ("", 204)
 
 
 @clusters.get("/<name>/graph")
@@ -50,9 +50,22 @@ def graph(name: str) -> Any:
 def put_graph(name: str) -> Any:
     """Replace the graph; If-Match names the revision it must have."""
     asking = who()
-    expected = None if "*" in request.if_match or not request.if_match else request.if_match.as_set()
-    answer = graphs.put_graph(service(), asking, name, read_json(graph=True), expected)
+    body = read_json(graph=True)
+    answer = graphs.put_graph(service(), asking, name, body, _expected(), drain=flag("drain"))
     return _tagged(jsonify(answer), answer["revision"])
+
+
+@clusters.patch("/<name>/graph")
+def patch_graph(name: str) -> Any:
+    """Change the graph by {"changes": [...]}: all of them or none."""
+    asking = who()
+    body = read_json(graph=True)
+    answer = graphs.patch_graph(service(), asking, name, body, _expected(), drain=flag("drain"))
+    return _tagged(jsonify(answer), answer["revision"])
+
+
+def _expected() -> set[str] | None:
+    return None if "*" in request.if_match or not request.if_match else request.if_match.as_set()
 
 
 def _tagged(answer: Response, revision: int) -> Response:

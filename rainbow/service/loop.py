@@ -7,10 +7,13 @@ import time
 from typing import TYPE_CHECKING
 
 from rainbow.errors import RainbowError
+from rainbow.service.draining import finish
+from rainbow.service.history import forget_old
+from rainbow.service.measuring import count, timing
 from rainbow.service.news import ALL
 from rainbow.service.service import log
 from rainbow.service.stepping import step
-from rainbow.store import jobs
+from rainbow.store import clusters, jobs
 
 if TYPE_CHECKING:
     from rainbow.service.service import Service
@@ -36,7 +39,7 @@ class Loop:
     def stop(self) -> None:
         """End after the step at hand."""
         self._stop.set()
-        self.service.tell()
+        self.service.news.hear([])
         self._thread.join(timeout=10)
 
     def _run(self) -> None:
@@ -51,8 +54,18 @@ class Loop:
                 due = []
             for name in due:
                 step_safely(self.service, name)
+                self._end(name)
             # a long queue makes long steps: whoever submits to it gets as much of the processor as they do
             self._stop.wait(min(max(time.monotonic() - began, SHORTEST_PAUSE), LONGEST_PAUSE))
+
+    def _end(self, name: str) -> None:
+        """Let a draining cluster go once it has nothing to do."""
+        entry = self.service.catalogue.get(name)
+        if entry and entry.draining:
+            with self.service.store.read() as connection:
+                record = clusters.by_id(connection, entry.id)
+            if record:
+                finish(self.service, record)
 
     def _due(self) -> list[str]:
         """Return the clusters with work or news; now and then all, so that silent agents are noticed."""
@@ -60,6 +73,7 @@ class Loop:
         if time.monotonic() - self._swept >= self.service.settings.lease / LEASE_PARTS:
             self._swept = time.monotonic()
             self.service.refresh()
+            forget_old(self.service)
             return list(self.service.catalogue)
         with self.service.store.read() as connection:
             wanted = stirred | jobs.clusters_with_live_jobs(connection)
@@ -74,9 +88,11 @@ def step_safely(service: Service, name: str) -> bool:
     """Take a step; a fault is logged once and kept, and the cluster stays in its last good state."""
     entry = service.catalogue.get(name)
     try:
-        ordered = step(service, name)
+        with timing("rainbow_step_seconds", name):
+            ordered = step(service, name)
     except Exception as fault:  # a policy is anybody's code: nothing it raises may end the loop
         told = f"{type(fault).__name__}: {fault}"
+        count("rainbow_step_faults", name)
         if entry and service.faults.get(entry.id) != told:
             service.faults[entry.id] = told
             log.error(

@@ -20,13 +20,14 @@ class News:
     def __init__(self) -> None:
         self._topics: dict[str, _Topic] = {ALL: _Topic()}
         self._stirred: set[str] = set()
-        self.elsewhere: Callable[[Iterable[str]], None] | None = None  # tells the other processes
+        self.elsewhere: Callable[[Iterable[str], bool], None] | None = None  # tells the other processes
 
-    def tell(self, *topics: str) -> None:
-        """Wake those who wait for one of these topics, here and in the other processes."""
-        self.hear(topics)
-        if self.elsewhere is not None:
-            self.elsewhere(topics)
+    def tell(self, *topics: str, changed: bool = False) -> None:
+        """Wake those who wait for one of these topics, here and in the other processes; `changed`: graphs have."""
+        if topics:
+            self.hear(topics)
+            if self.elsewhere is not None:
+                self.elsewhere(topics, changed)
 
     def hear(self, topics: Iterable[str]) -> None:
         """Wake those who wait for one of these topics in this process; no topic is every one."""

@@ -1,4 +1,4 @@
-"""Clusters come, report their states, and go."""
+"""Clusters come and report their states; how they go is in draining.py."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, Forbidden, InputError, PolicyError, RequestError, StateError
+from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
 from rainbow.graph.order import natural
 from rainbow.scheduling import policies
 from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster, visible_cluster
-from rainbow.service.service import Entry
-from rainbow.store import clusters, jobs, states, workers
+from rainbow.service.service import Entry, forms_digest
+from rainbow.store import clusters, events, states, workers
 from rainbow.store.clusters import ClusterRecord
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         raise Forbidden("registering needs the registration secret")
     name = check_name(body.get("name"), "cluster")
     documents = _documents(body.get("subsystems"))
-    cluster = _read(body, name, documents)
+    cluster = check_size(service, _read(body, name, documents))
     state = check_state(body.get("state") or {})
     policy, settings = check_policy(body.get("policy") or {}, service.settings.policy)
     now = service.clock()
@@ -54,12 +54,27 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         if state:
             states.put(connection, record.id, state, now)
         workers.keep_only(connection, record.id, list(cluster.workers), now)
+        events.add(connection, now, record.id, "cluster", cluster=name, state="registered")
         token = new_credential(connection, TOKEN, record.id, now)
         secret = new_credential(connection, SECRET, record.id, now)
-    service.put_entry(Entry(record.id, record.revision, cluster))
-    service.tell(record.id)
+    digest = forms_digest(body["graph"], documents, cluster)
+    service.put_entry(Entry(record.id, record.revision, cluster, digest))
+    service.tell(record.id, changed=True)
     shown = {"name": name, "token": token, "secret": secret, "revision": record.revision}
     return {**shown, "totals": dict(cluster.totals)}
+
+
+def check_size(service: Service, cluster: Cluster) -> Cluster:
+    """Return a cluster that is not larger than is allowed."""
+    limits = service.settings.limits
+    graphs = [cluster.graph, *(subsystem.graph for subsystem in cluster.subsystems.values())]
+    for what, count, most in (
+        ("vertices", sum(len(graph) for graph in graphs), limits.vertices),
+        ("edges", sum(graph.number_of_edges() for graph in graphs), limits.edges),
+    ):
+        if count > most:
+            raise LimitError(f"a cluster of {count} {what}, the limit is {most}", limit=what)
+    return cluster
 
 
 def _documents(given: Any) -> dict[str, Any]:
@@ -125,7 +140,7 @@ def check_policy(given: Any, default: str) -> tuple[str, dict[str, Any]]:
         return name, dict(policies.get(name).check(settings))
 
 
-# ── states, listings, the end ──
+# ── states, listings ──
 
 
 def put_state(service: Service, who: Caller, name: str, values: Any, merge: bool = False) -> dict[str, Any]:
@@ -164,7 +179,12 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show one cluster."""
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
-    return {**_shown(service.entry(record)), "policy": record.policy, "created_at": record.created_at}
+    return {
+        **_shown(service.entry(record)),
+        "policy": record.policy,
+        "created_at": record.created_at,
+        "draining": record.draining_at is not None,
+    }
 
 
 def _shown(entry: Entry) -> dict[str, Any]:
@@ -177,16 +197,3 @@ def _shown(entry: Entry) -> dict[str, Any]:
         "workers": len(cluster.workers),
         "subsystems": sorted(cluster.subsystems),
     }
-
-
-def delete(service: Service, who: Caller, name: str) -> None:
-    """Forget a cluster; Conflict while it has live jobs."""
-    with service.changing:
-        with service.store.write() as connection:
-            record = own_cluster(connection, who, name)
-            live = jobs.live(connection, record.id)
-            if live:
-                raise Conflict(f"cluster {name} has {len(live)} live jobs")
-            clusters.remove(connection, record.id)
-        service.drop_entry(name)
-    service.tell(record.id)

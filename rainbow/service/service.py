@@ -13,10 +13,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -26,6 +26,7 @@ from rainbow.service.access import digest, mint
 from rainbow.service.news import News
 from rainbow.service.settings import Settings
 from rainbow.store import clusters, open_store
+from rainbow.store.ledger import digest_of, forms
 from rainbow.store.turns import Turns
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from rainbow.store.clusters import ClusterRecord
 
 log = structlog.get_logger("rainbow")
+REMEMBERED = 64  # digests of sets of clusters: one for each set of tokens in use
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Entry:
     id: str
     revision: int
     cluster: Cluster
+    digest: str  # of all it was compiled from
+    draining: bool = False  # takes no more jobs
 
 
 class Service:
@@ -62,6 +66,8 @@ class Service:
         self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
         self.changing = threading.RLock()  # held from reading a cluster's graphs until the new ones are seen
+        self.kept: dict[str, float] = {}  # digests of blobs known to be stored, and when that was noted
+        self._digests: dict[tuple[int, ...], tuple[str, Sequence[Entry]]] = {}
         self.news = News()
         self.turns = Turns(store)
         self.ending = False
@@ -75,11 +81,12 @@ class Service:
 
     def _compiled(self, connection: sa.Connection, record: ClusterRecord) -> Entry | None:
         try:
-            document = clusters.document(connection, record.id)
+            document, hung = clusters.document(connection, record.id), clusters.graphs_of(connection, record.id)
             cluster = read_cluster(document, record.name, record.levels, record.worker_type)
-            for name, subsystem in clusters.graphs_of(connection, record.id).items():
+            for name, subsystem in hung.items():
                 cluster = cluster.with_subsystem(name, subsystem)
-            return Entry(record.id, record.revision, cluster)
+            digest = forms_digest(document, hung, cluster)
+            return Entry(record.id, record.revision, cluster, digest, record.draining_at is not None)
         except RainbowError as fault:  # it was accepted once: one bad graph must not keep the others away
             log.error("cluster-not-compiled", cluster=record.name, fault=str(fault))
             return None
@@ -117,6 +124,18 @@ class Service:
             if stored.get(name) != known.get(name):
                 self.compile(name)
 
+    def graphs_digest(self, entries: Sequence[Entry]) -> str:
+        """Return the digest of {cluster: digest of its graphs}; equal sets of clusters are digested once."""
+        key = tuple(map(id, entries))
+        known = self._digests.get(key)
+        if known is None:
+            found = digest_of({entry.cluster.name: entry.digest for entry in entries})
+            if len(self._digests) >= REMEMBERED:
+                self._digests.clear()
+            # the entries are kept with it, so that no other can have the identity of one of them
+            known = self._digests[key] = (found, entries)
+        return known[0]
+
     def put_entry(self, entry: Entry) -> None:
         """Let everybody see a cluster's new form, in one assignment."""
         with self.changing:
@@ -127,19 +146,24 @@ class Service:
         with self.changing:
             self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}
 
-    def tell(self, *cluster_ids: str) -> None:
-        """Wake everybody who waits for something to happen to these clusters."""
-        self.news.tell(*cluster_ids)
+    def tell(self, *cluster_ids: str, changed: bool = False) -> None:
+        """Wake everybody who waits for something to happen to these clusters; `changed`: their graphs have."""
+        self.news.tell(*cluster_ids, changed=changed)
 
     def let_go(self) -> None:
         """Let everybody who waits go: the server is about to end."""
         self.ending = True
-        self.tell()
+        self.news.hear([])
 
     def close(self) -> None:
         """Let go of the store."""
         self.turns.close()
         self.store.close()
+
+
+def forms_digest(document: Any, hung: Mapping[str, Any], cluster: Cluster) -> str:
+    """Return the digest of all that a cluster was compiled from."""
+    return digest_of(forms(document, hung, cluster.levels, cluster.worker_type))
 
 
 def open_service(database: str, settings: Settings) -> Service:

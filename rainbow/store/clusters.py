@@ -67,6 +67,12 @@ def by_id(connection: sa.Connection, cluster_id: str) -> ClusterRecord | None:
     return ClusterRecord(**row._mapping) if row else None
 
 
+def drain(connection: sa.Connection, cluster_id: str, now: float) -> None:
+    """Note that a cluster takes no more jobs and goes when its last has ended."""
+    _change(connection, cluster_id, draining_at=now)
+    new_revision(connection, cluster_id)  # so that every process sees it
+
+
 def remove(connection: sa.Connection, cluster_id: str) -> None:
     """Remove a cluster with its graphs, state, workers and credentials."""
     connection.execute(clusters.delete().where(clusters.c.id == cluster_id))

@@ -11,7 +11,7 @@ A burst of writers costs one wait for the disk, not one each: see `together`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class _Work(Generic[T]):
+class Work(Generic[T]):
     """One writer's part of a common transaction, and what became of it."""
 
     do: Callable[[sa.Connection], T]
@@ -47,7 +47,7 @@ class Store:
         self.engine = engine
         self.many_processes = engine.dialect.name == "postgresql"
         self.one_writer = threading.RLock()
-        self._queue: list[_Work[Any]] = []
+        self._queue: list[Work[Any]] = []
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -77,14 +77,21 @@ class Store:
         Each sees what those before it wrote. What one raises undoes its own part only. It returns, durable, when
         the common commit is done; if that fails, it fails for all.
         """
-        work = _Work(do)
-        self._queue.append(work)
-        with self.one_writer:  # whoever comes first does the work of all
-            if not work.done:
-                self._lead()
+        [work] = self.all_together([do])
         if work.fault is not None:
             raise work.fault
         return work.result  # type: ignore[return-value]  # there is one where there is no fault
+
+    def all_together(self, parts: Sequence[Callable[[sa.Connection], T]]) -> list[Work[T]]:
+        """Write several parts as `together` does; each has a result or a fault of its own."""
+        works = [Work(do) for do in parts]
+        self._queue.extend(works)
+        for work in works:
+            if not work.done:
+                with self.one_writer:  # whoever comes first does the work of all
+                    if not work.done:
+                        self._lead()
+        return works
 
     def _lead(self) -> None:
         batch = [self._queue.pop(0) for _ in range(min(len(self._queue), MOST_TOGETHER))]
@@ -112,7 +119,7 @@ class Store:
         self.engine.dispose()
 
 
-def _attempt(work: _Work[Any], connection: sa.Connection) -> None:
+def _attempt(work: Work[Any], connection: sa.Connection) -> None:
     """Do one writer's part; only trouble with the database itself, which undoes everything, is raised."""
     savepoint = connection.begin_nested()
     try:

@@ -63,6 +63,12 @@ def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
     return _jobs(connection, jobs.c.cluster_id == cluster_id, jobs.c.state.in_(LIVE))
 
 
+def live_of(connection: sa.Connection, cluster_id: str, requestor: str) -> int:
+    """Count a requestor's jobs at a cluster that have not ended."""
+    where = (jobs.c.cluster_id == cluster_id, jobs.c.state.in_(LIVE), jobs.c.requestor == requestor)
+    return connection.execute(sa.select(sa.func.count()).where(*where)).scalar_one()
+
+
 def clusters_with_live_jobs(connection: sa.Connection) -> set[str]:
     """Return the ids of the clusters that have something to do."""
     return set(connection.execute(sa.select(jobs.c.cluster_id).where(jobs.c.state.in_(LIVE)).distinct()).scalars())

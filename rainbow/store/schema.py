@@ -42,7 +42,7 @@ clusters = sa.Table(
     sa.Column("id", ID, primary_key=True),
     sa.Column("name", NAME, nullable=False, unique=True),
     sa.Column("document", JSON, nullable=False),
-    sa.Column("digest", ID),  # of the document; NULL: not needed yet
+    sa.Column("digest", ID),  # of all that is compiled: document, subsystems, levels, worker type
     sa.Column("draining_at", TIME),
     sa.Column("levels", WORD, nullable=False),
     sa.Column("worker_type", NAME, nullable=False),
@@ -60,7 +60,6 @@ subsystems = sa.Table(
     _cluster_id(primary_key=True),
     sa.Column("name", NAME, primary_key=True),
     sa.Column("document", JSON, nullable=False),
-    sa.Column("digest", ID),
 )
 
 states = sa.Table(
@@ -169,7 +168,7 @@ ledger = sa.Table(
     sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("graphs", ID, nullable=False),  # digests of blobs
     sa.Column("states", ID, nullable=False),
-    sa.Column("policy", ID, nullable=False),
+    sa.Column("policy", ID, nullable=False),  # digest of the cluster's policy and its settings
     sa.Column("settings", JSON, nullable=False),
     sa.Column("version", WORD, nullable=False),
 )

@@ -40,6 +40,11 @@ def save(connection: sa.Connection, changed: Task) -> None:
     connection.execute(tasks.update().where(tasks.c.id == changed.id).values(asdict(changed)))
 
 
+def move(connection: sa.Connection, job_id: str, cluster_id: str) -> None:
+    """Give a job's tasks to another cluster."""
+    connection.execute(tasks.update().where(tasks.c.job == job_id).values(cluster_id=cluster_id))
+
+
 def _tasks(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Task]:
     rows = connection.execute(sa.select(*_COLUMNS).where(*where).order_by(tasks.c.job, tasks.c.index))
     return [_task(row) for row in rows]

@@ -46,7 +46,6 @@ def upgrade() -> None:
 def _cluster_columns() -> None:
     op.add_column("clusters", sa.Column("digest", ID))
     op.add_column("clusters", sa.Column("draining_at", sa.Double()))
-    op.add_column("subsystems", sa.Column("digest", ID))
 
 
 def _credentials() -> None:
