@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flask import current_app, request
 
+from rainbow.api.schemas import check
 from rainbow.errors import JobspecError, LimitError, RequestError
 from rainbow.jobspec.text import Limits, load
 from rainbow.service.access import Caller, caller
@@ -74,11 +75,12 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no number")
 
 
-def read_mapping(graph: bool = False) -> dict[str, Any]:
-    """Read a JSON body that must be a mapping."""
+def read_mapping(form: str, graph: bool = False) -> dict[str, Any]:
+    """Read a JSON body of one of the forms of schemas.py."""
     found = read_json(graph)
     if not isinstance(found, dict):
         raise RequestError("the body must be a mapping", pointer="")
+    check(found, form)
     return found
 
 
@@ -114,14 +116,6 @@ def read_jobspec() -> tuple[Any, Mapping[str, Any]]:
         if isinstance(found, dict) and "jobspec" in found:
             return found["jobspec"], found
     return text, {}
-
-
-def text_of(envelope: Mapping[str, Any], key: str) -> str | None:
-    """Read a text of an envelope."""
-    value = envelope.get(key)
-    if value is None or (isinstance(value, str) and len(value) <= 200):
-        return value
-    raise RequestError(f"{key} is text of at most 200 characters", pointer=f"/{key}")
 
 
 def flag(name: str) -> bool:

@@ -17,7 +17,7 @@ clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
 def register() -> Any:
     """Register a cluster; its token and secret are told once."""
     asking = who()
-    return jsonify(registering.register(service(), asking, read_mapping(graph=True))), 201
+    return jsonify(registering.register(service(), asking, read_mapping("Registration", graph=True))), 201
 
 
 @clusters.get("")
@@ -59,7 +59,7 @@ def put_graph(name: str) -> Any:
 def patch_graph(name: str) -> Any:
     """Change the graph by {"changes": [...]}: all of them or none."""
     asking = who()
-    body = read_json(graph=True)
+    body = read_mapping("Delta", graph=True)
     answer = graphs.patch_graph(service(), asking, name, body, _expected(), drain=flag("drain"))
     return _tagged(jsonify(answer), answer["revision"])
 
@@ -114,6 +114,12 @@ def workers(name: str) -> Any:
     return jsonify(workers=timed(policy.workers_of(service(), who(), name)))
 
 
+@clusters.post("/<name>/workers/<worker>:<any(offline, reinstate, drain):verb>")
+def move_worker(name: str, worker: str, verb: str) -> Any:
+    """Take a worker away, let it end what it has, or let it work again."""
+    return jsonify(timed(policy.move_worker(service(), who(), name, worker, verb)))
+
+
 @clusters.get("/<name>/scheduler")
 def scheduler(name: str) -> Any:
     """Show the policy, its settings and figures."""
@@ -124,7 +130,7 @@ def scheduler(name: str) -> Any:
 def put_scheduler(name: str) -> Any:
     """Set the policy and its settings."""
     asking = who()
-    return jsonify(policy.put(service(), asking, name, read_mapping()))
+    return jsonify(policy.put(service(), asking, name, read_mapping("Policy")))
 
 
 @clusters.post("/<name>/plan")

@@ -7,11 +7,13 @@ from typing import Any
 
 from flask import Blueprint, jsonify, request
 
-from rainbow.api.asking import list_of, read_jobspec, service, text_of, tokens, who
+from rainbow.api.asking import list_of, read_jobspec, read_mapping, service, tokens, who
+from rainbow.api.problems import of_fault
+from rainbow.api.schemas import check
 from rainbow.api.times import timed
-from rainbow.errors import RequestError
+from rainbow.errors import LimitError, RainbowError, RequestError
 from rainbow.jobs import JobState
-from rainbow.service import showing, submitting
+from rainbow.service import deciding, showing, submitting
 from rainbow.service.access import Caller, digest
 from rainbow.service.submitting import Submission
 from rainbow.store.jobs import Filter
@@ -38,35 +40,67 @@ def match() -> Any:
     return jsonify(submitting.answer(service(), asking, asked))
 
 
+@jobs.post("/jobs:batch")
+def batch() -> Any:
+    """Submit {"jobs": [jobspec or envelope]}: each has its own answer, in order, with a status of its own."""
+    who()
+    body = read_mapping("Batch")
+    many = list_of(body, "jobs")
+    most = service().settings.limits.batch
+    if len(many) > most:
+        raise LimitError(f"{len(many)} jobs in one request, the limit is {most}", limit="batch")
+    key = request.headers.get("Idempotency-Key")
+    answers: dict[int, Any] = {}
+    ready: list[tuple[int, Submission]] = []
+    for k, each in enumerate(many):
+        try:
+            ready.append((k, _one_of_batch(each, k, f"{key}/{k}" if key else None)))
+        except RainbowError as fault:
+            answers[k] = fault
+    placed = submitting.submit_all(service(), who(), [asked for _, asked in ready])
+    answers |= {k: one for (k, _), one in zip(ready, placed, strict=True)}
+    return jsonify(jobs=[_shown(answers[k]) for k in range(len(many))])
+
+
+def _one_of_batch(each: Any, k: int, key: str | None) -> Submission:
+    if not isinstance(each, Mapping):
+        raise RequestError("a job is a jobspec or an envelope", pointer=f"/jobs/{k}")
+    if each.get("clusters") and _cluster_tokens(each):
+        raise RequestError("in a batch tokens are brought in the header", pointer=f"/jobs/{k}/clusters")
+    return _submission(each.get("jobspec", each), each if "jobspec" in each else {}, [], key)
+
+
+def _shown(answer: Any) -> dict[str, Any]:
+    if isinstance(answer, RainbowError):
+        return dict(of_fault(answer).get_json())
+    placed, again = answer
+    return {"status": 200 if again else 201, **placed}
+
+
 def _asked() -> tuple[Caller, Submission]:
     """Read the request; who asks is settled before the jobspec is looked at."""
     who(_cluster_tokens({})) if tokens() else None
     jobspec, envelope = read_jobspec()
     brought = _cluster_tokens(envelope)
-    selector = envelope.get("selector")
-    if selector is not None and not isinstance(selector, Mapping):
-        raise RequestError("selector is {name, options}", pointer="/selector")
-    if not isinstance(jobspec, (str, Mapping)):
-        raise RequestError("jobspec is text or a mapping", pointer="/jobspec")
-    explain = envelope.get("explain", False)
-    if not isinstance(explain, bool):
-        raise RequestError("explain is true or false", pointer="/explain")
-    options = (selector or {}).get("options")
-    if options is not None and not isinstance(options, Mapping):
-        raise RequestError("options is a mapping", pointer="/selector/options")
-    names = [entry["name"] for entry in envelope["clusters"]] if envelope.get("clusters") else None
-    asked = Submission(
-        jobspec,
-        text_of(selector or {}, "name"),
-        options,
-        names,
-        text_of(envelope, "name"),
-        text_of(envelope, "requestor"),
-        request.headers.get("Idempotency-Key"),
-        [digest(token) for token in [*tokens(), *brought]],
-        explain,
-    )
+    asked = _submission(jobspec, envelope, brought, request.headers.get("Idempotency-Key"))
     return who(brought), asked
+
+
+def _submission(jobspec: Any, envelope: Mapping[str, Any], brought: list[str], key: str | None) -> Submission:
+    if envelope:
+        check(envelope, "Question")
+    selector = envelope.get("selector") or {}
+    return Submission(
+        jobspec,
+        selector.get("name"),
+        selector.get("options"),
+        [entry["name"] for entry in envelope["clusters"]] if envelope.get("clusters") else None,
+        envelope.get("name"),
+        envelope.get("requestor"),
+        key,
+        [digest(token) for token in [*tokens(), *brought]],
+        envelope.get("explain", False),
+    )
 
 
 def _cluster_tokens(envelope: Mapping[str, Any]) -> list[str]:
@@ -101,7 +135,14 @@ def _filter(asking: Caller) -> Filter:
     text = arguments.get("limit", "100")
     if not text.isdecimal() or not 1 <= int(text[:9]) <= service().settings.limits.listed:
         raise RequestError(f"limit is a number from 1 to {service().settings.limits.listed}", pointer="/limit")
-    return Filter(asking.visible, states, arguments.get("cluster"), arguments.get("cursor"), int(text))
+    return Filter(
+        asking.visible,
+        states,
+        arguments.get("cluster"),
+        arguments.get("cursor"),
+        int(text),
+        arguments.get("requestor"),
+    )
 
 
 @jobs.get("/jobs/<job_id>")
@@ -114,6 +155,12 @@ def show(job_id: str) -> Any:
 def why(job_id: str) -> Any:
     """Show the whole decision."""
     return jsonify(timed(showing.why(service(), who(), job_id)))
+
+
+@jobs.get("/jobs/<job_id>/replay")
+def replay(job_id: str) -> Any:
+    """Decide the placement again from what it was decided from, and compare."""
+    return jsonify(deciding.replay(service(), who(), job_id))
 
 
 @jobs.delete("/jobs/<job_id>")

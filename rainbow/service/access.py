@@ -16,7 +16,7 @@ import hmac
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Forbidden, NotFound, Unauthenticated
 from rainbow.store import clusters, credentials
@@ -63,10 +63,15 @@ def digest(credential: str) -> str:
 
 def new_credential(connection: sa.Connection, kind: str, cluster_id: str, now: float) -> str:
     """Mint a credential for a cluster, store its digest, and return it for the only time."""
-    made = mint(kind)
-    record = CredentialRecord(secrets.token_hex(8), kind, digest(made), now, (cluster_id,))
+    made, record = minted(kind, now, (cluster_id,))
     credentials.add(connection, record)
     return made
+
+
+def minted(kind: str, now: float, cluster_ids: tuple[str, ...], **more: Any) -> tuple[str, CredentialRecord]:
+    """Make a credential, and what is stored of it."""
+    made = mint(kind)
+    return made, CredentialRecord(secrets.token_hex(8), kind, digest(made), now, cluster_ids, **more)
 
 
 def caller(service: Service, connection: sa.Connection, brought: Collection[str]) -> Caller:

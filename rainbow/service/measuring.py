@@ -25,7 +25,7 @@ METRICS = {
     "rainbow_step_faults_total": ("counter", "cluster", "Scheduling steps that failed"),
     "rainbow_store_seconds": ("histogram", "kind", "Time of a read or write of the store"),
     "rainbow_jobs": ("gauge", "cluster,state", "Jobs that have not ended"),
-    "rainbow_tasks": ("gauge", "cluster,class", "Tasks that have not ended: waiting, or holding workers"),
+    "rainbow_tasks": ("gauge", "cluster,state", "Tasks that have not ended: waiting, or holding workers"),
     "rainbow_workers": ("gauge", "cluster,state", "Workers by state"),
     "rainbow_clusters": ("gauge", "", "Registered clusters"),
 }

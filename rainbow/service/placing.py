@@ -14,7 +14,7 @@ from rainbow.errors import Conflict, NotFound, Refused, TooMany
 from rainbow.jobs import Task
 from rainbow.jobspec import Request
 from rainbow.jobspec.keeping import keeping
-from rainbow.matching import Verdict, shown
+from rainbow.matching import Verdict
 from rainbow.scheduling import Gang
 from rainbow.selection import Choice, select
 from rainbow.service.access import Caller, requestor_of
@@ -64,6 +64,7 @@ class Placement:
     verdicts: Sequence[Verdict]
     wanted: Sequence[Gang]
     basis: Basis
+    told: dict[str, Any]  # candidates and refusals
     cluster_id: str | None = None  # where it was placed
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
@@ -72,7 +73,7 @@ class Placement:
             return earlier, True
         job_id = _new_id()
         states, choice = self._choose(connection, job_id)
-        decision = {**shown(self.request, self.verdicts), "selection": written(choice), "seed": job_id}
+        decision = {**self.told, "selection": written(choice), "seed": job_id}
         if choice.cluster is None:
             raise Refused("no cluster can take this job", **decision)
         cluster = clusters.find(connection, choice.cluster)

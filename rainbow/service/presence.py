@@ -47,8 +47,8 @@ def _note(
         known = workers.of_cluster(connection, record.id)
     last = signs.get(agent)
     sign = AgentRecord(agent, now, up if beats or last is None else last.workers)
-    before = spoken_for(_alive(service, signs).values(), known)
-    after = spoken_for(_alive(service, {**signs, agent: sign}).values(), known)
+    before = spoken_for(alive(service, signs).values(), known)
+    after = spoken_for(alive(service, {**signs, agent: sign}).values(), known)
     back = [name for name in sorted(after) if known[name].state in (WorkerState.NEW, WorkerState.LOST)]
     lost = [name for name in sorted(before - after) if known[name].state is WorkerState.READY]
     if back or lost or last is None or last.workers != sign.workers or now - last.seen_at >= EVERY:
@@ -80,30 +80,30 @@ def lose_the_silent(service: Service, entry: Entry) -> None:
     """Call workers nobody speaks for lost, and give tasks lost with their worker or agent back to the queue."""
     anew = service.clock() - service.started <= service.settings.lease
     with service.store.read() as connection:
-        alive = _alive(service, agents.of_cluster(connection, entry.id))
+        living = alive(service, agents.of_cluster(connection, entry.id))
         known = workers.of_cluster(connection, entry.id)
         booked = tasks.of_cluster(connection, entry.id, BOOKED)
-    up = spoken_for(alive.values(), known)
+    up = spoken_for(living.values(), known)
     silent = [n for n, w in known.items() if w.state is WorkerState.READY and n not in up and not anew]
     gone = {n for n, w in known.items() if w.state is WorkerState.LOST} | set(silent)
-    if silent or any(_why_lost(task, alive, gone, anew) for task in booked):
-        _lose(service, entry, alive, silent, gone, anew)
+    if silent or any(_why_lost(task, living, gone, anew) for task in booked):
+        _lose(service, entry, living, silent, gone, anew)
 
 
 def _lose(
-    service: Service, entry: Entry, alive: Collection[str], silent: list[str], gone: set[str], anew: bool
+    service: Service, entry: Entry, living: Collection[str], silent: list[str], gone: set[str], anew: bool
 ) -> None:
     now = service.clock()
     with service.store.write() as connection:
         workers.move(connection, entry.id, silent, WorkerState.LOST, now)
         for task in tasks.of_cluster(connection, entry.id, BOOKED):
-            if why := _why_lost(task, alive, gone, anew):
+            if why := _why_lost(task, living, gone, anew):
                 _give_back(connection, task, why, now)
 
 
-def _why_lost(task: Task, alive: Collection[str], gone: Collection[str], anew: bool) -> str:
+def _why_lost(task: Task, living: Collection[str], gone: Collection[str], anew: bool) -> str:
     """Say why a task is lost; an empty text if it is not."""
-    if task.agent and task.agent not in alive and not anew:
+    if task.agent and task.agent not in living and not anew:
         return "its agent was lost"
     lost = sorted(worker for worker in task.placement if worker in gone)
     return f"worker {lost[0]} was lost" if lost else ""
@@ -118,7 +118,7 @@ def _give_back(connection: sa.Connection, task: Task, why: str, now: float) -> N
     settle(connection, task.job, now)
 
 
-def _alive(service: Service, signs: Mapping[str, AgentRecord]) -> dict[str, AgentRecord]:
+def alive(service: Service, signs: Mapping[str, AgentRecord]) -> dict[str, AgentRecord]:
     """Return those whose lease has not run out."""
     since = service.clock() - service.settings.lease
     return {agent: sign for agent, sign in signs.items() if sign.seen_at >= since}

@@ -12,6 +12,7 @@ from rainbow.service.access import Caller
 from rainbow.service.jobspecs import reading
 from rainbow.service.presence import beat, greet
 from rainbow.service.showing import settle
+from rainbow.service.telling import one_of_few
 from rainbow.store import clusters, jobs, tasks
 
 if TYPE_CHECKING:
@@ -28,15 +29,33 @@ RESULTS = {"timed_out": T.TIMED_OUT, "failed": T.FAILED}
 def receive(service: Service, who: Caller, name: str, agent: str, most: int, seconds: float) -> dict[str, Any]:
     """Offer the tasks that are assigned and accepted by nobody; wait for some if there are none."""
     record = greet(service, who, name, agent)
+    found = _offered(service, record, agent, most)
+    if found or seconds <= 0 or service.ending:
+        return found or _nothing(service)
+    # an agent that finds all places taken asks again later, and keeps nobody's thread
+    with one_of_few(service, record.id, service.settings.limits.waiting):
+        return _await(service, record, agent, most, seconds)
+
+
+def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> dict[str, Any] | None:
+    with service.store.read() as connection:
+        offers = _offers(connection, record, min(most, service.settings.limits.offers)) if most > 0 else []
+        stops = _stops(connection, record.id, agent)
+    return {"tasks": offers, "stop": stops, "lease": service.settings.lease} if offers or stops else None
+
+
+def _nothing(service: Service) -> dict[str, Any]:
+    return {"tasks": [], "stop": [], "lease": service.settings.lease}
+
+
+def _await(service: Service, record: ClusterRecord, agent: str, most: int, seconds: float) -> dict[str, Any]:
     deadline = service.clock() + min(seconds, service.settings.limits.wait)
     while True:
         version = service.news.version(record.id)
-        with service.store.read() as connection:
-            offers = _offers(connection, record, min(most, service.settings.limits.offers)) if most > 0 else []
-            stops = _stops(connection, record.id, agent)
+        found = _offered(service, record, agent, most)
         left = deadline - service.clock()
-        if offers or stops or left <= 0 or service.ending:
-            return {"tasks": offers, "stop": stops, "lease": service.settings.lease}
+        if found or left <= 0 or service.ending:
+            return found or _nothing(service)
         service.news.wait(record.id, version, left)
 
 

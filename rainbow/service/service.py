@@ -71,6 +71,7 @@ class Service:
         self.news = News()
         self.turns = Turns(store)
         self.ending = False
+        self.local = False  # listens on this machine only
         self._compile_all()
 
     def _compile_all(self) -> None:

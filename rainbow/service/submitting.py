@@ -125,7 +125,9 @@ def _prepare(service: Service, who: Caller, asked: Submission) -> Placement:
     wanted = _checked_gangs(service, request)
     selector, options = _selector(service, asked)
     basis = Basis(entries, service.settings.backend, selector, options)
-    return Placement(service, who, asked, request, verdicts, wanted, basis)
+    with phase("answer"):  # before the store's one writer is asked for: others wait for it
+        told = shown(request, verdicts)
+    return Placement(service, who, asked, request, verdicts, wanted, basis, told)
 
 
 def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:

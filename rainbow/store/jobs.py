@@ -43,6 +43,7 @@ class Filter:
     name: str | None = None
     before: str | None = None
     limit: int = 100
+    requestor: str | None = None
 
 
 _COLUMNS = [jobs.c[column.name] for column in fields(JobRecord)]
@@ -83,6 +84,8 @@ def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
         query = query.where(jobs.c.state.in_(chosen.states))
     if chosen.name is not None:
         query = query.where(jobs.c.cluster == chosen.name)
+    if chosen.requestor is not None:
+        query = query.where(jobs.c.requestor == chosen.requestor)
     if chosen.before is not None:
         query = query.where(jobs.c.id < chosen.before)
     return [_record(row) for row in connection.execute(query)]
