@@ -1,4 +1,4 @@
-"""`rainbow jobs`, `rainbow job show|why|cancel|wait`."""
+"""`rainbow jobs`, `rainbow job show|why|cancel|wait|replay`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from rainbow.cli import printing
 from rainbow.cli.connection import with_tokens
 from rainbow.cli.decisions import draw_decision, draw_steps
 from rainbow.cli.exits import Exit
+from rainbow.cli.watching import again, watch_option
 from rainbow.client import Client
 from rainbow.jobs import JobState
 
 Document = Mapping[str, Any]
+LIVE = {JobState.WAITING, JobState.RUNNING}
 
 
 @click.command()
@@ -26,14 +28,19 @@ Document = Mapping[str, Any]
     "--state", type=click.Choice([str(state) for state in JobState], case_sensitive=False), help="Only those."
 )
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@watch_option
 @printing.output_option
 @with_tokens
-def jobs(client: Client, cluster: str | None, state: str | None, limit: int, output: str) -> None:
+def jobs(client: Client, cluster: str | None, state: str | None, limit: int, watch: bool, output: str) -> None:
     """List jobs, the newest first."""
-    found = list(islice(client.all_jobs(cluster=cluster, state=state), limit))
-    titles = ["JOB", "NAME", "STATE", "CLUSTER", "REQUESTOR", "SUBMITTED", "WAITS BECAUSE"]
-    table = printing.table(titles, map(_row, found))
-    printing.show(output, found, lambda console: console.print(table))
+
+    def show() -> bool:
+        found = list(islice(client.all_jobs(cluster=cluster, state=state), limit))
+        titles = ["JOB", "NAME", "STATE", "CLUSTER", "REQUESTOR", "SUBMITTED", "WAITS BECAUSE"]
+        printing.show(output, found, lambda console: console.print(printing.table(titles, map(_row, found))))
+        return True
+
+    again(client, watch, show)
 
 
 def _row(job: Document) -> list[Any]:
@@ -48,17 +55,35 @@ def _waits(job: Document) -> str:
 
 @click.group()
 def job() -> None:
-    """One job: show, why, cancel, wait."""
+    """One job: show, why, cancel, wait, replay."""
+
+
+@job.command()
+@click.argument("job_id")
+@watch_option
+@printing.output_option
+@with_tokens
+def show(client: Client, job_id: str, watch: bool, output: str) -> None:
+    """Show a job, its tasks, where they run and what they wrote last."""
+
+    def draw() -> bool:
+        found = client.job(job_id)
+        printing.show(output, found, lambda console: draw_job(console, found))
+        return found["state"] in LIVE
+
+    again(client, watch, draw)
 
 
 @job.command()
 @click.argument("job_id")
 @printing.output_option
 @with_tokens
-def show(client: Client, job_id: str, output: str) -> None:
-    """Show a job, its tasks, where they run and what they wrote last."""
-    found = client.job(job_id)
-    printing.show(output, found, lambda console: draw_job(console, found))
+def replay(client: Client, job_id: str, output: str) -> None:
+    """Decide a job's placement again from what it was decided from; exit 1 if it comes out otherwise."""
+    found = client.replay(job_id)
+    shown = {key: found[key] for key in ("id", "cluster", "same", "digests", "settings", "version")}
+    printing.show(output, found, lambda console: console.print(printing.facts(shown)))
+    click.get_current_context().exit(Exit.OK if found["same"] else Exit.ERROR)
 
 
 @job.command()

@@ -11,7 +11,10 @@ from rainbow import __version__
 from rainbow.cli import (
     agent,
     clusters,
+    completion,
     config,
+    database,
+    doctor,
     importing,
     jobs,
     printing,
@@ -20,6 +23,8 @@ from rainbow.cli import (
     state,
     submit,
     subsystems,
+    tokens,
+    watching,
     workers,
 )
 from rainbow.cli.exits import Exit, exit_of
@@ -89,5 +94,10 @@ for _command in (
     workers.worker,
     scheduler.scheduler,
     config.config,
+    database.db,
+    doctor.doctor,
+    tokens.token,
+    watching.events,
+    completion.completion,
 ):
     main.add_command(_command)

@@ -14,13 +14,14 @@ from urllib.parse import quote
 
 from rainbow.client import wire
 from rainbow.client.calls import Calls, Problem
+from rainbow.client.owning import Owning
 from rainbow.errors import RequestError, TryLater
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELED"})
 Document = Mapping[str, Any]
 
 
-class Client:
+class Client(Owning):
     """A Rainbow server, as seen with some credentials.
 
     `token` is one token or secret, or several: the clusters of all of them are considered together. `timeout`

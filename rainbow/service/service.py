@@ -167,10 +167,13 @@ def forms_digest(document: Any, hung: Mapping[str, Any], cluster: Cluster) -> st
     return digest_of(forms(document, hung, cluster.levels, cluster.worker_type))
 
 
-def open_service(database: str, settings: Settings) -> Service:
-    """Open the store and make the two global credentials if nothing sets them; their file is named in the log."""
+def open_service(database: str, settings: Settings, config: str | None = None) -> Service:
+    """Open the store and make the two global credentials if nothing sets them; their file is named in the log.
+
+    They are kept beside the database if that is a file, else beside the configuration, else in the working folder.
+    """
     store = open_store(database)
-    folder = _folder(database)
+    folder = _folder(database, config)
     settings = replace(
         settings,
         secret=settings.secret or os.environ.get("RAINBOW_REGISTRATION_SECRET") or _kept(folder, "registration"),
@@ -179,9 +182,11 @@ def open_service(database: str, settings: Settings) -> Service:
     return Service(store, settings)
 
 
-def _folder(database: str) -> Path:
+def _folder(database: str, config: str | None) -> Path:
     path = database.removeprefix("sqlite:///")
-    return Path.cwd() if "://" in path else Path(path).absolute().parent
+    if "://" not in path:
+        return Path(path).absolute().parent
+    return Path(config).absolute().parent if config else Path.cwd()
 
 
 def _kept(folder: Path, kind: str) -> str:
