@@ -23,10 +23,17 @@ class Words(sa.TypeDecorator[str]):
         return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
+class LongWords(Words):
+    """The same without a bound."""
+
+    impl = sa.Text
+    cache_ok = True
+
+
 NAME = Words(100)
 ID = Words(64)
 WORD = Words(16)
-TEXT = Words().with_variant(sa.Text(), "sqlite", "postgresql")
+TEXT = LongWords()
 JSON = sa.JSON(none_as_null=True)
 TIME = sa.Double
 # counts upwards for ever: what was once the number of an event is never that of another
