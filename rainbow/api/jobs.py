@@ -43,7 +43,7 @@ def match() -> Any:
 @jobs.post("/jobs:batch")
 def batch() -> Any:
     """Submit {"jobs": [jobspec or envelope]}: each has its own answer, in order, with a status of its own."""
-    who()
+    asking = who()
     body = read_mapping("Batch")
     many = list_of(body, "jobs")
     most = service().settings.limits.batch
@@ -57,7 +57,7 @@ def batch() -> Any:
             ready.append((k, _one_of_batch(each, k, f"{key}/{k}" if key else None)))
         except RainbowError as fault:
             answers[k] = fault
-    placed = submitting.submit_all(service(), who(), [asked for _, asked in ready])
+    placed = submitting.submit_all(service(), asking, [asked for _, asked in ready])
     answers |= {k: one for (k, _), one in zip(ready, placed, strict=True)}
     return jsonify(jobs=[_shown(answers[k]) for k in range(len(many))])
 
@@ -79,11 +79,11 @@ def _shown(answer: Any) -> dict[str, Any]:
 
 def _asked() -> tuple[Caller, Submission]:
     """Read the request; who asks is settled before the jobspec is looked at."""
-    who(_cluster_tokens({})) if tokens() else None
+    asking = who() if tokens() else None
     jobspec, envelope = read_jobspec()
     brought = _cluster_tokens(envelope)
     asked = _submission(jobspec, envelope, brought, request.headers.get("Idempotency-Key"))
-    return who(brought), asked
+    return asking if asking and not brought else who(brought), asked
 
 
 def _submission(jobspec: Any, envelope: Mapping[str, Any], brought: list[str], key: str | None) -> Submission:

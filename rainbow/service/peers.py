@@ -9,7 +9,7 @@ import json
 import secrets
 import select
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -109,21 +109,19 @@ class Peers:
 
 
 @contextmanager
-def _listening(engine: sa.Engine, hear: Any) -> Iterator[Any]:
-    """Give the driver's own connection, listening; it is never given back to the pool."""
-    pooled = engine.raw_connection()
+def _listening(engine: sa.Engine, hear: Callable[[Any], None]) -> Iterator[Any]:
+    """Give a connection of the driver's own that listens: the pool's are for transactions. OSError if it is lost."""
+    dialect = engine.dialect
+    arguments, named = dialect.create_connect_args(engine.url)
+    driver: Any = None
     try:
-        driver: Any = pooled.driver_connection
-        pooled.detach()
+        driver = dialect.loaded_dbapi.connect(*arguments, **named)
         driver.autocommit = True
-        driver.add_notify_handler(lambda notice: hear(notice))
+        driver.add_notify_handler(hear)
         driver.execute(f"LISTEN {CHANNEL}")
         yield driver
-    except sa.exc.SQLAlchemyError:
-        raise
-    except Exception as fault:
-        if isinstance(fault, (RainbowError, OSError)) or type(fault).__module__.startswith("psycopg"):
-            raise OSError(str(fault)) from fault
-        raise
+    except dialect.loaded_dbapi.Error as fault:
+        raise OSError(str(fault)) from fault
     finally:
-        pooled.close()
+        if driver is not None:
+            driver.close()
