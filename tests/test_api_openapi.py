@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,9 +33,12 @@ ASKED = st.sampled_from(["", "\0", "oak", "a", "true", "-1", "1", "1e999", "9" *
 TEXTS = ASKED | st.sampled_from(["\ud800", "2030-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "x" * 300])
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    service = open_service_at(f"sqlite:///{tmp_path_factory.mktemp('openapi')}/x.db", Clock())
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('openapi')}/x.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_server").new_database()
+    service = open_service_at(url, Clock())
     yield Api(service)
     service.close()
 
@@ -104,7 +109,7 @@ def of(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @given(data=st.data())
 @settings(
-    max_examples=400,
+    max_examples=int(os.environ.get("RAINBOW_EXAMPLES", "400")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=[Phase.generate],
