@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rainbow.errors import RainbowError
 from rainbow.service.draining import finish
 from rainbow.service.history import forget_old
-from rainbow.service.measuring import count, timing
+from rainbow.service.measuring import count, observe
 from rainbow.service.news import ALL
 from rainbow.service.service import log
 from rainbow.service.stepping import step
@@ -87,12 +87,13 @@ class Loop:
 def step_safely(service: Service, name: str) -> bool:
     """Take a step; a fault is logged once and kept, and the cluster stays in its last good state."""
     entry = service.catalogue.get(name)
+    began = time.monotonic()
     try:
-        with timing("rainbow_step_seconds", name):
-            ordered = step(service, name)
+        ordered = step(service, name)
     except Exception as fault:  # a policy is anybody's code: nothing it raises may end the loop
         told = f"{type(fault).__name__}: {fault}"
         count("rainbow_step_faults", name)
+        observe("rainbow_step_seconds", "failed", time.monotonic() - began)
         if entry and service.faults.get(entry.id) != told:
             service.faults[entry.id] = told
             log.error(
@@ -101,4 +102,5 @@ def step_safely(service: Service, name: str) -> bool:
         return False
     if entry:
         service.faults.pop(entry.id, None)
+    observe("rainbow_step_seconds", "ordered" if ordered else "idle", time.monotonic() - began)
     return ordered

@@ -21,7 +21,7 @@ METRICS = {
         "Clusters matched with a jobspec: matched, or why not",
     ),
     "rainbow_phase_seconds": ("histogram", "phase", "Time of a submit's phases: parse, match, select, store, answer"),
-    "rainbow_step_seconds": ("histogram", "cluster", "Time of a scheduling step"),
+    "rainbow_step_seconds": ("histogram", "outcome", "Time of a scheduling step: ordered, idle or failed"),
     "rainbow_step_faults_total": ("counter", "cluster", "Scheduling steps that failed"),
     "rainbow_store_seconds": ("histogram", "kind", "Time of a read or write of the store"),
     "rainbow_jobs": ("gauge", "cluster,state", "Jobs that have not ended"),
