@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NotFound, Refused, TooMany
 from rainbow.jobs import Task
-from rainbow.jobspec import Request
 from rainbow.jobspec.keeping import keeping
-from rainbow.matching import Verdict
 from rainbow.scheduling import Gang
 from rainbow.selection import Choice, select
 from rainbow.service.access import Caller, requestor_of
@@ -22,6 +20,7 @@ from rainbow.service.booking import states_of
 from rainbow.service.deciding import Basis, written
 from rainbow.service.deciding import record as note
 from rainbow.service.measuring import phase
+from rainbow.service.remembering import Match
 from rainbow.store import clusters, events, jobs, tasks
 from rainbow.store.clusters import ClusterRecord
 from rainbow.store.jobs import JobRecord
@@ -60,11 +59,9 @@ class Placement:
     service: Service
     who: Caller
     asked: Submission
-    request: Request
-    verdicts: Sequence[Verdict]
+    found: Match
     wanted: Sequence[Gang]
     basis: Basis
-    told: dict[str, Any]  # candidates and refusals
     cluster_id: str | None = None  # where it was placed
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
@@ -73,7 +70,7 @@ class Placement:
             return earlier, True
         job_id = _new_id()
         states, choice = self._choose(connection, job_id)
-        decision = {**self.told, "selection": written(choice), "seed": job_id}
+        decision = {**self.found.told, "selection": written(choice), "seed": job_id}
         if choice.cluster is None:
             raise Refused("no cluster can take this job", **decision)
         cluster = clusters.find(connection, choice.cluster)
@@ -88,9 +85,11 @@ class Placement:
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[dict[str, dict[str, Any]], Choice]:
         basis = self.basis
         # `random` reads no state, and reading those of 10,000 clusters is most of the work of a submit
-        states = {} if basis.selector == "random" else states_of(self.service, connection, self.verdicts)
+        states = {} if basis.selector == "random" else states_of(self.service, connection, self.found.verdicts)
         with phase("select"):
-            choice = select(self.request, self.verdicts, states, basis.selector, basis.options, seed=job_id)
+            choice = select(
+                self.found.request, self.found.verdicts, states, basis.selector, basis.options, seed=job_id
+            )
         return states, choice
 
     def _record(self, connection: sa.Connection, job_id: str, cluster: ClusterRecord) -> JobRecord:
@@ -100,11 +99,11 @@ class Placement:
             raise TooMany(f"{requestor} has {most} live jobs there, the limit", retry_after=30, limit="live")
         return JobRecord(
             id=job_id,
-            name=self.asked.name or self.request.name or "job",
+            name=self.asked.name or self.found.request.name or "job",
             requestor=requestor,
             cluster_id=cluster.id,
             cluster=cluster.name,
-            nodes=next(v for v in self.verdicts if v.cluster == cluster.name).totals.get("nodes", 0),
+            nodes=self.found.verdicts[self.found.places[cluster.name]].totals.get("nodes", 0),
             submitted_at=self.service.clock(),
         )
 

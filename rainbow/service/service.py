@@ -24,6 +24,7 @@ from rainbow.errors import NotFound, RainbowError
 from rainbow.graph import read_cluster
 from rainbow.service.access import digest, mint
 from rainbow.service.news import News
+from rainbow.service.remembering import Matches
 from rainbow.service.settings import Settings
 from rainbow.store import clusters, open_store
 from rainbow.store.ledger import digest_of, forms
@@ -68,6 +69,7 @@ class Service:
         self.changing = threading.RLock()  # held from reading a cluster's graphs until the new ones are seen
         self.kept: dict[str, float] = {}  # digests of blobs known to be stored, and when that was noted
         self._digests: dict[tuple[int, ...], tuple[str, Sequence[Entry]]] = {}
+        self.matches = Matches()
         self.news = News()
         self.turns = Turns(store)
         self.ending = False

@@ -15,6 +15,7 @@ from rainbow.service.access import Caller
 from rainbow.service.deciding import Basis
 from rainbow.service.measuring import count, phase
 from rainbow.service.placing import Placement, Submission
+from rainbow.service.remembering import Match
 from rainbow.store import clusters
 
 if TYPE_CHECKING:
@@ -29,19 +30,27 @@ __all__ = ["Submission", "answer", "find", "submit", "submit_all"]
 # ── match ──
 
 
-def find(service: Service, who: Caller, asked: Submission) -> tuple[Request, Sequence[Verdict]]:
-    """Match a jobspec against every cluster the caller may submit to."""
-    return _matched(service, asked, _usable(service, who, asked.clusters))
+def find(service: Service, asked: Submission, among: Sequence[Entry]) -> Match:
+    """Match a jobspec against these clusters."""
 
+    def make() -> Match:
+        with phase("parse"):
+            request = parse_jobspec(asked.jobspec)
+        with phase("match"):
+            verdicts = match(request, [entry.cluster for entry in among], service.settings.backend)
+        with phase("answer"):
+            places = {verdict.cluster: place for place, verdict in enumerate(verdicts)}
+            return Match(request, verdicts, shown(request, verdicts), _counts(verdicts), places, among)
 
-def _matched(service: Service, asked: Submission, among: Sequence[Entry]) -> tuple[Request, Sequence[Verdict]]:
-    with phase("parse"):
-        request = parse_jobspec(asked.jobspec)
-    with phase("match"):
-        verdicts = match(request, [entry.cluster for entry in among], service.settings.backend)
-    for verdict, times in Counter(str(v.reason.why) if v.reason else "matched" for v in verdicts).items():
+    found = service.matches.get(asked.jobspec, among, make)
+    for verdict, times in found.counts.items():
         count("rainbow_matches", verdict, times)
-    return request, verdicts
+    return found
+
+
+def _counts(verdicts: Sequence[Verdict]) -> Counter[str]:
+    # a matched verdict works out all it could say when it is asked for its reason
+    return Counter("matched" if v.matched or not v.reason else str(v.reason.why) for v in verdicts)
 
 
 def _usable(service: Service, who: Caller, names: Sequence[str] | None) -> list[Entry]:
@@ -70,7 +79,7 @@ def _known(service: Service, who: Caller) -> list[Entry]:
 def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
     """Say which clusters could run a jobspec; explained if that was asked for."""
     if not asked.explain:
-        return shown(*find(service, who, asked))
+        return find(service, asked, _usable(service, who, asked.clusters)).told
     request = parse_jobspec(asked.jobspec)
     found = [entry.cluster for entry in _usable(service, who, asked.clusters)]
     verdicts = match(request, found, service.settings.backend)
@@ -121,13 +130,11 @@ def _outcome(service: Service, placement: Placement, work: Work[tuple[dict[str, 
 def _prepare(service: Service, who: Caller, asked: Submission) -> Placement:
     """Do all that needs no writing: parse, match, check."""
     entries = _usable(service, who, asked.clusters)
-    request, verdicts = _matched(service, asked, entries)
-    wanted = _checked_gangs(service, request)
+    found = find(service, asked, entries)
+    wanted = _checked_gangs(service, found.request)
     selector, options = _selector(service, asked)
     basis = Basis(entries, service.settings.backend, selector, options)
-    with phase("answer"):  # before the store's one writer is asked for: others wait for it
-        told = shown(request, verdicts)
-    return Placement(service, who, asked, request, verdicts, wanted, basis, told)
+    return Placement(service, who, asked, found, wanted, basis)
 
 
 def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
+from itertools import groupby
+from operator import itemgetter
 
 import sqlalchemy as sa
 
@@ -26,6 +28,9 @@ class CredentialRecord:
 
 
 _COLUMNS = [credentials.c[column.name] for column in fields(CredentialRecord) if column.name != "clusters"]
+
+
+_NAMES = [column.name for column in _COLUMNS]
 
 
 def add(connection: sa.Connection, record: CredentialRecord) -> None:
@@ -70,12 +75,11 @@ def _found(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Cr
     """One statement with its grants, so that a name that is not yours costs what one that does not exist costs."""
     joined = credentials.outerjoin(grants, grants.c.credential_id == credentials.c.id)
     query = sa.select(*_COLUMNS, grants.c.cluster_id.label("granted")).select_from(joined).where(*where)
-    rows: dict[str, dict[str, object]] = {}
-    named: dict[str, list[str]] = {}
     order = (credentials.c.created_at, credentials.c.id, grants.c.cluster_id)
-    for row in connection.execute(query.order_by(*order)):
-        values = dict(row._mapping)
-        granted = values.pop("granted")
-        rows[row.id] = values
-        named.setdefault(row.id, []).extend([granted] if granted else [])
-    return [CredentialRecord(**values, clusters=tuple(named[key])) for key, values in rows.items()]  # type: ignore[arg-type]
+    rows = [tuple(row) for row in connection.execute(query.order_by(*order))]
+    found = []
+    for _, group in groupby(rows, key=itemgetter(0)):  # the id stands first
+        own = list(group)
+        values = dict(zip(_NAMES, own[0], strict=False))
+        found.append(CredentialRecord(**values, clusters=tuple(row[-1] for row in own if row[-1])))
+    return found
