@@ -135,7 +135,7 @@ def test_every_configuration_key_is_documented_with_its_default():
 
 
 def test_example_configuration_has_every_key_and_is_the_default():
-    text = (ROOT / "deploy" / "rainbow.yaml").read_text()
+    text = (ROOT / "rainbow" / "service" / "rainbow.yaml").read_text()
     assert settings_of(text) == Settings()
     section, named = "", set()
     for line in text.splitlines():

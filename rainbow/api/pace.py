@@ -68,14 +68,19 @@ def pace(app: Flask) -> None:
     @app.after_request
     def _note(answer: Response) -> Response:
         count("rainbow_requests", str(answer.status_code))
-        # the route and not the path: names of clusters and jobs stand in it by their parameters, bodies never do
-        rule = request.url_rule.rule if request.url_rule else None
-        named = {key: str(value)[:200] for key, value in (request.view_args or {}).items()}
-        spent = round((time.perf_counter() - g.get("began", time.perf_counter())) * 1000, 1)
         answer.headers["X-Request-ID"] = g.get("id", "")
-        log.debug("request", method=request.method, route=rule, status=answer.status_code, ms=spent, **named)
+        if service().settings.server.log == "debug":
+            _log(answer)
         structlog.contextvars.unbind_contextvars("request")
         return answer
+
+
+def _log(answer: Response) -> None:
+    """Write a line with the route and its parameters (names of clusters and jobs); bodies and headers never."""
+    rule = request.url_rule.rule if request.url_rule else None
+    named = {key: str(value)[:200] for key, value in (request.view_args or {}).items()}
+    spent = round((time.perf_counter() - g.get("began", time.perf_counter())) * 1000, 1)
+    log.debug("request", method=request.method, route=rule, status=answer.status_code, ms=spent, **named)
 
 
 def _caller() -> str:
