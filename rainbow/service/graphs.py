@@ -83,8 +83,10 @@ def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool
         archive(service, connection, record)
         revision = clusters.replace_document(connection, record.id, document)
         workers.keep_only(connection, record.id, list(cluster.workers), service.clock())
+        digest = forms_digest(document, hung, cluster)
+        clusters.keep_digest(connection, record.id, digest)
         events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
-    service.put_entry(Entry(record.id, revision, cluster, forms_digest(document, hung, cluster)))
+    service.put_entry(Entry(record.id, revision, cluster, digest))
     service.tell(record.id, changed=True)
     return {"name": record.name, "revision": revision, "totals": dict(cluster.totals)}
 
@@ -150,8 +152,10 @@ def _subsystems_changed(
     """Count the change and return what the cluster is now."""
     revision = clusters.new_revision(connection, record.id)
     hung = clusters.graphs_of(connection, record.id)
+    digest = forms_digest(graph, hung, cluster)
+    clusters.keep_digest(connection, record.id, digest)
     events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
-    return Entry(record.id, revision, cluster, forms_digest(graph, hung, cluster))
+    return Entry(record.id, revision, cluster, digest)
 
 
 def subsystem(service: Service, who: Caller, name: str, called: str) -> Any:

@@ -45,10 +45,12 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
     policy, settings = check_policy(body.get("policy") or {}, service.settings.policy)
     now = service.clock()
     record = ClusterRecord(secrets.token_hex(8), name, cluster.levels, cluster.worker_type, now, policy, settings)
+    digest = forms_digest(body["graph"], documents, cluster)
     with service.store.write() as connection:
         if clusters.find(connection, name):
             raise Conflict(f"there is a cluster {name} already")
         clusters.add(connection, record, body["graph"])
+        clusters.keep_digest(connection, record.id, digest)
         for subsystem, document in documents.items():
             clusters.put_subsystem(connection, record.id, subsystem, document)
         if state:
@@ -57,7 +59,6 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         events.add(connection, now, record.id, "cluster", cluster=name, state="registered")
         token = new_credential(connection, TOKEN, record.id, now)
         secret = new_credential(connection, SECRET, record.id, now)
-    digest = forms_digest(body["graph"], documents, cluster)
     service.put_entry(Entry(record.id, record.revision, cluster, digest))
     service.tell(record.id, changed=True)
     shown = {"name": name, "token": token, "secret": secret, "revision": record.revision}
@@ -67,10 +68,11 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
 def check_size(service: Service, cluster: Cluster) -> Cluster:
     """Return a cluster that is not larger than is allowed."""
     limits = service.settings.limits
-    graphs = [cluster.graph, *(subsystem.graph for subsystem in cluster.subsystems.values())]
+    hung = [subsystem.graph for subsystem in cluster.subsystems.values()]
+    own = sum(cluster.outline.many)  # templates count as what they stand for, and are not written out for it
     for what, count, most in (
-        ("vertices", sum(len(graph) for graph in graphs), limits.vertices),
-        ("edges", sum(graph.number_of_edges() for graph in graphs), limits.edges),
+        ("vertices", own + sum(len(graph) for graph in hung), limits.vertices),
+        ("edges", own - 1 + sum(graph.number_of_edges() for graph in hung), limits.edges),
     ):
         if count > most:
             raise LimitError(f"a cluster of {count} {what}, the limit is {most}", limit=what)

@@ -88,7 +88,7 @@ class Service:
             cluster = read_cluster(document, record.name, record.levels, record.worker_type)
             for name, subsystem in hung.items():
                 cluster = cluster.with_subsystem(name, subsystem)
-            digest = forms_digest(document, hung, cluster)
+            digest = clusters.digest(connection, record.id) or forms_digest(document, hung, cluster)
             return Entry(record.id, record.revision, cluster, digest, record.draining_at is not None)
         except RainbowError as fault:  # it was accepted once: one bad graph must not keep the others away
             log.error("cluster-not-compiled", cluster=record.name, fault=str(fault))

@@ -19,7 +19,7 @@ class Limits:
     tasks: int = 100_000  # of one job
     output: int = 65_536  # characters of a task's output that are kept
     vertices: int = 2_000_000  # of one cluster with its subsystems
-    edges: int = 4_000_000
+    edges: int = 8_000_000
     batch: int = 1_000  # jobs in one request
     live: int = 0  # live jobs of one requestor at one cluster, 0: no limit
     rate: float = 0.0  # requests a second from one caller, 0: no limit

@@ -84,6 +84,19 @@ def document(connection: sa.Connection, cluster_id: str) -> Any:
     return connection.execute(sa.select(clusters.c.document).where(clusters.c.id == cluster_id)).scalar_one()
 
 
+def digest(connection: sa.Connection, cluster_id: str) -> str | None:
+    """Return the digest of all that is compiled, None if it was stored by a version that kept none."""
+    found: str | None = connection.execute(
+        sa.select(clusters.c.digest).where(clusters.c.id == cluster_id)
+    ).scalar_one()
+    return found
+
+
+def keep_digest(connection: sa.Connection, cluster_id: str, digest: str) -> None:
+    """Store the digest of all that is compiled, so that a start need not work it out."""
+    _change(connection, cluster_id, digest=digest)
+
+
 def replace_document(connection: sa.Connection, cluster_id: str, document: Any) -> int:
     """Store another graph for the cluster and return the new revision."""
     _change(connection, cluster_id, document=document)
