@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rainbow.service import Limits, Service
+from rainbow.service import Limits, Service, telling
 from rainbow.service.draining import finish
 from rainbow.service.stepping import step
 from rainbow.store import clusters
@@ -315,7 +315,8 @@ def test_more_agents_than_may_wait_are_told_to_come_again_and_others_are_served(
     ]
     for thread in waiting:
         thread.start()
-    until(lambda: api.call("POST", RECEIVE, {"agent": "x", "wait": 1}, oak.secret).status_code == 429, seconds=10)
+    until(lambda: sum(telling._open.values()) == 3, seconds=10)
+    api.problem(429, "too-many", "POST", RECEIVE, {"agent": "x", "wait": 1}, oak.secret)
     assert api.good("POST", RECEIVE, {"agent": "x"}, oak.secret)["tasks"] == []
     assert api.good("POST", "/v1/match", jobspec(), oak.token)["candidates"]
     service.let_go()
