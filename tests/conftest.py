@@ -1,7 +1,8 @@
-"""A service over a real SQLite file, its clock set by hand, and the API in front of it."""
+"""A service over a real store (a SQLite file, a PostgreSQL), its clock set by hand, and the API in front of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rainbow.api.app import create_app
 from rainbow.service import Service, Settings
 from rainbow.service.stepping import step
 from rainbow.store import open_store
+from tests.postgres import Postgres, postgres
 
 hypothesis.settings.register_profile("rainbow", deadline=None)  # a busy machine is no fault of ours
 hypothesis.settings.load_profile("rainbow")
@@ -124,9 +126,34 @@ def clock() -> Clock:
     return Clock()
 
 
+# the suites that run over both stores; the others say nothing of the store
+ON_BOTH = ("test_store", "test_api", "test_service", "test_two_processes")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "database" in metafunc.fixturenames:
+        both = metafunc.module.__name__.rpartition(".")[2].startswith(ON_BOTH)
+        metafunc.parametrize("database", ["sqlite", "postgresql"] if both else ["sqlite"], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    with postgres() as server:
+        yield server
+
+
 @pytest.fixture
-def service(tmp_path: Path, clock: Clock) -> Any:
-    opened = open_service_at(tmp_path, clock)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/deep/rainbow.db"
+    server: Postgres = request.getfixturevalue("postgres_server")
+    return server.new_database()
+
+
+@pytest.fixture
+def service(database: str, clock: Clock) -> Any:
+    opened = open_service_at(database, clock)
     yield opened
     opened.close()
 
@@ -136,7 +163,8 @@ def api(service: Service) -> Api:
     return Api(service)
 
 
-def open_service_at(folder: Path, clock: Clock, **settings: Any) -> Service:
-    """Open the service whose store is in this folder, as after a restart."""
+def open_service_at(database: str | Path, clock: Clock, **settings: Any) -> Service:
+    """Open the service whose store is here (a folder: a SQLite file in it), as after a restart."""
+    url = database if isinstance(database, str) else str(database / "rainbow.db")
     given = Settings(secret=REGISTRATION, admin=ADMIN, **settings)
-    return Service(open_store(str(folder / "rainbow.db")), given, clock)
+    return Service(open_store(url), given, clock)

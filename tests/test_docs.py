@@ -1,5 +1,6 @@
 """The documentation's links lead somewhere, its examples run, and it names what there is."""
 
+import dataclasses
 import doctest
 import re
 from pathlib import Path
@@ -16,6 +17,10 @@ from rainbow.matching import Why, backends
 from rainbow.matching.edits import Kind
 from rainbow.scheduling import policies
 from rainbow.selection import selectors
+from rainbow.service import Limits, Settings, settings_of
+from rainbow.service.config import SCHEDULER
+from rainbow.service.measuring import METRICS
+from rainbow.service.settings import Server
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -124,3 +129,34 @@ def test_every_kind_of_change_and_reason_is_explained():
     page = (ROOT / "docs" / "why.md").read_text()
     assert [kind for kind in Kind if f"| `{kind.name.lower()}` |" not in page] == []
     assert [why for why in Why if f"| `{why}` |" not in page] == []
+
+
+def settings_keys():
+    limits = {f"limits.{each.name}" for each in dataclasses.fields(Limits)}
+    server = {f"server.{each.name}" for each in dataclasses.fields(Server)}
+    return {f"scheduler.{key}" for key in SCHEDULER} | limits | server
+
+
+def test_every_configuration_key_is_documented_with_its_default():
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    rows = dict(re.findall(r"^\| `([a-z_.]+)` \| ([^|]+) \|", page, re.M))
+    assert set(rows) == settings_keys()
+    for section, defaults in (("limits", Limits()), ("server", Server())):
+        for name, value in dataclasses.asdict(defaults).items():
+            written = "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+            assert rows[f"{section}.{name}"] == written, name
+
+
+def test_example_configuration_has_every_key_and_is_the_default():
+    text = (ROOT / "rainbow" / "service" / "rainbow.yaml").read_text()
+    assert settings_of(text) == Settings()
+    section, named = "", set()
+    for line in text.splitlines():
+        section = line.removesuffix(":") if re.fullmatch(r"[a-z]+:", line) else section
+        named |= {f"{section}.{key}" for key in re.findall(r"^  (?:# )?([a-z_]+): ", line)}
+    assert named == settings_keys()
+
+
+def test_every_metric_is_documented():
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    assert set(re.findall(r"^\| `(rainbow_[a-z_]+)` \|", page, re.M)) == set(METRICS)

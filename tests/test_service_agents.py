@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -182,14 +181,14 @@ def test_workers_of_two_agents_are_ready_while_each_speaks_for_its_own(oak: Clus
     assert {worker["name"]: worker["state"] for worker in workers} == {"n0": "READY", "n1": "LOST"}
 
 
-def test_restart_gives_leases_anew_and_runs_nothing_twice(oak: Cluster, tmp_path: Path, clock: Clock) -> None:
+def test_restart_gives_leases_anew_and_runs_nothing_twice(oak: Cluster, database: str, clock: Clock) -> None:
     done, running = submit(oak), submit(oak)
     oak.say("heartbeat")
     offers = {offer["job"]: offer for offer in oak.take()}
     oak.end(offers[done])
     oak.api.service.close()
     clock.now += 10 * LEASE
-    oak.api = Api(open_service_at(tmp_path, clock))
+    oak.api = Api(open_service_at(database, clock))
     step(oak.api.service, "oak")
     assert states(oak, done) == ("COMPLETED", ["COMPLETED"])
     assert states(oak, running) == ("WAITING", ["ACCEPTED"])

@@ -206,14 +206,14 @@ def test_booked_nodes_come_back_when_the_job_has_ended(api, service, cluster, ag
     assert free() == 10
 
 
-def test_restart_finds_everything_as_it_was(api, service, cluster, agent, tmp_path, clock):
+def test_restart_finds_everything_as_it_was(api, service, cluster, agent, database, clock):
     jobs = [submit(api, cluster) for _ in range(5)]
     agent.say("heartbeat")
     step(service, "one")
     done, held = agent.take()
     agent.end(done)
     service.close()
-    again = Service(open_store(str(tmp_path / "rainbow.db")), Settings(secret=REGISTRATION, admin=ADMIN), clock)
+    again = Service(open_store(database), Settings(secret=REGISTRATION, admin=ADMIN), clock)
     api.client = create_app(again).test_client()
     listed = api("GET", "/v1/jobs", cluster["token"]).json["jobs"]
     assert sorted(job["id"] for job in listed) == sorted(jobs)

@@ -10,8 +10,13 @@ from rainbow.api import problems
 from rainbow.api.agents import agents
 from rainbow.api.batch import batch
 from rainbow.api.clusters import clusters
+from rainbow.api.events import events
 from rainbow.api.health import health
 from rainbow.api.jobs import jobs
+from rainbow.api.metrics import metrics
+from rainbow.api.openapi import openapi
+from rainbow.api.pace import pace
+from rainbow.api.tokens import tokens
 
 if TYPE_CHECKING:
     from rainbow.service import Service
@@ -23,6 +28,7 @@ def create_app(service: Service) -> Flask:
     app.extensions["rainbow"] = service
     app.json.sort_keys = False  # type: ignore[attr-defined]  # typed as any provider, ours is the default one
     problems.install(app)
-    for blueprint in (clusters, jobs, batch, agents, health):
+    pace(app)
+    for blueprint in (clusters, jobs, batch, agents, tokens, events, metrics, openapi, health):
         app.register_blueprint(blueprint)
     return app

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from flask import current_app, request
 
+from rainbow.api.schemas import check
 from rainbow.errors import JobspecError, LimitError, RequestError
 from rainbow.jobspec.text import Limits, load
 from rainbow.service.access import Caller, caller
@@ -56,21 +58,29 @@ def read_json(graph: bool = False) -> Any:
 
 def _parsed(text: str) -> Any:
     """Parse JSON; ValueError also for half a surrogate pair, which no store and no program can hold."""
-    found = json.loads(text, parse_constant=_no_constant)
+    found = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     if "\\ud" in text.lower():
         json.dumps(found, ensure_ascii=False).encode()
     return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return value
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no number")
 
 
-def read_mapping(graph: bool = False) -> dict[str, Any]:
-    """Read a JSON body that must be a mapping."""
+def read_mapping(form: str, graph: bool = False) -> dict[str, Any]:
+    """Read a JSON body of one of the forms of schemas.py."""
     found = read_json(graph)
     if not isinstance(found, dict):
         raise RequestError("the body must be a mapping", pointer="")
+    check(found, form)
     return found
 
 
@@ -108,12 +118,12 @@ def read_jobspec() -> tuple[Any, Mapping[str, Any]]:
     return text, {}
 
 
-def text_of(envelope: Mapping[str, Any], key: str) -> str | None:
-    """Read a text of an envelope."""
-    value = envelope.get(key)
-    if value is None or (isinstance(value, str) and len(value) <= 200):
-        return value
-    raise RequestError(f"{key} is text of at most 200 characters", pointer=f"/{key}")
+def flag(name: str) -> bool:
+    """Read true or false of the query."""
+    value = request.args.get(name, "false").lower()
+    if value not in ("true", "false"):
+        raise RequestError(f"{name} is true or false", pointer=f"/{name}")
+    return value == "true"
 
 
 def number_of(values: Mapping[str, Any], key: str, default: float, most: float) -> float:

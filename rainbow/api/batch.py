@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, jsonify, request
 
-from rainbow.api.asking import list_of, number_of, read_mapping, service, text_of, who
+from rainbow.api.asking import list_of, number_of, read_mapping, service, who
 from rainbow.api.jobs import cluster_tokens, submission_of
 from rainbow.api.problems import body_of
 from rainbow.errors import InputError, LimitError, RainbowError, RequestError
@@ -16,7 +16,6 @@ from rainbow.service.access import Caller
 from rainbow.service.batching import Answer, Entry, Optimal
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")
-ASSIGN = ("greedy", "optimal")
 SECONDS = 2.0  # that an optimal assignment may take, unless said
 COMMON = ("selector", "clusters", "requestor")  # of the batch, for the jobs that do not bring their own
 
@@ -25,7 +24,7 @@ COMMON = ("selector", "clusters", "requestor")  # of the batch, for the jobs tha
 def submit() -> Any:
     """Submit many jobs: 200 with an answer for each, and how they were assigned."""
     asking = who()
-    body = read_mapping()
+    body = read_mapping("Batch")
     jobs = list_of(body, "jobs")
     most = service().settings.limits.batch
     if not jobs:
@@ -40,13 +39,11 @@ def submit() -> Any:
 
 
 def _optimal(body: Mapping[str, Any]) -> Optimal | None:
-    how = text_of(body, "assign") or "greedy"
-    if how not in ASSIGN:
-        raise RequestError(f"assign is {' or '.join(ASSIGN)}", pointer="/assign")
+    how = body.get("assign") or "greedy"
     seconds = number_of(body, "time_limit", SECONDS, service().settings.limits.wait)
     if how == "greedy":
         return None
-    variable = text_of(body, "minimise")
+    variable = body.get("minimise")
     if not variable:
         raise RequestError(
             "assign: optimal wants minimise, the variable whose sum is to be least", pointer="/minimise"

@@ -6,9 +6,9 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from rainbow.api.asking import read_json, read_mapping, read_state, service, who
+from rainbow.api.asking import flag, read_json, read_mapping, read_state, service, who
 from rainbow.api.times import timed
-from rainbow.service import graphs, operating, policy, registering
+from rainbow.service import draining, graphs, operating, policy, registering
 
 clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
 
@@ -17,7 +17,7 @@ clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
 def register() -> Any:
     """Register a cluster; its token and secret are told once."""
     asking = who()
-    return jsonify(registering.register(service(), asking, read_mapping(graph=True))), 201
+    return jsonify(registering.register(service(), asking, read_mapping("Registration", graph=True))), 201
 
 
 @clusters.get("")
@@ -34,9 +34,9 @@ def show(name: str) -> Any:
 
 @clusters.delete("/<name>")
 def delete(name: str) -> Any:
-    """Forget a cluster."""
-    registering.delete(service(), who(), name)
-    return "", 204
+    """Forget a cluster: 204; with drain=true and jobs that still run: 202, and it goes when they have ended."""
+    left = draining.delete(service(), who(), name, drain=flag("drain"))
+    return (jsonify(left), 202) if left else ("", 204)
 
 
 @clusters.get("/<name>/graph")
@@ -50,9 +50,22 @@ def graph(name: str) -> Any:
 def put_graph(name: str) -> Any:
     """Replace the graph; If-Match names the revision it must have."""
     asking = who()
-    expected = None if "*" in request.if_match or not request.if_match else request.if_match.as_set()
-    answer = graphs.put_graph(service(), asking, name, read_json(graph=True), expected)
+    body = read_json(graph=True)
+    answer = graphs.put_graph(service(), asking, name, body, _expected(), drain=flag("drain"))
     return _tagged(jsonify(answer), answer["revision"])
+
+
+@clusters.patch("/<name>/graph")
+def patch_graph(name: str) -> Any:
+    """Change the graph by {"changes": [...]}: all of them or none."""
+    asking = who()
+    body = read_mapping("Delta", graph=True)
+    answer = graphs.patch_graph(service(), asking, name, body, _expected(), drain=flag("drain"))
+    return _tagged(jsonify(answer), answer["revision"])
+
+
+def _expected() -> set[str] | None:
+    return None if "*" in request.if_match or not request.if_match else request.if_match.as_set()
 
 
 def _tagged(answer: Response, revision: int) -> Response:
@@ -119,7 +132,8 @@ def scheduler(name: str) -> Any:
 def put_scheduler(name: str) -> Any:
     """Set the policy, its settings and the limits: all of what is given (PUT) or key by key (PATCH)."""
     asking = who()
-    return jsonify(policy.put(service(), asking, name, read_mapping(), merge=request.method == "PATCH"))
+    body = read_mapping("Policy")
+    return jsonify(policy.put(service(), asking, name, body, merge=request.method == "PATCH"))
 
 
 @clusters.get("/<name>/scheduler/changes")

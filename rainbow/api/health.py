@@ -1,15 +1,13 @@
-"""/livez, /readyz, /metrics and the front page."""
+"""/livez, /readyz and the front page."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import sqlalchemy as sa
-from flask import Blueprint, Response, jsonify
+from flask import Blueprint, jsonify
 
-from rainbow.api.asking import service, who
-from rainbow.errors import Forbidden
-from rainbow.service.metrics import metrics
+from rainbow.api.asking import service
 
 health = Blueprint("health", __name__)
 
@@ -26,14 +24,6 @@ def ready() -> Any:
     with service().store.read() as connection:
         connection.execute(sa.text("SELECT 1"))
     return jsonify(status="ready", scheduler=service().settings.name)
-
-
-@health.get("/metrics")
-def figures() -> Any:
-    """Tell a monitor the figures of every cluster."""
-    if not who().admin:
-        raise Forbidden("metrics need the admin token")
-    return Response(metrics(service()), mimetype="text/plain; version=0.0.4")
 
 
 @health.get("/")

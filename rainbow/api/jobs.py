@@ -7,7 +7,8 @@ from typing import Any
 
 from flask import Blueprint, jsonify, request
 
-from rainbow.api.asking import list_of, read_jobspec, service, text_of, tokens, who
+from rainbow.api.asking import list_of, read_jobspec, service, tokens, who
+from rainbow.api.schemas import check
 from rainbow.api.times import timed
 from rainbow.errors import RequestError
 from rainbow.jobs import JobState
@@ -40,38 +41,30 @@ def match() -> Any:
 
 def _asked() -> tuple[Caller, Submission]:
     """Read the request; who asks is settled before the jobspec is looked at."""
-    who(cluster_tokens({})) if tokens() else None
+    asking = who() if tokens() else None
     jobspec, envelope = read_jobspec()
     brought = cluster_tokens(envelope)
     asked = submission_of(jobspec, envelope, brought, request.headers.get("Idempotency-Key"))
-    return who(brought), asked
+    return asking if asking and not brought else who(brought), asked
 
 
 def submission_of(jobspec: Any, envelope: Mapping[str, Any], brought: list[str], key: str | None) -> Submission:
     """Read what an envelope asks for; `brought` are the tokens it brings."""
-    selector = envelope.get("selector")
-    if selector is not None and not isinstance(selector, Mapping):
-        raise RequestError("selector is {name, options}", pointer="/selector")
-    if not isinstance(jobspec, (str, Mapping)):
-        raise RequestError("jobspec is text or a mapping", pointer="/jobspec")
-    explain = envelope.get("explain", False)
-    if not isinstance(explain, bool):
-        raise RequestError("explain is true or false", pointer="/explain")
-    options = (selector or {}).get("options")
-    if options is not None and not isinstance(options, Mapping):
-        raise RequestError("options is a mapping", pointer="/selector/options")
+    if envelope:
+        check(envelope, "Question")
+    selector = envelope.get("selector") or {}
     return Submission(
         jobspec,
-        text_of(selector or {}, "name"),
-        options,
+        selector.get("name"),
+        selector.get("options"),
         [entry["name"] for entry in envelope["clusters"]] if envelope.get("clusters") else None,
-        text_of(envelope, "name"),
-        text_of(envelope, "requestor"),
-        text_of(envelope, "basis"),
-        text_of(envelope, "tag"),
+        envelope.get("name"),
+        envelope.get("requestor"),
+        envelope.get("basis"),
+        envelope.get("tag"),
         key,
         [digest(token) for token in [*tokens(), *brought]],
-        explain,
+        envelope.get("explain", False),
     )
 
 
@@ -107,7 +100,14 @@ def _filter(asking: Caller) -> Filter:
     text = arguments.get("limit", "100")
     if not text.isdecimal() or not 1 <= int(text[:9]) <= service().settings.limits.listed:
         raise RequestError(f"limit is a number from 1 to {service().settings.limits.listed}", pointer="/limit")
-    return Filter(asking.visible, states, arguments.get("cluster"), arguments.get("cursor"), int(text))
+    return Filter(
+        asking.visible,
+        states,
+        arguments.get("cluster"),
+        arguments.get("cursor"),
+        int(text),
+        arguments.get("requestor"),
+    )
 
 
 @jobs.get("/jobs/<job_id>")

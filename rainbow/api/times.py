@@ -9,7 +9,7 @@ from typing import Any
 TIMES = frozenset(
     {
         *("submitted_at", "canceled_at", "ended_at", "assigned_at", "started_at"),
-        *("created_at", "reported_at", "since", "changed_at", "over_since"),
+        *("created_at", "reported_at", "since", "changed_at", "over_since", "expires_at", "revoked_at"),
     }
 )
 
@@ -21,11 +21,12 @@ def timed(value: Any) -> Any:
     {'since': '1970-01-01T00:00:00.500Z', 'steps': [{'since': None}]}
     """
     if isinstance(value, Mapping):
-        return {key: _time(item) if key in TIMES else timed(item) for key, item in value.items()}
+        return {key: rfc3339(item) if key in TIMES else timed(item) for key, item in value.items()}
     return [timed(item) for item in value] if isinstance(value, list) else value
 
 
-def _time(seconds: object) -> object:
+def rfc3339(seconds: object) -> object:
+    """Write one time; what is no number stays as it is."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         return seconds
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,19 +1,21 @@
-"""`rainbow config`: check."""
+"""`rainbow config`: init, check, view."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from importlib import resources
 from pathlib import Path
 
 import click
 
 from rainbow.cli import printing
 from rainbow.cli.reading import naming
+from rainbow.errors import Conflict
 
 
 @click.group()
 def config() -> None:
-    """The server's configuration file: check."""
+    """The server's configuration file: init, check, view."""
 
 
 @config.command()
@@ -30,3 +32,33 @@ def check(file: Path, output: str) -> None:
     for warning in found["warnings"]:
         click.echo(f"rainbow: warning: {printing.one_line(warning)}", err=True)
     printing.show(output, found, lambda console: console.print(printing.facts(shown)))
+
+
+@config.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default=Path("rainbow.yaml"))
+def init(file: Path) -> None:
+    """Write FILE with every key, its default and what it means; a file that is there is left alone."""
+    text = resources.files("rainbow.service").joinpath("rainbow.yaml").read_text(encoding="utf-8")
+    try:
+        with file.open("x", encoding="utf-8") as written:
+            written.write(text)
+    except FileExistsError:
+        raise Conflict(f"there is a file {file} already") from None
+    click.echo(f"{file} has every key with its default")
+
+
+@config.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
+@printing.output_option
+def view(file: Path | None, output: str) -> None:
+    """Show every setting as a server with FILE would have it, without secrets."""
+    from rainbow.service.config import read_config
+    from rainbow.service.settings import Settings
+
+    settings = asdict(read_config(file) if file else Settings())
+    hidden = {key: "set" if settings.pop(key) else "made at first start" for key in ("secret", "admin")}
+    settings.pop("warnings")
+    rows = {**{key: value for key, value in settings.items() if not isinstance(value, dict)}, **hidden}
+    for section in ("limits", "server"):
+        rows |= {f"{section}.{key}": value for key, value in settings[section].items()}
+    printing.show(output, {**settings, **hidden}, lambda console: console.print(printing.facts(rows)))

@@ -80,6 +80,18 @@ def with_secret(command: Callable[..., Any]) -> Callable[..., Any]:
     return _add(run, [*_server, *_secret])
 
 
+def with_any_secret(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command a `client` that asks with all the secrets there are, or the administrator's token."""
+
+    @functools.wraps(command)
+    def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
+        saved = _saved(credentials)
+        given = [secret] if secret else _lines(secret_file)
+        return command(_client(url or saved.url, given or saved.secrets), **rest)
+
+    return _add(run, [*_server, *_secret])
+
+
 def with_registration(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command a `client` that asks with the registration secret, and the server's `url`."""
 

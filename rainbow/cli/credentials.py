@@ -31,6 +31,11 @@ class Saved:
         """The submit tokens of all clusters."""
         return [one["token"] for one in self.clusters.values()]
 
+    @property
+    def secrets(self) -> list[str]:
+        """The secrets of all clusters."""
+        return [one["secret"] for one in self.clusters.values()]
+
     def secret(self, cluster: str) -> str | None:
         """The secret of a cluster."""
         return self.clusters[cluster]["secret"] if cluster in self.clusters else None

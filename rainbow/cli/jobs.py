@@ -14,10 +14,12 @@ from rainbow.cli import printing
 from rainbow.cli.connection import with_tokens
 from rainbow.cli.decisions import draw_decision, draw_replay, draw_steps
 from rainbow.cli.exits import Exit
+from rainbow.cli.watching import again, watch_option
 from rainbow.client import Client
 from rainbow.jobs import JobState
 
 Document = Mapping[str, Any]
+LIVE = {JobState.WAITING, JobState.RUNNING}
 
 
 @click.command()
@@ -26,14 +28,19 @@ Document = Mapping[str, Any]
     "--state", type=click.Choice([str(state) for state in JobState], case_sensitive=False), help="Only those."
 )
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@watch_option
 @printing.output_option
 @with_tokens
-def jobs(client: Client, cluster: str | None, state: str | None, limit: int, output: str) -> None:
+def jobs(client: Client, cluster: str | None, state: str | None, limit: int, watch: bool, output: str) -> None:
     """List jobs, the newest first."""
-    found = list(islice(client.all_jobs(cluster=cluster, state=state), limit))
-    titles = ["JOB", "NAME", "STATE", "CLUSTER", "REQUESTOR", "SUBMITTED", "WAITS BECAUSE"]
-    table = printing.table(titles, map(_row, found))
-    printing.show(output, found, lambda console: console.print(table))
+
+    def show() -> bool:
+        found = list(islice(client.all_jobs(cluster=cluster, state=state), limit))
+        titles = ["JOB", "NAME", "STATE", "CLUSTER", "REQUESTOR", "SUBMITTED", "WAITS BECAUSE"]
+        printing.show(output, found, lambda console: console.print(printing.table(titles, map(_row, found))))
+        return True
+
+    again(client, watch, show)
 
 
 def _row(job: Document) -> list[Any]:
@@ -53,12 +60,18 @@ def job() -> None:
 
 @job.command()
 @click.argument("job_id")
+@watch_option
 @printing.output_option
 @with_tokens
-def show(client: Client, job_id: str, output: str) -> None:
+def show(client: Client, job_id: str, watch: bool, output: str) -> None:
     """Show a job, its tasks, where they run and what they wrote last."""
-    found = client.job(job_id)
-    printing.show(output, found, lambda console: draw_job(console, found))
+
+    def draw() -> bool:
+        found = client.job(job_id)
+        printing.show(output, found, lambda console: draw_job(console, found))
+        return found["state"] in LIVE
+
+    again(client, watch, draw)
 
 
 @job.command()

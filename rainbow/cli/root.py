@@ -11,7 +11,10 @@ from rainbow import __version__
 from rainbow.cli import (
     agent,
     clusters,
+    completion,
     config,
+    database,
+    doctor,
     importing,
     jobs,
     policy,
@@ -22,6 +25,8 @@ from rainbow.cli import (
     state,
     submit,
     subsystems,
+    tokens,
+    watching,
     workers,
 )
 from rainbow.cli.exits import Exit, exit_of
@@ -94,5 +99,10 @@ for _command in (
     scheduler.scheduler,
     config.config,
     policy.policy,
+    database.db,
+    doctor.doctor,
+    tokens.token,
+    watching.events,
+    completion.completion,
 ):
     main.add_command(_command)

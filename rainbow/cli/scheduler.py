@@ -1,4 +1,4 @@
-"""`rainbow scheduler`: show, plan, step, set, changes, timeline."""
+"""`rainbow scheduler`: run the scheduler alone; show, plan, step, set, changes, timeline."""
 
 from __future__ import annotations
 
@@ -12,13 +12,24 @@ from rich.console import Console
 
 from rainbow.cli import printing
 from rainbow.cli.connection import with_secret
+from rainbow.cli.database import store_options, url_of
 from rainbow.cli.reading import FILE, json_of
 from rainbow.client import Client
 
 
-@click.group()
-def scheduler() -> None:
-    """The scheduling of a cluster: show, plan, step, set, changes, timeline."""
+@click.group(invoke_without_command=True)
+@store_options
+@click.pass_context
+def scheduler(context: click.Context, database: str | None, config: Path | None) -> None:
+    """Without a command: step the clusters of a store until a signal comes, beside `rainbow serve --no-scheduler`.
+
+    Several may run on one PostgreSQL; one at a time steps a cluster. The commands are about the scheduling of a
+    cluster: show, plan, step, set, changes, timeline.
+    """
+    if context.invoked_subcommand is None:
+        from rainbow.api.server import schedule  # the database is the server's alone
+
+        schedule(url_of(database, config), str(config) if config else None)
 
 
 def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:

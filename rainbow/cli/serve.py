@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from rainbow.cli.database import url_of
 from rainbow.errors import RainbowError
 
 PORT = 8080
@@ -22,15 +23,20 @@ PORT = 8080
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The configuration file (YAML).",
 )
-@click.option("--no-loop", is_flag=True, help="Take no steps: `rainbow scheduler step` takes them by hand.")
-def serve(host: str, port: int, database: str | None, config: Path | None, no_loop: bool) -> None:
+@click.option(
+    "--scheduler/--no-scheduler",
+    " /--no-loop",
+    default=True,
+    show_default=True,
+    help="Step the clusters here too; if nobody does, `rainbow scheduler step` takes steps by hand.",
+)
+def serve(host: str, port: int, database: str | None, config: Path | None, scheduler: bool) -> None:
     """Serve the API until a signal comes."""
     _check_address(host, port)
     from rainbow.api.server import serve as serve_api  # flask and the database are the server's alone
 
-    folder = config.parent if config else Path()
-    url = database or f"sqlite:///{(folder / 'rainbow.db').absolute()}"
-    serve_api(host=host, port=port, database=url, config=str(config) if config else None, loop=not no_loop)
+    url = url_of(database, config)
+    serve_api(host, port, url, str(config) if config else None, scheduler=scheduler)
 
 
 def _check_address(host: str, port: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -103,6 +103,19 @@ class Calls:
                 raise problem
             self._sleep(max(pause, problem.retry_after or 0.0))
         raise AssertionError("the last try returns or raises")
+
+    def lines(self, path: str, query: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the lines of an answer that has no end; Problem and Unavailable as `call` has them."""
+        given = {key: value for key, value in query.items() if value is not None}
+        timeout = httpx.Timeout(self._timeout, read=self._timeout + LONGEST_PAUSE)
+        try:
+            with self._http.stream("GET", path, params=given, timeout=timeout) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise _problem(answer) or Unavailable("no answer")
+                yield from answer.iter_lines()
+        except httpx.TransportError as error:
+            raise _unavailable(self._http.base_url, error) from error
 
     def _request(
         self,

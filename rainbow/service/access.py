@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Forbidden, NotFound, Unauthenticated
 from rainbow.store import clusters, credentials
@@ -68,10 +68,15 @@ def digest(credential: str) -> str:
 
 def new_credential(connection: sa.Connection, kind: str, cluster_id: str, now: float) -> str:
     """Mint a credential for a cluster, store its digest, and return it for the only time."""
-    made = mint(kind)
-    record = CredentialRecord(secrets.token_hex(8), kind, digest(made), cluster_id, now)
+    made, record = minted(kind, now, (cluster_id,))
     credentials.add(connection, record)
     return made
+
+
+def minted(kind: str, now: float, cluster_ids: tuple[str, ...], **more: Any) -> tuple[str, CredentialRecord]:
+    """Make a credential, and what is stored of it."""
+    made = mint(kind)
+    return made, CredentialRecord(secrets.token_hex(8), kind, digest(made), now, cluster_ids, **more)
 
 
 def caller(service: Service, connection: sa.Connection, brought: Collection[str]) -> Caller:
@@ -86,10 +91,26 @@ def caller(service: Service, connection: sa.Connection, brought: Collection[str]
     return Caller(
         registers or admin,
         admin,
-        frozenset(record.cluster_id for record in found.values() if record.kind == SECRET),
-        {record.cluster_id: record.requestors for record in found.values() if record.kind == TOKEN},
-        {record.cluster_id: record.id for record in found.values() if record.kind == SECRET},
+        frozenset(_secrets(found.values())),
+        _submits(found.values()),
+        _secrets(found.values()),
     )
+
+
+def _secrets(found: Iterable[CredentialRecord]) -> dict[str, str]:
+    """Return {cluster id: id of the secret brought for it}."""
+    return {cluster: record.id for record in found if record.kind == SECRET for cluster in record.clusters}
+
+
+def _submits(found: Iterable[CredentialRecord]) -> dict[str, list[str] | None]:
+    """Of two tokens for one cluster both count: what one allows the other does not take away."""
+    allowed: dict[str, list[str] | None] = {}
+    for record in (record for record in found if record.kind == TOKEN):
+        for cluster in record.clusters:
+            before = allowed.get(cluster, [])
+            any_of_them = before is None or record.requestors is None
+            allowed[cluster] = None if any_of_them else sorted({*(before or []), *(record.requestors or [])})
+    return allowed
 
 
 def visible_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRecord:

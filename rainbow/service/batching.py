@@ -15,7 +15,8 @@ from rainbow.selection import reads
 from rainbow.selection.arithmetic import summable
 from rainbow.selection.assigning import Assignment, BatchJob, assign
 from rainbow.selection.optimal import solve
-from rainbow.service.submitting import Submission, candidate_ids, find, selector_of, states_of, submit
+from rainbow.service.candidates import candidate_ids, states_of
+from rainbow.service.submitting import Submission, find_for, selector_of, submit_all
 
 if TYPE_CHECKING:
     from rainbow.service.access import Caller
@@ -49,25 +50,31 @@ def submit_batch(
 ) -> tuple[list[Answer], dict[str, Any]]:
     """Submit every job; return each one's answer, and how they were assigned."""
     if optimal is None:
-        answers = [_submit(service, entry, None) for entry in entries]
+        answers = _submit(service, entries)
         return answers, {"by": "greedy", "placed": _placed(answers)}
     planned, in_order, places = _plan(service, entries, optimal)
-    answers = [_submit(service, entry, place) for entry, place in zip(entries, places, strict=True)]
+    answers = _submit(service, [_at(entry, place) for entry, place in zip(entries, places, strict=True)])
+    # where the plan's cluster has been filled since
+    filled = [k for k, answer in enumerate(answers) if places[k] is not None and isinstance(answer, Refused)]
+    answers = _with(answers, filled, _submit(service, [entries[k] for k in filled]))
     return answers, _report(answers, optimal.minimise, planned, in_order)
 
 
-def _submit(service: Service, entry: Entry, place: str | None) -> Answer:
-    if entry.who is None or entry.asked is None:
-        return entry.fault or RainbowError()
-    try:
-        try:
-            return submit(service, entry.who, replace(entry.asked, place=place))
-        except Refused:
-            if place is None:
-                raise
-        return submit(service, entry.who, entry.asked)  # the plan's cluster has been filled since
-    except RainbowError as fault:
-        return fault
+def _submit(service: Service, entries: Sequence[Entry]) -> list[Answer]:
+    """Submit what could be read, in order, with one wait for the disk."""
+    readable = [(k, entry.who, entry.asked) for k, entry in enumerate(entries) if entry.who and entry.asked]
+    answers: list[Answer] = [entry.fault or RainbowError() for entry in entries]
+    placed = submit_all(service, [(who, asked) for _, who, asked in readable])
+    return _with(answers, [k for k, *_ in readable], placed)
+
+
+def _at(entry: Entry, place: str | None) -> Entry:
+    return replace(entry, asked=replace(entry.asked, place=place)) if entry.asked else entry
+
+
+def _with(answers: Sequence[Answer], at: Sequence[int], others: Sequence[Answer]) -> list[Answer]:
+    instead = dict(zip(at, others, strict=True))
+    return [instead.get(k, answer) for k, answer in enumerate(answers)]
 
 
 # ── the plan ──
@@ -91,8 +98,8 @@ def _readable(service: Service, entry: Entry, at: int) -> BatchJob | None:
     if entry.who is None or entry.asked is None:
         return None
     try:
-        request, verdicts = find(service, entry.who, entry.asked)
-        return BatchJob(request, verdicts, *selector_of(service, entry.asked), seed=at)
+        found = find_for(service, entry.who, entry.asked)
+        return BatchJob(found.request, found.verdicts, *selector_of(service, entry.asked), seed=at)
     except RainbowError:
         return None
 

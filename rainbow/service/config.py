@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from rainbow.errors import ConfigError, InputError, JobspecError, RainbowError
 from rainbow.jobspec.text import Limits, Positions, load
 from rainbow.selection import check_options
+from rainbow.service import settings as service
 from rainbow.service.settings import Settings
 
-SCHEDULER = {"secret", "admin", "name", "algorithms", "backend", "policy", "tick", "lease"}
+SCHEDULER = {"secret", "admin", "name", "algorithms", "backend", "policy", "tick", "lease", "history"}
+SECTIONS = {"scheduler", "limits", "server"}
+DAY = 86_400
 UPSTREAM = {
     "cluster": "a cluster keeps its own secret",
     "clusters": "tokens are given by the client",
@@ -41,7 +45,7 @@ def settings_of(text: str | bytes) -> Settings:
 
 def _settings(document: Any) -> Settings:
     top = _mapping(document, "")
-    warnings = [f"{key} is not read: {UPSTREAM.get(key, 'unknown key')}" for key in top if key != "scheduler"]
+    warnings = [f"{key} is not read: {UPSTREAM.get(key, 'unknown key')}" for key in top if key not in SECTIONS]
     scheduler = _mapping(top.get("scheduler"), "/scheduler")
     warnings += [f"scheduler.{key} is not read: unknown key" for key in scheduler if key not in SCHEDULER]
     algorithms = _mapping(scheduler.get("algorithms"), "/scheduler/algorithms")
@@ -66,8 +70,56 @@ def _settings(document: Any) -> Settings:
         policy=_text(scheduler, "policy", default.policy, "/scheduler"),
         tick=_seconds(scheduler, "tick", default.tick),
         lease=_seconds(scheduler, "lease", default.lease),
+        history=_number(scheduler, "history", default.history / DAY, "/scheduler", 36_500) * DAY,
+        limits=_limits(_mapping(top.get("limits"), "/limits"), warnings),
+        server=_server(_mapping(top.get("server"), "/server"), warnings),
         warnings=tuple(warnings),
     )
+
+
+def _limits(given: Mapping[str, Any], warnings: list[str]) -> service.Limits:
+    """Read the limits: every one is a number, whole unless its default is not."""
+    default = service.Limits()
+    known = {each.name for each in fields(default)}
+    warnings += [f"limits.{key} is not read: unknown key" for key in given if key not in known]
+    values: dict[str, Any] = {}
+    for key in sorted(known & set(given)):
+        number = _number(given, key, 0, "/limits", 2**40)
+        if isinstance(getattr(default, key), int) and number != int(number):
+            raise ConfigError(f"{key} is a whole number", pointer=f"/limits/{key}")
+        values[key] = type(getattr(default, key))(number)
+    return replace(default, **values)
+
+
+CHOICES = {
+    "engine": ("granian", "gunicorn"),
+    "metrics": ("loopback", "everybody", "nobody"),
+    "log": ("debug", "info", "warning", "error"),
+}
+
+
+def _server(given: Mapping[str, Any], warnings: list[str]) -> service.Server:
+    default = service.Server()
+    known = {each.name for each in fields(default)}
+    warnings += [f"server.{key} is not read: unknown key" for key in given if key not in known]
+    values: dict[str, Any] = {key: _text(given, key, "", "/server") for key in known & set(given) - {"threads"}}
+    for key, allowed in CHOICES.items():
+        if values.get(key, allowed[0]) not in allowed:
+            raise ConfigError(f"{key} is one of {', '.join(allowed)}", pointer=f"/server/{key}")
+    if "threads" in given:
+        values["threads"] = int(_number(given, "threads", 0, "/server", 4_096))
+        if values["threads"] < 2:
+            raise ConfigError("a server needs at least 2 threads", pointer="/server/threads")
+    if bool(values.get("certificate")) != bool(values.get("key")):
+        raise ConfigError("TLS needs both certificate and key", pointer="/server")
+    return replace(default, **values)
+
+
+def _number(values: Mapping[str, Any], key: str, default: float, at: str, most: float) -> float:
+    value = values.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+        raise ConfigError(f"{key} is a number from 0 to {most:g}", pointer=f"{at}/{key}")
+    return float(value)
 
 
 def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:

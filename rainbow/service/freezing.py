@@ -44,6 +44,7 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         live = jobs.live(connection, entry.id) if record else []
         if record is None or not (live or record.memory or quiet):
             return None
+        entry = service.entry(record)  # another process may have given it other graphs
         running = tasks.of_cluster(connection, entry.id, BOOKED) if live else []
         known = _workers(entry.cluster, workers.of_cluster(connection, entry.id), running)
         queue = read_queue(connection, live, running, now, _startable(known, record), count=quiet)

@@ -1,22 +1,24 @@
 """The graphs of a registered cluster change: the dominant one is replaced, subsystems are hung on it and taken away.
 
 Each verb compiles first and writes then, and holds `service.changing` throughout, so that two changes of one
-cluster never build on the same earlier form; submits and steps go on with that form meanwhile.
+cluster never build on the same earlier form; submits and steps go on with that form meanwhile. What another process
+has changed in between is a conflict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, NotFound, PreconditionFailed
-from rainbow.graph import read_cluster
-from rainbow.jobs import BOOKED
+from rainbow.errors import Conflict, NotFound, PreconditionFailed, RequestError
+from rainbow.graph import read_cluster, write_jgf
+from rainbow.graph.delta import apply_delta
+from rainbow.jobs import BOOKED, TaskState, advance
 from rainbow.matching import prepare
 from rainbow.service.access import Caller, own_cluster
-from rainbow.service.registering import check_name
+from rainbow.service.registering import check_name, check_size
 from rainbow.service.service import Entry
-from rainbow.store import clusters, tasks, workers
+from rainbow.store import clusters, events, tasks, workers
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -25,40 +27,83 @@ if TYPE_CHECKING:
     from rainbow.service.service import Service
     from rainbow.store.clusters import ClusterRecord
 
+Revisions = Collection[str] | None  # (ETags) one of which the caller has read; None: any
+
 
 def put_graph(
-    service: Service, who: Caller, name: str, document: Any, expected: Collection[str] | None = None
+    service: Service, who: Caller, name: str, document: Any, expected: Revisions = None, *, drain: bool = False
 ) -> dict[str, Any]:
     """Replace the dominant graph; the subsystems are hung on the new one.
 
-    `expected` are the revisions (ETags) one of which the caller has read, None: any. PreconditionFailed if it is
-    another by now, Conflict if tasks hold a worker that the new graph lacks.
+    PreconditionFailed if it is at another revision by now. Conflict if tasks hold a worker that the new graph lacks,
+    unless `drain`: then what runs there ends there, and what has not begun waits again.
     """
     with service.changing:
-        with service.store.read() as connection:
-            record = own_cluster(connection, who, name)
-            stored = clusters.graphs_of(connection, record.id)
-        if expected is not None and str(record.revision) not in expected:
-            raise PreconditionFailed(f"the graph of {name} is at revision {record.revision}")
-        cluster = read_cluster(document, name, record.levels, record.worker_type)
-        for subsystem, hung in stored.items():
-            cluster = cluster.with_subsystem(subsystem, hung)
-        prepare(cluster, service.settings.backend)
-        with service.store.write() as connection:
-            _check_unused(connection, record, cluster)
-            revision = clusters.replace_document(connection, record.id, document)
-            workers.keep_only(connection, record.id, list(cluster.workers), service.clock())
-        service.put_entry(Entry(record.id, revision, cluster))
-    service.tell(record.id)
-    return {"name": name, "revision": revision, "totals": dict(cluster.totals)}
+        record, _ = _read(service, who, name, expected)
+        return _replace(service, record, document, drain)
 
 
-def _check_unused(connection: sa.Connection, record: ClusterRecord, cluster: Cluster) -> None:
-    """Refuse a graph that lacks a worker with tasks on it."""
-    used = {worker for task in tasks.of_cluster(connection, record.id, BOOKED) for worker in task.placement}
-    lost = sorted(worker for worker in used if worker and worker not in cluster.workers)
-    if lost:
+def patch_graph(
+    service: Service, who: Caller, name: str, body: Any, expected: Revisions = None, *, drain: bool = False
+) -> dict[str, Any]:
+    """Change the dominant graph by {"changes": [...]} (graph/delta.py): all of them, or none."""
+    if not isinstance(body, Mapping) or "changes" not in body:
+        raise RequestError("the body is {changes: [...]}", pointer="/changes")
+    with service.changing:
+        record, document = _read(service, who, name, expected)
+        if not _is_jgf(document):
+            document = write_jgf(service.entry(record).cluster)
+        return _replace(service, record, apply_delta(document, body["changes"]), drain)
+
+
+def _is_jgf(document: Any) -> bool:
+    return (
+        isinstance(document, Mapping) and isinstance(document.get("graph"), Mapping) and "nodes" in document["graph"]
+    )
+
+
+def _read(service: Service, who: Caller, name: str, expected: Revisions) -> tuple[ClusterRecord, Any]:
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        document = clusters.document(connection, record.id)
+    if expected is not None and str(record.revision) not in expected:
+        raise PreconditionFailed(f"the graph of {name} is at revision {record.revision}")
+    return record, document
+
+
+def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool) -> dict[str, Any]:
+    with service.store.read() as connection:
+        hung = clusters.graphs_of(connection, record.id)
+    cluster = check_size(service, read_cluster(document, record.name, record.levels, record.worker_type))
+    for subsystem, graph in hung.items():
+        cluster = cluster.with_subsystem(subsystem, graph)
+    cluster = prepare(cluster, service.settings.backend)
+    with service.store.write() as connection:
+        _check_unchanged(connection, record)
+        _leave(connection, record, cluster, drain)
+        revision = clusters.replace_document(connection, record.id, document)
+        workers.keep_only(connection, record.id, list(cluster.workers), service.clock())
+        events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
+    service.put_entry(Entry(record.id, revision, cluster))
+    service.tell(record.id, changed=True)
+    return {"name": record.name, "revision": revision, "totals": dict(cluster.totals)}
+
+
+def _check_unchanged(connection: sa.Connection, record: ClusterRecord) -> None:
+    now = clusters.get(connection, record.id)
+    if now is None or now.revision != record.revision:
+        raise Conflict(f"the graphs of {record.name} were changed by somebody else meanwhile; try again")
+
+
+def _leave(connection: sa.Connection, record: ClusterRecord, cluster: Cluster, drain: bool) -> None:
+    """Refuse a graph that lacks a worker with tasks on it, or (drain) give back what has not begun there."""
+    held = tasks.of_cluster(connection, record.id, BOOKED)
+    lost = sorted({w for task in held for w in task.placement if w and w not in cluster.workers})
+    if lost and not drain:
         raise Conflict(f"worker {lost[0]} has tasks and is not in the new graph", workers=lost)
+    for task in held:
+        if task.state is TaskState.ASSIGNED and set(lost) & set(task.placement):
+            tasks.save(connection, advance(task, TaskState.WAITING, detail="its worker was taken away"))
 
 
 def graph(service: Service, who: Caller, name: str) -> tuple[Any, int]:
@@ -72,28 +117,37 @@ def put_subsystem(service: Service, who: Caller, name: str, called: str, documen
     """Hang a subsystem on a cluster, in place of an earlier one of that name."""
     check_name(called, "subsystem")
     with service.changing:
-        with service.store.read() as connection:
-            record = own_cluster(connection, who, name)
-        cluster = prepare(service.entry(name).cluster.with_subsystem(called, document), service.settings.backend)
+        record = _read(service, who, name, None)[0]
+        cluster = check_size(service, service.entry(record).cluster.with_subsystem(called, document))
+        cluster = prepare(cluster, service.settings.backend)
         with service.store.write() as connection:
+            _check_unchanged(connection, record)
             clusters.put_subsystem(connection, record.id, called, document)
-            revision = clusters.new_revision(connection, record.id)
+            revision = _count_change(service, connection, record)
         service.put_entry(Entry(record.id, revision, cluster))
-    service.tell(record.id)
+    service.tell(record.id, changed=True)
     return {"name": called, "revision": revision, "vertices": len(cluster.subsystems[called].graph)}
 
 
 def delete_subsystem(service: Service, who: Caller, name: str, called: str) -> None:
     """Take a subsystem and its edges away; nothing matches it afterwards."""
     with service.changing:
+        record = _read(service, who, name, None)[0]
         with service.store.write() as connection:
-            record = own_cluster(connection, who, name)
+            _check_unchanged(connection, record)
             if not clusters.remove_subsystem(connection, record.id, called):
                 raise NotFound(f"cluster {name} has no subsystem {called}")
-            revision = clusters.new_revision(connection, record.id)
-        cluster = service.entry(name).cluster.without_subsystem(called)
+            cluster = service.entry(record).cluster.without_subsystem(called)
+            revision = _count_change(service, connection, record)
         service.put_entry(Entry(record.id, revision, cluster))
-    service.tell(record.id)
+    service.tell(record.id, changed=True)
+
+
+def _count_change(service: Service, connection: sa.Connection, record: ClusterRecord) -> int:
+    """Count a change of the cluster's subsystems and return the revision."""
+    revision = clusters.new_revision(connection, record.id)
+    events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
+    return revision
 
 
 def subsystem(service: Service, who: Caller, name: str, called: str) -> Any:

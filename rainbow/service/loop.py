@@ -10,14 +10,21 @@ import time
 from typing import TYPE_CHECKING
 
 from rainbow.errors import RainbowError
+from rainbow.service.draining import finish
+from rainbow.service.history import forget_old
+from rainbow.service.measuring import count, observe
+from rainbow.service.news import ALL
 from rainbow.service.service import log
 from rainbow.service.stepping import step
+from rainbow.store import clusters
 
 if TYPE_CHECKING:
     from rainbow.service.service import Service
 
 LONGEST_PAUSE = 1.0  # seconds
 QUIET = 5.0  # seconds between two looks at a cluster where nothing happens, a quarter of the lease at most
+SHORTEST_PAUSE = 0.02  # a burst of submits is one step, not one each
+LEASE_PARTS = 10  # what other processes changed is looked for so often in a lease
 
 
 class Loop:
@@ -28,6 +35,7 @@ class Loop:
         self._due: dict[str, float] = {}  # cluster id → when it is looked at if nothing happens
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._swept = 0.0
 
     def start(self) -> None:
         """Begin to step."""
@@ -36,41 +44,70 @@ class Loop:
     def stop(self) -> None:
         """End after the step at hand."""
         self._stop.set()
-        self.service.tell()
+        self.service.news.hear([])
         self._thread.join(timeout=10)
 
     def _run(self) -> None:
         version = -1
         while not self._stop.is_set():
-            version = self.service.wait(version, self.service.settings.tick)
+            version = self.service.news.wait(ALL, version, self.service.settings.tick)
             began = time.monotonic()
-            for name in self._names(began):
+            try:
+                due = self._names(began) if self.service.turns.scheduling() else []
+            except RainbowError as fault:  # the store is away: it may come back
+                log.warning("scheduler-waits", fault=str(fault))
+                due = []
+            for name in due:
                 step_safely(self.service, name)
+                self._end(name)
             # a long queue makes long steps: whoever submits to it gets as much of the processor as they do
-            self._stop.wait(min(time.monotonic() - began, LONGEST_PAUSE))
+            self._stop.wait(min(max(time.monotonic() - began, SHORTEST_PAUSE), LONGEST_PAUSE))
+
+    def _end(self, name: str) -> None:
+        """Let a draining cluster go once it has nothing to do."""
+        entry = self.service.catalogue.get(name)
+        if entry and entry.draining:
+            with self.service.store.read() as connection:
+                record = clusters.get(connection, entry.id)
+            if record:
+                finish(self.service, record)
 
     def _names(self, now: float) -> list[str]:
         """Name the clusters whose turn it is."""
-        touched, service = self.service.take_touched(), self.service
+        touched, service = self.service.news.stirred(), self.service
+        self._look_around(touched, now)
         restless = touched | service.restless | service.faults.keys()
         every = {entry.id: name for name, entry in service.catalogue.items()}
         chosen = {
             one: name
             for one, name in every.items()
-            if None in touched or one in restless or self._due.get(one, 0.0) <= now
+            if ALL in touched or one in restless or self._due.get(one, 0.0) <= now
         }
         later = now + min(QUIET, service.settings.lease / 4)
         self._due = {one: later if one in chosen else self._due[one] for one in every}
         return list(chosen.values())
 
+    def _look_around(self, touched: set[str], now: float) -> None:
+        """Take over what other processes have changed, now and then, and when a cluster nobody here knows is told."""
+        unknown = touched - {ALL} - {entry.id for entry in list(self.service.catalogue.values())}
+        over = now - self._swept >= self.service.settings.lease / LEASE_PARTS
+        if over or unknown:
+            self.service.refresh()
+        if over:
+            self._swept = now
+            forget_old(self.service)
+
 
 def step_safely(service: Service, name: str) -> bool:
     """Take a step; a fault is logged once and kept, and the cluster stays in its last good state."""
     entry = service.catalogue.get(name)
+    began = time.monotonic()
     try:
         ordered = step(service, name)
     except Exception as fault:  # a policy is anybody's code: nothing it raises may end the loop
         told = f"{type(fault).__name__}: {fault}"
+        count("rainbow_step_faults", name)
+        observe("rainbow_step_seconds", "failed", time.monotonic() - began)
         if entry and service.faults.get(entry.id) != told:
             service.faults[entry.id] = told
             log.error(
@@ -79,4 +116,5 @@ def step_safely(service: Service, name: str) -> bool:
         return False
     if entry:
         service.faults.pop(entry.id, None)
+    observe("rainbow_step_seconds", "ordered" if ordered else "idle", time.monotonic() - began)
     return ordered

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rainbow.service.stepping import plan_only
-from rainbow.store import tasks
+from rainbow.store import clusters, tasks
 
 if TYPE_CHECKING:
     from rainbow.service.service import Service
@@ -55,7 +55,9 @@ def _of_cluster(service: Service, name: str) -> Iterator[tuple[str, Sample]]:
 
 def _figures(service: Service, name: str) -> Mapping[str, Any]:
     try:
-        plan = plan_only(service, name)
+        with service.store.read() as connection:
+            record = clusters.get(connection, service.catalogue[name].id)
+        plan = plan_only(service, record) if record else None
     except Exception:  # a policy is anybody's code; that it failed is told by step_failed
         return {}
     return plan.figures if plan else {}

@@ -20,9 +20,9 @@ from rainbow.matching import match
 from rainbow.selection import reads, select
 from rainbow.service import ledger
 from rainbow.service.admission import admit, check_limits
+from rainbow.service.candidates import candidate_ids, states_of
 from rainbow.service.jobspecs import reading
-from rainbow.service.submitting import candidate_ids, states_of
-from rainbow.store import clusters, jobs, tasks, workers
+from rainbow.store import clusters, events, jobs, tasks, workers
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -60,16 +60,14 @@ def leave(service: Service, entry: Entry) -> None:
     service.looked[entry.id] = now + PAUSE
     with service.store.write() as connection:
         for record in movable(connection, entry.id):
-            if move := _place(service, connection, record, "its cluster takes no tasks"):
-                carry_out(connection, move)
+            place_anew(service, connection, record, "its cluster takes no tasks")
     service.tell()
 
 
 def evacuate(service: Service, connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
     """Place anew what waits at a cluster that is to be deleted; return the live jobs that remain."""
     for record in movable(connection, cluster_id):
-        if move := _place(service, connection, record, "its cluster was deleted"):
-            carry_out(connection, move)
+        place_anew(service, connection, record, "its cluster was deleted")
     return jobs.live(connection, cluster_id)
 
 
@@ -79,6 +77,16 @@ def movable(connection: sa.Connection, cluster_id: str) -> Iterator[JobRecord]:
         waiting = record.accepted_clock is None and record.canceled_at is None
         if waiting and set(tasks.states_of(connection, record.id)) <= {TaskState.WAITING, TaskState.CANCELED}:
             yield record
+
+
+def place_anew(service: Service, connection: sa.Connection, record: JobRecord, why: str) -> bool:
+    """Place a job at another of its candidates; tell whether there is one."""
+    move = _place(service, connection, record, why)
+    if move:
+        carry_out(connection, move)
+        told = {"job": record.id, "state": str(move.record.state), "cluster": move.record.cluster}
+        events.add(connection, service.clock(), move.record.cluster_id, "job", **told)
+    return move is not None
 
 
 def _place(service: Service, connection: sa.Connection, record: JobRecord, why: str) -> Move | None:
@@ -109,9 +117,9 @@ def _open(connection: sa.Connection, entry: Entry, record: JobRecord) -> bool:
     """Tell whether a cluster is the one that was meant, not a later one of its name, and takes tasks."""
     found = clusters.get(connection, entry.id)
     known = workers.of_cluster(connection, entry.id)
-    return (
-        found is not None and found.created_at <= record.submitted_at and not is_away(w.state for w in known.values())
-    )
+    if found is None or found.draining_at is not None or found.created_at > record.submitted_at:
+        return False
+    return not is_away(worker.state for worker in known.values())
 
 
 def _admitted(connection: sa.Connection, record: JobRecord) -> bool:

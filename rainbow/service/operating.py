@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, NotFound
 from rainbow.jobs import WORKER_MOVES, WorkerState
 from rainbow.service.access import Caller, own_cluster
-from rainbow.store import changes, workers
+from rainbow.store import changes, events, workers
 from rainbow.store.changes import Change
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def move(service: Service, who: Caller, name: str, worker: str, verb: str) -> di
             _check(worker, state, to, verb)
             workers.move(connection, record.id, [worker], to, now)
             changes.add(connection, record.id, Change(now, who.called(record.id), f"worker {worker}", state, to))
+            events.add(connection, now, record.id, "worker", cluster=name, worker=worker, state=str(to))
     service.tell(record.id)
     return {"name": worker, "state": to, "since": known.since if to is state else now}
 

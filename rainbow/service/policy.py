@@ -35,7 +35,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
         told = _told(connection, record)
-    decided = plan_only(service, name)
+    decided = plan_only(service, record)
     figures = dict(decided.figures) if decided else {}
     return {**told, "figures": figures, "fault": service.faults.get(record.id)}
 
@@ -128,8 +128,8 @@ def step_now(service: Service, who: Caller, name: str) -> dict[str, Any]:
 def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Say what the next step would do."""
     with service.store.read() as connection:
-        own_cluster(connection, who, name)
-    decided = plan_only(service, name)
+        record = own_cluster(connection, who, name)
+    decided = plan_only(service, record)
     if decided is None:
         return {"orders": [], "waits": [], "figures": {}}
     orders = [{"order": type(order).__name__.lower(), **_fields(order)} for order in decided.orders]
@@ -145,7 +145,7 @@ def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show the resource diagram after the next step: lines with their steps, as text, and as an SVG."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-    frozen = freeze(service, service.entry(name), quiet=True)
+    frozen = freeze(service, service.entry(record), quiet=True)
     if frozen is None:
         return {"lines": [], "text": "", "svg": ""}
     made = diagram(frozen.view, policies.get(record.policy).plan(frozen.view))
@@ -166,7 +166,7 @@ def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
         states = workers.of_cluster(connection, record.id)
-    capacity = worker_capacity(service.entry(name).cluster)
+    capacity = worker_capacity(service.entry(record).cluster)
     return [
         {"name": worker, "state": states[worker].state, "since": states[worker].since, "capacity": capacity[worker]}
         for worker in capacity

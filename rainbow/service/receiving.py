@@ -14,6 +14,7 @@ from rainbow.service.desk import Desk
 from rainbow.service.jobspecs import reading
 from rainbow.service.presence import PULLS, beat, greet
 from rainbow.service.showing import settle
+from rainbow.service.telling import one_of_few
 from rainbow.store import durations, jobs, tasks
 
 if TYPE_CHECKING:
@@ -36,18 +37,36 @@ def receive(service: Service, who: Caller, name: str, agent: str, most: int, sec
     record = greet(service, who, name, agent)
     if agent.startswith(PULLS) and record.policy != "delegate":
         raise Conflict(f"whole jobs are handed over under the policy delegate; {name} has {record.policy}")
+    found = _offered(service, record, agent, most)
+    if _says_something(found) or seconds <= 0 or service.ending:
+        return found
+    # an agent that finds all places taken asks again later, and keeps nobody's thread
+    with one_of_few(service, record.id, service.settings.limits.waiting):
+        return _await(service, record, agent, most, seconds)
+
+
+def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> dict[str, Any]:
+    most, pulls = min(most, service.settings.limits.offers), agent.startswith(PULLS)
+    with service.store.read() as connection:
+        offers = _offers(connection, record, most, whole=pulls) if most > 0 else []
+        stops = _stops(connection, record.id, agent)
+        whole = _jobs(connection, offers) if pulls else {}
+    return {"tasks": offers, "stop": stops, "lease": service.settings.lease, **whole}
+
+
+def _says_something(found: Mapping[str, Any]) -> bool:
+    return bool(found["tasks"] or found["stop"])
+
+
+def _await(service: Service, record: ClusterRecord, agent: str, most: int, seconds: float) -> dict[str, Any]:
     deadline = service.clock() + min(seconds, service.settings.limits.wait)
     while True:
-        version = service.version
-        with service.store.read() as connection:
-            most = min(most, service.settings.limits.offers)
-            offers = _offers(connection, record, most, whole=agent.startswith(PULLS)) if most > 0 else []
-            stops = _stops(connection, record.id, agent)
-            whole = _jobs(connection, offers) if agent.startswith(PULLS) else {}
+        version = service.news.version(record.id)
+        found = _offered(service, record, agent, most)
         left = deadline - service.clock()
-        if offers or stops or left <= 0 or service.ending:
-            return {"tasks": offers, "stop": stops, "lease": service.settings.lease, **whole}
-        service.wait(version, left)
+        if _says_something(found) or left <= 0 or service.ending:
+            return found
+        service.news.wait(record.id, version, left)
 
 
 def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int, *, whole: bool) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Clusters come, report their states, and go."""
+"""Clusters come and report their states; how they go is in draining.py."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, Forbidden, InputError, PolicyError, RequestError, StateError
+from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
 from rainbow.graph.order import natural
 from rainbow.matching import prepare
 from rainbow.scheduling import policies
 from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster, visible_cluster
-from rainbow.service.moving import evacuate
 from rainbow.service.service import Entry
-from rainbow.store import clusters, states, workers
+from rainbow.store import clusters, events, states, workers
 from rainbow.store.clusters import ClusterRecord
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         raise Forbidden("registering needs the registration secret")
     name = check_name(body.get("name"), "cluster")
     documents = _documents(body.get("subsystems"))
-    cluster = prepare(_read(body, name, documents), service.settings.backend)
+    cluster = prepare(check_size(service, _read(body, name, documents)), service.settings.backend)
     state = check_state(body.get("state") or {})
     policy, settings = check_policy(body.get("policy") or {}, service.settings.policy)
     now = service.clock()
@@ -56,11 +55,27 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         if state:
             states.put(connection, record.id, state, now)
         workers.keep_only(connection, record.id, list(cluster.workers), now)
+        events.add(connection, now, record.id, "cluster", cluster=name, state="registered")
         token = new_credential(connection, TOKEN, record.id, now)
         secret = new_credential(connection, SECRET, record.id, now)
     service.put_entry(Entry(record.id, record.revision, cluster))
+    service.tell(record.id, changed=True)
     shown = {"name": name, "token": token, "secret": secret, "revision": record.revision}
     return {**shown, "totals": dict(cluster.totals)}
+
+
+def check_size(service: Service, cluster: Cluster) -> Cluster:
+    """Return a cluster that is not larger than is allowed."""
+    limits = service.settings.limits
+    hung = [subsystem.graph for subsystem in cluster.subsystems.values()]
+    own = sum(cluster.outline.many)  # templates count as what they stand for, and are not written out for it
+    for what, count, most in (
+        ("vertices", own + sum(len(graph) for graph in hung), limits.vertices),
+        ("edges", own - 1 + sum(graph.number_of_edges() for graph in hung), limits.edges),
+    ):
+        if count > most:
+            raise LimitError(f"a cluster of {count} {what}, the limit is {most}", limit=what)
+    return cluster
 
 
 def _documents(given: Any) -> dict[str, Any]:
@@ -126,7 +141,7 @@ def check_policy(given: Any, default: str) -> tuple[str, dict[str, Any]]:
         return name, dict(policies.get(name).check(settings))
 
 
-# ── states, listings, the end ──
+# ── states, listings ──
 
 
 def put_state(service: Service, who: Caller, name: str, values: Any, merge: bool = False) -> dict[str, Any]:
@@ -165,7 +180,12 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show one cluster."""
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
-    return {**_shown(service.entry(name)), "policy": record.policy, "created_at": record.created_at}
+    return {
+        **_shown(service.entry(record)),
+        "policy": record.policy,
+        "created_at": record.created_at,
+        "draining": record.draining_at is not None,
+    }
 
 
 def _shown(entry: Entry) -> dict[str, Any]:
@@ -178,16 +198,3 @@ def _shown(entry: Entry) -> dict[str, Any]:
         "workers": len(cluster.workers),
         "subsystems": sorted(cluster.subsystems),
     }
-
-
-def delete(service: Service, who: Caller, name: str) -> None:
-    """Forget a cluster; its waiting jobs are placed anew. Conflict, and nothing changed, while live jobs remain."""
-    with service.changing:
-        with service.store.write() as connection:
-            record = own_cluster(connection, who, name)
-            live = evacuate(service, connection, record.id)
-            if live:
-                raise Conflict(f"cluster {name} has {len(live)} live jobs")
-            clusters.remove(connection, record.id)
-        service.drop_entry(name)
-    service.tell()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rainbow.service.settings import Settings
 
 TAKEN_OVER = ("selector", "selector_options", "policy", "tick", "lease", "warnings")
-WIRED = ("name", "secret", "admin", "backend")
+WIRED = ("name", "secret", "admin", "backend", "limits", "history", "server")
 PAUSE = 1.0  # seconds between two looks at the file
 
 

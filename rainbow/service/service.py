@@ -14,8 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,14 +25,16 @@ from rainbow.errors import NotFound, RainbowError
 from rainbow.graph import read_cluster
 from rainbow.matching import prepare
 from rainbow.service.access import digest, mint
+from rainbow.service.news import News
+from rainbow.service.remembering import Matches
 from rainbow.service.settings import Settings
 from rainbow.store import clusters, open_store
+from rainbow.store.turns import Turns
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.graph import Cluster
-    from rainbow.service.presence import Sign
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
 
@@ -47,6 +48,7 @@ class Entry:
     id: str
     revision: int
     cluster: Cluster
+    draining: bool = False  # takes no more jobs
 
 
 class Service:
@@ -62,16 +64,15 @@ class Service:
         self.registration = digest(self.settings.secret or mint("registration"))
         self.administration = digest(self.settings.admin or mint("admin"))
         self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed
-        self.seen: dict[tuple[str, str], Sign] = {}  # (cluster id, agent) → its last sign of life
         self.looked: dict[str, float] = {}  # cluster id → when its jobs may be placed anew again
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
         self.changing = threading.RLock()  # held from reading a cluster's graphs until the new ones are seen
-        self._news = threading.Condition()
-        self._version = 0
-        self._touched: set[str | None] = {None}
         self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
+        self.matches = Matches()
+        self.news = News()
+        self.turns = Turns(store)
         self.ending = False
-        self._stepping: dict[str, threading.Lock] = {}
+        self.local = False  # listens on this machine only
         self._compile_all()
 
     def _compile_all(self) -> None:
@@ -82,20 +83,48 @@ class Service:
 
     def _compiled(self, connection: sa.Connection, record: ClusterRecord) -> Entry | None:
         try:
-            document = clusters.document(connection, record.id)
+            document, hung = clusters.document(connection, record.id), clusters.graphs_of(connection, record.id)
             cluster = read_cluster(document, record.name, record.levels, record.worker_type)
-            for name, subsystem in clusters.graphs_of(connection, record.id).items():
+            for name, subsystem in hung.items():
                 cluster = cluster.with_subsystem(name, subsystem)
-            return Entry(record.id, record.revision, prepare(cluster, self.settings.backend))
+            made = prepare(cluster, self.settings.backend)
+            return Entry(record.id, record.revision, made, record.draining_at is not None)
         except RainbowError as fault:  # it was accepted once: one bad graph must not keep the others away
             log.error("cluster-not-compiled", cluster=record.name, fault=str(fault))
             return None
 
-    def entry(self, name: str) -> Entry:
-        """Return a cluster's compiled form; NotFound while it has none."""
-        if name not in self.catalogue:
-            raise NotFound(f"cluster {name} is not ready to be used")
-        return self.catalogue[name]
+    def entry(self, record: ClusterRecord) -> Entry:
+        """Return a cluster's compiled form as of this record; NotFound while it has none."""
+        known = self.catalogue.get(record.name)
+        if known is None or known.id != record.id or known.revision < record.revision:
+            known = self.compile(record.name)
+        if known is None or known.id != record.id:
+            raise NotFound(f"cluster {record.name} is not ready to be used")
+        return known
+
+    def compile(self, name: str) -> Entry | None:
+        """Compile one cluster anew from the store: another process has changed it, or this one has never seen it."""
+        with self.changing:
+            with self.store.read() as connection:
+                record = clusters.find(connection, name)
+                known = self.catalogue.get(name)
+                if record and known and (known.id, known.revision) == (record.id, record.revision):
+                    return known
+                made = self._compiled(connection, record) if record else None
+            if made:
+                self.put_entry(made)
+            else:
+                self.drop_entry(name)
+            return made
+
+    def refresh(self) -> None:
+        """Take over what other processes have changed since the catalogue was made."""
+        with self.store.read() as connection:
+            stored = clusters.revisions(connection)
+        known = {name: (entry.id, entry.revision) for name, entry in self.catalogue.items()}
+        for name in sorted(set(stored) | set(known)):
+            if stored.get(name) != known.get(name):
+                self.compile(name)
 
     def put_entry(self, entry: Entry) -> None:
         """Let everybody see a cluster's new form, in one assignment."""
@@ -107,52 +136,28 @@ class Service:
         with self.changing:
             self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}
 
-    # ── news: who waits for something to happen, waits here ──
-
-    def tell(self, cluster_id: str | None = None) -> None:
-        """Wake everybody who waits for something to happen, at this cluster (None: at any)."""
-        with self._news:
-            self._version += 1
-            self._touched.add(cluster_id)
-            self._news.notify_all()
-
-    def take_touched(self) -> set[str | None]:
-        """Return the clusters at which something has happened since the last time; None among them: any."""
-        with self._news:
-            touched, self._touched = self._touched, set()
-            return touched
-
-    @property
-    def version(self) -> int:
-        """How often something has happened."""
-        return self._version
-
-    def wait(self, version: int, seconds: float) -> int:
-        """Wait until something happens after `version`, or the seconds are over; return the version then."""
-        with self._news:
-            self._news.wait_for(lambda: self._version != version, timeout=max(0.0, seconds))
-            return self._version
+    def tell(self, *cluster_ids: str, changed: bool = False) -> None:
+        """Wake who waits for something to happen to these clusters (none: any); `changed`: their graphs have."""
+        self.news.tell(*cluster_ids, changed=changed)
 
     def let_go(self) -> None:
         """Let everybody who waits go: the server is about to end."""
         self.ending = True
-        self.tell()
-
-    @contextmanager
-    def stepping(self, cluster_id: str) -> Iterator[None]:
-        """Hold a cluster's step: one at a time."""
-        with self._stepping.setdefault(cluster_id, threading.Lock()):
-            yield
+        self.news.hear([])
 
     def close(self) -> None:
         """Let go of the store."""
+        self.turns.close()
         self.store.close()
 
 
-def open_service(database: str, settings: Settings) -> Service:
-    """Open the store and make the two global credentials if nothing sets them; their file is named in the log."""
+def open_service(database: str, settings: Settings, config: str | None = None) -> Service:
+    """Open the store and make the two global credentials if nothing sets them; their file is named in the log.
+
+    They are kept beside the database if that is a file, else beside the configuration, else in the working folder.
+    """
     store = open_store(database)
-    folder = _folder(database)
+    folder = _folder(database, config)
     settings = replace(
         settings,
         secret=settings.secret or os.environ.get("RAINBOW_REGISTRATION_SECRET") or _kept(folder, "registration"),
@@ -161,9 +166,11 @@ def open_service(database: str, settings: Settings) -> Service:
     return Service(store, settings)
 
 
-def _folder(database: str) -> Path:
+def _folder(database: str, config: str | None) -> Path:
     path = database.removeprefix("sqlite:///")
-    return Path.cwd() if "://" in path else Path(path).absolute().parent
+    if "://" not in path:
+        return Path(path).absolute().parent
+    return Path(config).absolute().parent if config else Path.cwd()
 
 
 def _kept(folder: Path, kind: str) -> str:

@@ -17,8 +17,30 @@ class Limits:
     offers: int = 1_000  # tasks in one answer to an agent
     listed: int = 1_000  # jobs in one page
     tasks: int = 100_000  # of one job
-    batch: int = 1_000  # jobs in one batch
     output: int = 65_536  # characters of a task's output that are kept
+    vertices: int = 2_000_000  # of one cluster with its subsystems
+    edges: int = 8_000_000
+    batch: int = 1_000  # jobs in one request
+    live: int = 0  # live jobs of one requestor at one cluster, 0: no limit
+    rate: float = 0.0  # requests a second from one caller, 0: no limit
+    burst: int = 100  # requests a caller may send at once before the rate counts
+    streams: int = 4  # event streams of one caller
+    waiting: int = 64  # requests that wait at once for something to happen; further ones are told to come back
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How requests come in."""
+
+    threads: int = 96  # requests at once; agents and event streams wait in some of them
+    engine: str = "granian"  # or gunicorn
+    certificate: str | None = None  # files: with both TLS is spoken
+    key: str | None = None
+    client_ca: str | None = None  # with it a client needs a certificate of this authority
+    metrics: str = (
+        "loopback"  # who may read /metrics without the admin token: loopback (if bound to it), everybody, nobody
+    )
+    log: str = "info"  # debug, info, warning, error
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,5 +56,7 @@ class Settings:
     policy: str = "load_based"
     tick: float = 0.25  # seconds between two scheduling steps when nothing happens
     lease: float = 60.0  # seconds without a sign of life before an agent's tasks are given to the queue again
+    history: float = 90 * 86_400.0  # seconds that ended jobs, events and decisions are kept
     limits: Limits = Limits()
+    server: Server = Server()
     warnings: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from rainbow.scheduling import never_started
 from rainbow.service import ledger
 from rainbow.service.access import Caller
 from rainbow.service.jobspecs import reading
-from rainbow.store import clusters, jobs, tasks
+from rainbow.store import clusters, events, jobs, tasks
 from rainbow.store.jobs import LIVE, Filter, JobRecord
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def listing(service: Service, who: Caller, chosen: Filter) -> list[dict[str, Any
         return [_job(record) for record in jobs.listing(connection, chosen)]
 
 
-def _visible(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
+def visible_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
+    """Return a job that exists for this caller, else NotFound."""
     record = jobs.get(connection, job_id)
     if record is None or not who.sees(record.cluster_id):
         raise NotFound(f"there is no job {job_id}")
@@ -37,7 +38,7 @@ def _visible(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
 def show(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     """Show a job with its tasks."""
     with service.store.read() as connection:
-        record = _visible(connection, who, job_id)
+        record = visible_job(connection, who, job_id)
         found = tasks.of_job(connection, job_id)
     return {**_job(record), "tasks": [_task(task) for task in found]}
 
@@ -45,9 +46,9 @@ def show(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     """Show the whole decision: match, selection steps, and why it waits."""
     with service.store.read() as connection:
-        record = _visible(connection, who, job_id)
+        record = visible_job(connection, who, job_id)
         decision = ledger.shown(jobs.decision(connection, job_id))
-    decision = _for(service, who, record, decision)
+    decision = only_for(service, who, record.cluster, decision)
     waiting = record.wait if record.state in LIVE else None
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision, "wait": waiting}
 
@@ -55,17 +56,17 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 def replay(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     """Take a job's decision again from the ledger; say whether the same comes of it."""
     with service.store.read() as connection:
-        record = _visible(connection, who, job_id)
+        record = visible_job(connection, who, job_id)
         found = ledger.replay(service, connection, record)
-    return _for(service, who, record, found)
+    return only_for(service, who, record.cluster, found)
 
 
-def _for(service: Service, who: Caller, record: JobRecord, decision: dict[str, Any]) -> dict[str, Any]:
-    """Return a decision with only those clusters that exist for its reader."""
+def only_for(service: Service, who: Caller, cluster: str, decision: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a decision that chose this cluster its reader may see."""
     if who.admin:
         return decision
     seen = {name for name, entry in service.catalogue.items() if who.sees(entry.id)}
-    return only_about(seen | {record.cluster}, decision)
+    return only_about(seen | {cluster}, decision)
 
 
 def only_about(seen: Collection[str], decision: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     """End a job: what has not started is canceled, what runs is told to stop."""
     now = service.clock()
     with service.store.write() as connection:
-        record = _visible(connection, who, job_id)
+        record = visible_job(connection, who, job_id)
         if record.state not in LIVE:
             raise Conflict(f"job {job_id} has ended: {record.state}")
         end(connection, job_id, now)
@@ -165,6 +166,8 @@ def settle(connection: sa.Connection, job_id: str, now: float) -> None:
         return
     _cancel_dependents(connection, job_id, now)
     state = job_state(tasks.states_of(connection, job_id))
+    if state is not record.state:
+        events.add(connection, now, record.cluster_id, "job", job=job_id, state=str(state), cluster=record.cluster)
     if state in LIVE:
         jobs.change(connection, job_id, state=state)
         return

@@ -21,18 +21,25 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.service.service import Service
+    from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
+    from rainbow.store.turns import Turn
 
 T = TaskState
 log = structlog.get_logger("rainbow")
 
 
 def step(service: Service, name: str) -> bool:
-    """Take one step for a cluster; tell whether any order was carried out."""
+    """Take one step for a cluster; tell whether any order was carried out.
+
+    False also while another process has the cluster's turn.
+    """
     entry = service.catalogue.get(name)
     if entry is None:
         return False
-    with service.stepping(entry.id):
+    with service.turns.of(entry.id) as turn:
+        if turn is None:
+            return False
         known = lose_the_silent(service, entry)  # 1
         if is_away(worker.state for worker in known.values()):
             leave(service, entry)
@@ -44,7 +51,7 @@ def step(service: Service, name: str) -> bool:
         plan = policy.plan(frozen.view)  # 3
         if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
             log.info("timeline", cluster=name, text=diagram(frozen.view, plan).text())
-        ordered = _carry_out(service, frozen, plan)  # 4, 5
+        ordered = _carry_out(service, frozen, plan, turn)  # 4, 5
         if plan.memory or frozen.blocked or not getattr(policy, "by_events", False):
             service.restless.add(entry.id)
     if ordered:
@@ -52,20 +59,19 @@ def step(service: Service, name: str) -> bool:
     return ordered
 
 
-def plan_only(service: Service, name: str) -> Plan | None:
+def plan_only(service: Service, record: ClusterRecord) -> Plan | None:
     """Say what the next step would do, without doing it; figures even if nothing waits."""
-    entry = service.catalogue.get(name)
-    frozen = freeze(service, entry, quiet=True) if entry else None
+    frozen = freeze(service, service.entry(record), quiet=True)
     return policies.get(frozen.record.policy).plan(frozen.view) if frozen else None
 
 
 # ── 4 check and write, 5 keep the wait reasons ──
 
 
-def _carry_out(service: Service, frozen: Frozen, plan: Plan) -> bool:
+def _carry_out(service: Service, frozen: Frozen, plan: Plan, turn: Turn) -> bool:
     check_plan(frozen.view, plan)
     now = service.clock()
-    with service.store.write() as connection:
+    with turn.write() as connection:
         changed = list(_ordered(connection, frozen, plan, now))
         tasks.save_all(connection, changed)
         waits = (*plan.waits, *frozen.blocked)

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from rainbow.store import credentials
 from rainbow.store.schema import clusters, subsystems
 
 
@@ -26,6 +27,7 @@ class ClusterRecord:
     revision: int = 1
     clock: int = 0
     limits: Mapping[str, int] = field(default_factory=dict)
+    draining_at: float | None = None
 
 
 _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
@@ -54,9 +56,28 @@ def every(connection: sa.Connection) -> list[ClusterRecord]:
     return [ClusterRecord(**row._mapping) for row in rows]
 
 
+def revisions(connection: sa.Connection) -> dict[str, tuple[str, int]]:
+    """Return {name: (id, revision)} of all clusters."""
+    rows = connection.execute(sa.select(clusters.c.name, clusters.c.id, clusters.c.revision))
+    return {row.name: (row.id, row.revision) for row in rows}
+
+
+def names(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, str]:
+    """Return {id: name} of those that exist."""
+    rows = connection.execute(sa.select(clusters.c.id, clusters.c.name).where(clusters.c.id.in_(cluster_ids)))
+    return {row.id: row.name for row in rows}
+
+
+def drain(connection: sa.Connection, cluster_id: str, now: float) -> None:
+    """Note that a cluster takes no more jobs and goes when its last has ended."""
+    _change(connection, cluster_id, draining_at=now)
+    new_revision(connection, cluster_id)  # so that every process sees it
+
+
 def remove(connection: sa.Connection, cluster_id: str) -> None:
     """Remove a cluster with its graphs, state, workers and credentials."""
     connection.execute(clusters.delete().where(clusters.c.id == cluster_id))
+    credentials.remove_useless(connection)
 
 
 def document(connection: sa.Connection, cluster_id: str) -> Any:

@@ -1,42 +1,85 @@
-"""Tokens and secrets of clusters. Only their SHA-256 is kept."""
+"""Tokens and secrets, and the clusters each is good for. Only their SHA-256 is kept."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
+from itertools import groupby
+from operator import itemgetter
 
 import sqlalchemy as sa
 
-from rainbow.store.schema import credentials
+from rainbow.store.schema import credentials, grants
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialRecord:
-    """One credential of one cluster. `requestors` are those it may speak for, None: any."""
+    """One credential. `requestors` are those it may speak for, None: any; `clusters` are ids."""
 
     id: str
     kind: str
     hash: str
-    cluster_id: str
     created_at: float
+    clusters: tuple[str, ...]
+    name: str | None = None
     requestors: list[str] | None = None
     expires_at: float | None = None
     revoked_at: float | None = None
 
 
-_COLUMNS = [credentials.c[column.name] for column in fields(CredentialRecord)]
+_COLUMNS = [credentials.c[column.name] for column in fields(CredentialRecord) if column.name != "clusters"]
+
+
+_NAMES = [column.name for column in _COLUMNS]
 
 
 def add(connection: sa.Connection, record: CredentialRecord) -> None:
     """Store a new credential."""
-    connection.execute(credentials.insert().values(asdict(record)))
+    row = asdict(record)
+    named = row.pop("clusters")
+    connection.execute(credentials.insert().values(row))
+    connection.execute(grants.insert(), [{"credential_id": record.id, "cluster_id": each} for each in named])
 
 
 def valid(connection: sa.Connection, hashes: Collection[str], now: float) -> list[CredentialRecord]:
     """Return the credentials with these hashes that are neither revoked nor past their end, by id."""
-    query = sa.select(*_COLUMNS).where(
-        credentials.c.hash.in_(hashes),
-        credentials.c.revoked_at.is_(None),
-        sa.or_(credentials.c.expires_at.is_(None), credentials.c.expires_at > now),
-    )
-    return [CredentialRecord(**row._mapping) for row in connection.execute(query.order_by(credentials.c.id))]
+    ended = sa.and_(credentials.c.expires_at.is_not(None), credentials.c.expires_at <= now)
+    good = sa.and_(credentials.c.revoked_at.is_(None), sa.not_(ended))
+    return _found(connection, credentials.c.hash.in_(hashes), good)
+
+
+def get(connection: sa.Connection, credential_id: str) -> CredentialRecord | None:
+    """Return the credential of this id."""
+    return next(iter(_found(connection, credentials.c.id == credential_id)), None)
+
+
+def listing(connection: sa.Connection, clusters: Collection[str] | None) -> list[CredentialRecord]:
+    """Return the credentials good for one of these clusters (None: all there are), the oldest first."""
+    if clusters is None:
+        return _found(connection)
+    of_them = sa.select(grants.c.credential_id).where(grants.c.cluster_id.in_(clusters))
+    return _found(connection, credentials.c.id.in_(of_them))
+
+
+def change(connection: sa.Connection, credential_id: str, **values: object) -> None:
+    """Store new values of a credential's columns."""
+    connection.execute(credentials.update().where(credentials.c.id == credential_id).values(**values))
+
+
+def remove_useless(connection: sa.Connection) -> None:
+    """Remove the credentials that are good for no cluster any more."""
+    connection.execute(credentials.delete().where(credentials.c.id.not_in(sa.select(grants.c.credential_id))))
+
+
+def _found(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[CredentialRecord]:
+    """One statement with its grants, so that a name that is not yours costs what one that does not exist costs."""
+    joined = credentials.outerjoin(grants, grants.c.credential_id == credentials.c.id)
+    query = sa.select(*_COLUMNS, grants.c.cluster_id.label("granted")).select_from(joined).where(*where)
+    order = (credentials.c.created_at, credentials.c.id, grants.c.cluster_id)
+    rows = [tuple(row) for row in connection.execute(query.order_by(*order))]
+    found = []
+    for _, group in groupby(rows, key=itemgetter(0)):  # the id stands first
+        own = list(group)
+        values = dict(zip(_NAMES, own[0], strict=False))
+        found.append(CredentialRecord(**values, clusters=tuple(row[-1] for row in own if row[-1])))
+    return found

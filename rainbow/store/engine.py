@@ -1,27 +1,39 @@
 """Opening the database, reading from it and writing to it.
 
-SQLite has one writer at a time. Its own way of saying so is "database is locked" after a wait; with 64 threads
-that wait has no order and no end. So writers of this process queue at one lock, and every write begins with
-BEGIN IMMEDIATE, which makes another process's writer wait at the door instead of failing half way.
+There is one writer at a time, on both databases. What a submit reads (free nodes, its Idempotency-Key) must still be
+true when it writes; one writer makes that so without a retry anywhere. SQLite is made that way; on PostgreSQL a
+transaction that writes takes an advisory lock first, so that it holds for all processes. Writers of one process queue
+at a lock of ours: the databases' own waiting has no order, and on SQLite an end ("database is locked").
+
+A burst of writers costs one wait for the disk, not one each: see `together`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
 
 from rainbow.errors import ConfigError, Unavailable
+from rainbow.store import postgresql, sqlite
 from rainbow.store.migrate import upgrade
 
-BUSY_SECONDS = 30
-# a writer and every reader of the server's threads at once, without waiting for a connection
-POOL_SIZE = 80
-_WRITING = "rainbow_writing"
+MOST_TOGETHER = 200  # writers in one commit: the first of them waits for the last
+T = TypeVar("T")
+
+
+@dataclass
+class Work(Generic[T]):
+    """One writer's part of a common transaction, and what became of it."""
+
+    do: Callable[[sa.Connection], T]
+    result: T | None = None
+    fault: BaseException | None = None
+    done: bool = False
 
 
 class Store:
@@ -33,20 +45,73 @@ class Store:
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
-        self._one_writer = threading.RLock() if engine.dialect.name == "sqlite" else nullcontext()
+        self.many_processes = engine.dialect.name == "postgresql"
+        self.one_writer = threading.RLock()
+        self._queue: list[Work[Any]] = []
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Give a connection that sees one snapshot."""
-        with _trouble_as_unavailable(), self.engine.connect() as connection, connection.begin():
-            yield connection
+        with _trouble_as_unavailable(), self.engine.connect() as connection:
+            if self.many_processes:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Give the one writing connection; commit at the end."""
-        with _trouble_as_unavailable(), self._one_writer, self.engine.connect() as connection:
-            connection = connection.execution_options(**{_WRITING: True})
+        with _trouble_as_unavailable(), self.one_writer, self._writing() as connection:
+            yield connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Give a connection in a transaction of its own that writes nothing yet: see turns.py."""
+        with _trouble_as_unavailable(), self.engine.connect() as connection:
+            connection.begin()
+            yield connection
+
+    def together(self, do: Callable[[sa.Connection], T]) -> T:
+        """Write with those who wait to write at this moment: one commit for all of them.
+
+        Each sees what those before it wrote. What one raises undoes its own part only. It returns, durable, when
+        the common commit is done; if that fails, it fails for all.
+        """
+        [work] = self.all_together([do])
+        if work.fault is not None:
+            raise work.fault
+        return work.result  # type: ignore[return-value]  # there is one where there is no fault
+
+    def all_together(self, parts: Sequence[Callable[[sa.Connection], T]]) -> list[Work[T]]:
+        """Write several parts as `together` does; each has a result or a fault of its own."""
+        works = [Work(do) for do in parts]
+        self._queue.extend(works)
+        for work in works:
+            if not work.done:
+                with self.one_writer:  # whoever comes first does the work of all
+                    if not work.done:
+                        self._lead()
+        return works
+
+    def _lead(self) -> None:
+        batch = [self._queue.pop(0) for _ in range(min(len(self._queue), MOST_TOGETHER))]
+        try:
+            with _trouble_as_unavailable(), self._writing() as connection:
+                for work in batch:
+                    _attempt(work, connection)
+        except BaseException as fault:
+            for work in batch:
+                work.fault = fault
+        for work in batch:
+            work.done = True
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        with self.engine.connect() as connection:
+            connection = connection.execution_options(**{sqlite.WRITING: True})
             with connection.begin():
+                if self.many_processes:
+                    postgresql.take_turn(connection)
                 yield connection
 
     def close(self) -> None:
@@ -54,53 +119,44 @@ class Store:
         self.engine.dispose()
 
 
+def _attempt(work: Work[Any], connection: sa.Connection) -> None:
+    """Do one writer's part; only trouble with the database itself, which undoes everything, is raised."""
+    savepoint = connection.begin_nested()
+    try:
+        work.result = work.do(connection)
+        savepoint.commit()
+    except (sa.exc.OperationalError, sa.exc.InterfaceError):
+        raise
+    except Exception as fault:
+        work.fault = fault
+        savepoint.rollback()
+
+
 def open_store(url: str) -> Store:
     """Open the database at `url` (a path means SQLite), bring its tables up to date and return it."""
-    engine = _engine(url if "://" in url else f"sqlite:///{url}")
+    engine = open_engine(url)
     with _trouble_as_unavailable():
         try:
             upgrade(engine)
-        except sa.exc.OperationalError:
+        except (sa.exc.OperationalError, ConfigError):
             raise
         except sa.exc.DatabaseError as error:  # it answers, and not as a database
             raise ConfigError(f"{engine.url.database} is not a database") from error
     return Store(engine)
 
 
-def _engine(url: str) -> sa.Engine:
+def open_engine(url: str) -> sa.Engine:
+    """Return what connects to the database at `url`; its tables stay as they are."""
     try:
-        parsed = sa.make_url(url)
+        parsed = sa.make_url(url if "://" in url else f"sqlite:///{url}")
     except sa.exc.ArgumentError as error:
         raise ConfigError("the database must be given as a path or a URL, like sqlite:///rainbow.db") from error
-    if parsed.get_backend_name() != "sqlite":
-        return _other_engine(parsed)
-    if not parsed.database or parsed.database == ":memory:":
-        raise ConfigError("the database must be a file: what is only in memory does not survive a restart")
-    Path(parsed.database).absolute().parent.mkdir(parents=True, exist_ok=True)
-    engine = sa.create_engine(
-        parsed, poolclass=sa.QueuePool, pool_size=POOL_SIZE, connect_args={"timeout": BUSY_SECONDS}
-    )
-    sa.event.listen(engine, "connect", _set_up_sqlite)
-    sa.event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _other_engine(url: sa.URL) -> sa.Engine:
-    try:
-        return sa.create_engine(url, pool_size=POOL_SIZE, pool_pre_ping=True)
-    except (sa.exc.NoSuchModuleError, ImportError) as error:
-        raise ConfigError(f"no driver for {url.drivername} is installed") from error
-
-
-def _set_up_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself: _begin_sqlite does
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    writing = connection.get_execution_options().get(_WRITING)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        return sqlite.engine(parsed)
+    if backend in ("postgresql", "postgres"):
+        return postgresql.engine(parsed)
+    raise ConfigError(f"{backend} is not supported: the database is SQLite or PostgreSQL")
 
 
 @contextmanager
@@ -108,5 +164,5 @@ def _trouble_as_unavailable() -> Iterator[None]:
     """Turn trouble with the database (not faults of ours, such as a bad statement) into Unavailable."""
     try:
         yield
-    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
+    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError, sa.exc.InternalError) as error:
         raise Unavailable("the store does not answer; try again", retry_after=2) from error

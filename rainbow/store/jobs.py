@@ -50,6 +50,7 @@ class Filter:
     name: str | None = None
     before: str | None = None
     limit: int = 100
+    requestor: str | None = None
 
 
 _COLUMNS = [jobs.c[column.name] for column in fields(JobRecord)]
@@ -84,6 +85,12 @@ def live_by_requestor(connection: sa.Connection, cluster_id: str) -> dict[str, i
     return {row[0]: row[1] for row in rows}
 
 
+def live_of(connection: sa.Connection, cluster_id: str, requestor: str) -> int:
+    """Count a requestor's jobs at a cluster that have not ended."""
+    where = (jobs.c.cluster_id == cluster_id, jobs.c.state.in_(LIVE), jobs.c.requestor == requestor)
+    return connection.execute(sa.select(sa.func.count()).where(*where)).scalar_one()
+
+
 def clusters_with_live_jobs(connection: sa.Connection) -> set[str]:
     """Return the ids of the clusters that have something to do."""
     return set(connection.execute(sa.select(jobs.c.cluster_id).where(jobs.c.state.in_(LIVE)).distinct()).scalars())
@@ -98,6 +105,8 @@ def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
         query = query.where(jobs.c.state.in_(chosen.states))
     if chosen.name is not None:
         query = query.where(jobs.c.cluster == chosen.name)
+    if chosen.requestor is not None:
+        query = query.where(jobs.c.requestor == chosen.requestor)
     if chosen.before is not None:
         query = query.where(jobs.c.id < chosen.before)
     return [_record(row) for row in connection.execute(query)]

@@ -3,11 +3,13 @@
     clusters ─┬─ subsystems      graphs as they were given; what is compiled from them is never stored
               ├─ states          the flat state of selection, and when it was reported
               ├─ workers         the workers' states
-             ├─ changes         who changed the scheduling settings, when, from what, to what
-              └─ credentials     SHA-256 of tokens and secrets
+              ├─ changes         who changed the scheduling settings, when, from what, to what
+              ├─ agents          their last signs of life
+              └─ grants ──────── credentials     which clusters a token or secret (its SHA-256) is good for
     jobs ───── tasks             kept when their cluster is deleted: they are history
     tags                         the versions a basis has had
     durations                    how long tasks ran, by the names of job and task
+    events                       what happened, in order
 
 A cluster is known by `id`, made at registration: a name registered again is another cluster. Times are
 seconds since 1970 in UTC. `clock` counts what changes the cluster's free nodes (a state report, a job's
@@ -18,6 +20,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from rainbow.store.columns import ID, JSON, NAME, NUMBER, TEXT, TIME, WORD
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(column_0_N_label)s",
@@ -26,10 +30,6 @@ metadata = sa.MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-
-NAME = sa.String(100)
-ID = sa.String(64)
-JSON = sa.JSON(none_as_null=True)
 
 
 def _cluster_id(*, primary_key: bool = False, index: bool = False) -> sa.Column[str]:
@@ -43,14 +43,15 @@ clusters = sa.Table(
     sa.Column("id", ID, primary_key=True),
     sa.Column("name", NAME, nullable=False, unique=True),
     sa.Column("document", JSON, nullable=False),
-    sa.Column("levels", sa.String(16), nullable=False),
+    sa.Column("draining_at", TIME),
+    sa.Column("levels", WORD, nullable=False),
     sa.Column("worker_type", NAME, nullable=False),
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("clock", sa.BigInteger, nullable=False),
     sa.Column("policy", NAME, nullable=False),
     sa.Column("settings", JSON, nullable=False),
     sa.Column("memory", JSON, nullable=False),
-    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("created_at", TIME, nullable=False),
     sa.Column("limits", JSON, nullable=False, server_default="{}"),
 )
 
@@ -67,7 +68,7 @@ states = sa.Table(
     metadata,
     _cluster_id(primary_key=True),
     sa.Column("values", JSON, nullable=False),
-    sa.Column("reported_at", sa.Double, nullable=False),
+    sa.Column("reported_at", TIME, nullable=False),
     sa.Column("reported_clock", sa.BigInteger, nullable=False),
 )
 
@@ -75,9 +76,9 @@ workers = sa.Table(
     "workers",
     metadata,
     _cluster_id(primary_key=True),
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("state", sa.String(16), nullable=False),
-    sa.Column("since", sa.Double, nullable=False),
+    sa.Column("name", TEXT, primary_key=True),
+    sa.Column("state", WORD, nullable=False),
+    sa.Column("since", TIME, nullable=False),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),  # to start a task, one after the other
 )
 
@@ -86,51 +87,71 @@ changes = sa.Table(
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
     _cluster_id(index=True),
-    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("at", TIME, nullable=False),
     sa.Column("who", NAME, nullable=False),
-    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("what", TEXT, nullable=False),
     sa.Column("before", JSON),
     sa.Column("after", JSON),
+)
+
+agents = sa.Table(
+    "agents",
+    metadata,
+    _cluster_id(primary_key=True),
+    sa.Column("name", TEXT, primary_key=True),
+    sa.Column("seen_at", TIME, nullable=False),
+    sa.Column("workers", JSON),  # those it speaks for; NULL: all of the cluster
+    sa.Column("seq", sa.BigInteger, nullable=False, server_default="0"),  # the highest number of a message of its
 )
 
 credentials = sa.Table(
     "credentials",
     metadata,
     sa.Column("id", ID, primary_key=True),
-    sa.Column("kind", sa.String(16), nullable=False),
-    sa.Column("hash", sa.String(64), nullable=False, unique=True),
-    _cluster_id(index=True),
+    sa.Column("kind", WORD, nullable=False),
+    sa.Column("hash", ID, nullable=False, unique=True),
+    sa.Column("name", NAME),
     sa.Column("requestors", JSON),  # NULL: any
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("expires_at", sa.Double),
-    sa.Column("revoked_at", sa.Double),
+    sa.Column("created_at", TIME, nullable=False),
+    sa.Column("expires_at", TIME),
+    sa.Column("revoked_at", TIME),
+)
+
+grants = sa.Table(
+    "grants",
+    metadata,
+    sa.Column(
+        "credential_id", ID, sa.ForeignKey("credentials.id", ondelete="CASCADE"), nullable=False, primary_key=True
+    ),
+    _cluster_id(primary_key=True, index=True),
 )
 
 jobs = sa.Table(
     "jobs",
     metadata,
     sa.Column("id", ID, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("requestor", sa.Text, nullable=False),
+    sa.Column("name", TEXT, nullable=False),
+    sa.Column("requestor", TEXT, nullable=False),
     sa.Column("cluster_id", ID, nullable=False),
     sa.Column("cluster", NAME, nullable=False),
     sa.Column("jobspec", JSON, nullable=False),  # as given: text or mapping
-    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("state", WORD, nullable=False),
     sa.Column("priority", sa.Integer, nullable=False),
     sa.Column("nodes", sa.Integer, nullable=False),
-    sa.Column("submitted_at", sa.Double, nullable=False),
-    sa.Column("canceled_at", sa.Double),
-    sa.Column("ended_at", sa.Double),
+    sa.Column("submitted_at", TIME, nullable=False),
+    sa.Column("canceled_at", TIME),
+    sa.Column("ended_at", TIME),
     sa.Column("accepted_clock", sa.BigInteger),
     sa.Column("ended_clock", sa.BigInteger),
     sa.Column("decision", JSON, nullable=False),
     sa.Column("wait", JSON),
-    sa.Column("idempotency", sa.String(64), unique=True),  # digest of who asked and their key
-    sa.Column("request_digest", sa.String(64)),
-    sa.Column("basis", sa.Text, nullable=False, server_default=""),
-    sa.Column("tag", sa.Text, nullable=False, server_default=""),
+    sa.Column("idempotency", ID, unique=True),  # digest of who asked and their key
+    sa.Column("request_digest", ID),
+    sa.Column("basis", TEXT, nullable=False, server_default=""),
+    sa.Column("tag", TEXT, nullable=False, server_default=""),
     # the two sums of booking.py are answered from these alone
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
+    sa.Index("ix_jobs_ended_at", "ended_at"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
 )
 
@@ -142,20 +163,20 @@ tasks = sa.Table(
     sa.Column("cluster_id", ID, nullable=False),
     sa.Column("index", sa.Integer, nullable=False),
     sa.Column("gang", sa.Integer, nullable=False),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("name", TEXT, nullable=False),
+    sa.Column("state", WORD, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("retries_left", sa.Integer, nullable=False),
     sa.Column("placement", JSON, nullable=False),
     sa.Column("slots", sa.Integer, nullable=False),
-    sa.Column("agent", sa.Text, nullable=False),
+    sa.Column("agent", TEXT, nullable=False),
     sa.Column("exit_code", sa.Integer),
-    sa.Column("output", sa.Text, nullable=False),
-    sa.Column("detail", sa.Text, nullable=False),
-    sa.Column("assigned_at", sa.Double),
-    sa.Column("started_at", sa.Double),
-    sa.Column("ended_at", sa.Double),
-    sa.Column("expected", sa.Double, nullable=False, server_default="0"),  # seconds, as those before it ran
+    sa.Column("output", TEXT, nullable=False),
+    sa.Column("detail", TEXT, nullable=False),
+    sa.Column("assigned_at", TIME),
+    sa.Column("started_at", TIME),
+    sa.Column("ended_at", TIME),
+    sa.Column("expected", TIME, nullable=False, server_default="0"),  # seconds, as those before it ran
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
     # the order in which a job's tasks wait
     sa.Index("ix_tasks_queue", "job", "state", "expected", "index"),
@@ -165,11 +186,11 @@ durations = sa.Table(
     "durations",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("job", sa.String(64), nullable=False),  # digest of cluster, requestor and job name
-    sa.Column("task", sa.Text, nullable=False),
-    sa.Column("mean", sa.Double, nullable=False),
+    sa.Column("job", ID, nullable=False),  # digest of cluster, requestor and job name
+    sa.Column("task", TEXT, nullable=False),
+    sa.Column("mean", TIME, nullable=False),
     sa.Column("runs", sa.Integer, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("at", TIME, nullable=False),
     sa.UniqueConstraint("job", "task"),
     sa.Index("ix_durations_at", "at"),
 )
@@ -179,8 +200,19 @@ tags = sa.Table(
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),  # newer ones have larger ids
     _cluster_id(index=True),
-    sa.Column("requestor", sa.Text, nullable=False),
-    sa.Column("basis", sa.Text, nullable=False),
-    sa.Column("tag", sa.Text, nullable=False),
+    sa.Column("requestor", TEXT, nullable=False),
+    sa.Column("basis", TEXT, nullable=False),
+    sa.Column("tag", TEXT, nullable=False),
     sa.Index("ix_tags_requestor_basis", "requestor", "basis"),
+)
+
+events = sa.Table(
+    "events",
+    metadata,
+    sa.Column("number", NUMBER, primary_key=True),
+    sa.Column("at", TIME, nullable=False, index=True),
+    sa.Column("cluster_id", ID, nullable=False),
+    sa.Column("kind", WORD, nullable=False),
+    sa.Column("facts", JSON, nullable=False),
+    sqlite_autoincrement=True,
 )

@@ -1,0 +1,67 @@
+"""/v1/events: server-sent events, resumed by Last-Event-ID."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from rainbow.api.asking import flag, service, tokens, who
+from rainbow.api.times import rfc3339
+from rainbow.errors import RainbowError, RequestError
+from rainbow.service import Service, telling
+from rainbow.service.access import caller, digest
+from rainbow.store.events import EventRecord
+
+events = Blueprint("events", __name__, url_prefix="/v1")
+LARGEST = 2**63 - 1
+
+
+@events.get("/events")
+def stream() -> Any:
+    """Tell events after Last-Event-ID (else those to come); with follow=false only those there are."""
+    here, brought, asking = service(), tokens(), who()
+    start = _start(here)
+    if not flag("follow") and "follow" in request.args:
+        text = "".join(map(_written, telling.since(here, asking, start)))
+        return _answer(iter([text]))
+    held = ExitStack()
+    held.enter_context(telling.one_of_few(here, digest(",".join(sorted(brought))), here.settings.limits.streams))
+    answer = _answer(_told(here, brought, start))
+    answer.call_on_close(held.close)
+    return answer
+
+
+def _answer(parts: Iterator[str]) -> Response:
+    return Response(parts, mimetype="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+def _start(here: Service) -> int:
+    """Return the number after which events are wanted."""
+    text = request.headers.get("Last-Event-ID") or request.args.get("after")
+    if text is None:
+        return 0 if "follow" in request.args and not flag("follow") else telling.last(here)
+    if not (text.isascii() and text.isdecimal()) or int(text[:20]) > LARGEST:
+        raise RequestError("Last-Event-ID is the id of an event", pointer="/after")
+    return int(text)
+
+
+def _told(here: Service, brought: list[str], start: int) -> Iterator[str]:
+    def again() -> Any:
+        with here.store.read() as connection:
+            return caller(here, connection, brought)
+
+    yield ": rainbow\n\n"
+    try:
+        for some in telling.follow(here, again, start):
+            yield "".join(map(_written, some)) or ": alive\n\n"
+    except RainbowError as fault:  # revoked, or the store is away: whoever asks again is told in full
+        yield f"event: end\ndata: {json.dumps({'code': fault.code})}\n\n"
+
+
+def _written(event: EventRecord) -> str:
+    data = json.dumps({"at": rfc3339(event.at), **event.facts})
+    return f"id: {event.number}\nevent: {event.kind}\ndata: {data}\n\n"

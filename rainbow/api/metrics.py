@@ -1,0 +1,82 @@
+"""/metrics in Prometheus' text format: what this process counted, what the store holds now, how clusters schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any
+
+from flask import Blueprint, Response
+
+from rainbow.api.asking import service, tokens, who
+from rainbow.errors import Forbidden
+from rainbow.service.figures import gauges
+from rainbow.service.measuring import BUCKETS, METRICS, counters, histograms
+from rainbow.service.metrics import metrics as of_clusters
+
+metrics = Blueprint("metrics", __name__)
+
+
+@metrics.get("/metrics")
+def show() -> Any:
+    """Show the figures: to the administrator, and to whom the configuration allows."""
+    _check_reader()
+    lines = [*_counters(), *_histograms(), *_gauges()]
+    told = "\n".join(lines) + "\n" + of_clusters(service())
+    return Response(told, mimetype="text/plain; version=0.0.4")
+
+
+def _check_reader() -> None:
+    allowed = service().settings.server.metrics
+    if allowed == "everybody" or (allowed == "loopback" and service().local and not tokens()):
+        return
+    if not who().admin:
+        raise Forbidden("this needs the admin token")
+
+
+def _head(name: str) -> list[str]:
+    kind, _, words = METRICS[name]
+    return [f"# HELP {name} {words}", f"# TYPE {name} {kind}"]
+
+
+def _counters() -> Iterable[str]:
+    found = counters()
+    for name in sorted({name for name, _ in found}):
+        yield from _head(name)
+        label = METRICS[name][1]
+        yield from (
+            f"{name}{_labels(label, (value,))} {n:g}" for (of, value), n in sorted(found.items()) if of == name
+        )
+
+
+def _histograms() -> Iterable[str]:
+    found = histograms()
+    for name in sorted({name for name, _ in found}):
+        yield from _head(name)
+        for (of, value), row in sorted(found.items()):
+            if of == name:
+                yield from _histogram(name, f"{METRICS[name][1]}={_quoted(value)}", row)
+
+
+def _histogram(name: str, label: str, row: list[float]) -> Iterable[str]:
+    *counts, total = row
+    for bound, upto in zip([*map(str, BUCKETS), "+Inf"], accumulate(counts), strict=True):
+        yield f'{name}_bucket{{{label},le="{bound}"}} {upto:g}'
+    yield f"{name}_sum{{{label}}} {total:g}"
+    yield f"{name}_count{{{label}}} {sum(counts):g}"
+
+
+def _gauges() -> Iterable[str]:
+    for name, rows in gauges(service()).items():
+        yield from _head(name)
+        yield from (f"{name}{_labels(METRICS[name][1], values)} {n:g}" for values, n in rows)
+
+
+def _labels(names: str, values: tuple[str, ...]) -> str:
+    pairs = [f"{name}={_quoted(value)}" for name, value in zip(names.split(","), values, strict=False) if name]
+    return "{" + ",".join(pairs) + "}" if pairs else ""
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

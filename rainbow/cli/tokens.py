@@ -1,0 +1,72 @@
+"""`rainbow token`: mint, list, rotate, revoke."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rainbow.cli import printing
+from rainbow.cli.connection import with_any_secret
+from rainbow.client import Client
+
+
+@click.group()
+def token() -> None:
+    """Tokens and secrets of your clusters: mint, list, rotate, revoke."""
+
+
+@token.command()
+@click.option("--cluster", "clusters", multiple=True, required=True, help="Good for this one; may be given often.")
+@click.option("--requestor", "requestors", multiple=True, help="May speak for this one; else for anybody.")
+@click.option("--expires", help="Ends then: 2030-01-31T12:00:00Z.")
+@click.option("--name", help="What you call it.")
+@printing.output_option
+@with_any_secret
+def mint(
+    client: Client,
+    clusters: tuple[str, ...],
+    requestors: tuple[str, ...],
+    expires: str | None,
+    name: str | None,
+    output: str,
+) -> None:
+    """Mint a submit token; it is shown this once."""
+    made = client.mint_token(clusters, requestors=requestors or None, expires_at=expires, name=name)
+    printing.show(output, made, lambda console: console.print(printing.facts(made)))
+
+
+@token.command(name="list")
+@printing.output_option
+@with_any_secret
+def list_tokens(client: Client, output: str) -> None:
+    """List the tokens and secrets of your clusters."""
+    found = client.tokens()
+    titles = ["ID", "KIND", "NAME", "CLUSTERS", "REQUESTORS", "EXPIRES", "REVOKED"]
+    table = printing.table(titles, map(_row, found))
+    printing.show(output, found, lambda console: console.print(table))
+
+
+def _row(one: dict[str, Any]) -> list[Any]:
+    named = [one[key] for key in ("id", "kind", "name", "clusters")]
+    requestors = "any" if one["requestors"] is None else one["requestors"]
+    return [*named, requestors, printing.when(one["expires_at"]), printing.when(one["revoked_at"])]
+
+
+@token.command()
+@click.argument("token_id")
+@printing.output_option
+@with_any_secret
+def rotate(client: Client, token_id: str, output: str) -> None:
+    """Give a token or secret a new value, shown this once; the old one ends now."""
+    made = client.rotate_token(token_id)
+    printing.show(output, made, lambda console: console.print(printing.facts(made)))
+
+
+@token.command()
+@click.argument("token_id")
+@with_any_secret
+def revoke(client: Client, token_id: str) -> None:
+    """End a token now."""
+    client.revoke_token(token_id)
+    click.echo(f"token {token_id} is revoked")

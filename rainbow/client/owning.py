@@ -1,0 +1,73 @@
+"""The client's verbs for whoever owns clusters: tokens, graph changes, events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from rainbow.client.calls import Calls
+
+
+class Owning:
+    """Verbs of Client; it has the calls."""
+
+    _calls: Calls
+
+    def mint_token(
+        self,
+        clusters: Sequence[str],
+        *,
+        requestors: Sequence[str] | None = None,
+        expires_at: str | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """Mint a submit token; the only answer that ever shows it."""
+        body = {"clusters": list(clusters), "requestors": requestors and list(requestors)}
+        body |= {"expires_at": expires_at, "name": name}
+        return self._own("POST", "tokens", body=body, repeatable=False)
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """List the tokens and secrets of one's clusters, the oldest first."""
+        found: list[dict[str, Any]] = self._own("GET", "tokens")["tokens"]
+        return found
+
+    def rotate_token(self, token_id: str) -> dict[str, Any]:
+        """Give a token or secret a new value; the only answer that ever shows it."""
+        return self._own("POST", "tokens", f"{token_id}:rotate", repeatable=False)
+
+    def revoke_token(self, token_id: str) -> None:
+        """End a token now."""
+        self._own("DELETE", "tokens", token_id)
+
+    def patch_graph(self, cluster: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Change a cluster's graph: add, remove, set, resize; all of it or nothing."""
+        return self._own("PATCH", "clusters", cluster, "graph", body={"changes": list(changes)}, repeatable=False)
+
+    def stream(
+        self, after: int | None = None, *, follow: bool = True, beats: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Yield events {"id", "event", "data"}: those to come, or all after one; `beats`: also signs of life."""
+        query = {"after": after, "follow": None if follow else "false"}
+        lines: list[str] = []
+        for line in self._calls.lines("/v1/events", query):
+            if line.startswith(":") and beats:
+                yield {"id": None, "event": "alive", "data": {}}
+            elif line:
+                lines.append(line)
+            elif event := _event(lines):
+                lines = []
+                yield event
+
+    def _own(self, verb: str, *parts: str, body: Any = None, **more: Any) -> dict[str, Any]:
+        path = "/v1/" + "/".join(quote(part, safe=":") for part in parts)
+        answer: dict[str, Any] = self._calls.call(verb, path, body, **more) or {}
+        return answer
+
+
+def _event(lines: Sequence[str]) -> dict[str, Any] | None:
+    told = dict(line.split(": ", 1) for line in lines if ": " in line and not line.startswith(":"))
+    if "data" not in told:
+        return None
+    return {"id": int(told.get("id", 0)), "event": told.get("event", ""), "data": json.loads(told["data"])}

@@ -1,0 +1,188 @@
+"""A submit that is ready to be written: a cluster is selected by what is true then, job and decision are stored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Conflict, NotFound, Refused, TooMany
+from rainbow.jobs import Task
+from rainbow.jobspec.keeping import keeping
+from rainbow.scheduling import Gang
+from rainbow.selection import Choice, reads, select
+from rainbow.service import ledger
+from rainbow.service.access import Caller, requestor_of
+from rainbow.service.admission import admit, check_limits
+from rainbow.service.candidates import candidate_ids, states_of
+from rainbow.service.depending import check_dependencies
+from rainbow.service.measuring import phase
+from rainbow.service.remembering import Match
+from rainbow.service.replacing import replace_ancestors
+from rainbow.store import clusters, durations, events, jobs, tasks
+from rainbow.store.jobs import JobRecord
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.service import Service
+
+States = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a submit brings: the jobspec, and what may stand beside it in an envelope."""
+
+    jobspec: str | bytes | Mapping[str, Any]
+    selector: str | None = None
+    options: Mapping[str, Any] | None = None
+    clusters: Sequence[str] | None = None  # only these; None: all the caller may use
+    name: str | None = None
+    requestor: str | None = None
+    basis: str | None = None  # what the job is a version of: see replacing.py
+    tag: str | None = None  # which version
+    key: str | None = None  # Idempotency-Key
+    credentials: Sequence[str] = field(default_factory=tuple)  # digest of who asks, part of the key
+    explain: bool = False  # of match: say what was looked for and found, and what would do
+    place: str | None = None  # only this one of them, by the plan of a batch; no part of what was asked
+
+    def digest(self) -> str:
+        """Return what tells two requests apart."""
+        parts = [self.jobspec, self.selector, self.options, self.clusters, self.name, self.requestor]
+        parts += [self.basis, self.tag] if self.basis or self.tag else []
+        text = json.dumps(parts, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass
+class Placement:
+    """One submit: what was found without writing, and the part of it that writes."""
+
+    service: Service
+    who: Caller
+    asked: Submission
+    found: Match
+    wanted: Sequence[Gang]
+    selector: str
+    options: Mapping[str, Any]
+    cluster_id: str | None = None  # where it was placed
+
+    def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
+        """Choose a cluster by what is true now and store the job; or return the one sent before under its key."""
+        if earlier := earlier_job(connection, self.asked):
+            return earlier, True
+        job_id = _new_id()
+        check_dependencies(connection, self.who, self.found.request)
+        states, choice = self._choose(connection, job_id)
+        decision = {**self.found.told, "selection": ledger.written(choice), "seed": job_id}
+        if self.asked.place is not None:
+            decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
+        if choice.cluster is None:
+            raise Refused("no cluster can take this job", **decision)
+        record = self._record(connection, job_id, choice.cluster)
+        decision["again"] = self._again(record.requestor)
+        self._store(connection, record, decision, states)
+        self.cluster_id = record.cluster_id
+        return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
+
+    def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice]:
+        selector, options, found = self.selector, self.options, self.found
+        ids = candidate_ids(self.service, found.verdicts)
+        if reads(selector, options, "nodes_free"):
+            clusters.hold(connection, ids)
+        states = states_of(self.service, connection, ids, reads(selector, options, "queue.idle_workers"))
+        with phase("select"):
+            return states, select(found.request, found.verdicts, states, selector, options, seed=job_id)
+
+    def _record(self, connection: sa.Connection, job_id: str, name: str) -> JobRecord:
+        asked, cluster = self.asked, clusters.find(connection, name)
+        if cluster is None or cluster.draining_at is not None:  # deleted since it was matched
+            raise Conflict(f"cluster {name} is being deleted; submit again")
+        requestor = requestor_of(asked.requestor, self.who.submits.get(cluster.id))
+        self._check_live(connection, cluster.id, requestor)
+        return JobRecord(
+            id=job_id,
+            name=asked.name or self.found.request.name or "job",
+            requestor=requestor,
+            cluster_id=cluster.id,
+            cluster=cluster.name,
+            nodes=self.found.verdicts[self.found.places[name]].totals.get("nodes", 0),
+            submitted_at=self.service.clock(),
+            basis=asked.basis or "",
+            tag=asked.tag or (job_id if asked.basis else ""),
+        )
+
+    def _check_live(self, connection: sa.Connection, cluster_id: str, requestor: str) -> None:
+        most = self.service.settings.limits.live
+        if most and jobs.live_of(connection, cluster_id, requestor) >= most:
+            raise TooMany(f"{requestor} has {most} live jobs there, the limit", retry_after=30, limit="live")
+
+    def _again(self, requestor: str) -> dict[str, Any]:
+        """Say where else the job may go, by the caller's credentials for this requestor, and how it is chosen."""
+        entries = self.service.catalogue
+        known = [v.cluster for v in self.found.verdicts if v.matched and v.cluster in entries]
+        allowed = {name: self.who.submits.get(entries[name].id) for name in known}
+        others = [name for name, requestors in allowed.items() if requestors is None or requestor in requestors]
+        return {"clusters": others, "selector": self.selector, "options": dict(self.options)}
+
+    def _store(self, connection: sa.Connection, record: JobRecord, decision: dict[str, Any], states: States) -> None:
+        asked = self.asked
+        key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
+        limits = check_limits(clusters.limits(connection, record.cluster_id, lock=True))
+        replace_ancestors(self.service, connection, self.who, record)
+        admit(connection, record, sum(len(gang.tasks) for gang in self.wanted), limits)
+        kept = {**decision, ledger.LEDGER: ledger.entry(self.service, self.selector, self.options, states)}
+        jobs.add(connection, record, _text(asked.jobspec), kept, **key)
+        expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
+        tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted, limits["max_retries"], expected))
+        told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
+        events.add(connection, record.submitted_at, record.cluster_id, "job", **told)
+
+
+def _tasks(job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float]) -> list[Task]:
+    return [
+        Task(
+            f"{job_id}-{task.index}",
+            job_id,
+            task.index,
+            gang.number,
+            task.name,
+            retries_left=retries,
+            expected=expected.get(task.name, 0.0),
+        )
+        for gang in wanted
+        for task in gang.tasks
+    ]
+
+
+def _new_id() -> str:
+    """Make a job id: ids sort by time."""
+    return f"{time.time_ns():016x}{secrets.token_hex(4)}"
+
+
+def _text(jobspec: str | bytes | Mapping[str, Any]) -> Any:
+    return jobspec.decode() if isinstance(jobspec, bytes) else keeping(jobspec)
+
+
+def _key(asked: Submission) -> str:
+    return hashlib.sha256(json.dumps([asked.key, sorted(asked.credentials)]).encode()).hexdigest()
+
+
+def earlier_job(connection: sa.Connection, asked: Submission) -> dict[str, Any] | None:
+    """Return the job that was submitted under the same key; Conflict if that was another request."""
+    found = jobs.by_idempotency(connection, _key(asked)) if asked.key else None
+    if found is None:
+        return None
+    job_id, digest = found
+    if digest != asked.digest():
+        raise Conflict("this Idempotency-Key was used for another request")
+    record = jobs.get(connection, job_id)
+    if record is None:
+        raise NotFound(f"there is no job {job_id}")
+    decision = ledger.shown(jobs.decision(connection, job_id))
+    return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}

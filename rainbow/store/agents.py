@@ -1,0 +1,50 @@
+"""The agents' last signs of life. Every process that serves or schedules reads them here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from rainbow.store.schema import agents
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """An agent's last sign of life, and the workers it last said are up (None: all of the cluster).
+
+    `seq` is the highest number of a message of its: one with a lower number was overtaken, and is not believed.
+    """
+
+    name: str
+    seen_at: float
+    workers: frozenset[str] | None = None
+    seq: int = 0
+
+
+def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, AgentRecord]:
+    """Return {agent: its last sign of life}."""
+    rows = connection.execute(sa.select(agents).where(agents.c.cluster_id == cluster_id))
+    return {row.name: AgentRecord(row.name, row.seen_at, _workers(row.workers), row.seq) for row in rows}
+
+
+def put(connection: sa.Connection, cluster_id: str, record: AgentRecord) -> None:
+    """Store a sign of life in place of the agent's last."""
+    values = {"seen_at": record.seen_at, "workers": _written(record.workers), "seq": record.seq}
+    this = sa.and_(agents.c.cluster_id == cluster_id, agents.c.name == record.name)
+    if not connection.execute(agents.update().where(this).values(**values)).rowcount:
+        connection.execute(agents.insert().values(cluster_id=cluster_id, name=record.name, **values))
+
+
+def forget(connection: sa.Connection, before: float) -> None:
+    """Forget agents that were last seen before a time."""
+    connection.execute(agents.delete().where(agents.c.seen_at < before))
+
+
+def _workers(stored: Collection[str] | None) -> frozenset[str] | None:
+    return None if stored is None else frozenset(stored)
+
+
+def _written(up: Collection[str] | None) -> list[str] | None:
+    return None if up is None else sorted(up)

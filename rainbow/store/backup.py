@@ -1,0 +1,99 @@
+"""Backup while the server works, and restore.
+
+A backup is a SQLite file with the same tables, whichever database it was taken of; it is one moment of the store.
+So it can be restored into either kind: that is also the way from SQLite to PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from rainbow.errors import ConfigError, Conflict
+from rainbow.store.engine import Store, open_store
+from rainbow.store.schema import metadata
+
+ROWS = 500  # in one insert
+
+
+def backup(store: Store, file: Path) -> None:
+    """Write the store's present moment to a file for its owner alone; there is no half a file at any time."""
+    draft = file.with_name(f"{file.name}.part")
+    draft.unlink(missing_ok=True)
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        if store.engine.dialect.name == "sqlite":
+            _copy_file(str(store.engine.url.database), draft)
+        else:
+            _copy_rows(store, draft)
+        _to_disk(draft)
+        draft.replace(file)
+    finally:
+        for left in (draft, *(Path(f"{draft}-{kind}") for kind in ("wal", "shm"))):
+            left.unlink(missing_ok=True)
+
+
+def restore(file: Path, url: str) -> None:
+    """Fill an empty database from a backup."""
+    if not file.is_file():
+        raise ConfigError(f"there is no file {file}")
+    source, target = open_store(str(file)), open_store(url)
+    try:
+        _copy(source, target)
+    finally:
+        source.close()
+        target.close()
+
+
+def _copy_file(database: str, draft: Path) -> None:
+    with (
+        closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as here,
+        closing(sqlite3.connect(draft)) as there,
+    ):
+        here.backup(there)
+        there.execute("PRAGMA journal_mode=DELETE")
+
+
+def _copy_rows(store: Store, draft: Path) -> None:
+    target = open_store(str(draft))
+    try:
+        _copy(store, target)
+        with target.engine.connect() as connection:
+            connection.connection.driver_connection.execute("PRAGMA journal_mode=DELETE")  # type: ignore[union-attr]
+    finally:
+        target.close()
+
+
+def _copy(source: Store, target: Store) -> None:
+    with source.read() as reading, target.write() as writing:
+        if any(writing.execute(sa.select(table).limit(1)).first() for table in metadata.sorted_tables):
+            raise Conflict("the database is not empty")
+        for table in metadata.sorted_tables:
+            rows = reading.execute(sa.select(table), execution_options={"yield_per": ROWS})
+            for some in rows.partitions(ROWS):
+                writing.execute(table.insert(), [dict(row._mapping) for row in some])
+        if target.engine.dialect.name == "postgresql":
+            _go_on_counting(writing)
+
+
+def _go_on_counting(connection: sa.Connection) -> None:
+    """Let new rows be numbered after those that were copied."""
+    for table in metadata.sorted_tables:
+        column = table.autoincrement_column
+        last = None if column is None else connection.execute(sa.select(sa.func.max(column))).scalar()
+        if column is not None and last:
+            named = {"of": table.name, "column": column.name, "last": last}
+            connection.execute(sa.text("SELECT setval(pg_get_serial_sequence(:of, :column), :last)"), named)
+
+
+def _to_disk(path: Path) -> None:
+    for each in (path, path.absolute().parent):
+        handle = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,45 @@
+"""What happened, in order. An event is written in the transaction of what it tells: neither is without the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from rainbow.store.schema import events
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """One event of one cluster. There is one writer at a time, so numbers grow in the order of the commits."""
+
+    number: int
+    at: float
+    cluster_id: str
+    kind: str
+    facts: dict[str, Any]
+
+
+_COLUMNS = [events.c[column.name] for column in fields(EventRecord)]
+
+
+def add(connection: sa.Connection, now: float, cluster_id: str, kind: str, **facts: Any) -> None:
+    """Store an event."""
+    connection.execute(events.insert().values(at=now, cluster_id=cluster_id, kind=kind, facts=facts))
+
+
+def after(
+    connection: sa.Connection, number: int, clusters: Collection[str] | None, most: int = 500
+) -> list[EventRecord]:
+    """Return the events after one, of these clusters (None: all), the oldest first."""
+    query = sa.select(*_COLUMNS).where(events.c.number > number).order_by(events.c.number).limit(most)
+    if clusters is not None:
+        query = query.where(events.c.cluster_id.in_(clusters))
+    return [EventRecord(**row._mapping) for row in connection.execute(query)]
+
+
+def last(connection: sa.Connection) -> int:
+    """Return the number of the newest event, 0 if there is none."""
+    return connection.execute(sa.select(sa.func.max(events.c.number))).scalar() or 0

@@ -1,0 +1,122 @@
+"""A real PostgreSQL for the tests: made in a folder of its own, and a fresh database for each test.
+
+Without the server's programs or the driver the tests that want it are skipped, with the reason; where CI is set
+they must be there. RAINBOW_POSTGRES_BIN names the folder of the programs if they are not where Debian puts them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from rainbow.store import open_store
+
+_numbers = count()
+
+
+def programs() -> Path | None:
+    """Return the folder of initdb and pg_ctl."""
+    told = os.environ.get("RAINBOW_POSTGRES_BIN")
+    folders = [Path(told)] if told else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    found = shutil.which("initdb")
+    folders += [Path(found).parent] if found else []
+    return next((folder for folder in folders if (folder / "initdb").exists()), None)
+
+
+def missing() -> str:
+    """Say why there is no PostgreSQL here; an empty text if there is."""
+    if find_spec("psycopg") is None:
+        return "psycopg is not installed (pip install 'rainbow-scheduler[postgres]')"
+    return "" if programs() else "PostgreSQL's programs are not installed (apt-get install postgresql)"
+
+
+def require() -> None:
+    """Skip the test where there is no PostgreSQL."""
+    if reason := missing():
+        pytest.skip(reason)
+
+
+class Postgres:
+    """A server in its own folder, owned by the user who may run it: PostgreSQL refuses to be root."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="rainbow-pg-"))
+        self.port = _free_port()
+        self._template = ""
+        self._user = "postgres" if os.getuid() == 0 else None
+        if self._user:
+            shutil.chown(self.folder, self._user)
+        self._run("initdb", "-D", self._data, "-U", "rainbow", "--auth=trust", "-E", "UTF8", "--locale=C")
+        self.start()
+
+    @property
+    def _data(self) -> str:
+        return str(self.folder / "data")
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=300"
+        self._run("pg_ctl", "-D", self._data, "-w", "-l", str(self.folder / "log"), "-o", options, "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop it: at once, as after a power cut, unless another mode is asked for."""
+        self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
+
+    def end(self) -> None:
+        """Stop it and leave nothing."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def new_database(self) -> str:
+        """Make a database without a row in it and return its URL; the migrations run once, for its template."""
+        if not self._template:
+            self._template = self._made("template0")
+            open_store(self.url(self._template)).close()
+        return self.url(self._made(self._template))
+
+    def _made(self, template: str) -> str:
+        name = f"test{next(_numbers)}"
+        engine = sa.create_engine(self.url("postgres"), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
+
+    def url(self, database: str) -> str:
+        """Return the URL of a database."""
+        return f"postgresql+psycopg://rainbow@127.0.0.1:{self.port}/{database}"
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str((programs() or Path()) / program), *arguments]
+        environment = {**os.environ, "LC_ALL": "C"}
+        done = subprocess.run(
+            command, user=self._user, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, timeout=60
+        )
+        assert done.returncode == 0, f"{program} failed"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def postgres() -> Iterator[Postgres]:
+    """Run a server until the block is left."""
+    require()
+    server = Postgres()
+    try:
+        yield server
+    finally:
+        server.end()

@@ -1,0 +1,147 @@
+"""Who may do what: every verb with every kind of credential; a cluster outside one's tokens leaves no trace."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import yaml
+
+from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
+
+TABLE = yaml.safe_load((Path(__file__).parent / "cases" / "api" / "matrix.yaml").read_text())
+BODIES: dict[str, Any] = {
+    "registration": {"name": "new", "graph": grid(1, 1)},
+    "graph": grid(2, 2),
+    "delta": {"changes": []},
+    "subsystem": {
+        "graph": {"nodes": {"s": {"metadata": {"type": "shm"}}}, "edges": [{"source": "n0", "target": "s"}]}
+    },
+    "state": {"cost": 1},
+    "policy": {},
+    "agent": {"agent": "a"},
+    "accept": {"agent": "a", "tasks": []},
+    "events": {"agent": "a", "events": []},
+    "job": jobspec(),
+    "batch": {"jobs": [{"jobspec": jobspec()}]},
+    "token": {"clusters": ["oak"]},
+}
+
+
+@pytest.fixture
+def oak(api: Api) -> Cluster:
+    return api.register("oak")
+
+
+def credentials(api: Api, oak: Cluster) -> dict[str, tuple[str, ...]]:
+    elm = api.register("elm")
+    made = api.good("POST", "/v1/tokens", {"clusters": ["oak"]}, oak.secret)
+    api.good("DELETE", f"/v1/tokens/{made['id']}", None, oak.secret)
+    return {
+        "none": (),
+        "wrong": ("rbt_wrong",),
+        "revoked": (made["token"],),
+        "other token": (elm.token,),
+        "other secret": (elm.secret,),
+        "token": (oak.token,),
+        "secret": (oak.secret,),
+        "registration": (REGISTRATION,),
+        "admin": (ADMIN,),
+    }
+
+
+@pytest.mark.parametrize("row", TABLE["verbs"], ids=[row["verb"] for row in TABLE["verbs"]])
+def test_every_verb_with_every_kind_of_credential(api: Api, oak: Cluster, row: dict[str, Any]) -> None:
+    api.good("PUT", "/v1/clusters/oak/subsystems/io", BODIES["subsystem"], oak.secret)
+    kinds = credentials(api, oak)
+    assert set(TABLE["credentials"]) == set(kinds)
+    method, path = row["verb"].split()
+    answers = {}
+    for kind in TABLE["credentials"]:
+        named = _prepared(api, oak) if "{" in path else {}
+        url = path.format(**named)
+        answers[kind] = api.call(method, url, BODIES.get(row.get("body", "")), *kinds[kind]).status_code
+        if method == "DELETE" and answers[kind] in (200, 204) and "subsystems" in path:
+            api.good("PUT", "/v1/clusters/oak/subsystems/io", BODIES["subsystem"], oak.secret)
+    expected = dict(zip(TABLE["credentials"], row["status"], strict=True))
+    assert answers == expected
+
+
+def _prepared(api: Api, oak: Cluster) -> dict[str, str]:
+    job = api.good("POST", "/v1/jobs", jobspec(), oak.token)["id"]
+    return {"job": job, "token": api.good("POST", "/v1/tokens", {"clusters": ["oak"]}, ADMIN)["id"]}
+
+
+def test_the_table_has_every_verb(api: Api) -> None:
+    there = set()
+    for rule in api.app.url_map.iter_rules():
+        path = re.sub(r"<any\((\w+)[^>]*>", r"\1", rule.rule).replace("<name>", "oak").replace("<subsystem>", "io")
+        path = path.replace("<job_id>", "{job}").replace("<token_id>", "{token}").replace("<path:worker>", "n0")
+        there |= {f"{method} {path}" for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}
+    listed = [row["verb"].replace("?follow=false", "") for row in TABLE["verbs"]]
+    assert sorted(listed) == sorted(there)
+
+
+# ── a cluster outside one's tokens ──
+
+
+def test_cluster_outside_ones_tokens_leaves_no_trace(api: Api, oak: Cluster) -> None:
+    elm = api.register("elm")
+    job = api.good("POST", "/v1/jobs", jobspec(), elm.token)["id"]
+    elm.say("heartbeat")
+    seen = [
+        api.call("GET", "/v1/clusters", None, oak.token, oak.secret),
+        api.call("GET", "/v1/jobs", None, oak.token),
+        api.call("GET", "/v1/jobs?cluster=elm", None, oak.token),
+        api.call("GET", "/v1/tokens", None, oak.secret),
+        api.call("GET", "/v1/events?follow=false&after=0", None, oak.token, oak.secret),
+        api.call("POST", "/v1/match", jobspec(9), oak.token),
+        api.call("POST", "/v1/jobs", jobspec(), oak.token),
+    ]
+    for answer in seen:
+        text = answer.get_data(as_text=True)
+        assert answer.status_code < 300, text
+        assert "elm" not in text
+        assert job not in text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/clusters/{}", None),
+        ("GET", "/v1/clusters/{}/graph", None),
+        ("PUT", "/v1/clusters/{}/graph", grid(2, 2)),
+        ("PATCH", "/v1/clusters/{}/graph", {"changes": []}),
+        ("PUT", "/v1/clusters/{}/state", {"a": 1}),
+        ("DELETE", "/v1/clusters/{}", None),
+        ("GET", "/v1/clusters/{}/workers", None),
+        ("POST", "/v1/clusters/{}/workers/n0:offline", None),
+        ("POST", "/v1/clusters/{}/receive", {"agent": "a"}),
+        ("POST", "/v1/tokens", {"clusters": ["{}"]}),
+        ("POST", "/v1/jobs", {"jobspec": jobspec(), "clusters": [{"name": "{}"}]}),
+        ("GET", "/v1/jobs?cluster={}", None),
+    ],
+)
+def test_same_statements_run_for_a_name_that_is_not_yours_and_one_that_is_nobodys(
+    api: Api, oak: Cluster, method: str, path: str, body: Any
+) -> None:
+    api.register("elm")
+
+    def asked(name: str) -> tuple[list[str], str]:
+        said: list[str] = []
+
+        def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            said.append(statement)
+
+        sa.event.listen(api.service.store.engine, "before_cursor_execute", note)
+        sent = json.loads(json.dumps(body).replace("{}", name)) if body is not None else None
+        answer = api.call(method, path.format(name), sent, oak.secret, oak.token)
+        sa.event.remove(api.service.store.engine, "before_cursor_execute", note)
+        return said, answer.get_data(as_text=True).replace(name, "*")
+
+    asked("elm")  # whatever is prepared once is prepared
+    assert asked("elm") == asked("xyz")

@@ -1,0 +1,154 @@
+"""The API's own document: it names every route, and nothing it allows or forbids is answered by a fault of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from rainbow.api.openapi import BODIES
+from rainbow.api.schemas import SCHEMAS
+from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec, open_service_at
+from tests.live import rainbow_at
+
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+PARTS = st.sampled_from(["oak", "elm", "n0", "io", "%00", "a%2Fb", "..", "ü", "%F0%9F%98%80", "x" * 300, "%ED%A0%80"])
+ASKED = st.sampled_from(["", "\0", "oak", "a", "true", "-1", "1", "1e999", "9" * 30, "waiting", "ü", "٣"])
+TEXTS = ASKED | st.sampled_from(["\ud800", "2030-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "x" * 300])
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('openapi')}/x.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_server").new_database()
+    service = open_service_at(url, Clock())
+    yield Api(service)
+    service.close()
+
+
+@pytest.fixture(scope="module")
+def document(api: Api) -> dict[str, Any]:
+    found: dict[str, Any] = api.good("GET", "/openapi.json")
+    return found
+
+
+def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [(m.upper(), path, told) for path, methods in document["paths"].items() for m, told in methods.items()]
+
+
+def test_document_names_every_route_once_and_its_references_lead_somewhere(
+    api: Api, document: dict[str, Any]
+) -> None:
+    assert document["openapi"] == "3.1.0"
+    there = {
+        (method, re.sub(r"<any\((\w+)[^>]*>", r"\1", re.sub(r"<(?:path:)?(\w+)>", r"{\1}", rule.rule)))
+        for rule in api.app.url_map.iter_rules()
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    }
+    named = {(method, path) for method, path, _ in operations(document)}
+    assert there <= named
+    ids = [told["operationId"] for _, _, told in operations(document)]
+    assert len(ids) == len(set(ids))
+    for reference in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)):
+        assert reference in document["components"]["schemas"]
+    for _, path, told in operations(document):
+        assert {p["name"] for p in told["parameters"] if p["in"] == "path"} == set(re.findall(r"{(\w+)}", path))
+        assert told["summary"]
+
+
+def test_schemas_are_schemas_and_are_those_that_validate(document: dict[str, Any]) -> None:
+    assert document["components"]["schemas"] == SCHEMAS
+    for name, schema in SCHEMAS.items():
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert name in BODIES.values() or name in {"Problem", "Answer", "Jobspec"}
+
+
+def of(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Values of the forms these schemas use, some of them a little wrong."""
+    if "$ref" in schema:
+        return of(SCHEMAS[schema["$ref"].rsplit("/", 1)[1]])
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return st.one_of([of(each) for each in schema[key]])
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"]) | JSON
+    kind = schema.get("type")
+    if kind == "object":
+        known = {key: of(inner) for key, inner in schema.get("properties", {}).items()}
+        required = {key: known.pop(key) for key in schema.get("required", [])}
+        return st.fixed_dictionaries(required, optional=known)
+    if kind == "array":
+        return st.lists(of(schema["items"]), max_size=3)
+    plain: dict[Any, st.SearchStrategy[Any]] = {
+        "string": TEXTS | st.text(max_size=20),
+        "integer": st.integers(),
+        "number": NUMBERS,
+        "boolean": st.booleans(),
+    }
+    if isinstance(kind, str) and kind in plain:
+        return plain[kind] | JSON
+    return JSON | st.just(grid(1, 1)) | st.just(jobspec())
+
+
+@given(data=st.data())
+@settings(
+    max_examples=int(os.environ.get("RAINBOW_EXAMPLES", "400")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    phases=[Phase.generate],
+)
+def test_nothing_the_document_allows_or_forbids_is_a_fault_of_ours(api: Api, data: st.DataObject) -> None:
+    every = operations(api.good("GET", "/openapi.json"))
+    method, path, told = every[data.draw(st.integers(0, len(every) - 1))]
+    if not api.good("GET", "/v1/clusters", None, ADMIN)["clusters"]:
+        api.register("oak")
+    url = re.sub(r"{\w+}", lambda _: data.draw(PARTS), path)
+    asked = [p["name"] for p in told["parameters"] if p["in"] == "query"]
+    query = {name: data.draw(ASKED) for name in asked if data.draw(st.booleans())}
+    if "events" in path and method == "GET":
+        query["follow"] = "false"
+    headers = {"Authorization": f"Bearer {data.draw(st.sampled_from([ADMIN, REGISTRATION, 'rbt_x']))}"}
+    for one in told["parameters"]:
+        if one["in"] == "header" and data.draw(st.booleans()):
+            headers[one["name"]] = data.draw(st.sampled_from(["", '"1"', "*", "k", "-", "9" * 30, "ü", '"', "W/"]))
+    body = None
+    if "requestBody" in told:
+        [schema, *_] = [each["schema"] for each in told["requestBody"]["content"].values()]
+        body = json.dumps(data.draw(of(schema)))
+    answer = api.app.test_client().open(
+        url, method=method, query_string=query, headers=headers, data=body, content_type="application/json"
+    )
+    text = answer.get_data(as_text=True)
+    assert answer.status_code < 500, (method, url, query, headers, body, text)
+    assert str(answer.status_code) in told["responses"] or answer.status_code in (308, 404, 405), (method, url, text)
+    if answer.status_code >= 400:
+        assert answer.mimetype == "application/problem+json"
+        jsonschema.validate(answer.get_json(), SCHEMAS["Problem"])
+
+
+@pytest.mark.skipif(
+    find_spec("schemathesis") is None, reason="schemathesis is not installed (pip install schemathesis)"
+)
+def test_schemathesis_finds_no_fault_of_ours(tmp_path: Path) -> None:
+    with rainbow_at(tmp_path) as url:
+        command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json"]
+        options = ["--header", f"Authorization: Bearer {ADMIN}", "--checks", "not_a_server_error", "-n", "25"]
+        done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout[-4_000:]

@@ -1,0 +1,130 @@
+"""What an operator types: tokens, workers, events, replay, backup, doctor, configuration."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rainbow.cli.exits import Exit
+from rainbow.store import clusters, open_store
+from tests.conftest import REGISTRATION, grid
+from tests.test_cli import Shell, server, shell  # noqa: F401 - fixtures
+from tests.test_end_to_end import until
+
+
+def test_token_is_minted_used_rotated_and_revoked(shell: Shell) -> None:  # noqa: F811
+    made = shell.json("token", "mint", "--cluster", "oak", "--requestor", "ann", "--expires", "2999-01-01T00:00:00Z")
+    given = {"RAINBOW_TOKEN": made["token"]}
+    assert shell.code("jobs", **given) is Exit.OK
+    assert shell.code("submit", "-n", "1", "--requestor", "bob", "--", "true", **given) is Exit.NOT_ALLOWED
+    again = shell.json("token", "rotate", made["id"])
+    assert shell.code("jobs", **given) is Exit.NOT_ALLOWED
+    assert made["id"] in [each["id"] for each in shell.json("token", "list")]
+    assert "ann" in shell("token", "list").stdout
+    assert shell.code("token", "revoke", made["id"]) is Exit.OK
+    assert shell.code("jobs", RAINBOW_TOKEN=again["token"]) is Exit.NOT_ALLOWED
+    assert shell.code("token", "revoke", "nobodys") is Exit.NOT_FOUND
+
+
+def test_worker_is_taken_away_and_given_back(shell: Shell) -> None:  # noqa: F811
+    until(lambda: {each["state"] for each in shell.json("worker", "list", "--cluster", "oak")} == {"READY"})
+    for verb, state in (
+        ("offline", "OFFLINE"),
+        ("reinstate", "READY"),
+        ("drain", "DRAINING"),
+        ("reinstate", "READY"),
+    ):
+        for name in ("n0", "n1"):
+            assert shell.json("worker", verb, name, "--cluster", "oak")["state"] == state
+        assert {each["state"] for each in shell.json("worker", "list", "--cluster", "oak")} == {state}
+    assert shell.code("worker", "offline", "n9", "--cluster", "oak") is Exit.NOT_FOUND
+
+
+def test_events_are_told_and_a_placement_is_replayed(shell: Shell) -> None:  # noqa: F811
+    job = shell.json("submit", "--wait", "-n", "1", "--", "true")["id"]
+    told = shell("events", "--no-follow", "--after", "0").stdout
+    assert f"job={job}" in told
+    assert "state=COMPLETED" in told
+    found = shell.json("job", "replay", job)
+    assert found["equal"]
+    assert shell.code("job", "replay", "nobodys") is Exit.NOT_FOUND
+
+
+def test_watch_shows_a_job_until_it_has_ended(shell: Shell) -> None:  # noqa: F811
+    job = shell.json("submit", "-n", "1", "--", "sleep", "1")["id"]
+    shown: list[Any] = []
+    watching = threading.Thread(target=lambda: shown.append(shell("job", "show", job, "--watch")), daemon=True)
+    watching.start()
+    watching.join(30)
+    assert shown
+    assert shown[0].exit_code == 0
+    assert "COMPLETED" in shown[0].stdout
+
+
+def test_backup_restore_upgrade_and_doctor(shell: Shell, tmp_path: Path) -> None:  # noqa: F811
+    url, other, file = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db", tmp_path / "backup.db"
+    assert shell.code("db", "upgrade", "--database", url) is Exit.OK
+    assert shell.code("db", "backup", file, "--database", url) is Exit.OK
+    assert shell.code("db", "backup", file, "--database", url) is Exit.CONFLICT
+    assert shell.code("db", "backup", file, "--force", "--database", url) is Exit.OK
+    assert shell.code("db", "restore", file, "--database", other) is Exit.OK
+    store = open_store(other)
+    with store.read() as connection:
+        assert clusters.revisions(connection) == {}
+    store.close()
+    rows = {each["check"]: each["result"] for each in shell.json("doctor", "--database", other)}
+    assert rows["store"] == "ok"
+    bad = shell.file("bad.db", b"no database" * 1000)
+    assert shell.code("doctor", "--database", f"sqlite:///{bad}") is Exit.ERROR
+    secret = shell.file("rainbow-admin.secret", "rba_x")
+    secret.chmod(0o644)
+    assert shell.code("doctor", "--database", url) is Exit.ERROR
+
+
+def test_configuration_is_written_checked_and_shown_without_secrets(shell: Shell, tmp_path: Path) -> None:  # noqa: F811
+    file = tmp_path / "new.yaml"
+    assert shell.code("config", "init", file) is Exit.OK
+    assert shell.code("config", "init", file) is Exit.CONFLICT
+    assert shell("config", "check", file).stderr == ""
+    assert yaml.safe_load(file.read_text())["limits"]["batch"] == 1000
+    hidden = shell.file("secret.yaml", "scheduler: {secret: hunter2}\nlimits: {rate: 2.5}")
+    assert shell.json("config", "view", hidden)["limits"]["rate"] == 2.5
+    assert "hunter2" not in shell("config", "view", hidden).output
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("limits:\n  rate: fast", 2),
+        ("limits:\n  batch: 1.5", 2),
+        ("server:\n  engine: apache", 2),
+        ("server:\n  certificate: x.pem", 2),
+        ("scheduler:\n  history: -1", 2),
+        ("server:\n  threads: 1", 2),
+        ("limits: [1]", 1),
+    ],
+)
+def test_configuration_that_is_wrong_is_named_by_its_line(shell: Shell, text: str, line: int) -> None:  # noqa: F811
+    result = shell("config", "check", shell.file("c.yaml", text))
+    assert result.exit_code == Exit.ERROR
+    assert f"line {line}," in result.stderr
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_of_the_shell(shell: Shell, name: str) -> None:  # noqa: F811
+    assert "_RAINBOW_COMPLETE" in shell("completion", name).stdout
+
+
+def test_cluster_is_drained_from_the_shell(shell: Shell) -> None:  # noqa: F811
+    graph = shell.file("g.json", grid(1, 1))
+    saved = shell.folder / "more.json"
+    asking = {"RAINBOW_REGISTRATION_SECRET": REGISTRATION}
+    shell("cluster", "register", graph, "--name", "elm", "--save", saved, **asking)
+    given = {"RAINBOW_CREDENTIALS": str(saved)}
+    assert shell.code("submit", "-n", "1", "--", "true", **given) is Exit.OK
+    assert shell.code("cluster", "delete", "elm", **given) is Exit.CONFLICT
+    assert shell.code("cluster", "delete", "elm", "--drain", **given) is Exit.OK

@@ -1,0 +1,205 @@
+"""Several processes on one PostgreSQL: servers without a scheduler, schedulers without a server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from rainbow.client import Client
+from rainbow.errors import Unavailable
+from rainbow.scheduling import check_plan
+from rainbow.service import Service, Settings
+from rainbow.service.peers import Peers
+from rainbow.service.stepping import step
+from rainbow.store import open_store
+from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec
+from tests.postgres import Postgres
+from tests.test_end_to_end import ROOT, free_port, until
+
+SPEC = {"resources": {"w": {"type": "core", "replicas": 1}}, "tasks": [{"command": ["true"], "resources": "w"}]}
+
+
+class Processes:
+    """`rainbow` processes on one database."""
+
+    def __init__(self, folder: Path, database: str) -> None:
+        self.folder, self.database = folder, database
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str, **more: str) -> subprocess.Popen[bytes]:
+        given = {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", "RAINBOW_DATABASE": self.database}
+        keys = {"RAINBOW_REGISTRATION_SECRET": REGISTRATION, "RAINBOW_ADMIN_TOKEN": ADMIN}
+        command = [sys.executable, "-m", "rainbow", *arguments]
+        with (self.folder / f"{len(self.running)}-{arguments[0]}.log").open("wb") as log:
+            made = subprocess.Popen(
+                command, env={**os.environ, **given, **keys, **more}, stdout=log, stderr=log, cwd=self.folder
+            )
+        self.running.append(made)
+        return made
+
+    def serve(self) -> str:
+        port = free_port()
+        self.start("serve", "--port", str(port), "--no-scheduler")
+        url = f"http://127.0.0.1:{port}"
+        until(Client(url, tries=1).ready)
+        return url
+
+    def end(self) -> None:
+        for process in self.running:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def processes(tmp_path: Path, postgres_server: Postgres) -> Iterator[Processes]:
+    made = Processes(tmp_path, postgres_server.new_database())
+    yield made
+    made.end()
+
+
+def test_jobs_run_through_any_server_and_go_on_when_a_scheduler_dies_or_stands_still(processes: Processes) -> None:
+    urls = [processes.serve(), processes.serve()]
+    schedulers = [processes.start("scheduler"), processes.start("scheduler")]
+    oak = Client(urls[0], REGISTRATION).register_cluster("oak", grid(8, 2))
+    there = [Client(url, oak["token"]) for url in urls]
+    for url in urls:
+        processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=oak["secret"])
+    jobs = [there[k % 2].submit(SPEC)["id"] for k in range(20)]
+    until(lambda: len(list(there[0].all_jobs(state="COMPLETED"))) == 20)
+    schedulers[0].send_signal(signal.SIGSTOP)  # wherever it is in its step
+    jobs += [there[k % 2].submit(SPEC)["id"] for k in range(20)]
+    until(lambda: len(list(there[1].all_jobs(state="COMPLETED"))) == 40, seconds=90)
+    schedulers[0].send_signal(signal.SIGCONT)
+    schedulers[1].kill()
+    jobs += [there[k % 2].submit(SPEC)["id"] for k in range(20)]
+    until(lambda: len(list(there[1].all_jobs(state="COMPLETED"))) == 60)
+    assert sorted(job["id"] for job in there[0].all_jobs()) == sorted(jobs)
+    assert {task["attempt"] for job in jobs for task in there[0].job(job)["tasks"]} == {1}
+
+
+# ── in this process, so that each moment can be chosen ──
+
+
+@pytest.fixture
+def pair(database: str, clock: Clock) -> Iterator[list[Service]]:
+    settings = Settings(secret=REGISTRATION, admin=ADMIN)
+    made = [Service(open_store(database), settings, clock) for _ in range(2)]
+    yield made
+    for each in made:
+        each.close()
+
+
+def test_what_one_process_registers_and_changes_the_other_uses_at_once(pair: list[Service]) -> None:
+    here, there = map(Api, pair)
+    oak = here.register("oak")
+    assert there.good("POST", "/v1/jobs", jobspec(), oak.token)["cluster"] == "oak"
+    here.good("PUT", "/v1/clusters/oak/graph", grid(5, 1), oak.secret)
+    assert there.good("GET", "/v1/clusters/oak", None, oak.token)["totals"]["node"] == 5
+    there.good("PUT", "/v1/clusters/oak/graph", grid(6, 1), oak.secret)
+    here.service.refresh()
+    assert here.good("POST", "/v1/match", jobspec(6), oak.token)["candidates"]
+    there.good("DELETE", "/v1/clusters/oak?drain=true", None, oak.secret)
+    here.service.refresh()
+    assert here.good("GET", "/v1/clusters", None, ADMIN)["clusters"] == []
+
+
+def test_signs_of_life_come_to_any_process(pair: list[Service], clock: Clock) -> None:
+    here, there = map(Api, pair)
+    oak = here.register("oak")
+    there.good("POST", "/v1/jobs", jobspec(), oak.token)
+    oak.say("heartbeat")
+    assert step(there.service, "oak")
+    clock.now += here.service.settings.lease + 1
+    there.good("POST", "/v1/clusters/oak/heartbeat", {"agent": "a"}, oak.secret)
+    step(here.service, "oak")
+    [worker, _] = here.good("GET", "/v1/clusters/oak/workers", None, oak.secret)["workers"]
+    assert worker["state"] == "READY"
+
+
+def test_news_comes_to_the_other_process(pair: list[Service]) -> None:
+    if not pair[0].store.many_processes:
+        pytest.skip("one process serves a SQLite file")
+    peers = [Peers(each) for each in pair]
+    for each in peers:
+        each.start()
+    here, there = map(Api, pair)
+    oak = here.register("oak")
+    until(lambda: "oak" in there.service.catalogue, seconds=10)
+    version = there.service.news.version()
+    here.good("POST", "/v1/jobs", jobspec(), oak.token)
+    assert there.service.news.wait("", version, 10) > version
+    for each in peers:
+        each.stop()
+
+
+def test_cluster_is_stepped_by_one_process_at_a_time(pair: list[Service]) -> None:
+    here, there = pair
+    if not here.store.many_processes:
+        assert here.turns.scheduling()
+        assert not there.turns.scheduling()
+        here.turns.close()
+        assert there.turns.scheduling()
+        return
+    with here.turns.of("oak") as mine, there.turns.of("oak") as yours, there.turns.of("elm") as other:
+        assert (mine is None, yours is None, other is None) == (False, True, False)
+    with there.turns.of("oak") as yours:
+        assert yours is not None
+
+
+def test_scheduler_that_was_paused_writes_nothing_of_what_it_planned(
+    pair: list[Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The holder stands still between plan and write; the other steps; what the holder then writes must fail."""
+    here, there = pair
+    if not here.store.many_processes:
+        pytest.skip("one process steps the clusters of a SQLite file")
+    monkeypatch.setattr("rainbow.store.turns.PAUSED", 1)
+    api = Api(here)
+    oak = api.register("oak", grid(1, 1))
+    there.refresh()
+    job = api.good("POST", "/v1/jobs", jobspec(), oak.token)["id"]
+    oak.say("heartbeat")
+    steps: list[Any] = []
+
+    def pause(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        time.sleep(3)  # the server has cut the holder off by now
+        steps.append(step(there, "oak"))
+        return check_plan(*arguments)
+
+    monkeypatch.setattr("rainbow.service.stepping.check_plan", pause)
+    with pytest.raises(Unavailable):
+        step(here, "oak")
+    assert steps == [True]
+    [task] = api.good("GET", f"/v1/jobs/{job}", None, oak.token)["tasks"]
+    assert (task["state"], task["attempt"]) == ("ASSIGNED", 1)
+
+
+def test_many_writers_of_two_processes_lose_nothing_and_double_nothing(pair: list[Service]) -> None:
+    apis = [Api(each) for each in pair]
+    oak = apis[0].register("oak", grid(4, 4))
+    ids: list[str] = []
+
+    def submit(api: Api) -> None:
+        ids.extend(api.good("POST", "/v1/jobs", jobspec(), oak.token)["id"] for _ in range(8))
+
+    threads = [threading.Thread(target=submit, args=(apis[k % 2],)) for k in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with pair[0].store.read() as connection:
+        stored = connection.execute(sa.text("SELECT id FROM jobs")).scalars().all()
+    assert len(ids) == 128
+    assert sorted(stored) == sorted(ids)
