@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
 
+from rainbow.client import wire
 from rainbow.client.agents import AgentVerbs
 from rainbow.client.calls import Calls, Problem
 from rainbow.client.paths import given, of_cluster, path
@@ -53,7 +54,7 @@ class Client(AgentVerbs):
 
     # ── clusters ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def registerof_cluster(
+    def register_cluster(
         self,
         name: str,
         graph: Document,
@@ -75,7 +76,7 @@ class Client(AgentVerbs):
         """Show one cluster: totals, subsystems, revision."""
         return self._object("GET", of_cluster(name))
 
-    def deleteof_cluster(self, name: str, *, drain: bool = False) -> None:
+    def delete_cluster(self, name: str, *, drain: bool = False) -> None:
         """Delete a cluster; with live jobs only if `drain` says so."""
         self._calls.call("DELETE", of_cluster(name), query=given(drain="true" if drain else None))
 
