@@ -9,6 +9,7 @@ a job that moves to another cluster is never taken by the one it has left.
 
 import os
 import tempfile
+from itertools import count as numbered
 from pathlib import Path
 
 from hypothesis import settings
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rainbow.jobs import BOOKED, ENDED, TaskState, WorkerState
+from rainbow.service import jobspecs, submitting
 from rainbow.service.freezing import freeze
 from rainbow.service.loop import step_safely
 from rainbow.store import tasks, workers
@@ -45,6 +47,10 @@ class Host(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
+        # ids by number: the cluster a job is sent to is drawn from its id, and a run must be repeatable
+        numbers, self.new_id = numbered(1), submitting._new_id
+        submitting._new_id = lambda: f"{next(numbers):024x}"
+        jobspecs._by_job.clear()
         self.clock = Clock()
         self.service = open_service_at(Path(self.folder.name), self.clock)
         self.api = Api(self.service)
@@ -75,9 +81,11 @@ class Host(RuleBasedStateMachine):
                 self.end(task, "exited", 0)
             if all(task.state in ENDED for task in self.all()):
                 break
-        assert [task for task in self.all() if task.state not in ENDED] == []
+        submitting._new_id = self.new_id
+        left = [task for task in self.all() if task.state not in ENDED]
         self.service.close()
         self.folder.cleanup()
+        assert left == []
 
     def all(self):
         """Return every task there is."""
