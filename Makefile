@@ -18,7 +18,7 @@ lint: .venv/dev ## style, types and the shape of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/dev ## the promised speeds, as ratios and growth
+bench: .venv/bench ## the promised speeds, as ratios and growth
 	$(BIN)/python -m benchmarks
 
 serve: .venv/installed ## a server on http://127.0.0.1:8080, its store in ./rainbow.db
@@ -37,6 +37,10 @@ docs: .venv/dev ## check that the documentation's examples run and its links lea
 .venv/dev: pyproject.toml .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $@ .venv/installed
+
+.venv/bench: .venv/dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
+	touch $@
 
 clean: ## what was made here, the virtual environment too
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -44,7 +44,7 @@ def world(workers: int, waiting: int, idle: int, per_job: int) -> View:
     """Workers of which so many are idle, and jobs of `per_job` tasks, their requestors spread over the classes."""
     names, per_job = list(CLASSES), min(per_job, waiting)
     jobs = [
-        JobView(f"j{k}", f"{names[k % len(names)]}-{k % 3}", float(k), _gangs(f"j{k}", per_job), 0, 0, per_job)
+        JobView(f"j{k}", f"{names[k % len(names)]}-{k % 3}", float(k), _gangs(f"j{k}", per_job), waiting=per_job)
         for k in range(max(1, waiting // per_job))
     ]
     seen = [

@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from rainbow.api.app import create_app
 from rainbow.service import Service, Settings
 from rainbow.service.stepping import step
 from rainbow.store import open_store
+
+hypothesis.settings.register_profile("rainbow", deadline=None)  # a busy machine is no fault of ours
+hypothesis.settings.load_profile("rainbow")
 
 REGISTRATION = "rbr_of-the-tests"
 ADMIN = "rba_of-the-tests"

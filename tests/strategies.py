@@ -131,10 +131,17 @@ def document(shape, seed=0):
     return {"graph": {"nodes": {key: vertices[key] for key in keys}, "edges": edges}}
 
 
-def cluster(shape, hangings=(), seed=0, name="c"):
-    """Read a shape and hang rows of subsystems on its vertices, counted in the order they are drawn."""
-    plain = document(shape)
-    built = rainbow.read_cluster(document(shape, seed), name=name)
+def cluster(shape, hangings=(), seed=0, name="c", more=None):
+    """Read a shape and hang rows of subsystems on its vertices, counted in the order they are drawn.
+
+    `more`: (vertex, type) adds a leaf below a vertex, in front of all others.
+    """
+    plain, read = document(shape), document(shape, seed)
+    if more:
+        fields = {"type": more[1], "name": f"0{more[1]}"}
+        read["graph"]["nodes"]["more"] = {"metadata": {**fields, "paths": {"containment": f"{more[0]}/0{more[1]}"}}}
+        read["graph"]["edges"].append({"source": more[0], "target": "more", "relation": "contains"})
+    built = rainbow.read_cluster(read, name=name)
     at = list(plain["graph"]["nodes"])
     for subsystem in sorted({row[0] for _, row in hangings}):
         vertices, edges = {}, []

@@ -167,7 +167,7 @@ def test_tasks_go_on_while_the_server_is_away_and_are_reported_later(tmp_path: P
         try:
             until(done.exists)
             time.sleep(0.5)
-            assert agent._outbox, "the end could not be told yet"
+            assert agent._journal.has_news, "the end could not be told yet"
             with http(app, port):
                 ended = site.end(job)
                 assert (ended["state"], ended["tasks"][0]["output"]) == ("COMPLETED", "told late\n")
@@ -264,10 +264,10 @@ class Told:
         time.sleep(0.05)
         return self.answers.get("receive", {"tasks": [], "stop": [], "lease": 60.0})
 
-    def accept(self, name: str, agent: str, tasks: Any) -> Any:
+    def accept(self, name: str, agent: str, tasks: Any, *, seq: int) -> Any:
         return self.answers.get("accept", {"accepted": [], "refused": []})
 
-    def events(self, name: str, agent: str, events: list[wire.Event]) -> Any:
+    def events(self, name: str, agent: str, events: list[wire.Event], *, seq: int) -> Any:
         self.events_told.append(events)
         fault = self.refuse(events)
         if fault:

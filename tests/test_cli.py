@@ -201,8 +201,15 @@ def test_submit_shows_candidates_with_what_was_computed_and_the_chosen_one(shell
     steps = [{"calc": "cost=price * 2"}, {"sort_ascending": "cost"}, {"select": "first"}]
     options = shell.file("options.json", {"priorities": [{"priority": 1, "steps": steps}]})
     result = shell("submit", "-n", "1", "--selector", "constraint", "--selector-options", options, "--", "true")
-    assert re.search(r"^oak .*cost 6 +chosen", result.stdout, re.MULTILINE)
+    assert re.search(r"^oak .*cost 6 +1 +chosen", result.stdout, re.MULTILINE)
     assert re.search(r"^job \w+ goes to oak$", result.stdout, re.MULTILINE)
+
+
+def test_submit_that_selection_refuses_shows_the_step_that_dropped_each(shell: Shell) -> None:
+    options = shell.file("options.json", {"priorities": [{"priority": 1, "steps": [{"filter": "price > 1000"}]}]})
+    result = shell("submit", "-n", "1", "--selector", "constraint", "--selector-options", options, "--", "true")
+    assert result.exit_code == Exit.NO_MATCH
+    assert re.search(r"^oak .* priority 1, filter: price > 1000 is false: price is 3$", result.stdout, re.MULTILINE)
 
 
 def test_why_shows_every_step(shell: Shell) -> None:
@@ -230,6 +237,7 @@ def test_lists_have_every_word_in_json(shell: Shell) -> None:
     assert shell.json("cluster", "show", "oak")["totals"]["core"] == 8
     assert [one["name"] for one in shell.json("worker", "list", "--cluster", "oak")] == ["n0", "n1"]
     assert shell.json("scheduler", "show", "--cluster", "oak")["policy"] == "load_based"
+    assert shell.json("scheduler", "timeline", "oak")["lines"] == []
     assert shell.json("state", "show", "--cluster", "oak")["state"]["price"] == 3
     assert shell.json("match", "-n", "1", "--", "true")["candidates"][0]["cluster"] == "oak"
 
@@ -242,6 +250,7 @@ def test_tables_name_what_they_list(shell: Shell) -> None:
     assert re.search(r"^price +3 +3$", shell("state", "show", "--cluster", "oak").stdout, re.MULTILINE)
     assert re.search(r"^policy +load_based", shell("scheduler", "show", "--cluster", "oak").stdout, re.MULTILINE)
     assert re.search(r"^name +oak", shell("cluster", "show", "oak").stdout, re.MULTILINE)
+    assert shell("scheduler", "timeline", "oak", "--svg", "-").stdout.startswith("<svg")
     assert re.search(r"^oak +yes +fits ", shell("match", "-n", "1", "--", "true").stdout, re.MULTILINE)
 
 
@@ -406,8 +415,13 @@ def test_any_file_anywhere_gives_one_line_and_no_traceback(shell: Shell, content
 
 
 def test_json_faults_say_line_and_column(shell: Shell) -> None:
-    result = shell("state", "set", "--cluster", "oak", shell.file("s.json", '{\n "a": }'))
+    result = shell("cluster", "register", shell.file("s.json", '{\n "a": }'), "--name", "elm")
     assert "s.json is not JSON: Expecting value (line 2, column 7)" in result.stderr
+
+
+def test_yaml_faults_say_line_and_column(shell: Shell) -> None:
+    result = shell("state", "set", "--cluster", "oak", shell.file("s.yaml", "a: 1\nb: ]\n"))
+    assert re.search(r"s\.yaml: .* \(line 2, column 4", result.stderr)
 
 
 # ── configuration, help, processes ──────────────────────────────────────────────────────────────────────────

@@ -95,3 +95,67 @@ def test_scoot_tables_all_agree(tmp_path, capsys):
     shutil.copy(SHARED / "from_tests.json", tmp_path)
     assert main(["scoot", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "agree 15 of 15"
+
+
+def test_recorded_dispatching_all_agrees(capsys):
+    assert main(["ocs", str(DEFAULT.parent / "ocs")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "agree 1124 of 1124"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("workloads.json", ["workloads", 0, "results", "easy_nodes", "start", 3], 99_999),
+        ("workloads.json", ["workloads", 1, "results", "conservative", "start", 0], -1),
+        ("workloads.json", ["workloads", 0, "results", "conservative", "first_reservation", "99"], 5),
+        ("batsim_medium_late.json", ["published", "easy", "start", 700], 1),
+        (
+            "grid_engine_runs.json",
+            ["scenarios", 0, "observed", 0, "runs", 0, "decisions", "j00", "kind"],
+            "RESERVING",
+        ),
+        ("grid_engine_runs.json", ["scenarios", 4, "observed", 0, "runs", 0, "decisions", "j08", "start"], 5),
+        ("ocs_unit_figures.json", ["calendar_states", 3, "until"], "2004-02-02T00:00:00"),
+        ("ocs_unit_figures.json", ["calendar_frames", 1, "open"], True),
+        ("ocs_unit_figures.json", ["utilization_diagram", "cases", 1, "queries", 1, 2], 9),
+        ("ocs_unit_figures.json", ["load_formula", "eval_with_num_proc_4", "$num_proc*2"], 9),
+    ],
+    ids=lambda value: str(value),
+)
+def test_falsified_dispatching_is_noticed(tmp_path, capsys, name, path, value):
+    recorded = json.loads((DEFAULT.parent / "ocs" / name).read_text())
+    if name == "workloads.json":
+        recorded["workloads"] = recorded["workloads"][:2]
+    part = recorded
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    (tmp_path / name).write_text(json.dumps(recorded))
+    assert main(["ocs", str(tmp_path)]) == 1
+
+
+DUCC = DEFAULT.parent / "ducc"
+FALSIFIED = {
+    "apportion": lambda row: row["given"][min(row["given"])].__setitem__(1, 99),
+    "remove_shares": lambda row: row["vmachines_after"].__setitem__(1, 99),
+    "tables": lambda row: row["initial_n_v_s"][2].__setitem__(1, 99),
+    "job_cap": lambda row: row.update(cap=row["cap"] + 1),
+    "investment": lambda row: row["eviction_order"].reverse(),
+    "config": lambda row: row.update(ok=not row["ok"], error="wrong"),
+    "defects": lambda row: row.update(machines=row["machines"][1:]),
+    "schedule_fair": lambda row: [machine.update(order=0) for machine in row["machines"]],
+}
+
+
+def test_ducc_cases_all_agree(capsys):
+    assert main(["ducc", str(DUCC)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("agree 1238 of 1238")
+
+
+@pytest.mark.parametrize("name", FALSIFIED)
+def test_falsified_ducc_answer_is_noticed(name, tmp_path, capsys):
+    row = json.loads(gzip.decompress((DUCC / f"{name}.jsonl.gz").read_bytes()).decode().splitlines()[0])
+    FALSIFIED[name](row)
+    (tmp_path / f"{name}.jsonl").write_text(json.dumps(row))
+    assert main(["ducc", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "agree 0 of 1"

@@ -99,6 +99,18 @@ def test_commands_of_the_how_to_print_what_it_shows(monkeypatch):
         assert [line.rstrip() for line in result.stdout.splitlines()] == output.rstrip().splitlines(), command
 
 
+def test_commands_of_selection_print_what_it_shows(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    found = re.findall(r"```console\n\$ rainbow (.*?)\n(.*?)```", (ROOT / "docs/selection.md").read_text(), re.S)
+    offline = [(command.split(), output) for command, output in found if command.split()[0] in ("policy", "config")]
+    assert len(offline) == 5
+    for command, output in offline:
+        result = CliRunner().invoke(main, command, env={"COLUMNS": "110", "NO_COLOR": "1"})
+        assert [line.rstrip() for line in result.output.rstrip().splitlines()] == output.rstrip().splitlines(), (
+            command
+        )
+
+
 def test_options_of_match_are_documented():
     page = (ROOT / "docs" / "reference-cli.md").read_text()
     assert {"--explain", "--graph"} <= {

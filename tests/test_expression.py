@@ -318,10 +318,56 @@ def test_heavy_expression_evaluates_in_little_time_and_memory(text: str) -> None
     assert peak < 10_000_000
 
 
+@pytest.mark.parametrize("text", [*HEAVY, "a in (" + "a," * 1900 + ")", "a<" * 1900 + "a", "a+" * 30 + "a"])
+def test_heavy_expression_over_1000_clusters_takes_little_memory(text: str) -> None:
+    expression, column = compile_expression(text), read_column([1.5] * 1000)
+    tracemalloc.start()
+    evaluate_columns(expression, lambda _: column, 1000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
 def _seconds(expression: Expression) -> float:
     start = time.perf_counter()
     evaluate(expression, VARIABLES)
     return time.perf_counter() - start
+
+
+def _worst(operands: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Combine operands by whatever could grow: powers, products, long lists and long chains."""
+    signs = st.sampled_from(["**", "*", "+", "-", "/", "//", "%", "<", "&&", "=="])
+    two = st.builds(lambda a, sign, b: f"({a}) {sign} ({b})", operands, signs, operands)
+    names = st.sampled_from(["min", "max", "round", "abs", "exp", "sqrt", "floor", "coalesce", "log"])
+    called = st.builds(lambda name, a, b: f"{name}({a}, {b})", names, operands, operands)
+    one = st.builds(lambda name, a: f"{name}({a})", names, operands)
+    many = st.builds(lambda a, n: f"({a}) in ({', '.join([a] * n)})", operands, st.integers(1, 40))
+    chain = st.builds(lambda a, sign, n: f" {sign} ".join([f"({a})"] * n), operands, signs, st.integers(2, 40))
+    return two | called | one | many | chain
+
+
+HUGE = ["2**1000", "9**300", "a", "x.y", "1e308", "-1", "0.5", "'text'", "'" + "t" * 500 + "'", "1024", "1000000"]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.recursive(st.sampled_from(HUGE), _worst, max_leaves=6))
+def test_any_expression_that_is_accepted_runs_in_10_ms_and_10_mb(text: str) -> None:
+    try:
+        expression = compile_expression(text)
+    except SelectionError:
+        return
+    tracemalloc.start()
+    evaluate(expression, VARIABLES)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+    assert min(_processor_seconds(expression) for _ in range(3)) < 0.010
+
+
+def _processor_seconds(expression: Expression) -> float:
+    start = time.thread_time()
+    evaluate(expression, VARIABLES)
+    return time.thread_time() - start
 
 
 # ── columns agree with single evaluation ────────────────────────────────────────────────────────────────────

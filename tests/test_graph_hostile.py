@@ -8,12 +8,17 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rainbow.errors import GraphError, LimitError
 from rainbow.graph import Limits, hang_subsystem, read_cluster
+from rainbow.jobspec import Request, Resource
+from rainbow.matching import backends, match
 from tests.test_graph_reading import cases, jgf
+
+SECONDS = 60
+ONE_CORE = Request(((Resource("core"),),), ())
 
 CONTAINERS = [
     "graph",
@@ -68,7 +73,10 @@ def put(document: Any, path: tuple[Any, ...], junk: Any) -> Any:
 
 def read_or_refuse(document: Any) -> None:
     with contextlib.suppress(GraphError, LimitError):
-        read_cluster(document, limits=SMALL)
+        cluster = read_cluster(document, limits=SMALL)
+        answers = [match(ONE_CORE, [cluster], backend=backend)[0] for backend in backends.names()]
+        assert answers[0] == answers[1]
+        assert len(cluster.workers) <= len(cluster.graph)
     with contextlib.suppress(GraphError, LimitError):
         hang_subsystem(CLUSTER, "io", document, SMALL)
 
@@ -82,6 +90,10 @@ def test_read_cluster_junk_is_read_or_refused(document: Any) -> None:
 @settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_read_cluster_good_document_with_junk_in_one_place_is_read_or_refused(data: st.DataObject) -> None:
+    junk_in_one_place(data)
+
+
+def junk_in_one_place(data: st.DataObject) -> None:
     document = data.draw(st.sampled_from(GOOD))
     path = data.draw(st.sampled_from(places(document)))
     read_or_refuse(put(document, path, data.draw(JUNK)))
@@ -144,3 +156,19 @@ def test_hang_subsystem_path_of_100000_vertices_is_hung_whole() -> None:
     edges.append({"source": CLUSTER.root, "target": 1_000_000})
     attached = hang_subsystem(CLUSTER, "io", document).subsystems["io"].attached
     assert len(attached[CLUSTER.root]) == 100_000
+
+
+@pytest.mark.soak
+def test_hostile_graphs_for_a_minute() -> None:
+    end, count = time.monotonic() + SECONDS, 0
+
+    @settings(max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(st.data())
+    def campaign(data: st.DataObject) -> None:
+        nonlocal count
+        count += 1
+        junk_in_one_place(data)
+
+    while time.monotonic() < end:
+        campaign()
+    assert count > 100

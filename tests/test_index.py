@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 import rainbow
 from rainbow.jobspec import Count, Request, Resource
 from rainbow.matching.bound import PLENTY, Bound
+from rainbow.matching.catalogue import Catalogue
 from rainbow.matching.columns import UnsupportedError
 from rainbow.matching.copies import successive
-from rainbow.matching.index import Index
+from rainbow.matching.index import Index, Verdicts
 from rainbow.matching.kinds import compile_kinds
 from rainbow.matching.layout import layout
 from rainbow.matching.rooted import rooted
@@ -111,3 +112,49 @@ def test_a_name_that_kinds_hide_is_found_all_the_same():
         task = {"command": ["true"], "resources": {"spack": {"match": [{"field": "name", "value": name}]}}}
         job = rainbow.parse_jobspec({"version": 1, "resources": [{"type": "node", "count": 1}], "task": task})
         assert rainbow.match(job, [cluster])[0].matched is matched
+
+
+@given(strategies.cases(), st.sampled_from(["core", "gpu", "memory", "storage"]), st.integers(0, 40))
+@settings(deadline=None, max_examples=200, suppress_health_check=SLOW)
+def test_a_vertex_more_never_turns_a_yes_into_a_no(case, kind, place):
+    shape, hung, request = case
+    document = strategies.document(shape)
+    if rainbow.match(request, [strategies.cluster(shape, hung)])[0].matched:
+        compound = sorted({edge["source"] for edge in document["graph"]["edges"]})
+        at = compound[place % len(compound)]
+        more = strategies.cluster(shape, hung, more=(at, kind))
+        assert rainbow.match(request, [more])[0].matched
+
+
+@given(
+    st.lists(st.tuples(strategies.shapes, strategies.hung), min_size=1, max_size=20),
+    strategies.requests(),
+    st.randoms(),
+)
+@settings(deadline=None, max_examples=100, suppress_health_check=SLOW)
+def test_many_clusters_are_answered_as_one_by_one_in_any_order(drawn, request, chance):
+    clusters = [strategies.cluster(*one, name=f"c{k}") for k, one in enumerate(drawn)]
+    alone = [Index().match(request, cluster) for cluster in clusters]
+    chance.shuffle(clusters)
+    index = Index()
+    with_few = Index()
+    assert list(with_few.match_all(request, clusters)) == alone
+    together = Verdicts(index, index.question(request), Catalogue(clusters, index.compiled))
+    assert [verdict.matched for verdict in together] == [verdict.matched for verdict in alone]
+    assert together == alone
+
+
+@pytest.mark.parametrize("backend", [Index(), Walk()], ids=["index", "networkx"])
+def test_clusters_of_one_query_share_its_steps_and_nobody_is_refused_for_good(backend):
+    sizes = [100 + k for k in range(4)]
+    slots = tuple(
+        Resource("slot", label=f"s{k}", children=(Resource("core", Count(34 + k, 34 + k)),)) for k in range(9)
+    )
+    hard = Request((slots,), ())
+    clusters = [
+        strategies.cluster([("node", [f"core:{size}"]) for size in (*sizes, k + 1)], name=f"c{k}") for k in range(12)
+    ]
+    reasons = [verdict.reason for verdict in backend.match_all(hard, clusters)]
+    assert {reason.why for reason in reasons} == {"budget"}
+    assert [reason.wanted for reason in reasons] == [10_000] * 10 + [0, 0]
+    assert backend.match(hard, clusters[11]).reason.wanted == 10_000

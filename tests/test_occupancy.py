@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.jobspec import Count, Request, Resource
+from rainbow.matching import backends, consumables, hosting_kinds, worker_capacity, worker_kinds
+from rainbow.matching.hosting import _walked
 from rainbow.matching.occupancy import Occupancy
 from tests import strategies
 from tests.shapes import cluster
@@ -118,6 +120,35 @@ def test_as_many_copies_are_taken_as_fit(case):
             assert holding.take == verdict.take
     if verdict.exact and verdict.fits <= 40:
         assert copies == verdict.fits
+
+
+@given(st.one_of(strategies.cases(), st.tuples(strategies.shapes, strategies.hung, node_requests())), st.randoms())
+@settings(deadline=None, max_examples=200, suppress_health_check=SLOW)
+def test_take_on_some_free_workers_is_that_of_the_plain_search(case, chance):
+    shape, hung, request = case
+    built = strategies.cluster(shape, hung)
+    free = [name for name in built.workers if chance.random() < 0.6]
+    found = {name: backends.get(name).take(request, built, free) for name in ("index", "networkx")}
+    assert found["index"] == found["networkx"]
+
+
+@given(strategies.shapes, strategies.hung)
+@settings(deadline=None, max_examples=50, suppress_health_check=SLOW)
+def test_capacities_and_consumables_are_all_there_is(shape, hung):
+    built = strategies.cluster(shape, hung)
+    sums = Counter(consumables(built))
+    for capacity in worker_capacity(built).values():
+        sums.update(capacity)
+    assert dict(sums) == dict(built.totals)
+    assert set(worker_kinds(built)) == set(built.workers)
+
+
+@given(strategies.cases())
+@settings(deadline=None, max_examples=200, suppress_health_check=SLOW)
+def test_hosting_kinds_are_those_found_by_walking(case):
+    shape, hung, request = case
+    built = strategies.cluster(shape, hung)
+    assert hosting_kinds(request, built) == _walked(request, built)
 
 
 def test_releasing_what_nobody_holds_is_an_error():

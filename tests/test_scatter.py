@@ -71,4 +71,4 @@ def test_policy_is_told_which_jobs_are_elastic(api):
     spec = bag(5, elastic={"min": 1, "max": 3})
     api.good("POST", "/v1/jobs", {"jobspec": spec}, oak.token)
     (job,) = freeze(api.service, api.service.catalogue["oak"]).view.jobs
-    assert (job.elastic.min, job.elastic.max, job.tasks) == (1, 3, 5)
+    assert (job.elastic.least, job.elastic.most, job.tasks) == (1, 3, 5)

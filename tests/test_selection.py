@@ -287,6 +287,21 @@ def test_too_many_priorities_or_steps_are_refused() -> None:
         check_options("constraint", one_priority(*[{"filter": "a"}] * 65))
 
 
+def test_priorities_that_are_too_much_work_are_refused_before_any_is_done() -> None:
+    states: dict[str, dict[str, Any]] = {f"c{n}": {"a": n} for n in range(1000)}
+    long = "min(" + ", ".join(["a ** 2"] * 400) + ")"
+    heavy = {"priorities": [{"priority": n, "steps": [{"filter": f"{n} + {long} < 0"}]} for n in range(10)]}
+    with pytest.raises(SelectionError, match="operations for 1000 clusters"):
+        choose(states, heavy, {})
+    assert choose({"alpha": {"a": 1}}, heavy, {}).cluster is None
+
+
+def test_steps_that_are_too_long_together_are_refused() -> None:
+    steps = [{"calc": "x=" + " " * 4000 + "1"}] * 9
+    with pytest.raises(SelectionError, match="at most 32768 are read"):
+        check_options("constraint", one_priority(*steps))
+
+
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["case"]) for case in load("warnings.yaml")])
 def test_doubtful_options_are_warned_of(case: dict[str, Any]) -> None:
     options = {**one_priority(*case["steps"]), **case.get("options", {})}

@@ -248,3 +248,37 @@ def test_policy_that_fails_stops_no_other_cluster(api: Api, monkeypatch: pytest.
     assert states(elm, jobs["elm"])[1] == ["ASSIGNED"]
     fault = api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)["fault"]
     assert "a policy's own fault" in fault
+
+
+def test_heartbeat_that_was_overtaken_loses_no_worker(oak: Cluster) -> None:
+    oak.say("heartbeat", workers=["n0", "n1"], seq=7)
+    oak.say("heartbeat", workers=["n0"], seq=6)
+    workers = oak.api.good("GET", "/v1/clusters/oak/workers", None, oak.secret)["workers"]
+    assert [worker["state"] for worker in workers] == ["READY", "READY"]
+    oak.say("heartbeat", workers=["n0"], seq=8)
+    workers = oak.api.good("GET", "/v1/clusters/oak/workers", None, oak.secret)["workers"]
+    assert [worker["state"] for worker in workers] == ["READY", "LOST"]
+
+
+@pytest.mark.parametrize("seq", [-1, 2**53, "1", True, 1.5, None, [], {}])
+def test_number_of_a_message_that_is_none_is_refused(oak: Cluster, seq: Any) -> None:
+    body = {"agent": "a", "seq": seq}
+    told = oak.api.problem(400, "request-invalid", "POST", "/v1/clusters/oak/heartbeat", body, oak.secret)
+    assert told["pointer"] == "/seq"
+
+
+def test_accept_of_what_the_same_agent_runs_is_accepted_again_and_start_and_end_told_again_are_recorded(
+    oak: Cluster,
+) -> None:
+    submit(oak)
+    oak.say("heartbeat")
+    [offer] = oak.take()
+    wanted = [{"id": offer["id"], "attempt": 1}]
+    begun = {"task": offer["id"], "attempt": 1, "event": "started"}
+    oak.say("events", events=[begun])
+    assert oak.say("accept", tasks=wanted)["accepted"] == [offer["id"]]
+    assert oak.say("accept", "b", tasks=wanted)["accepted"] == []
+    oak.end(offer)
+    again = oak.say("events", events=[begun, {**begun, "event": "ended", "result": "exited", "exit_code": 0}])
+    assert again == {"recorded": [offer["id"], offer["id"]], "stale": []}
+    assert oak.say("accept", tasks=wanted)["accepted"] == []

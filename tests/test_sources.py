@@ -248,7 +248,7 @@ def test_import_of_good_text_cut_and_spliced_is_read_or_refused(data: st.DataObj
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(["slurm", "flux-r", "kubernetes"]), st.one_of(st.text(), JUNK))
+@given(st.sampled_from(["slurm", "flux-r", "kubernetes", "hwloc", "local"]), st.one_of(st.text(), JUNK))
 def test_import_of_any_text_is_read_or_refused(source: str, junk: Any) -> None:
     import_or_refuse(source, junk if isinstance(junk, str) else repr(junk))
 
@@ -300,7 +300,7 @@ def test_command_refuses_in_one_line_and_leaves_the_file_as_it_was(tmp_path: Pat
 def test_command_with_an_unknown_source_names_those_there_are() -> None:
     result = run("pbs", "-", stdin="")
     assert result.exit_code == Exit.USAGE
-    assert "flux-r, kubernetes, slurm" in result.stderr
+    assert "flux-r, hwloc, kubernetes, local, slurm" in result.stderr
 
 
 def test_command_finds_a_source_that_another_package_declares(tmp_path: Path, monkeypatch: Any) -> None:

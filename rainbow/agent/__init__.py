@@ -1,6 +1,6 @@
 """Runs at a cluster: takes the tasks started for it, runs them through an executor, reports how they end."""
 
-from rainbow.agent import local  # noqa: F401 - registers the built-in executor
+from rainbow.agent import kept, optional  # noqa: F401 - they register the executors
 from rainbow.agent.executor import Ended, Executor, Result, Run, RunId, executors, open_executor
 from rainbow.agent.loop import Agent
 

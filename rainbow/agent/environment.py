@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from rainbow.agent.executor import Run
-from rainbow.graph.order import natural
+from rainbow.agent.runs import Run
+from rainbow.agent.shares import workers_of
 
 ALLOWED = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
@@ -30,11 +30,11 @@ def allowed(environment: Mapping[str, str], also: Collection[str] = ()) -> dict[
 
 
 def of_processes(run: Run, base: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield the environment of every process of a run, by rank."""
+    """Yield the environment of every process of a run that is started here, by rank."""
     own = {**base, **run.environment}
     shared = {name: value for name, value in own.items() if value is not None}
-    workers = sorted(run.placement, key=natural) or [""]
-    for rank in range(run.processes):
+    workers = workers_of(run) or [""]
+    for rank in run.ranks or range(run.processes):
         yield {
             **shared,
             "RAINBOW_JOB": run.job,

@@ -3,52 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
+from rainbow.agent.runs import TAIL, Ended, Result, Run, RunId
 from rainbow.plugins import Registry
 
-TAIL = 4096  # bytes of output that are kept
-
-RunId = tuple[str, int]  # a task and its attempt: two attempts at one task are two runs
-
-
-class Result(StrEnum):
-    """How a run ended."""
-
-    EXITED = "exited"  # by itself; the exit code says how
-    TIMED_OUT = "timed_out"  # it ran longer than its limit and was ended
-    STOPPED = "stopped"  # somebody asked for its end
-    FAILED = "failed"  # it could not be started; the detail says why
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One attempt at a task: argv, never a line for a shell. `duration` in seconds, 0 for no limit."""
-
-    id: RunId
-    job: str
-    command: tuple[str, ...]
-    cwd: str = ""
-    environment: Mapping[str, str | None] = field(default_factory=dict)  # None: unset
-    duration: float = 0.0
-    processes: int = 1
-    placement: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run ended. `exit_code` is the first that is not 0, by rank; 128 + N for a process ended by signal N.
-
-    `output` is the last TAIL bytes of what all processes wrote, as text.
-    """
-
-    id: RunId
-    result: Result
-    exit_code: int | None = None
-    output: str = ""
-    detail: str = ""
+__all__ = ["TAIL", "Ended", "Executor", "MakeExecutor", "Result", "Run", "RunId", "executors", "open_executor"]
 
 
 class Executor(Protocol):
@@ -59,6 +20,10 @@ class Executor(Protocol):
     executable or directory, an odd environment) is no exception: the run ends as FAILED with a detail.
     Each of a run's `processes` sees RAINBOW_JOB, RAINBOW_TASK, RAINBOW_TASK_RANK (from 0),
     RAINBOW_TASK_COUNT and RAINBOW_WORKER, workers taken in turn in natural order of their names.
+
+    Opened on the folder of an executor whose process was killed, it adopts: what still runs is among `running`,
+    and what ended meanwhile, or was not asked about since `poll` returned it, is returned by `poll`. Starting a
+    run that it knows changes nothing.
     """
 
     def start(self, run: Run) -> None:
@@ -77,13 +42,14 @@ class Executor(Protocol):
         """End everything at once and let go of it."""
 
 
-# called with what follows the colon in "name:argument", and the environment every task starts from
-MakeExecutor = Callable[[str, Mapping[str, str]], Executor]
+# called with what follows the colon in "name:argument", the environment every task starts from, and the folder in
+# which it remembers what runs; None: whatever it starts ends with it
+MakeExecutor = Callable[[str, Mapping[str, str], Path | None], Executor]
 
 executors: Registry[MakeExecutor] = Registry("rainbow.executors")
 
 
-def open_executor(text: str, environment: Mapping[str, str]) -> Executor:
+def open_executor(text: str, environment: Mapping[str, str], folder: Path | None = None) -> Executor:
     """Return the executor called by `text`, "name" or "name:argument"; UnknownPlugin if there is none."""
     name, _, argument = text.partition(":")
-    return executors.get(name)(argument, environment)
+    return executors.get(name)(argument, environment, folder)

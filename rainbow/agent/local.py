@@ -1,4 +1,4 @@
-"""Executor `local`: processes of this machine, each in a session of its own.
+"""Processes of this machine, each in a session of its own; needs nothing but the standard library.
 
 A run is ended by its process groups, first TERM, then after GRACE seconds KILL; what a process leaves behind in
 its group ends with it. Processes that begin a session of their own escape: the agent is no container.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -16,10 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rainbow.agent.environment import of_processes
-from rainbow.agent.executor import TAIL, Ended, Result, Run, RunId, executors
+from rainbow.agent.runs import TAIL, Ended, Result, Run, RunId
 
 GRACE = 5.0  # seconds between TERM and KILL
 LINGER = 0.5  # seconds to wait for output held open by what escaped from the group
+LONGEST_LINGER = 30.0  # and where output is there but a busy machine has not let us read it
 
 
 class Tail:
@@ -40,6 +42,16 @@ class Tail:
     def complete(self) -> bool:
         """Tell whether every writer has closed its end."""
         return not self._thread.is_alive()
+
+    @property
+    def behind(self) -> bool:
+        """Tell whether there is something to read that has not been read."""
+        poll = select.poll()
+        try:
+            poll.register(self._reader, select.POLLIN)
+            return bool(poll.poll(0))
+        except (OSError, ValueError):  # closed by now
+            return False
 
     @property
     def text(self) -> str:
@@ -72,7 +84,7 @@ class LocalExecutor:
         grace: float = GRACE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._environment = environment
+        self.environment = environment
         self._grace = grace
         self._clock = clock
         self._active: dict[RunId, _Active] = {}
@@ -83,7 +95,7 @@ class LocalExecutor:
         active = _Active(run, Tail(), deadline)
         self._active[run.id] = active
         try:
-            for environment in of_processes(run, self._environment):
+            for environment in of_processes(run, self.environment):
                 active.processes.append(_spawn(run, environment, active.tail.writer))
         except (OSError, ValueError) as error:  # ValueError: a NUL, or text that is no file name
             active.fault = _fault(run, error)
@@ -175,7 +187,9 @@ def _is_over(active: _Active, now: float) -> bool:
     if len(active.swept) < len(active.processes):
         return False
     active.quiet_at = min(active.quiet_at, now + LINGER)
-    return active.tail.complete or now >= active.quiet_at
+    if active.tail.complete:
+        return True
+    return now >= active.quiet_at and (not active.tail.behind or now >= active.quiet_at + LONGEST_LINGER)
 
 
 def _ended(active: _Active) -> Ended:
@@ -203,8 +217,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # real-time signals have no names
         return f"signal {number}"
-
-
-@executors.add("local")
-def _local(argument: str, environment: Mapping[str, str]) -> LocalExecutor:
-    return LocalExecutor(environment)

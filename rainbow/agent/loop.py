@@ -2,21 +2,19 @@
 
 One thread owns all that the agent knows. It has two lines to the server (line.py): on `ears` it waits for work,
 on `voice` it says, one thing after the other, what changes the server's books: accept, then events, then heartbeat.
-While the server is away tasks go on, and what they did is told in order when it is back.
+While the server is away tasks go on, and what they did is told in order when it is back. What must outlive the agent
+is in its journal: started anew on the same folder it is the same agent, and goes on where it was killed.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
-import uuid
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from rainbow.agent.executor import Ended, Executor, Result, RunId
+from rainbow.agent.journal import Journal
 from rainbow.agent.line import Line
 from rainbow.agent.messages import batch, ended, refs, run_id, run_of, stale_runs, started
 from rainbow.client import Client, Problem, wire
@@ -34,8 +32,8 @@ EVENTS = 50  # in one message
 class Agent:
     """Works for one cluster. `workers` are those it speaks for, None: all.
 
-    `id` is new with every agent: one that comes after a crash knows nothing of what ran, and must not be
-    taken for the one that did.
+    Its `id` is that of its journal. An agent without one knows after a crash nothing of what ran, and has another
+    id, for it must not be taken for the one that did.
     """
 
     def __init__(
@@ -43,6 +41,7 @@ class Agent:
         client: Client,
         cluster: str,
         executor: Executor,
+        journal: Journal | None = None,
         *,
         max_tasks: int = MAX_TASKS,
         workers: Sequence[str] | None = None,
@@ -50,12 +49,13 @@ class Agent:
         say: Callable[[str], None] = print,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._journal = journal or Journal()
+        self.id = self._journal.id
         self._client = client
         self._cluster = cluster
         self._executor = executor
         self._max_tasks = max_tasks
-        self._workers = workers
+        self._workers = self._workers_told = workers
         self._wait = wait
         self._say = say
         self._clock = clock
@@ -63,10 +63,7 @@ class Agent:
         self._wake = threading.Event()
         self._ears = Line(self._wake, clock, self._note)
         self._voice = Line(self._wake, clock, self._note)
-        self._offers: dict[RunId, wire.Offer] = {}  # received, and to be accepted
-        self._outbox: deque[wire.Event] = deque()  # happened, and to be told
         self._batch = EVENTS
-        self._disowned: set[RunId] = set()  # no longer ours; nobody wants to hear of their ends
         self._lease = 0.0  # the first heartbeat is due at once, and its answer says how long the lease is
         self._last_beat = clock()
         self._stop_by: float | None = None
@@ -77,8 +74,13 @@ class Agent:
         """Ask `run` to end: tasks are stopped and told as stopped. A signal handler may call it."""
         self._told_to_stop = True
 
+    def speak_for(self, workers: Sequence[str]) -> None:
+        """Say from now on that these workers are up. Another thread may call it."""
+        self._workers = workers
+
     def run(self) -> None:
         """Work until told to stop; Problem if the server does not take us for the cluster's agent."""
+        self._adopt()
         try:
             while not self._is_done():
                 self._turn()
@@ -86,6 +88,18 @@ class Agent:
                 self._wake.clear()
         finally:
             self._executor.close()
+
+    def _adopt(self) -> None:
+        """Go on where an agent of this journal was killed: what still runs is ours, what is not known is lost."""
+        known = set(self._executor.running())
+        for run in sorted(known - self._journal.starting):  # disowned, or told as ended
+            self._executor.stop(run)
+        for run in sorted(self._journal.starting):
+            if run in known:
+                self._say(f"task {run[0]} was found running, or ended")
+                self._journal.tell(started(run))  # it may not have been told
+            else:
+                self._journal.tell(ended(Ended(run, Result.STOPPED, detail="it was lost while its agent was away")))
 
     def _turn(self) -> None:
         # 1. hear answers  2. see what has ended  3. say what has happened  4. ask for more
@@ -109,7 +123,9 @@ class Agent:
     def _is_done(self) -> bool:
         if self._stop_by is None:
             return False
-        return self._clock() >= self._stop_by or not (self._executor.running() or self._outbox or self._offers)
+        return self._clock() >= self._stop_by or not (
+            self._executor.running() or self._journal.has_news or self._journal.offers
+        )
 
     def _note(self, fault: BaseException | None) -> None:
         if fault is not None and not self._away:
@@ -123,7 +139,7 @@ class Agent:
     def _listen(self) -> None:
         room = self._max_tasks - len(self._executor.running())
         # what is offered stays offered until it is accepted: asking before would bring it again
-        if self._told_to_stop or self._offers or room <= 0 or not self._ears.free:
+        if self._told_to_stop or self._journal.offers or room <= 0 or not self._ears.free:
             return
         ask = partial(self._client.receive, self._cluster, self.id, max=min(room, MAX_TASKS), wait=self._wait)
         self._ears.call(ask, self._received, self._not_received)
@@ -131,10 +147,9 @@ class Agent:
     def _received(self, answer: wire.Received) -> None:
         self._keep_lease(answer["lease"])
         self._obey(answer["stop"])
-        running = set(self._executor.running())
-        fresh = {run_id(offer): offer for offer in answer["tasks"] if run_id(offer) not in running}
+        fresh = [offer for offer in answer["tasks"] if run_id(offer) not in self._journal.starting]
         if not self._told_to_stop:
-            self._offers.update(fresh)
+            self._journal.keep(fresh)
         if not fresh and (answer["stop"] or answer["tasks"]):
             self._ears.rest(AGAIN)
 
@@ -144,51 +159,51 @@ class Agent:
 
     def _obey(self, stops: Sequence[wire.RunRef]) -> None:
         running = set(self._executor.running())
-        told = {(event["task"], event["attempt"]) for event in self._outbox}
+        told = {(event["task"], event["attempt"]) for event in self._journal.outbox}
         for run in map(run_id, stops):
             if run in running:
                 self._executor.stop(run)
             elif run not in told:  # never started here: its space must not stay booked
-                self._offers.pop(run, None)
-                self._outbox.append(ended(Ended(run, Result.STOPPED, detail="it was not running")))
+                self._journal.tell(ended(Ended(run, Result.STOPPED, detail="it was not running")))
 
     # ── voice ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _speak(self) -> None:
         if not self._voice.free:
             return
-        if self._offers:
-            self._accept(list(self._offers))
-        elif self._outbox:
-            self._report(batch(self._outbox, self._batch))
+        if self._journal.offers:
+            self._accept(list(self._journal.offers))
+        elif self._journal.has_news:
+            self._report(batch(self._journal.outbox, self._batch))
         elif self._beat_is_due() and self._stop_by is None:
             self._beat(self._executor.running())
 
     def _accept(self, runs: list[RunId]) -> None:
-        accept = partial(self._client.accept, self._cluster, self.id, refs(runs))
+        accept = partial(self._client.accept, self._cluster, self.id, refs(runs), seq=self._journal.next_number())
         self._voice.call(accept, partial(self._accepted, runs), partial(self._not_accepted, runs))
 
     def _accepted(self, runs: list[RunId], answer: wire.Accepted) -> None:
         for refusal in answer["refused"]:
             self._say(f"task {refusal['id']} is not ours: {refusal['reason']}")
         for run in runs:
-            offer = self._offers.pop(run, None)
+            offer = self._journal.offers.get(run)
             if offer and run[0] in answer["accepted"]:
                 self._start(offer)
+            else:
+                self._journal.drop(run)
 
     def _not_accepted(self, runs: list[RunId], problem: Problem) -> None:
         self._say(f"the server refuses an acceptance: {problem}")
         for run in runs:
-            self._offers.pop(run, None)
+            self._journal.drop(run)
         self._ears.rest(FULL_BEAT)
 
     def _report(self, events: list[wire.Event]) -> None:
-        report = partial(self._client.events, self._cluster, self.id, events)
+        report = partial(self._client.events, self._cluster, self.id, events, seq=self._journal.next_number())
         self._voice.call(report, partial(self._reported, events), partial(self._not_reported, events))
 
     def _reported(self, events: list[wire.Event], answer: wire.Recorded) -> None:
-        for _ in events:
-            self._outbox.popleft()
+        self._journal.told(len(events))
         self._batch = EVENTS
         self._disown(answer["stale"], [(event["task"], event["attempt"]) for event in events])
 
@@ -196,23 +211,24 @@ class Agent:
         if len(events) > 1:
             self._batch = 1  # one of them is at fault: the others must get through
             return
-        self._outbox.popleft()
+        self._journal.told(1)
         self._say(f"the server refuses to hear of task {events[0]['task']}: {problem}")
 
     def _beat(self, running: Sequence[RunId]) -> None:
-        ours = [run for run in running if run not in self._disowned]
-        beat = partial(self._client.heartbeat, self._cluster, self.id, refs(ours), self._workers)
-        self._voice.call(beat, partial(self._beaten, ours), self._not_beaten)
+        ours = [run for run in running if run in self._journal.starting]
+        number, workers = self._journal.next_number(), self._workers
+        beat = partial(self._client.heartbeat, self._cluster, self.id, refs(ours), workers, seq=number)
+        self._voice.call(beat, partial(self._beaten, ours, workers), partial(self._not_beaten, workers))
 
-    def _beaten(self, said: Sequence[RunId], answer: wire.Beat) -> None:
+    def _beaten(self, said: Sequence[RunId], workers: Sequence[str] | None, answer: wire.Beat) -> None:
         self._keep_lease(answer["lease"])
-        self._last_beat = self._clock()
+        self._last_beat, self._workers_told = self._clock(), workers
         self._obey(answer["stop"])
         self._disown(answer["stale"], said)
 
-    def _not_beaten(self, problem: Problem) -> None:
+    def _not_beaten(self, workers: Sequence[str] | None, problem: Problem) -> None:
         self._say(f"the server refuses a heartbeat: {problem}")
-        self._last_beat = self._clock()
+        self._last_beat, self._workers_told = self._clock(), workers
 
     def _keep_lease(self, lease: float) -> None:
         self._lease = lease
@@ -220,13 +236,13 @@ class Agent:
     def _beat_is_due(self) -> bool:
         full = len(self._executor.running()) >= self._max_tasks
         pause = min(self._lease / 3, FULL_BEAT) if full else self._lease / 3
-        return self._clock() >= self._last_beat + pause
+        return self._clock() >= self._last_beat + pause or self._workers != self._workers_told
 
     def _disown(self, stale: Sequence[str], said: Sequence[RunId]) -> None:
         for run in stale_runs(stale, said):
-            if run in self._executor.running():
+            if run in self._journal.starting:
                 self._say(f"task {run[0]} is no longer ours")
-                self._disowned.add(run)
+                self._journal.drop(run)
                 self._executor.stop(run)
 
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -234,21 +250,21 @@ class Agent:
     def _start(self, offer: wire.Offer) -> None:
         run = run_of(offer)
         if self._told_to_stop:
-            self._outbox.append(ended(Ended(run.id, Result.STOPPED, detail="its agent is stopping")))
+            self._journal.tell(ended(Ended(run.id, Result.STOPPED, detail="its agent is stopping")))
             return
+        self._journal.start(run.id)
         try:
             self._executor.start(run)
         except Exception as fault:  # an executor may be anybody's; its fault is one task's end, not ours
-            self._outbox.append(ended(Ended(run.id, Result.FAILED, detail=f"the executor failed: {fault}")))
+            self._journal.tell(ended(Ended(run.id, Result.FAILED, detail=f"the executor failed: {fault}")))
             return
-        self._outbox.append(started(run.id))
+        self._journal.tell(started(run.id))
 
     def _collect(self) -> None:
         for end in self._executor.poll():
-            if end.id in self._disowned:
-                self._disowned.discard(end.id)
+            if end.id not in self._journal.starting:  # disowned, or told before
                 continue
-            self._outbox.append(ended(end))
+            self._journal.tell(ended(end))
             self._say(f"task {end.id[0]} {_in_words(end)}")
 
 

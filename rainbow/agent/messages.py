@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from rainbow.agent.executor import Ended, Run, RunId
+from rainbow.agent.runs import Ended, Run, RunId
 from rainbow.client import wire
 
 

@@ -28,7 +28,7 @@ def receive(name: str) -> Any:
 def accept(name: str) -> Any:
     """Give offered tasks to the agent."""
     asking, body, agent = _message()
-    return jsonify(receiving.accept(service(), asking, name, agent, list_of(body, "tasks")))
+    return jsonify(receiving.accept(service(), asking, name, agent, list_of(body, "tasks"), _seq(body)))
 
 
 @agents.post("/events")
@@ -38,7 +38,7 @@ def events(name: str) -> Any:
     told = list_of(body, "events")
     for k, event in enumerate(told):
         _check_event(event, f"/events/{k}")
-    return jsonify(receiving.record_events(service(), asking, name, agent, told))
+    return jsonify(receiving.record_events(service(), asking, name, agent, told, _seq(body)))
 
 
 @agents.post("/heartbeat")
@@ -48,7 +48,8 @@ def heartbeat(name: str) -> Any:
     up = body.get("workers")
     if up is not None and not (isinstance(up, list) and all(isinstance(worker, str) for worker in up)):
         raise RequestError("workers is a list of names, or null for all", pointer="/workers")
-    return jsonify(receiving.heartbeat(service(), asking, name, agent, up, list_of(body, "running")))
+    running = list_of(body, "running")
+    return jsonify(receiving.heartbeat(service(), asking, name, agent, up, running, _seq(body)))
 
 
 def _message() -> tuple[Any, dict[str, Any], str]:
@@ -58,6 +59,14 @@ def _message() -> tuple[Any, dict[str, Any], str]:
     if not isinstance(agent, str) or not 0 < len(agent) <= 200:
         raise RequestError("agent is a text of 1 to 200 characters", pointer="/agent")
     return asking, body, agent
+
+
+def _seq(body: Mapping[str, Any]) -> int:
+    """Return the message's number among those of its agent, 0 where it has none."""
+    given = body.get("seq", 0)
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 2**53:
+        raise RequestError("seq is a whole number from 0 to 2^53", pointer="/seq")
+    return given
 
 
 def _check_event(event: Any, pointer: str) -> None:

@@ -8,6 +8,7 @@ from flask import Flask
 
 from rainbow.api import problems
 from rainbow.api.agents import agents
+from rainbow.api.batch import batch
 from rainbow.api.clusters import clusters
 from rainbow.api.health import health
 from rainbow.api.jobs import jobs
@@ -22,6 +23,6 @@ def create_app(service: Service) -> Flask:
     app.extensions["rainbow"] = service
     app.json.sort_keys = False  # type: ignore[attr-defined]  # typed as any provider, ours is the default one
     problems.install(app)
-    for blueprint in (clusters, jobs, agents, health):
+    for blueprint in (clusters, jobs, batch, agents, health):
         app.register_blueprint(blueprint)
     return app

@@ -130,6 +130,12 @@ def scheduler_changes(name: str) -> Any:
     return jsonify(changes=[{**one, **timed({"changed_at": one["changed_at"]})} for one in found])
 
 
+@clusters.get("/<name>/timeline")
+def timeline(name: str) -> Any:
+    """Show the resource diagram after the next step."""
+    return jsonify(policy.timeline(service(), who(), name))
+
+
 @clusters.post("/<name>/step")
 def step(name: str) -> Any:
     """Take one step now."""

@@ -11,7 +11,7 @@ from rainbow.api.asking import list_of, read_jobspec, service, text_of, tokens, 
 from rainbow.api.times import timed
 from rainbow.errors import RequestError
 from rainbow.jobs import JobState
-from rainbow.service import showing, submitting
+from rainbow.service import ledger, showing, submitting
 from rainbow.service.access import Caller, digest
 from rainbow.service.submitting import Submission
 from rainbow.store.jobs import Filter
@@ -40,9 +40,15 @@ def match() -> Any:
 
 def _asked() -> tuple[Caller, Submission]:
     """Read the request; who asks is settled before the jobspec is looked at."""
-    who(_cluster_tokens({})) if tokens() else None
+    who(cluster_tokens({})) if tokens() else None
     jobspec, envelope = read_jobspec()
-    brought = _cluster_tokens(envelope)
+    brought = cluster_tokens(envelope)
+    asked = submission_of(jobspec, envelope, brought, request.headers.get("Idempotency-Key"))
+    return who(brought), asked
+
+
+def submission_of(jobspec: Any, envelope: Mapping[str, Any], brought: list[str], key: str | None) -> Submission:
+    """Read what an envelope asks for; `brought` are the tokens it brings."""
     selector = envelope.get("selector")
     if selector is not None and not isinstance(selector, Mapping):
         raise RequestError("selector is {name, options}", pointer="/selector")
@@ -54,24 +60,22 @@ def _asked() -> tuple[Caller, Submission]:
     options = (selector or {}).get("options")
     if options is not None and not isinstance(options, Mapping):
         raise RequestError("options is a mapping", pointer="/selector/options")
-    names = [entry["name"] for entry in envelope["clusters"]] if envelope.get("clusters") else None
-    asked = Submission(
+    return Submission(
         jobspec,
         text_of(selector or {}, "name"),
         options,
-        names,
+        [entry["name"] for entry in envelope["clusters"]] if envelope.get("clusters") else None,
         text_of(envelope, "name"),
         text_of(envelope, "requestor"),
         text_of(envelope, "basis"),
         text_of(envelope, "tag"),
-        request.headers.get("Idempotency-Key"),
+        key,
         [digest(token) for token in [*tokens(), *brought]],
         explain,
     )
-    return who(brought), asked
 
 
-def _cluster_tokens(envelope: Mapping[str, Any]) -> list[str]:
+def cluster_tokens(envelope: Mapping[str, Any]) -> list[str]:
     """Read `clusters: [{name, token}]` of an envelope."""
     brought = []
     for k, entry in enumerate(list_of(envelope, "clusters") if envelope.get("clusters") else []):
@@ -116,6 +120,23 @@ def show(job_id: str) -> Any:
 def why(job_id: str) -> Any:
     """Show the whole decision."""
     return jsonify(timed(showing.why(service(), who(), job_id)))
+
+
+@jobs.get("/jobs/<job_id>/replay")
+def replay(job_id: str) -> Any:
+    """Take the decision again from what was kept of it."""
+    return jsonify(showing.replay(service(), who(), job_id))
+
+
+@jobs.get("/decisions")
+def decisions() -> Any:
+    """List what recorded decisions were given, the newest first, page by page."""
+    asking = who()
+    chosen = _filter(asking)
+    found, following = ledger.listing(service(), asking, chosen)
+    # a state's own variables are never taken for times, whatever they are called
+    listed = [{**one, **timed({"submitted_at": one["submitted_at"]})} for one in found]
+    return jsonify(decisions=listed, next=following)
 
 
 @jobs.delete("/jobs/<job_id>")

@@ -45,19 +45,28 @@ TYPES = "https://rainbow-scheduler.github.io/problems/"
 
 def problem(status: int, code: str, detail: str, **more: Any) -> Response:
     """Answer with a problem."""
+    return Response(json.dumps(_body(status, code, detail, **more)), status, mimetype="application/problem+json")
+
+
+def _body(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
     title = HTTPStatus(status).phrase
-    body = {"type": TYPES + code, "title": title, "status": status, "code": code, "detail": detail, **more}
-    return Response(json.dumps(body), status, mimetype="application/problem+json")
+    return {"type": TYPES + code, "title": title, "status": status, "code": code, "detail": detail, **more}
 
 
-def of_fault(fault: RainbowError) -> Response:
-    """Turn one of our faults into a problem."""
+def body_of(fault: RainbowError) -> dict[str, Any]:
+    """Write one of our faults as the body of a problem."""
     more: dict[str, Any] = {key: value for key, value in fault.facts.items() if _writable(value)}
     if isinstance(fault, InputError):
         place = {"pointer": fault.pointer, "line": fault.line, "column": fault.column}
         more |= {key: value for key, value in place.items() if value is not None}
-    status = STATUS.get(fault.code, 500)
-    answer = problem(status, fault.code, fault.message, **more)
+    return _body(STATUS.get(fault.code, 500), fault.code, fault.message, **more)
+
+
+def of_fault(fault: RainbowError) -> Response:
+    """Turn one of our faults into a problem."""
+    body = body_of(fault)
+    status = body["status"]
+    answer = Response(json.dumps(body), status, mimetype="application/problem+json")
     if isinstance(fault, TryLater):
         answer.headers["Retry-After"] = str(fault.retry_after)
     if status == 401:

@@ -20,6 +20,7 @@ from granian.constants import Interfaces
 from rainbow.api.app import create_app
 from rainbow.service import Settings, open_service, read_config
 from rainbow.service.loop import Loop
+from rainbow.service.reloading import Watch
 
 THREADS = 96  # requests at once; agents wait in some of them
 PR_SET_PDEATHSIG = 1
@@ -61,7 +62,10 @@ def application() -> Any:
     database, config, parent, loop = os.environ["RAINBOW_SERVE"].split("\n")
     _die_with(int(parent))
     log_to_stderr()
-    service = open_service(database, read_config(config) if config else Settings())
+    settings = read_config(config) if config else Settings()
+    service = open_service(database, settings)
+    if config:
+        Watch(service, config, settings).start()
     if loop:
         Loop(service).start()
     _at_signal(service.let_go)

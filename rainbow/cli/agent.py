@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
 
 import click
 
 from rainbow.agent import Agent, open_executor
 from rainbow.agent.environment import allowed
+from rainbow.agent.journal import Journal, take_folder
 from rainbow.agent.loop import MAX_TASKS
+from rainbow.agent.survey import survey
+from rainbow.agent.watch import Watch
 from rainbow.cli import printing
 from rainbow.cli.connection import with_secret
+from rainbow.cli.enrolling import enrolled
 from rainbow.client import Client
+
+SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the cluster is, by executor
 
 
 @click.command()
@@ -23,6 +32,16 @@ from rainbow.client import Client
 @click.option("--max-tasks", type=click.IntRange(1, 100_000), default=MAX_TASKS, show_default=True, help="At once.")
 @click.option("--worker", "workers", multiple=True, help="A worker it speaks for; none given: all.")
 @click.option("--pass-env", multiple=True, metavar="NAME", help="Let tasks see this variable of the agent's, too.")
+@click.option(
+    "--state-dir",
+    envvar="RAINBOW_STATE_DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where it remembers what runs; else $XDG_STATE_HOME/rainbow, or ~/.local/state/rainbow.",
+)
+@click.option("--register", is_flag=True, help="Register the cluster as --source says; keep graph and state true.")
+@click.option("--source", help="What says what the cluster is: slurm, flux-r, hwloc or local; else the executor's.")
+@click.option("--registration-secret", envvar="RAINBOW_REGISTRATION_SECRET", help="To register a new cluster.")
+@click.option("--policy", help="The scheduling policy of a new cluster; else the server's default.")
 @click.option("--quiet", is_flag=True, help="Do not tell how tasks end.")
 @with_secret
 def agent(
@@ -32,20 +51,44 @@ def agent(
     max_tasks: int,
     workers: tuple[str, ...],
     pass_env: tuple[str, ...],
+    state_dir: Path | None,
+    register: bool,
+    source: str | None,
+    registration_secret: str | None,
+    policy: str | None,
     quiet: bool,
 ) -> None:
     """Take a cluster's tasks, run them, and report how they end.
 
     Tasks run as the user that runs the agent, see a few of its environment variables (PATH, HOME, LANG, ...)
-    and never its secret. SIGTERM or Ctrl-C stops the tasks; the server gives them to the queue again.
+    and never its secret. SIGTERM or Ctrl-C stops the tasks; the server gives them to the queue again. Killed and
+    started again it goes on with what still runs.
     """
-    opened = open_executor(executor, allowed(os.environ, pass_env))
     say = partial(_say, quiet)
-    working = Agent(client, cluster, opened, max_tasks=max_tasks, workers=workers or None, say=say)
+    look = partial(survey, source or SOURCES.get(executor, "local"))
+    if register:
+        client = enrolled(client, cluster, look(), registration_secret, policy, say)
+    folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
+    opened = open_executor(executor, allowed(os.environ, pass_env), folder)
+    working = Agent(client, cluster, opened, Journal(folder), max_tasks=max_tasks, workers=workers or None, say=say)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: working.stop())
     say(f"agent {working.id} works for {cluster}")
+    watch = Watch(client, cluster, look, working.speak_for, say)
+    if register:
+        watch.start()
     working.run()
+    watch.stop()
+
+
+def _state_home() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "rainbow"
+
+
+def _called(client: Client, cluster: str, executor: str) -> str:
+    """Name the folder: one for every server, cluster and executor."""
+    which = sha256("\n".join([client.url, cluster, executor]).encode()).hexdigest()[:8]
+    return f"{re.sub('[^A-Za-z0-9._-]', '_', cluster)[:40]}-{which}"
 
 
 def _say(quiet: bool, text: str) -> None:

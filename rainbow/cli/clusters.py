@@ -9,7 +9,7 @@ import click
 
 from rainbow.cli import credentials, printing
 from rainbow.cli.connection import with_registration, with_secret, with_tokens
-from rainbow.cli.reading import FILE, json_of, named_file
+from rainbow.cli.reading import FILE, json_of, named_file, yaml_of
 from rainbow.client import Client, wire
 
 
@@ -22,7 +22,7 @@ def cluster() -> None:
 @click.argument("graph", type=FILE)
 @click.option("--name", required=True, help="What the cluster is called.")
 @click.option("--subsystem", "subsystems", multiple=True, metavar="NAME=FILE", help="Hang a subsystem graph on it.")
-@click.option("--state", type=FILE, help="A JSON file: the flat state that selection sees.")
+@click.option("--state", type=FILE, help="A YAML or JSON file: the flat state that selection sees.")
 @click.option("--levels", type=click.Choice(["any", "strict"]), default="any", show_default=True)
 @click.option("--policy", help="The scheduling policy; else the server's default.")
 @click.option("--policy-settings", type=FILE, help="A JSON file: the policy's settings.")
@@ -49,7 +49,7 @@ def register(
         name,
         json_of(graph),
         {called: json_of(path) for called, path in map(named_file, subsystems)} or None,
-        json_of(state) if state else None,
+        yaml_of(state) if state else None,
         levels,
         _policy(policy, policy_settings),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from rainbow.cli import printing
-from rainbow.errors import ConfigError
+from rainbow.cli.reading import naming
 
 
 @click.group()
@@ -23,11 +23,8 @@ def check(file: Path, output: str) -> None:
     """Say whether the server would start with FILE, and what it would not read."""
     from rainbow.service.config import read_config
 
-    try:
+    with naming(file):
         settings = asdict(read_config(file))
-    except ConfigError as fault:
-        fault.message = f"{file}: {fault.message}"
-        raise
     shown = {key: value for key, value in settings.items() if key not in ("secret", "admin", "warnings", "limits")}
     found = {**shown, "warnings": list(settings["warnings"])}
     for warning in found["warnings"]:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from rainbow.cli.printing import clean, table, words
+from rainbow.cli.printing import clean, facts, table, words
 from rainbow.graph.order import natural
 
 Document = Mapping[str, Any]
@@ -20,13 +20,17 @@ def draw_decision(console: Console, decision: Document) -> None:
     computed = selection.get("values") or {}
     candidates = decision.get("candidates") or []
     if candidates:
-        console.print(table(["CANDIDATE", "FITS", "TAKES", "COMPUTED", ""], _rows(candidates, computed, selection)))
+        titles = ["CANDIDATE", "FITS", "TAKES", "COMPUTED", "RANK", ""]
+        console.print(table(titles, _rows(candidates, computed, selection)))
     draw_refusals(console, decision.get("refusals") or [])
+    if decision.get("placed_by"):
+        console.print(Text(f"placed by {clean(decision['placed_by'])}"))
     for warning in [*decision.get("warnings", []), *selection.get("warnings", [])]:
         console.print(Text(f"warning: {clean(warning)}", style="yellow"))
 
 
 def _rows(candidates: Sequence[Document], computed: Document, selection: Document) -> Iterator[list[Any]]:
+    ranks, drops = selection.get("ranks") or {}, selection.get("drops") or {}
     for one in candidates:
         name = one["cluster"]
         yield [
@@ -34,7 +38,8 @@ def _rows(candidates: Sequence[Document], computed: Document, selection: Documen
             fits(one),
             takes(one),
             computed.get(name),
-            "chosen" if name == selection.get("cluster") else "",
+            ranks.get(name),
+            "chosen" if name == selection.get("cluster") else drops.get(name, ""),
         ]
 
 
@@ -66,6 +71,16 @@ def draw_steps(console: Console, selection: Document) -> None:
 def _step(step: Document) -> list[Any]:
     did = f"{step['step']}: {step['argument']}"
     return [step["priority"], did, step["values"], step["dropped"], step["survivors"], step["note"]]
+
+
+def draw_replay(console: Console, found: Document) -> None:
+    """Show a decision taken again, and whether the same came of it."""
+    named = {"id": found["id"], "cluster": found["cluster"]}
+    console.print(facts({**named, "again": found["replayed"]["cluster"], **found["digests"]}))
+    draw_steps(console, found["replayed"])
+    if found["graphs_changed_since"]:
+        console.print(Text(f"graphs that have changed since: {clean(words(found['graphs_changed_since']))}"))
+    console.print("the same decision, bit for bit" if found["equal"] else "another decision than was recorded")
 
 
 def takes(candidate: Document) -> dict[str, Any]:

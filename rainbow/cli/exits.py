@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from rainbow.client import Problem
-from rainbow.errors import NotFound, RainbowError, TryLater
+from rainbow.errors import Conflict, NotFound, RainbowError, TryLater
 from rainbow.plugins import UnknownPlugin
 
 
@@ -49,4 +49,6 @@ def exit_of(fault: RainbowError) -> Exit:
         return Exit.UNAVAILABLE
     if isinstance(fault, NotFound):
         return Exit.NOT_FOUND
+    if isinstance(fault, Conflict):
+        return Exit.CONFLICT
     return Exit.USAGE if isinstance(fault, UnknownPlugin) else Exit.ERROR

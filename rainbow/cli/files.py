@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from rainbow.cli.reading import json_of, text_of
+from rainbow.cli.reading import json_of, naming, text_of
 from rainbow.errors import InputError
 from rainbow.graph import Cluster, read_cluster
 from rainbow.jobspec import Request, parse_jobspec
@@ -23,16 +22,6 @@ PATH = click.Path(exists=True, path_type=Path)
 MAIN = ("cluster.json", "nodes.json", "*-nodes.json")
 SUBSYSTEM = "subsystem.json"
 JOBSPECS = (".yaml", ".yml", ".json")
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Let a fault say which file it is in."""
-    try:
-        yield
-    except InputError as fault:
-        fault.message = f"{path}: {fault.message}"
-        raise
 
 
 # ── clusters ──
@@ -62,10 +51,10 @@ def _main(folder: Path) -> Path | None:
 def _cluster(path: Path) -> Cluster:
     main = _main(path) if path.is_dir() else path
     assert main is not None  # noqa: S101
-    with _naming(main):
+    with naming(main):
         cluster = read_cluster(json_of(main), name=path.stem if main is path else path.resolve().name)
     for file in sorted(path.glob(f"*{SUBSYSTEM}")) if main is not path else []:
-        with _naming(file):
+        with naming(file):
             cluster = cluster.with_subsystem(_subsystem(file, main), json_of(file))
     return cluster
 
@@ -86,7 +75,7 @@ def jobspecs_of(paths: Sequence[Path]) -> tuple[dict[Path, Request], dict[Path, 
     for given in paths:
         for path in _jobspecs_in(given):
             try:
-                with _naming(path):
+                with naming(path):
                     found[path] = parse_jobspec(text_of(path))
             except InputError as fault:
                 if path == given:  # it was named: it must be one

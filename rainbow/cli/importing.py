@@ -23,7 +23,7 @@ OUT = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 @click.option("-o", "--out", type=OUT, default="-", help="Where the graph goes; else stdout.")
 @click.option("--name", default="", help="What the cluster is called; else as FILE says.")
 def import_graph(source: str, file: Path, out: Path, name: str) -> None:
-    """Make a graph (JSON) of FILE (- for stdin), which SOURCE (slurm, flux-r, kubernetes) printed.
+    """Make a graph (JSON) of FILE (- for stdin), which SOURCE (slurm, flux-r, kubernetes, hwloc, local) printed.
 
     The graph goes to stdout, or to the file of --out; a line on stderr says what is in it.
     """

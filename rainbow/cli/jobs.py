@@ -1,4 +1,4 @@
-"""`rainbow jobs`, `rainbow job show|why|cancel|wait`."""
+"""`rainbow jobs`, `rainbow job show|why|replay|cancel|wait`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rainbow.cli import printing
 from rainbow.cli.connection import with_tokens
-from rainbow.cli.decisions import draw_decision, draw_steps
+from rainbow.cli.decisions import draw_decision, draw_replay, draw_steps
 from rainbow.cli.exits import Exit
 from rainbow.client import Client
 from rainbow.jobs import JobState
@@ -48,7 +48,7 @@ def _waits(job: Document) -> str:
 
 @click.group()
 def job() -> None:
-    """One job: show, why, cancel, wait."""
+    """One job: show, why, replay, cancel, wait."""
 
 
 @job.command()
@@ -69,6 +69,17 @@ def why(client: Client, job_id: str, output: str) -> None:
     """Show why a job is where it is: match, selection, scheduling."""
     found = client.why(job_id)
     printing.show(output, found, lambda console: _draw_why(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@printing.output_option
+@with_tokens
+def replay(client: Client, job_id: str, output: str) -> None:
+    """Take a job's selection again from what was kept of it; exit 1 if another comes of it."""
+    found = client.replay(job_id)
+    printing.show(output, found, lambda console: draw_replay(console, found))
+    click.get_current_context().exit(Exit.OK if found["equal"] else Exit.ERROR)
 
 
 @job.command()

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from rainbow.errors import InputError
+from rainbow.errors import InputError, JobspecError
+from rainbow.jobspec.text import Limits, load
 
 FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let a fault say which file it is in."""
+    try:
+        yield
+    except InputError as fault:
+        fault.message = f"{path}: {fault.message}"
+        raise
 
 
 def text_of(path: Path) -> str:
@@ -30,6 +43,14 @@ def json_of(path: Path) -> Any:
         raise InputError(f"{path} is not JSON: {error.msg}", line=error.lineno, column=error.colno) from error
     except RecursionError as error:
         raise InputError(f"{path} is nested too deeply") from error
+
+
+def yaml_of(path: Path) -> Any:
+    """Return the value of a YAML file, which may be JSON; InputError says where it is neither."""
+    try:
+        return load(text_of(path), Limits())[0]
+    except JobspecError as fault:
+        raise InputError(f"{path}: {fault.message}", line=fault.line, column=fault.column) from None
 
 
 def named_file(text: str) -> tuple[str, Path]:

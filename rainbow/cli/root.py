@@ -14,7 +14,9 @@ from rainbow.cli import (
     config,
     importing,
     jobs,
+    policy,
     printing,
+    receive,
     scheduler,
     serve,
     state,
@@ -79,6 +81,8 @@ clusters.cluster.add_command(importing.import_graph)
 for _command in (
     serve.serve,
     agent.agent,
+    receive.receive,
+    receive.report,
     clusters.cluster,
     subsystems.subsystem,
     state.state,
@@ -89,5 +93,6 @@ for _command in (
     workers.worker,
     scheduler.scheduler,
     config.config,
+    policy.policy,
 ):
     main.add_command(_command)

@@ -1,11 +1,11 @@
-"""`rainbow scheduler`: show, plan, step, set, changes."""
+"""`rainbow scheduler`: show, plan, step, set, changes, timeline."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from rich.console import Console
@@ -18,7 +18,7 @@ from rainbow.client import Client
 
 @click.group()
 def scheduler() -> None:
-    """The scheduling of a cluster: show, plan, step, set, changes."""
+    """The scheduling of a cluster: show, plan, step, set, changes, timeline."""
 
 
 def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,15 +53,30 @@ def _draw(console: Console, found: Mapping[str, Any]) -> None:
     """Draw the table of the founding text with the numbers of the moment."""
     figures = dict(found["figures"])
     classes = figures.pop("classes", {}) if found["policy"] == "load_based" else {}
+    tables = {name: figures.pop(name) for name in list(figures) if _alike(figures[name])}
     rest = {key: value for key, value in found.items() if key not in ("figures", "settings", "limits", "warnings")}
-    console.print(printing.facts({**rest, **found["settings"], **found["limits"], **figures}))
+    console.print(printing.facts({**rest, **found.get("settings", {}), **found.get("limits", {}), **figures}))
     if classes:
         rows = [[name, *(row[column] for column in COLUMNS)] for name, row in classes.items()]
         console.print()
         console.print(printing.table(TITLES, rows))
-    for warning in found["warnings"]:
+    for name, part in tables.items():
+        _draw_part(console, name, part)
+    for warning in found.get("warnings", []):
         text = f"{warning['requestor']} is of class {warning['class']}; {', '.join(warning['also'])} match too"
         console.print(printing.clean(f"warning: {text}"))
+
+
+def _draw_part(console: Console, name: str, part: Mapping[str, Mapping[str, Any]]) -> None:
+    titles = list(next(iter(part.values())))
+    console.print()
+    console.print(printing.table([name, *titles], [[key, *line.values()] for key, line in part.items()]))
+
+
+def _alike(part: Any) -> bool:
+    """Whether something is a mapping of lines that have the same columns."""
+    lines = list(part.values()) if isinstance(part, Mapping) else []
+    return bool(lines) and all(isinstance(line, Mapping) and list(line) == list(lines[0]) for line in lines)
 
 
 @scheduler.command()
@@ -180,3 +195,17 @@ def changes(client: Client, cluster: str, output: str) -> None:
     printing.show(
         output, found, lambda console: console.print(printing.table(["WHEN", "WHO", "WHAT", "FROM", "TO"], rows))
     )
+
+
+@scheduler.command()
+@of_cluster
+@click.option("--svg", type=click.File("w"), help="Write a Gantt chart to this file (- for stdout).")
+@printing.output_option
+@with_secret
+def timeline(client: Client, cluster: str, svg: TextIO | None, output: str) -> None:
+    """Show what is in use over time after the next step, worker by worker."""
+    found = client.timeline(cluster)
+    if svg is not None:
+        svg.write(found["svg"])
+    else:
+        printing.show(output, found, lambda console: console.print(found["text"], markup=False, soft_wrap=True))

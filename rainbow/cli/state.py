@@ -8,7 +8,7 @@ import click
 
 from rainbow.cli import printing
 from rainbow.cli.connection import with_secret
-from rainbow.cli.reading import FILE, json_of
+from rainbow.cli.reading import FILE, yaml_of
 from rainbow.client import Client
 
 
@@ -23,8 +23,8 @@ def state() -> None:
 @printing.output_option
 @with_secret
 def set_state(client: Client, cluster: str, file: Path, output: str) -> None:
-    """Replace a cluster's state by that of a JSON FILE."""
-    made = client.put_state(cluster, json_of(file))
+    """Replace a cluster's state by that of FILE, YAML or JSON."""
+    made = client.put_state(cluster, yaml_of(file))
     printing.show(output, made, lambda console: console.print(printing.facts(made)))
 
 

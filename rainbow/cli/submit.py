@@ -9,7 +9,7 @@ import click
 
 from rainbow.cli import files, printing, sweep
 from rainbow.cli.connection import with_tokens
-from rainbow.cli.decisions import draw_decision, draw_match, draw_refusals
+from rainbow.cli.decisions import draw_decision, draw_match
 from rainbow.cli.exits import UNSATISFIABLE, Exit
 from rainbow.cli.explaining import draw_explained
 from rainbow.cli.jobs import draw_job, outcome
@@ -110,10 +110,8 @@ def submit(
 
 def _show_refusals(problem: Problem, output: str) -> None:
     if problem.code == UNSATISFIABLE:
-        refusals = problem.facts.get("refusals") or []
-        printing.show(
-            output, {"detail": problem.detail, **problem.facts}, lambda console: draw_refusals(console, refusals)
-        )
+        told = {"detail": problem.detail, **problem.facts}
+        printing.show(output, told, lambda console: draw_decision(console, problem.facts))
 
 
 def _draw(console: Any, made: dict[str, Any]) -> None:

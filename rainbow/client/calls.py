@@ -58,6 +58,7 @@ class Calls:
         sleep: Callable[[float], None] = time.sleep,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        self.url = url
         self._timeout = timeout
         self._tries = tries
         self._sleep = sleep

@@ -10,17 +10,18 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
-from urllib.parse import quote
 
 from rainbow.client import wire
+from rainbow.client.agents import AgentVerbs
 from rainbow.client.calls import Calls, Problem
-from rainbow.errors import RequestError, TryLater
+from rainbow.client.paths import given, of_cluster, path
+from rainbow.errors import TryLater
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELED"})
 Document = Mapping[str, Any]
 
 
-class Client:
+class Client(AgentVerbs):
     """A Rainbow server, as seen with some credentials.
 
     `token` is one token or secret, or several: the clusters of all of them are considered together. `timeout`
@@ -31,6 +32,7 @@ class Client:
         self, url: str, token: str | Sequence[str] | None = None, timeout: float = 30.0, **options: Any
     ) -> None:
         tokens = [token] if isinstance(token, str) else list(token or ())
+        self.has_credentials = bool(tokens)
         self._calls = Calls(url, tokens, timeout, **options)
 
     def __enter__(self) -> Self:
@@ -40,6 +42,11 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._calls.url
 
     def close(self) -> None:
         """Close the connections."""
@@ -58,7 +65,7 @@ class Client:
     ) -> wire.Registration:
         """Register a cluster; the only answer that ever shows its token and secret."""
         body = {"name": name, "graph": graph, "levels": levels}
-        body |= _given(subsystems=subsystems, state=state, policy=policy)
+        body |= given(subsystems=subsystems, state=state, policy=policy)
         return cast("wire.Registration", self._calls.call("POST", "/v1/clusters", body, repeatable=False))
 
     def clusters(self) -> list[dict[str, Any]]:
@@ -67,64 +74,72 @@ class Client:
 
     def cluster(self, name: str) -> dict[str, Any]:
         """Show one cluster: totals, subsystems, revision."""
-        return self._object("GET", _cluster(name))
+        return self._object("GET", of_cluster(name))
 
     def delete_cluster(self, name: str, *, drain: bool = False) -> None:
         """Delete a cluster; with live jobs only if `drain` says so."""
-        self._calls.call("DELETE", _cluster(name), query=_given(drain="true" if drain else None))
+        self._calls.call("DELETE", of_cluster(name), query=given(drain="true" if drain else None))
 
     def graph(self, name: str) -> dict[str, Any]:
         """Fetch the cluster's graph as it was given."""
-        return self._object("GET", _cluster(name, "graph"))
+        return self._object("GET", of_cluster(name, "graph"))
 
     def put_graph(self, name: str, graph: Document) -> dict[str, Any]:
         """Replace the cluster's graph."""
-        return self._object("PUT", _cluster(name, "graph"), graph)
+        return self._object("PUT", of_cluster(name, "graph"), graph)
 
     def put_subsystem(self, name: str, subsystem: str, graph: Document) -> dict[str, Any]:
         """Hang a subsystem graph on the cluster, in place of one of the same name."""
-        return self._object("PUT", _cluster(name, "subsystems", subsystem), graph)
+        return self._object("PUT", of_cluster(name, "subsystems", subsystem), graph)
 
     def delete_subsystem(self, name: str, subsystem: str) -> None:
         """Take a subsystem and its edges away."""
-        self._calls.call("DELETE", _cluster(name, "subsystems", subsystem))
+        self._calls.call("DELETE", of_cluster(name, "subsystems", subsystem))
 
     def put_state(self, name: str, state: Document) -> dict[str, Any]:
         """Replace the cluster's flat state."""
-        return self._object("PUT", _cluster(name, "state"), state)
+        return self._object("PUT", of_cluster(name, "state"), state)
+
+    def change_state(self, name: str, state: Document) -> dict[str, Any]:
+        """Replace some variables of the cluster's state; the others stay."""
+        return self._object("PATCH", of_cluster(name, "state"), state)
 
     def state(self, name: str) -> dict[str, Any]:
         """Show the cluster's state."""
-        return self._object("GET", _cluster(name, "state"))
+        return self._object("GET", of_cluster(name, "state"))
 
     def workers(self, name: str) -> list[dict[str, Any]]:
         """List the cluster's workers and their states."""
-        return cast("list[dict[str, Any]]", self._calls.call("GET", _cluster(name, "workers"))["workers"])
+        return cast("list[dict[str, Any]]", self._calls.call("GET", of_cluster(name, "workers"))["workers"])
 
     def move_worker(self, name: str, worker: str, verb: str) -> dict[str, Any]:
         """Take a worker away (`offline`), let it end what it has (`drain`), or bring it back (`reinstate`)."""
-        return self._object("POST", _cluster(name, "workers", worker) + f":{verb}")
+        return self._object("POST", of_cluster(name, "workers", worker) + f":{verb}")
 
     def scheduler(self, name: str) -> dict[str, Any]:
         """Show the cluster's policy, its settings and figures."""
-        return self._object("GET", _cluster(name, "scheduler"))
+        return self._object("GET", of_cluster(name, "scheduler"))
 
     def set_scheduler(self, name: str, change: Document) -> dict[str, Any]:
         """Change the cluster's policy, settings or limits, key by key; null brings a default back."""
-        return self._object("PATCH", _cluster(name, "scheduler"), change)
+        return self._object("PATCH", of_cluster(name, "scheduler"), change)
 
     def scheduler_changes(self, name: str) -> list[dict[str, Any]]:
         """List who changed the scheduling, when, from what, to what; the newest first."""
-        answer = self._calls.call("GET", _cluster(name, "scheduler", "changes"))
+        answer = self._calls.call("GET", of_cluster(name, "scheduler", "changes"))
         return cast("list[dict[str, Any]]", answer["changes"])
 
     def step(self, name: str) -> dict[str, Any]:
         """Take one step of the cluster's scheduling now."""
-        return self._object("POST", _cluster(name, "step"))
+        return self._object("POST", of_cluster(name, "step"))
 
     def plan(self, name: str) -> dict[str, Any]:
         """Say what the cluster's next step would do, without doing it."""
-        return self._object("POST", _cluster(name, "plan"))
+        return self._object("POST", of_cluster(name, "plan"))
+
+    def timeline(self, name: str) -> dict[str, Any]:
+        """Show the cluster's resource diagram after the next step."""
+        return self._object("GET", of_cluster(name, "timeline"))
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -146,9 +161,26 @@ class Client:
         Without a key one is made for this call, so that a try repeated over a broken connection is harmless.
         """
         body = {"jobspec": jobspec}
-        body |= _given(name=name, requestor=requestor, selector=selector, clusters=clusters, basis=basis, tag=tag)
+        body |= given(name=name, requestor=requestor, selector=selector, clusters=clusters, basis=basis, tag=tag)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return cast("wire.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
+
+    def submit_batch(
+        self,
+        jobs: Sequence[Document],
+        minimise: str | None = None,
+        selector: Document | None = None,
+        time_limit: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Submit many jobs ({"jobspec", ...} each): {"answers", "assign"}; each has its own answer with a `status`.
+
+        `minimise` names a variable of the priorities: the jobs are placed so that it sums to the least.
+        """
+        body: dict[str, Any] = {"jobs": list(jobs), "assign": "optimal" if minimise else "greedy"}
+        body |= given(minimise=minimise, selector=selector, time_limit=time_limit)
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return self._object("POST", "/v1/jobs:batch", body, headers=headers, patience=time_limit or 2.0)
 
     def match(
         self,
@@ -159,7 +191,7 @@ class Client:
         explain: bool = False,
     ) -> wire.Match:
         """Ask which clusters could run a jobspec; nothing is stored. `explain`: each with an `explanation`."""
-        body = {"jobspec": jobspec} | _given(selector=selector, clusters=clusters, explain=explain or None)
+        body = {"jobspec": jobspec} | given(selector=selector, clusters=clusters, explain=explain or None)
         return cast("wire.Match", self._calls.call("POST", "/v1/match", body))
 
     def jobs(
@@ -186,15 +218,29 @@ class Client:
 
     def job(self, job_id: str) -> dict[str, Any]:
         """Show a job and its tasks."""
-        return self._object("GET", _path("jobs", job_id))
+        return self._object("GET", path("jobs", job_id))
 
     def why(self, job_id: str) -> dict[str, Any]:
         """Show the whole decision: match, selection steps, why it waits."""
-        return self._object("GET", _path("jobs", job_id, "why"))
+        return self._object("GET", path("jobs", job_id, "why"))
+
+    def replay(self, job_id: str) -> dict[str, Any]:
+        """Have a job's selection taken again: {"equal", "selection", "replayed", "digests", ...}."""
+        return self._object("GET", path("jobs", job_id, "replay"))
+
+    def all_decisions(self, *, cluster: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield what recorded decisions were given, the newest first; for the admin."""
+        query = {"cluster": cluster}
+        while True:
+            page = self._object("GET", "/v1/decisions", query=query)
+            yield from page["decisions"]
+            if not page.get("next"):
+                return
+            query["cursor"] = page["next"]
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Cancel a job."""
-        return self._object("DELETE", _path("jobs", job_id))
+        return self._object("DELETE", path("jobs", job_id))
 
     def wait(self, job_id: str, timeout: float | None = None, *, every: float = 0.5) -> dict[str, Any]:
         """Return the job once it has ended, asking `every` seconds; TryLater if `timeout` seconds pass before."""
@@ -204,30 +250,6 @@ class Client:
                 raise TryLater(f"job {job_id} is {job['state']} after {timeout:g} seconds")
             time.sleep(every)
         return job
-
-    # ── the agent's side: see docs/reference-agent.md ───────────────────────────────────────────────────────
-
-    def receive(self, name: str, agent: str, max: int = 16, wait: float = 20.0) -> wire.Received:
-        """Wait up to `wait` seconds for tasks to run, at most `max` of them, or to stop."""
-        body = {"agent": agent, "max": max, "wait": wait}
-        return cast("wire.Received", self._calls.call("POST", _cluster(name, "receive"), body, patience=wait))
-
-    def accept(self, name: str, agent: str, tasks: Sequence[wire.RunRef]) -> wire.Accepted:
-        """Accept offered tasks; only those answered as accepted may be started."""
-        body = {"agent": agent, "tasks": tasks}
-        return cast("wire.Accepted", self._calls.call("POST", _cluster(name, "accept"), body))
-
-    def events(self, name: str, agent: str, events: Sequence[wire.Event]) -> wire.Recorded:
-        """Report what happened to tasks, in order."""
-        body = {"agent": agent, "events": events}
-        return cast("wire.Recorded", self._calls.call("POST", _cluster(name, "events"), body))
-
-    def heartbeat(
-        self, name: str, agent: str, running: Sequence[wire.RunRef] = (), workers: Sequence[str] | None = None
-    ) -> wire.Beat:
-        """Say that the agent lives, what it runs and which workers are up (None: all)."""
-        body = {"agent": agent, "workers": workers, "running": list(running)}
-        return cast("wire.Beat", self._calls.call("POST", _cluster(name, "heartbeat"), body))
 
     # ── the server ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -241,18 +263,3 @@ class Client:
 
     def _object(self, verb: str, path: str, body: Any = None, **more: Any) -> dict[str, Any]:
         return cast("dict[str, Any]", self._calls.call(verb, path, body, **more) or {})
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
-
-
-def _path(*parts: str) -> str:
-    for part in parts:
-        if part in ("", ".", ".."):  # they would name another address
-            raise RequestError(f"{part!r} is not the name of anything")
-    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
-
-
-def _cluster(*parts: str) -> str:
-    return _path("clusters", *parts)

@@ -52,11 +52,15 @@ class Offer(RunRef):
 
 
 class Received(TypedDict):
-    """New offers, tasks that must stop, and for how many seconds the server goes without a sign of life."""
+    """New offers, tasks that must stop, and for how many seconds the server goes without a sign of life.
+
+    `jobs` ({id, name, requestor, jobspec}) are told to who pulls whole jobs.
+    """
 
     tasks: list[Offer]
     stop: list[RunRef]
     lease: float
+    jobs: NotRequired[list[dict[str, Any]]]
 
 
 class Accepted(TypedDict):

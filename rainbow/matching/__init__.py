@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from rainbow.matching.hosting import hosting_kinds
+from rainbow.matching.hosting import consumables, hosting_kinds, worker_capacity, worker_kinds
 from rainbow.matching.index import Index
-from rainbow.matching.layout import OUTSIDE, layout
 from rainbow.matching.needs import Matcher, matchers
 from rainbow.matching.showing import shown, shown_explained
 from rainbow.matching.smaller import smallest_change
@@ -30,36 +29,17 @@ DEFAULT_BACKEND = "index"
 def match(request: Request, clusters: Iterable[Cluster], backend: str = DEFAULT_BACKEND) -> Sequence[Verdict]:
     """Say of every cluster whether it, empty, can run the request; in order of name."""
     chosen, given = backends.get(backend), clusters if isinstance(clusters, list) else list(clusters)
-    if isinstance(chosen, Index):
+    if isinstance(chosen, Index | Walk):
         return chosen.match_all(request, given)
     return [chosen.match(request, cluster) for cluster in sorted(given, key=attrgetter("sort_key"))]
 
 
-def worker_capacity(cluster: Cluster) -> dict[str, dict[str, int]]:
-    """{worker: {type: size of all its vertices of that type}}, in natural order of workers."""
-    laid_out = layout(cluster)
-    capacity: dict[str, dict[str, int]] = {}
-    for start in laid_out.workers:
-        sums = capacity.setdefault(laid_out.worker_names[start], {})
-        for i in range(start, laid_out.last[start]):
-            sums[laid_out.types[i]] = sums.get(laid_out.types[i], 0) + laid_out.sizes[i]
-    return capacity
-
-
-def consumables(cluster: Cluster) -> dict[str, int]:
-    """{type: size of all its vertices that lie outside every worker}: racks, storage, licences."""
-    laid_out = layout(cluster)
-    sums: dict[str, int] = {}
-    for i, kind in enumerate(laid_out.types):
-        if laid_out.worker[i] == OUTSIDE:
-            sums[kind] = sums.get(kind, 0) + laid_out.sizes[i]
-    return sums
-
-
-def worker_kinds(cluster: Cluster) -> dict[str, str]:
-    """{worker: its kind}; workers of one kind are equal in everything that matching looks at."""
-    laid_out = layout(cluster)
-    return {laid_out.worker_names[i]: str(laid_out.kinds[i]) for i in laid_out.workers}
+def prepare(cluster: Cluster, backend: str = DEFAULT_BACKEND) -> Cluster:
+    """Work out now what matching would work out at the first request; returns the cluster."""
+    chosen = backends.get(backend)
+    if isinstance(chosen, Index) and cluster.levels != "strict":
+        chosen.compiled(cluster)
+    return cluster
 
 
 __all__ = [
@@ -74,6 +54,7 @@ __all__ = [
     "hosting_kinds",
     "match",
     "matchers",
+    "prepare",
     "shown",
     "shown_explained",
     "smallest_change",

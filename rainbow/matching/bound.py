@@ -89,9 +89,10 @@ class Bound:
 
     def pooled(self, r: Resource, scope: int, outside: bool) -> int:
         """How many units the divisible leaves below `scope` give together."""
-        return sum(self._pool(pool, scope, outside) // factor for pool, factor in pools_of(r, self.layout.pools))
+        return sum(self.in_pool(pool, scope, outside) // factor for pool, factor in pools_of(r, self.layout.pools))
 
-    def _pool(self, pool: tuple[str, str], scope: int, outside: bool) -> int:
+    def in_pool(self, pool: tuple[str, str], scope: int, outside: bool) -> int:
+        """How much of one pool the leaves below `scope` give, in base units."""
         most = self.taken.headroom(scope, pool)
         if outside and most:
             leaves = self.layout.outside(pool, scope)

@@ -10,6 +10,7 @@ from rainbow.matching.rooted import Rooted, rooted
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
+    from rainbow.matching.filling import Offers
     from rainbow.matching.kinds import Kind
     from rainbow.matching.question import Question
     from rainbow.matching.verdict import Verdict
@@ -26,6 +27,7 @@ class Compiled:
         self.rooted: Rooted = rooted(cluster, self.kinds[0])
         self.is_plain = cluster.levels != "strict" and cluster.worker_type not in self.rooted.nested
         self.own: Memory[bytes, Verdict] = Memory(MOST_OWN)
+        self.offers: Memory[bytes, Offers | None] = Memory(MOST_OWN)
 
     def by_kinds(self, question: Question) -> bool:
         """Tell whether the kinds of the cluster can answer a question; else the plain search does."""

@@ -41,7 +41,7 @@ def shortfall(resources: tuple[Resource, ...], counts: Counts) -> Reason | None:
             continue
         if counts.units(resource, constrained=False) >= wanted:
             return _constrained(counts)
-        if counts.units(resource, needs=False) >= wanted:
+        if counts.units(resource, needs=False) >= wanted or _are_both_unmet(resource, counts):
             return _needing(resource, counts)
         return _too_small(resource, counts)
     return None
@@ -56,6 +56,11 @@ def collision(resources: tuple[Resource, ...]) -> Reason:
 def out_of_budget(steps: int) -> Reason:
     """Say that the search was given up."""
     return Reason(Why.BUDGET, f"given up after {steps} steps; this is no proof that it does not fit", "steps", steps)
+
+
+def _are_both_unmet(resource: Resource, counts: Counts) -> bool:
+    """Tell whether it takes the constraint and a need together to leave too little."""
+    return counts.units(resource, constrained=False, needs=False) >= resource.count.min
 
 
 def _constrained(counts: Counts) -> Reason:

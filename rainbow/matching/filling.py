@@ -17,12 +17,12 @@ from rainbow.matching.demand import pools_of
 from rainbow.matching.slots import parts_above
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from rainbow.jobspec import Resource
     from rainbow.matching.kinds import Kind
     from rainbow.matching.rooted import Rooted
-    from rainbow.matching.stand import Part, State
+    from rainbow.matching.stand import Part, Stand, State
     from rainbow.matching.verdict import Take
 
 
@@ -74,61 +74,16 @@ class Offer(NamedTuple):
 Chosen = tuple[int, Offer, "State"]  # the worker, what it gives, and its state before
 
 
-class Filling:
-    """The workers that may serve one request: a heap of those that could when they were last looked at."""
+class Offers:
+    """What workers in their states give to one request, each question asked once."""
 
-    def __init__(self, shape: Shape, states: list[State], passes: Callable[[Kind], bool] | None) -> None:
+    def __init__(self, shape: Shape, passes: Callable[[Kind], bool] | None) -> None:
         self.shape = shape
-        self.states = states
         self.passes = passes
         self._most: dict[int, int] = {}  # by number of the state: no more units than this
         self._found: dict[tuple[int, int], Offer | None] = {}  # by state and units wanted
-        self._serves: dict[int, bool] = {}
-        self._heap = [worker for worker, state in enumerate(states) if self.serves(state)]
-        heapify(self._heap)
-        self._queued = bytearray(len(states))
-        for worker in self._heap:
-            self._queued[worker] = 1
 
-    def serves(self, state: State) -> bool:
-        """Tell whether a worker in some state offers a unit."""
-        known = self._serves.get(state.number)
-        if known is None:
-            known = self._serves[state.number] = self._offer(state, self.shape.wanted) is not None
-        return known
-
-    def changed(self, worker: int, state: State) -> None:
-        """Hear that a worker is in another state."""
-        if not self._queued[worker] and self.serves(state):
-            heappush(self._heap, worker)
-            self._queued[worker] = 1
-
-    def take(self) -> list[Chosen] | None:
-        """Choose workers and parts for all units, each with the state before; None (and no change) if too few."""
-        chosen: list[Chosen] = []
-        left = self.shape.wanted
-        skipped: list[int] = []
-        while left and self._heap:
-            worker = self._heap[0]
-            state = self.states[worker]
-            offer = self._offer(state, left)
-            if offer is None:
-                self._queued[heappop(self._heap)] = 0
-                continue
-            chosen.append((worker, offer, state))
-            self.states[worker] = state.plus(offer.part)
-            left -= offer.units
-            if left:  # one visit a worker: it gave what it has, or its one unit
-                skipped.append(heappop(self._heap))
-        for worker in skipped:
-            heappush(self._heap, worker)
-        if left:
-            for worker, _, state in chosen:
-                self.states[worker] = state
-            return None
-        return chosen
-
-    def _offer(self, state: State, wanted: int) -> Offer | None:
+    def offer(self, state: State, wanted: int) -> Offer | None:
         """The part a worker in some state gives of `wanted` units, and how many it is."""
         if state.number not in self._most:
             self._most[state.number] = self._bound(state)
@@ -150,3 +105,69 @@ class Filling:
             if found is not None:
                 return Offer(found[0], units, found[1])
         return None
+
+    def lowest(self, workers: Iterable[int], stands: Sequence[Stand]) -> list[tuple[int, Take]] | None:
+        """Serve all units from unused workers, in their order; None if they are too few."""
+        chosen: list[tuple[int, Take]] = []
+        left = self.shape.wanted
+        for worker in workers:
+            offer = self.offer(stands[worker].fresh, left)
+            if offer is not None:
+                chosen.append((worker, offer.take))
+                left -= offer.units
+                if not left:
+                    return chosen
+        return None
+
+
+class Filling:
+    """The workers that may serve one request: a heap of those that could when they were last looked at."""
+
+    def __init__(self, offers: Offers, states: list[State]) -> None:
+        self.offers = offers
+        self.shape = offers.shape
+        self.states = states
+        self._serves: dict[int, bool] = {}
+        self._heap = [worker for worker, state in enumerate(states) if self.serves(state)]
+        heapify(self._heap)
+        self._queued = bytearray(len(states))
+        for worker in self._heap:
+            self._queued[worker] = 1
+
+    def serves(self, state: State) -> bool:
+        """Tell whether a worker in some state offers a unit."""
+        known = self._serves.get(state.number)
+        if known is None:
+            known = self._serves[state.number] = self.offers.offer(state, self.shape.wanted) is not None
+        return known
+
+    def changed(self, worker: int, state: State) -> None:
+        """Hear that a worker is in another state."""
+        if not self._queued[worker] and self.serves(state):
+            heappush(self._heap, worker)
+            self._queued[worker] = 1
+
+    def take(self) -> list[Chosen] | None:
+        """Choose workers and parts for all units, each with the state before; None (and no change) if too few."""
+        chosen: list[Chosen] = []
+        left = self.shape.wanted
+        skipped: list[int] = []
+        while left and self._heap:
+            worker = self._heap[0]
+            state = self.states[worker]
+            offer = self.offers.offer(state, left)
+            if offer is None:
+                self._queued[heappop(self._heap)] = 0
+                continue
+            chosen.append((worker, offer, state))
+            self.states[worker] = state.plus(offer.part)
+            left -= offer.units
+            if left:  # one visit a worker: it gave what it has, or its one unit
+                skipped.append(heappop(self._heap))
+        for worker in skipped:
+            heappush(self._heap, worker)
+        if left:
+            for worker, _, state in chosen:
+                self.states[worker] = state
+            return None
+        return chosen

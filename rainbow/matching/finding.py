@@ -15,7 +15,7 @@ from rainbow.matching.catalogue import batch_of
 from rainbow.matching.copies import Standing, closed_form, successive
 from rainbow.matching.explain import shortfall
 from rainbow.matching.reduced import Reach, Reduced
-from rainbow.matching.search import BUDGET
+from rainbow.matching.search import BUDGET, Allowance
 from rainbow.matching.slots import parts_above
 from rainbow.matching.standing import capacities
 from rainbow.matching.taken import Taken
@@ -49,12 +49,20 @@ class Placed(NamedTuple):
 class Trial:
     """One variant of a request on one root; `refusal` says why not, if not."""
 
-    def __init__(self, question: Question, rooted: Rooted, resources: tuple[Resource, ...]) -> None:
+    def __init__(
+        self,
+        question: Question,
+        rooted: Rooted,
+        resources: tuple[Resource, ...],
+        allowance: Allowance | None = None,
+    ) -> None:
+        self.allowance = allowance
         self.question = question
         self.rooted = rooted
         self.resources = resources
         self.apart = cannot_collide(resources, rooted)
         self.refusal = self._refusal()
+        self.allowance = None  # of the query, which is over when more is asked
 
     @cached_property
     def tallied(self) -> Tallied:
@@ -89,7 +97,7 @@ class Trial:
         reduced = Reduced(self.rooted, Reach(self.resources, self.rooted, copies, barring))
         passes = self.question.passes
         taken = Taken(reduced, [i for i in reduced.workers if passes and not passes(reduced.kind_at[i])])
-        found = search(self.resources, reduced, taken, None if self.apart else BUDGET)
+        found = search(self.resources, reduced, taken, None if self.apart else BUDGET, self.allowance)
         return found if isinstance(found, Reason) else Placed(*found, reduced, taken)
 
     def copies(self) -> tuple[int, bool]:
@@ -115,13 +123,15 @@ class Trial:
 class Finding:
     """One request on one root: the first variant that fits decides."""
 
-    def __init__(self, question: Question, rooted: Rooted) -> None:
+    def __init__(self, question: Question, rooted: Rooted, allowance: Allowance | None = None) -> None:
         self.trials: list[Trial] = []
         for resources in question.request.variants:
-            self.trials.append(Trial(question, rooted, resources))
+            self.trials.append(Trial(question, rooted, resources, allowance))
             if self.trials[-1].refusal is None:
                 break
         self.matched = self.trials[-1].refusal is None
+        # what was given up because others of the query had used up its steps is not known for good
+        self.holds_good = allowance is None or allowance.left > 0
 
     @cached_property
     def _answer(self) -> Answer:

@@ -16,14 +16,17 @@ from weakref import WeakKeyDictionary
 from rainbow.matching.apart import cannot_collide
 from rainbow.matching.catalogue import Catalogue
 from rainbow.matching.compiled import Compiled
+from rainbow.matching.filling import Offers, shape_of
 from rainbow.matching.finding import Finding
 from rainbow.matching.memory import Memory
 from rainbow.matching.named import Relabelling, names_of
 from rainbow.matching.question import Question
+from rainbow.matching.search import Allowance
 from rainbow.matching.tally import Tally
 from rainbow.matching.totals import quick_check
 from rainbow.matching.verdict import Answer, Take, Verdict
 from rainbow.matching.walk import Walk
+from rainbow.matching.workers import workers_of
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
@@ -45,18 +48,19 @@ class Index:
         self._catalogue: Catalogue | None = None
         self._findings: Memory[tuple[bytes, int], Finding] = Memory(MOST_FINDINGS)
 
-    def match(self, request: Request, cluster: Cluster) -> Verdict:
+    def match(self, request: Request, cluster: Cluster, allowance: Allowance | None = None) -> Verdict:
         """Say whether `cluster`, empty, can run `request`."""
         compiled, question = self.compiled(cluster), self.question(request)
         if not compiled.answers(question):
             return self._own(question, cluster, compiled)
-        finding = self.finding(question, compiled.rooted)
+        finding = self.finding(question, compiled.rooted, allowance)
         return Verdict(cluster.name, finding.matched, later=partial(finding.answer, cluster))
 
     def match_all(self, request: Request, clusters: Sequence[Cluster]) -> Sequence[Verdict]:
         """Say of every cluster, empty, whether it can run `request`; in order of name."""
         if len(clusters) < FEW:
-            return [self.match(request, cluster) for cluster in sorted(clusters, key=attrgetter("sort_key"))]
+            allowance = Allowance()
+            return [self.match(request, c, allowance) for c in sorted(clusters, key=attrgetter("sort_key"))]
         return Verdicts(self, self.question(request), self._listed(clusters))
 
     def _listed(self, clusters: Sequence[Cluster]) -> Catalogue:
@@ -87,10 +91,15 @@ class Index:
         found = self._questions.get(request.key)
         return found or self._questions.put(request.key, Question(request))
 
-    def finding(self, question: Question, root: Rooted) -> Finding:
+    def finding(self, question: Question, root: Rooted, allowance: Allowance | None = None) -> Finding:
         """Return what is found for a question on a root."""
         key = (question.request.key, root.number)
-        return self._findings.get(key) or self._findings.put(key, Finding(question, root))
+        known = self._findings.get(key)
+        if known is None:
+            known = Finding(question, root, allowance)
+            if known.holds_good:
+                self._findings.put(key, known)
+        return known
 
     def _own(self, question: Question, cluster: Cluster, compiled: Compiled) -> Verdict:
         """Return a verdict that holds for this cluster only."""
@@ -112,7 +121,23 @@ class Index:
 
     def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
         """Choose what one copy of `request` holds when only `workers` are free; None if it cannot run there."""
-        return self._walk.take(request, cluster, workers)
+        offers = self._offers(request, cluster)
+        if offers is None:
+            return self._walk.take(request, cluster, workers)
+        found = workers_of(cluster)
+        free = sorted(found.numbers[name] for name in workers if name in found.numbers)
+        chosen = offers.lowest(free, found.stands)
+        return None if chosen is None else found.say(offers.shape.per_slot, chosen)
+
+    def _offers(self, request: Request, cluster: Cluster) -> Offers | None:
+        """Return what workers give to a request that takes from nothing else, None for any other request."""
+        compiled = self.compiled(cluster)
+        if request.key not in compiled.offers:
+            question = self.question(request)
+            plain = compiled.answers(question) and len(request.variants) == 1
+            shape = shape_of(request.resources, compiled.rooted) if plain else None
+            compiled.offers.put(request.key, Offers(shape, question.passes) if shape else None)
+        return compiled.offers.get(request.key)
 
 
 def _holds(question: Question, resources: tuple[Resource, ...], cluster: Cluster, compiled: Compiled) -> bool:
@@ -133,6 +158,7 @@ class Verdicts(Sequence[Verdict]):
         self._question = question
         self._catalogue = catalogue
         self._holds = catalogue.holds(question)
+        self._allowance = Allowance()
 
     def __len__(self) -> int:
         """One for each cluster."""
@@ -149,7 +175,7 @@ class Verdicts(Sequence[Verdict]):
         cluster, compiled = self._catalogue.clusters[place], self._catalogue.compiled[place]
         holds = self._holds.get(compiled.rooted.number)
         if holds is None or not compiled.answers(self._question):
-            return self._index.match(self._question.request, cluster)
+            return self._index.match(self._question.request, cluster, self._allowance)
         return Verdict(cluster.name, holds, later=partial(self._later, cluster, compiled.rooted))
 
     def _later(self, cluster: Cluster, root: Rooted) -> Answer:

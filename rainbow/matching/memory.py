@@ -24,6 +24,10 @@ class Memory(Generic[K, V]):
             self._kept[key] = value  # at the end: the least recently used stand first
         return value
 
+    def __contains__(self, key: K) -> bool:
+        """Tell whether a value is kept, None included."""
+        return key in self._kept
+
     def put(self, key: K, value: V) -> V:
         """Keep a value, and return it."""
         self._kept[key] = value

@@ -79,9 +79,9 @@ class Relabelling:
     def root(self) -> list[int]:
         """Return the columns of the root."""
         changes: dict[Spot, list[int]] = {}  # of the sums of a vertex's children
-        for (above, kind, passes), spots in self._unlike().items():
+        for (above, _, passes), spots in self._unlike().items():
             change = [len(spots) * units for units in self._change(spots[0], passes)]
-            if not kind:  # the root is the one worker
+            if spots[0][0] == 0:  # the root is the one worker
                 return _sum(self.tally.root, change)
             changes[above] = _sum(changes[above], change) if above in changes else change
         return self._upwards(changes)
@@ -99,7 +99,7 @@ class Relabelling:
             passes = rule.passes(facts[spot])
             if passes != like:
                 above = (outline.parents[entry], numbers[:-1] if outline.counts[entry] else numbers)
-                unlike.setdefault((above, entry and kind, passes), []).append(spot)
+                unlike.setdefault((above, kind, passes), []).append(spot)
         return unlike
 
     def _change(self, spot: Spot, passes: bool) -> list[int]:

@@ -11,12 +11,12 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from rainbow.matching.filling import Filling, shape_of
+from rainbow.matching.filling import Filling, Offers, shape_of
 from rainbow.matching.holding import Holding
 from rainbow.matching.memory import Memory
 from rainbow.matching.question import Question
 from rainbow.matching.searching import take_any, take_strict
-from rainbow.matching.workers import Workers
+from rainbow.matching.workers import workers_of
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
@@ -31,7 +31,8 @@ class Occupancy:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.workers = Workers(cluster)
+        self.workers = workers_of(cluster)
+        self._is_plain = self.workers.are_apart and cluster.levels != "strict"
         self.states = [stand.fresh for stand in self.workers.stands]
         self.held: dict[int, Holding] = {}
         self._numbers = count(1)
@@ -68,11 +69,11 @@ class Occupancy:
     def _filling(self, request: Request) -> Filling | None:
         """Start to keep track of the workers for a request, if it takes from nothing else."""
         question = Question(request)
-        plain = self.workers.is_plain and question.by_kinds and not question.names_workers
+        plain = self._is_plain and question.by_kinds and not question.names_workers
         shape = shape_of(request.resources, self.workers.rooted) if plain and len(request.variants) == 1 else None
         if shape is None:
             return None
-        return self._fillings.put(request.key, Filling(shape, self.states, question.passes))
+        return self._fillings.put(request.key, Filling(Offers(shape, question.passes), self.states))
 
     def _search(self, request: Request) -> Holding | None:
         if self.cluster.levels == "strict":

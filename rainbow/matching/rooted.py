@@ -47,18 +47,17 @@ class Rooted:
 
     def has_outside(self, type_: str) -> bool:
         """Tell whether a vertex of a type lies outside every worker."""
-        return any(kind.type == type_ and not self.is_worker(kind) for kind in self._outside)
+        return any(kind.type == type_ for kind in self.outer)
 
     @cached_property
-    def _outside(self) -> list[Kind]:
-        """The kinds that occur outside every worker."""
-        found, stack = {self.kind}, [self.kind]
-        while stack:
-            kind = stack.pop()
-            below = [] if self.is_worker(kind) else [child for child in kind.children if child not in found]
-            found.update(below)
-            stack.extend(below)
-        return list(found)
+    def outer(self) -> dict[Kind, int]:
+        """How many vertices of every kind lie outside every worker."""
+        many: dict[Kind, int] = {self.kind: 1}
+        for kind in reversed(self.closure):
+            if kind in many and not self.is_worker(kind):
+                for below, times in kind.children.items():
+                    many[below] = many.get(below, 0) + many[kind] * times
+        return {kind: times for kind, times in many.items() if not self.is_worker(kind)}
 
     def below(self, kind: Kind) -> Rooted:
         """Return a kind of this cluster read as a root itself."""

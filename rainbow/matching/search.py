@@ -10,9 +10,10 @@ and places of slots are choices. The search keeps its own stack, so no graph is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice, permutations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,21 @@ if TYPE_CHECKING:
     from rainbow.matching.taken import Taken
 
 BUDGET = 10_000  # steps one cluster may cost
+MOST_ORDERS = 24  # in which the pools of one type (amounts in units that cannot be compared) are drawn on
+QUERY_BUDGET = 100_000  # steps all clusters of a query may cost together
 
 STUCK = None
 
 
 class OutOfBudgetError(Exception):
     """The search took more steps than it may."""
+
+
+class Allowance:
+    """What is left of the steps that several searches may cost together."""
+
+    def __init__(self, steps: int = QUERY_BUDGET) -> None:
+        self.left = steps
 
 
 class Search:
@@ -99,16 +109,20 @@ class Search:
 
     def _has_choice(self, demand: Demand) -> bool:
         r = demand.request
-        return bool(r.children or r.is_slot or r.exclusive or r.needs or r.type in self.layout.compound)
+        several = len(list(pools_of(r, self.layout.pools))) > 1
+        return bool(r.children or r.is_slot or r.exclusive or r.needs or r.type in self.layout.compound or several)
 
-    def _promise(self, demand: Demand) -> bool:
-        """Owe a divisible demand to its scope, from the first pool that has it."""
-        for pool, factor in pools_of(demand.request, self.layout.pools):
-            amount = demand.units * factor
-            if self.bound.pooled(demand.request, demand.scope, demand.outside) * factor >= amount:
-                self.promised.append(Promised(demand, pool, amount))
-                return self.taken.promise(demand.scope, pool, amount) and self._outside_kept(demand, pool)
-        return False
+    def _promise(self, demand: Demand, pools: Sequence[tuple[Pool, int]] | None = None) -> bool:
+        """Owe a divisible demand to its scope, as much of it as there is from one pool after the other."""
+        left = demand.units
+        for pool, factor in pools or list(pools_of(demand.request, self.layout.pools)):
+            units = min(left, self.bound.in_pool(pool, demand.scope, demand.outside) // factor)
+            if units:
+                left -= units
+                self.promised.append(Promised(demand, pool, units * factor))
+                if not (self.taken.promise(demand.scope, pool, units * factor) and self._outside_kept(demand, pool)):
+                    return False
+        return not left
 
     def _outside_kept(self, demand: Demand, pool: Pool) -> bool:
         if not demand.outside:
@@ -164,7 +178,11 @@ class Search:
                 yield from self._try(partial(self._take, demand, group[:many], group, each, rest))
             demand = replace(demand, closed=demand.closed | {orbit})
         if not (r.exclusive or r.needs):
-            yield from self._try(lambda: rest if self._promise(demand) else STUCK)
+            for pools in islice(permutations(pools_of(r, self.layout.pools)), MOST_ORDERS):
+                yield from self._try(partial(self._promise_in, demand, pools, rest))
+
+    def _promise_in(self, demand: Demand, pools: Sequence[tuple[Pool, int]], rest: Any) -> Any:
+        return rest if self._promise(demand, pools) else STUCK
 
     def _take(self, demand: Demand, vertices: list[int], group: list[int], each: int, rest: Any) -> Any:
         whole = demand.request.exclusive or not self.layout.is_leaf(vertices[0])

@@ -44,7 +44,7 @@ def take_any(request: Request, cluster: Cluster, workers: Workers, holdings: Col
     """Take one copy of any request by the plain search."""
     laid_out = layout(cluster)
     taken = Taken(laid_out, barred(request.constraint, laid_out))
-    starts = sorted(laid_out.workers) if workers.is_plain else []
+    starts = sorted(laid_out.workers) if workers.are_apart else []
     for holding in holdings:
         _retake(taken, holding, starts)
     taken.keep()
@@ -57,7 +57,9 @@ def take_any(request: Request, cluster: Cluster, workers: Workers, holdings: Col
 
 def _retake(taken: Taken, holding: Holding, starts: list[int]) -> None:
     for i, amount, whole in (*holding.elsewhere, *_positions(holding.parts, starts)):
-        if whole:
+        if taken.layout.worker[i] in taken.barred:
+            taken.touch(i)  # it offers nothing as it is
+        elif whole:
             taken.take_whole(i)
         else:
             taken.promise(i, taken.layout.pool(i), amount)

@@ -36,7 +36,7 @@ class Taken:
             self._remove(i, layout.content[i])
             self.marked.update(layout.up(i))
         for i in busy:
-            self._touch(i)
+            self.touch(i)
         self.keep()
 
     # ── undo ──
@@ -98,12 +98,12 @@ class Taken:
 
     def promise(self, i: int, pool: Pool, amount: int) -> bool:
         """Owe an amount to the subtree of a vertex."""
-        self._touch(i)
+        self.touch(i)
         return self._debit(i, pool, amount)
 
     def hold(self, i: int) -> bool:
         """Stand on a vertex, against other requests with children."""
-        self._touch(i)
+        self.touch(i)
         self._set(self.held, i, True)
         return True
 
@@ -111,12 +111,13 @@ class Taken:
         """Take a vertex and everything in it; what is inside is left to whoever took it."""
         above = self.layout.parents[i]
         inside = {pool: self.room(i, pool) for pool in self.layout.content[i]}
-        self._touch(i)
+        self.touch(i)
         self._set(self.whole, i, True)
         kept = [self._debit(above, pool, amount) for pool, amount in inside.items() if amount]
         return all(kept)
 
-    def _touch(self, i: int) -> None:
+    def touch(self, i: int) -> None:
+        """Note that something is taken or held at a vertex."""
         for at in self.layout.up(i):
             self._set(self.touched, at, self.touched.get(at, 0) + 1)
 

@@ -7,7 +7,8 @@ quick check ─► counted bound ─► depth-first search ─► the vertices t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rainbow.matching import strict
@@ -17,7 +18,7 @@ from rainbow.matching.constraints import barred
 from rainbow.matching.copies import counted, repeat
 from rainbow.matching.explain import collision, out_of_budget, shortfall
 from rainbow.matching.layout import Layout, layout
-from rainbow.matching.search import BUDGET, OutOfBudgetError, Search
+from rainbow.matching.search import BUDGET, Allowance, OutOfBudgetError, Search
 from rainbow.matching.taken import Taken
 from rainbow.matching.totals import quick_check
 from rainbow.matching.verdict import Reason, Take, Verdict, Why
@@ -33,14 +34,19 @@ MOST_LOOKED_AT = 20_000  # vertices that counting `fits` by taking may look at; 
 class Walk:
     """Answers by walking the graph; needs no preparation, costs what the graph is large."""
 
-    def match(self, request: Request, cluster: Cluster) -> Verdict:
+    def match_all(self, request: Request, clusters: Sequence[Cluster]) -> Sequence[Verdict]:
+        """Say of every cluster, empty, whether it can run `request`; in order of name."""
+        allowance = Allowance()
+        return [self.match(request, c, allowance) for c in sorted(clusters, key=attrgetter("sort_key"))]
+
+    def match(self, request: Request, cluster: Cluster, allowance: Allowance | None = None) -> Verdict:
         """Say whether `cluster`, empty, can run `request`: the first variant that it can run decides."""
         if cluster.levels == "strict":
             return strict.match(request, cluster)
         laid_out = layout(cluster)
         refusal: Reason | None = None
         for resources in request.variants:
-            verdict = self._match_one(request, resources, laid_out)
+            verdict = self._match_one(request, resources, laid_out, allowance)
             if verdict.matched:
                 return verdict
             refusal = refusal or verdict.reason
@@ -54,12 +60,14 @@ class Walk:
         busy = [i for i in laid_out.workers if laid_out.worker_names[i] not in workers]
         for resources in request.variants:
             taken = Taken(laid_out, barred(request.constraint, laid_out), busy)
-            found = search(resources, laid_out, taken)
+            found = search(resources, laid_out, taken, None if cannot_collide(resources, laid_out) else BUDGET)
             if isinstance(found, tuple):
                 return found[0]
         return None
 
-    def _match_one(self, request: Request, resources: tuple[Resource, ...], laid_out: Layout) -> Verdict:
+    def _match_one(
+        self, request: Request, resources: tuple[Resource, ...], laid_out: Layout, allowance: Allowance | None
+    ) -> Verdict:
         name = laid_out.name
         reason = quick_check(resources, laid_out.by_type, laid_out)
         if reason:
@@ -68,7 +76,8 @@ class Walk:
         reason = shortfall(resources, Walked(laid_out, taken))
         if reason:
             return Verdict(name, False, reason=reason)
-        found = search(resources, laid_out, taken, None if cannot_collide(resources, laid_out) else BUDGET)
+        budget = None if cannot_collide(resources, laid_out) else BUDGET
+        found = search(resources, laid_out, taken, budget, allowance)
         if isinstance(found, Reason):
             return Verdict(name, False, reason=found)
         take, pieces = found
@@ -86,10 +95,15 @@ def copies_of(
 
 
 def search(
-    resources: tuple[Resource, ...], laid_out: Layout, taken: Taken, budget: int | None = BUDGET
+    resources: tuple[Resource, ...],
+    laid_out: Layout,
+    taken: Taken,
+    budget: int | None = BUDGET,
+    allowance: Allowance | None = None,
 ) -> tuple[Take, list[Piece]] | Reason:
     """Find one copy on what is not taken; `taken` is as before afterwards. `budget` None: as long as it takes."""
-    search = Search(laid_out, taken, budget)
+    most = budget if budget is None or allowance is None else min(budget, allowance.left)
+    search = Search(laid_out, taken, most)
     answer: list[list[Piece]] = []
 
     def settled() -> bool:
@@ -102,9 +116,11 @@ def search(
             return collision(resources)
         return take_of(search, answer[0]), answer[0]
     except OutOfBudgetError:
-        return out_of_budget(BUDGET)
+        return out_of_budget(most or 0)
     finally:
         taken.undo(0)
+        if most is not None and allowance is not None:
+            allowance.left -= most - max(0, int(search.budget))
 
 
 def taken_copies(
@@ -112,10 +128,11 @@ def taken_copies(
 ) -> tuple[int, bool]:
     """Count successive takes, each repeated as often as its vertices allow; holds end with their copy."""
     copies = looked_at = 0
+    allowance = Allowance()
     while pieces and looked_at < MOST_LOOKED_AT:
         copies += repeat(taken, laid_out, pieces)
         looked_at += laid_out.size + len(pieces)
-        found = search(resources, laid_out, taken)
+        found = search(resources, laid_out, taken, BUDGET, allowance)
         if isinstance(found, Reason):
             return copies, found.why is not Why.BUDGET
         pieces = found[1]

@@ -41,7 +41,8 @@ class Walked:
             placed = child.type in layout.worker_level_types
             places, called = (layout.workers, layout.worker_type) if placed else ([0], "cluster")
         inside = 0 if part.is_slot else 1
-        return max((bound.available(child, i, i + inside) for i in places), default=0), called
+        open_ones = (i for i in places if layout.worker[i] not in self.taken.barred)
+        return max((bound.available(child, i, i + inside) for i in open_ones), default=0), called
 
     def meeting(self, needs: tuple[Need, ...], type_: str) -> tuple[int, int, NearMiss | None]:
         """How many vertices of a type there are, how many meet all needs, and the nearest miss if none does."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 from rainbow.matching.kinds import compile_kinds
 from rainbow.matching.rooted import rooted
@@ -27,14 +29,17 @@ class Spot(NamedTuple):
 
 
 class Workers:
-    """The workers that lie in no other one, depth first; `is_plain` where none lies in another."""
+    """The workers, depth first; none are numbered where one may lie in another (`are_apart` False)."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+        self.outline = cluster.outline
+        self._named = cluster.workers
         self.kinds, _ = compile_kinds(cluster)
         self.rooted = rooted(cluster, self.kinds[0])
-        self.is_plain = cluster.levels != "strict" and cluster.worker_type not in self.rooted.nested
-        self.spots = list(self._spots()) if self.is_plain else []
+        self.are_apart = cluster.worker_type not in self.rooted.nested
+        self.spots = list(self._spots()) if self.are_apart else []
+        self.names = [cluster.worker_names[spot.copy.id] for spot in self.spots]
+        self.numbers = {name: number for number, name in enumerate(self.names)}
         known: dict[tuple[Kind, frozenset[Row]], Stand] = {}
         for spot in self.spots:
             if (spot.kind, spot.above) not in known:
@@ -42,7 +47,7 @@ class Workers:
         self.stands = [known[spot.kind, spot.above] for spot in self.spots]
 
     def _spots(self) -> Iterator[Spot]:
-        outline, root = self.cluster.outline, self.rooted
+        outline, root = self.outline, self.rooted
         stack = [Spot(0, next(outline.copies(0)), self.kinds[0], frozenset())]
         while stack:
             spot = stack.pop()
@@ -56,13 +61,28 @@ class Workers:
                     copies = (outline.copy(entry, spot.copy, number) for number in numbers)
                     stack.extend(Spot(entry, copy, self.kinds[entry], above) for copy in copies)
 
+    @cached_property
+    def by_name(self) -> Mapping[str, Kind]:
+        """{name: kind} of all workers, those in others too, in natural order of names."""
+        outline = self.outline
+        entries = [e for e, fields in enumerate(outline.fields) if fields.type == self.rooted.worker_type] or [0]
+        kinds = {copy.id: self.kinds[entry] for entry in entries for copy in outline.copies(entry)}
+        return {name: kinds[vertex] for name, vertex in self._named.items()}
+
+    def alike(self) -> dict[Stand, list[int]]:
+        """{stand: its workers}, stands in the order of their first workers."""
+        found: dict[Stand, list[int]] = {}
+        for worker, stand in enumerate(self.stands):
+            found.setdefault(stand, []).append(worker)
+        return found
+
     def say(self, per_slot: int, parts: Sequence[tuple[int, Take]]) -> Take:
         """Put together what single workers give; `per_slot` of them in turn make one slot, 0: no slot."""
         vertices: dict[str, int] = {}
         placed: list[tuple[str, dict[str, Mapping[str, int]]]] = []
         merged: dict[int, dict[str, Mapping[str, int]]] = {}
         for place, (worker, take) in enumerate(parts):
-            name = self.cluster.worker_names[self.spots[worker].copy.id]
+            name = self.names[worker]
             vertices.update((self._vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
             for number, (label, held) in enumerate(take.placed):
                 into: dict[str, Mapping[str, int]] = {}
@@ -85,5 +105,16 @@ class Workers:
             i = inside.parents[i]
         entry, copy = self.spots[worker].entry, self.spots[worker].copy
         for at in reversed(way):
-            entry, copy = self.cluster.outline.at(entry, copy, inside.places[at])
+            entry, copy = self.outline.at(entry, copy, inside.places[at])
         return copy.id
+
+
+_workers: WeakKeyDictionary[Cluster, Workers] = WeakKeyDictionary()
+
+
+def workers_of(cluster: Cluster) -> Workers:
+    """Return the workers of a cluster, found at the first call and kept as long as the cluster."""
+    found = _workers.get(cluster)
+    if found is None:
+        found = _workers[cluster] = Workers(cluster)
+    return found

@@ -4,16 +4,23 @@ from rainbow.plugins import Registry
 from rainbow.scheduling.check import check_plan
 from rainbow.scheduling.delegate import Delegate
 from rainbow.scheduling.dependencies import never_started, waits_for
+from rainbow.scheduling.diagram import diagram
+from rainbow.scheduling.fair_share import FairShare
 from rainbow.scheduling.gangs import Gang, GangTask, gangs, only, placements, processes, slots_of
 from rainbow.scheduling.load_based import LoadBased
 from rainbow.scheduling.policy import (
+    Elastic,
     GangView,
+    JobProgress,
     JobView,
     Plan,
     Policy,
+    ReservationView,
     Reserve,
     Resume,
+    RunProgress,
     RunView,
+    SlotsView,
     Start,
     Stop,
     Suspend,
@@ -21,26 +28,36 @@ from rainbow.scheduling.policy import (
     Wait,
     WorkerView,
 )
+from rainbow.scheduling.priority import Priority
 
 policies: Registry[Policy] = Registry("rainbow.policies")
 policies.add("load_based")(LoadBased())
 policies.add("delegate")(Delegate())
+policies.add("priority")(Priority())
+policies.add("fair_share")(FairShare())
 
 DEFAULT_POLICY = "load_based"
 
 __all__ = [
     "DEFAULT_POLICY",
     "Delegate",
+    "Elastic",
+    "FairShare",
     "Gang",
     "GangTask",
     "GangView",
+    "JobProgress",
     "JobView",
     "LoadBased",
     "Plan",
     "Policy",
+    "Priority",
+    "ReservationView",
     "Reserve",
     "Resume",
+    "RunProgress",
     "RunView",
+    "SlotsView",
     "Start",
     "Stop",
     "Suspend",
@@ -48,6 +65,7 @@ __all__ = [
     "Wait",
     "WorkerView",
     "check_plan",
+    "diagram",
     "gangs",
     "never_started",
     "only",

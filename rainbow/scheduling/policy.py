@@ -12,13 +12,40 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from rainbow.jobs import WorkerState
-    from rainbow.jobspec import Elastic
     from rainbow.matching import Take
 
 Placement = Mapping[str, Mapping[str, int]]  # {worker: {type: amount}}
 
 
 # ── what a policy sees ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    """A job whose gangs may come and go: it works with `least` to `most` of them; `threads`: items each works on."""
+
+    least: int = 0
+    most: int | None = None  # None: as many as it has gangs
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """What is known of a job's work; `items_left` None: nothing is said."""
+
+    items_left: int | None = None
+    items_done: int = 0
+    seconds_per_item: float = 0.0  # 0: unknown
+    initialised: bool = False  # one of its tasks has been ready for work
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """What is known of a running task: is it ready for work, how long that took or takes, and what would be lost."""
+
+    initialised: bool = True
+    seconds_initialising: float = 0.0
+    seconds_invested: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +59,46 @@ class WorkerView:
     state: WorkerState
     since: float = 0.0  # when it entered its state
     tasks: int = 0  # how many tasks hold it
+    pool: str = ""  # the nodepool it says it belongs to
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    load: Mapping[str, float] = field(default_factory=dict)  # measured, by name; trusted only for ordering
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsView:
+    """Equal slots of a gang, each of which may lie on any worker that hosts it and has `amounts` free.
+
+    `least` up to `most` of them are wanted, of `counts` if that is not empty. `apart`: each on a worker of its
+    own. `outside` is what each takes of the cluster's consumables.
+    """
+
+    label: str
+    amounts: Mapping[str, int]
+    least: int = 1
+    most: int = 1
+    counts: tuple[int, ...] = ()
+    apart: bool = False
+    outside: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class GangView:
-    """Tasks that start together or not at all, waiting. `demand` names what they ask for, see View.place."""
+    """Tasks that start together or not at all, waiting. `demand` names what they ask for, see View.place.
+
+    `slots` says the same by amounts, where the slots lie free of each other; empty: only the matcher can place it.
+    """
 
     job: str
     number: int
     tasks: tuple[str, ...]  # ids, in the order of the jobspec
     demand: str
     expected: float = 0.0  # seconds it may run, 0: unknown
+    slots: tuple[SlotsView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One job with something waiting. Jobs stand in order of submission, then id."""
+    """One job that has not ended; no gangs: all its tasks run. Jobs stand in order of submission, then id."""
 
     id: str
     requestor: str
@@ -55,8 +106,12 @@ class JobView:
     gangs: tuple[GangView, ...]  # waiting, in the order they should start
     running: int = 0  # tasks that hold workers
     priority: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes.system of the jobspec, as given
     waiting: int = 0  # tasks of its gangs; 0: to be counted
-    elastic: Elastic | None = None  # its tasks are shares that may be stopped and started
+    job_class: str = ""  # the class it was submitted to; empty: the policy's default
+    elastic: Elastic | None = None  # None: all its gangs are wanted, and stay
+    progress: JobProgress | None = None
+    service: str = ""  # the service it is an instance of: instances stand apart where they can
 
     @property
     def tasks(self) -> int:
@@ -75,6 +130,22 @@ class RunView:
     placement: Placement
     started: float
     stopping: bool = False
+    until: float = 0.0  # when it must have ended, 0: unknown
+    suspended: bool = False
+    priority: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes.system of the jobspec, as given
+
+    progress: RunProgress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationView:
+    """Space kept in advance over [start, end) for the jobs that name it."""
+
+    id: str
+    placement: Placement
+    start: float
+    end: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +155,7 @@ class View:
     `place(demand, workers)` is the matcher's answer: what the gang would hold if only these workers were
     free, or None; `divide(demand, take)` says what of it each task of the gang holds. `hosts(demand)` are
     the kinds of workers that could take a part of it. `consumables` is what is free, by type, of what lies
-    outside every worker; placements name it under the worker "".
+    outside every worker; placements name it under the worker "". `reservations` are advance ones.
     """
 
     now: float
@@ -97,6 +168,7 @@ class View:
     divide: Callable[[str, Take], Sequence[Placement]]
     memory: Mapping[str, Any] = field(default_factory=dict)
     consumables: Mapping[str, int] = field(default_factory=dict)
+    reservations: Sequence[ReservationView] = ()
 
 
 # ── what a policy says ──────────────────────────────────────────────────────────────────────────────────────

@@ -12,13 +12,14 @@ from rainbow.graph.order import natural
 from rainbow.plugins import Registry
 from rainbow.selection.choice import Choice, Scalar, Selector, Step
 from rainbow.selection.constraint import ConstraintSelector
+from rainbow.selection.priorities import read_options, variables_read
 from rainbow.selection.random import RandomSelector
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Request
     from rainbow.matching import Verdict
 
-__all__ = ["Choice", "Scalar", "Selector", "Step", "check_options", "select", "selectors"]
+__all__ = ["Choice", "Scalar", "Selector", "Step", "check_options", "reads", "select", "selectors"]
 
 selectors: Registry[Selector] = Registry("rainbow.selectors")
 selectors.add("constraint")(ConstraintSelector())
@@ -60,6 +61,18 @@ def check_options(selector: str, options: Mapping[str, Any]) -> Sequence[str]:
     if not isinstance(options, Mapping):
         raise SelectionError("the options of a selector must be a mapping", pointer="")
     return selectors.get(selector).check(options)
+
+
+def reads(selector: str, options: Mapping[str, Any], variable: str) -> bool:
+    """Tell whether a decision may read a variable: what is dear to find out is left out where nobody asks.
+
+    >>> reads("constraint", {"priorities": [{"priority": 1, "steps": [{"filter": "cost > 1"}]}]}, "state.age")
+    False
+    """
+    plugin = selectors.get(selector)
+    if isinstance(plugin, ConstraintSelector):
+        return variable in variables_read(read_options(options))
+    return not isinstance(plugin, RandomSelector)
 
 
 @lru_cache(maxsize=16)  # the same clusters come again with every job

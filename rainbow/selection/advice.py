@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from rainbow.selection.expression import Expression
+from rainbow.selection.groups import unused
 from rainbow.selection.priorities import OPTIONS, UNINFORMED_SORT, Instruction, Priority, Settings, nearest
 from rainbow.selection.variables import MATCHED, OURS
 
@@ -23,6 +24,8 @@ def advise(settings: Settings, options: Mapping[str, Any]) -> list[str]:
     warnings = [
         f"constraint has no option {key!s:.60}{nearest(key, OPTIONS)}" for key in options if key not in OPTIONS
     ]
+    used = [priority.group for priority in settings.priorities]
+    warnings += [f"no priority is for the group {name:.60}" for name in unused(settings.groups, used)]
     return [*warnings, *_about_priorities(settings.priorities)]
 
 
@@ -39,7 +42,9 @@ def _about_priority(priority: Priority) -> Iterator[str]:
     sorts: list[Instruction] = []
     for at, step in enumerate(priority.steps):
         where = f"priority {priority.number}, step {at + 1} ({step.kind})"
-        for warning in (*_about_names(step, computed), *_about_step(step, sorts)):
+        for name, warning in _about_names(step, computed):
+            yield f"{where}, column {_column(step, name)}: {warning}"
+        for warning in _about_step(step, sorts):
             yield f"{where}: {warning}"
         if step.kind.startswith("sort"):
             sorts.append(step)
@@ -83,16 +88,23 @@ def _is_cost(expression: Expression) -> bool:
 # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _about_names(step: Instruction, computed: set[str]) -> Iterator[str]:
+def _about_names(step: Instruction, computed: set[str]) -> Iterator[tuple[str, str]]:
     known = USUAL_NAMES | computed
     for name in step.expression.names if step.expression else ():
         if name in known:
             continue
         hint = nearest(name, known)
         if name.startswith(OURS):
-            yield f"nobody gives {name}{hint}"
+            yield name, f"nobody gives {name}{hint}"
         elif hint:
-            yield f"{name} is not a usual variable{hint}"
+            yield name, f"{name} is not a usual variable{hint}"
+
+
+def _column(step: Instruction, name: str) -> int:
+    """Return where in the step's argument a variable stands first, from 1."""
+    tree = step.expression.tree if step.expression else ast.Constant(None)
+    found = [node.col_offset for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
+    return min(found) + 1
 
 
 # ── signs ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from rainbow.selection.choice import Scalar
 
 MAX_BITS = 1024  # of an integer; the largest float has as many
 MAX_EXPONENT = 1024  # of an integer power
+SUMMABLE = 1e290  # a billion billion of these are no infinity yet
 MAX_DIGITS = 308  # that round may be asked for; floats have no more
 
 Number = int | float
@@ -36,7 +37,7 @@ class Unknown(Broken):
 # ── kinds ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[int | float]:
     """Tell numbers from truth values, which Python counts among the integers."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -71,6 +72,15 @@ def admit(name: str, value: Any) -> Scalar:
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
         raise Broken(f"{name} is too large")
     return value
+
+
+def summable(value: Any) -> float | None:
+    """Return a number as it may be summed, None for anything else and for what would sum to infinity.
+
+    >>> summable(3), summable(True), summable(2**1023)
+    (3.0, None, None)
+    """
+    return float(value) if is_number(value) and -SUMMABLE < value < SUMMABLE else None
 
 
 def _numbers(sign: str, *values: Any) -> None:

@@ -19,12 +19,17 @@ class Step:
     """One step carried out: what it left, what it computed and whom it dropped, with the reason."""
 
     priority: int
-    step: str  # filter, calc, sort_ascending, sort_descending, select
+    step: str  # filter, calc, sort_ascending, sort_descending, select, group; booking, stale_after of priority 0
     argument: str
     survivors: tuple[str, ...]  # in their order after the step
     values: Mapping[str, Scalar] = field(default_factory=dict)  # by cluster, for calc and sorts
     dropped: Mapping[str, str] = field(default_factory=dict)  # cluster: why
     note: str = ""  # "uninformed: ...", warnings
+
+    @property
+    def variable(self) -> str:
+        """Return what a calc computes."""
+        return self.argument.partition("=")[0].strip() if self.step == "calc" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,35 @@ class Choice:
     steps: tuple[Step, ...] = ()
     reason: str = ""
     warnings: tuple[str, ...] = ()
-    values: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)  # {cluster: {variable: value}}
+
+    @property
+    def values(self) -> dict[str, dict[str, Scalar]]:
+        """Return {cluster: {variable: value}}: what was computed for each, the later priority's where two did."""
+        found: dict[str, dict[str, Scalar]] = {}
+        for step in self.steps:
+            for name in (*step.survivors, *step.dropped):
+                found.setdefault(name, {})
+            for name, value in step.values.items() if step.step == "calc" else ():
+                found[name][step.variable] = value
+        return found
+
+    @property
+    def ranks(self) -> dict[str, int]:
+        """Return the place, from 1, of every cluster that the select could take; empty where nothing orders them."""
+        if self.cluster is None or len(self.steps) < 2 or self.steps[-2].priority != self.steps[-1].priority:
+            return {}
+        return {name: place for place, name in enumerate(self.steps[-2].survivors, 1)}
+
+    @property
+    def drops(self) -> dict[str, str]:
+        """Return the step that dropped a cluster, with its reason, for every one that no later priority took in."""
+        found: dict[str, str] = {}
+        for step in self.steps:
+            for name in step.survivors if found else ():
+                found.pop(name, None)
+            where = f"priority {step.priority}, {step.step}" if step.priority else step.step
+            found |= {name: f"{where}: {why}" for name, why in step.dropped.items()}
+        return found
 
 
 class Selector(Protocol):

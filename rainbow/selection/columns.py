@@ -183,8 +183,8 @@ def _is(left: Column, right: Any) -> Truths:
 
 def _is_in(left: Column, options: tuple[Any, ...]) -> Truths:
     columns = [_column(option) for option in options]
-    found = [_equal(left, column) for column in columns]
-    doubts = [column.doubt for column in columns]
+    found = (_equal(left, column) for column in columns)  # one at a time: there may be thousands
+    doubts = (column.doubt for column in columns)
     return Truths(reduce(np.logical_or, found, np.array(False)), reduce(np.logical_or, doubts, left.doubt))
 
 
@@ -201,13 +201,13 @@ COMPARISONS: Mapping[str, Callable[[Column, Any], Truths]] = {
 
 
 def _compare(left: Any, signs: tuple[str, ...], *rights: Thunk) -> Truths:
-    links = []
+    held = Truths(np.array(True), np.array(False))
     before: Any = _column(left)
     for sign, thunk in zip(signs, rights, strict=True):
         right = thunk()  # a tuple after in, which stands last
-        links.append(COMPARISONS[sign](before, right))
+        held = _both(held, COMPARISONS[sign](before, right))
         before = right if isinstance(right, tuple) else _column(right)
-    return reduce(_both, links)
+    return held
 
 
 # ── conditions: a row is in doubt only for what its own evaluation reaches ──────────────────────────────────

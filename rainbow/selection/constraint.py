@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import ge
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import SelectionError
@@ -21,7 +22,7 @@ from rainbow.selection.advice import advise
 from rainbow.selection.arithmetic import Broken, describe, is_number, shown, truth
 from rainbow.selection.choice import Choice, Scalar, Step
 from rainbow.selection.expression import Expression, compile_expression
-from rainbow.selection.priorities import Instruction, Priority, Settings, nearest, read_options
+from rainbow.selection.priorities import Instruction, Priority, Settings, check_work, nearest, read_options
 from rainbow.selection.variables import MISSING, Variables
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ class ConstraintSelector:
         rng: random.Random,
     ) -> Choice:
         """Choose one of the candidates, or none with every step that dropped one."""
-        return _Decision(Variables(candidates, states, parameters), read_options(options), rng).decide()
+        settings = read_options(options)
+        check_work(settings, len(candidates))
+        return _Decision(Variables(candidates, states, parameters), settings, rng).decide()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,6 @@ class _Decision:
         self._settings = settings
         self._rng = rng
         self._steps: list[Step] = []
-        self._values: list[dict[str, Scalar]] = [{} for _ in variables.names]
         self._carry_out: Mapping[str, Callable[[Instruction, Rows], _Outcome]] = {
             "filter": self._filter,
             "calc": self._calc,
@@ -91,15 +93,13 @@ class _Decision:
         return self._choice(None, self._why_none())
 
     def _choice(self, row: int | None, reason: str) -> Choice:
-        names = self._variables.names
         notes = [step.note for step in self._steps if step.note.startswith("uninformed")]
         return Choice(
-            cluster=None if row is None else names[row],
+            cluster=None if row is None else self._variables.names[row],
             selector=NAME,
             steps=tuple(self._steps),
             reason=reason,
             warnings=tuple(dict.fromkeys([*self._variables.warnings, *notes])),
-            values=dict(zip(names, self._values, strict=True)),
         )
 
     def _why_none(self) -> str:
@@ -115,6 +115,8 @@ class _Decision:
         if not self._variables.stated("nodes_free"):
             return rows
         free, takes = self._variables.values("nodes_free"), self._variables.values("matched.nodes")
+        if {*map(type, free), *map(type, takes)} == {int} and all(map(ge, free, takes)):
+            return rows  # as nearly always: not worth an evaluation
         silent = {row: "" for row in rows if free[row] is MISSING}
         values, faults = self._variables.evaluate(BOOKING, _left(rows, silent))
         dropped = {row: fault.reason for row, fault in faults.items()}
@@ -141,6 +143,9 @@ class _Decision:
 
     def _try(self, priority: Priority, rows: Rows) -> int | None:
         """Carry out the steps; return the row that was selected, or None if nobody is left."""
+        rows = self._keep_group(priority, rows)
+        if not rows:
+            return None
         for instruction in priority.steps:
             outcome = self._carry_out[instruction.kind](instruction, rows)
             self._record(priority.number, instruction, outcome)
@@ -153,10 +158,21 @@ class _Decision:
         self._record(priority.number, _IMPLIED, replace(implied, note=f"{implied.note}, as no select is given"))
         return implied.rows[0]
 
+    def _keep_group(self, priority: Priority, rows: Rows) -> Rows:
+        """Drop the clusters that are not of the group a priority is for."""
+        if not priority.group:
+            return rows
+        group, names = self._settings.groups[priority.group], self._variables.names
+        others = [row for row in rows if names[row] not in group]
+        dropped = dict.fromkeys(others, f"it is not of the group {priority.group}")
+        left = _left(rows, dropped)
+        self._record(priority.number, Instruction("group", priority.group), _Outcome(left, {}, dropped))
+        return left
+
     def _record(self, number: int, instruction: Instruction, outcome: _Outcome) -> None:
         names = self._variables.names
-        survivors = names if isinstance(outcome.rows, range) else tuple([names[row] for row in outcome.rows])
-        values = {names[row]: value for row, value in outcome.values.items()}
+        survivors = names if isinstance(outcome.rows, range) else tuple(map(names.__getitem__, outcome.rows))
+        values = dict(zip(map(names.__getitem__, outcome.values), outcome.values.values(), strict=True))
         dropped = {names[row]: why for row, why in outcome.dropped.items()}
         self._steps.append(
             Step(number, instruction.kind, instruction.argument, survivors, values, dropped, outcome.note)
@@ -189,8 +205,6 @@ class _Decision:
             return _Outcome(rows, {}, {}, f"{self._uninformed(lacking)}; {instruction.variable} is not computed")
         values, faults = self._variables.evaluate(expression, rows)
         self._variables.compute(instruction.variable, values)
-        for row, value in values.items():
-            self._values[row][instruction.variable] = value
         dropped = {row: f"{instruction.variable}: {fault.reason}" for row, fault in faults.items()}
         return _Outcome(_left(rows, dropped), values, dropped)
 
@@ -200,7 +214,7 @@ class _Decision:
             return _Outcome(sorted(rows), {}, {}, note)
         values, faults = self._variables.evaluate(expression, rows)
         dropped = {row: f"{expression.text}: {fault.reason}" for row, fault in faults.items()}
-        for row in [row for row, value in values.items() if isinstance(value, str)]:
+        for row in [row for row in values if isinstance(values[row], str)] if _any_text(values) else ():
             dropped[row] = f"{expression.text}: a sort needs a number, not {describe(values[row])}"
         left = sorted(_left(rows, dropped))  # by name, which a stable sort keeps among equals
         left.sort(key=values.__getitem__, reverse=instruction.kind == "sort_descending")
@@ -237,6 +251,10 @@ def _expression(instruction: Instruction) -> Expression:
     if instruction.expression is None:
         raise SelectionError(f"{instruction.kind} needs an expression")
     return instruction.expression
+
+
+def _any_text(values: Mapping[int, Scalar]) -> bool:
+    return str in set(map(type, values.values()))
 
 
 def _left(rows: Rows, dropped: Mapping[int, str]) -> Rows:

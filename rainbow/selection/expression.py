@@ -68,6 +68,7 @@ class Expression:
     tree: ast.expr = field(compare=False, repr=False)
     code: CodeType = field(compare=False, repr=False)
     scalar: Callable[[Get], Scalar] = field(compare=False, repr=False)
+    size: int = field(compare=False, repr=False)  # nodes of the tree: what one evaluation costs, about
 
     def needs(self, known: Callable[[str], bool]) -> tuple[str, ...]:
         """Name the variables it cannot do without and that are not known.
@@ -82,7 +83,7 @@ class Expression:
         return tuple(dict.fromkeys(_needs(self.tree, known)))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)  # as many as one request's priorities may have
 def compile_expression(text: str) -> Expression:
     """Check and compile an expression; SelectionError names the column of the first fault.
 
@@ -93,7 +94,8 @@ def compile_expression(text: str) -> Expression:
     names: dict[str, None] = {}
     body = _translate(tree, names)
     code = compile(ast.fix_missing_locations(ast.Expression(_thunk(body, "get"))), "<expression>", "eval")
-    return Expression(text.strip(), tuple(names), tree, code, bind(code, PRIMITIVES))
+    size = sum(1 for _ in ast.walk(tree))
+    return Expression(text.strip(), tuple(names), tree, code, bind(code, PRIMITIVES), size)
 
 
 def bind(code: CodeType, primitives: Mapping[str, Callable[..., Any]]) -> Callable[[Get], Any]:

@@ -1,6 +1,8 @@
 """The options of `constraint`, read and checked as a whole before anything is decided.
 
-priorities       list of {priority: number, steps: [{instruction: argument}]}, or YAML text of it
+priorities       list of {priority: number, steps: [{instruction: argument}]}, or YAML text of it;
+                 with group: NAME a priority is tried for the clusters of that group only
+groups           {name: [names of clusters]}
 uninformed_sort  what a sort goes by whose variable nobody gives; cost_per_node_hour unless given
 stale_after      seconds; a cluster whose state.age is larger is barred
 """
@@ -8,7 +10,7 @@ stale_after      seconds; a cluster whose state.age is larger is barred
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,13 +19,16 @@ import yaml
 
 from rainbow.errors import SelectionError
 from rainbow.selection.expression import Expression, compile_expression, split_calc
+from rainbow.selection.groups import Groups, read_groups
 
-OPTIONS = ("priorities", "uninformed_sort", "stale_after")
+OPTIONS = ("priorities", "groups", "uninformed_sort", "stale_after")
+PRIORITY = ("priority", "group", "steps")
 SELECT_MODES = ("first", "last", "random")
 UNINFORMED_SORT = "cost_per_node_hour"
-MAX_TEXT = 32_768  # characters of YAML
+MAX_TEXT = 32_768  # characters of YAML, or of all arguments together
 MAX_PRIORITIES = 64
 MAX_STEPS = 64  # of one priority
+MAX_WORK = 5_000_000  # nodes of expressions × clusters of one decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +43,12 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """Steps that are tried together; `index` is its place in the list, from 0."""
+    """Steps that are tried together; `index` is its place in the list, from 0; `group`: for its clusters only."""
 
     number: int
     steps: tuple[Instruction, ...]
     index: int
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class Settings:
     priorities: tuple[Priority, ...]
     uninformed_sort: Expression
     stale_after: float | None
+    groups: Groups
 
 
 def read_options(options: Mapping[str, Any]) -> Settings:
@@ -59,11 +66,37 @@ def read_options(options: Mapping[str, Any]) -> Settings:
     written = options.get("priorities")
     if written is None:
         raise SelectionError("constraint needs priorities", pointer="/priorities")
+    groups = read_groups(options.get("groups"))
+    priorities = _read_text(written) if isinstance(written, str) else _read_priorities(written)
+    _check_groups(priorities, groups)
     return Settings(
-        priorities=_read_text(written) if isinstance(written, str) else _read_priorities(written),
+        priorities=priorities,
         uninformed_sort=_read_uninformed_sort(options.get("uninformed_sort", UNINFORMED_SORT)),
         stale_after=_read_stale_after(options.get("stale_after")),
+        groups=groups,
     )
+
+
+def variables_read(settings: Settings) -> frozenset[str]:
+    """Name every variable that a decision by these settings may read; what is free is always looked at."""
+    return frozenset(name for expression in _expressions(settings) for name in expression.names) | {"nodes_free"}
+
+
+def check_work(settings: Settings, clusters: int) -> None:
+    """Refuse what would take too long: a decision holds back everybody who submits."""
+    groups = [settings.groups[one.group] for one in settings.priorities if one.group]
+    compared = sum(1 + len(group.patterns) for group in groups)
+    work = clusters * (compared + sum(expression.size for expression in _expressions(settings)))
+    if work > MAX_WORK:
+        message = (
+            f"these priorities are {work} operations for {clusters} clusters, at most {MAX_WORK} are carried out"
+        )
+        raise SelectionError(message, pointer="/priorities")
+
+
+def _expressions(settings: Settings) -> Iterator[Expression]:
+    yield settings.uninformed_sort
+    yield from (step.expression for one in settings.priorities for step in one.steps if step.expression)
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:
@@ -98,6 +131,9 @@ def _read_priorities(written: Any) -> tuple[Priority, ...]:
     if len(written) > MAX_PRIORITIES:
         raise SelectionError(f"there are more than {MAX_PRIORITIES} priorities", pointer="/priorities")
     found = [_read_priority(item, index) for index, item in enumerate(written)]
+    length = sum(len(step.argument) for priority in found for step in priority.steps)
+    if length > MAX_TEXT:
+        raise SelectionError(f"steps have {length} characters, at most {MAX_TEXT} are read", pointer="/priorities")
     return tuple(sorted(found, key=lambda priority: (priority.number, priority.index)))
 
 
@@ -106,13 +142,25 @@ def _read_priority(item: Any, index: int) -> Priority:
     if not isinstance(item, Mapping):
         raise SelectionError("a priority must be a mapping with priority and steps", pointer=pointer)
     for key in item:
-        if key not in ("priority", "steps"):
-            hint = nearest(key, ("priority", "steps"))
+        if key not in PRIORITY:
+            hint = nearest(key, PRIORITY)
             raise SelectionError(f"a priority has no {str(key)[:60]!r}{hint}", pointer=pointer)
     number = item.get("priority")
     if not isinstance(number, int) or isinstance(number, bool):
         raise SelectionError("priority must be a whole number", pointer=f"{pointer}/priority")
-    return Priority(number, _read_steps(item.get("steps"), number, pointer), index)
+    group = item.get("group", "")
+    if not isinstance(group, str):
+        raise SelectionError(f"priority {number}: group must be the name of one", pointer=f"{pointer}/group")
+    return Priority(number, _read_steps(item.get("steps"), number, pointer), index, group)
+
+
+def _check_groups(priorities: Iterable[Priority], groups: Groups) -> None:
+    for priority in priorities:
+        if priority.group and priority.group not in groups:
+            hint = nearest(priority.group, groups)
+            message = f"priority {priority.number}: there is no group {priority.group:.60}{hint}"
+            pointer = f"/priorities/{priority.index}/group"
+            raise SelectionError(message, pointer=pointer, priority=priority.number)
 
 
 def _read_steps(steps: Any, number: int, pointer: str) -> tuple[Instruction, ...]:

@@ -12,6 +12,8 @@ a job cannot fill in, let alone lower, what clusters say of themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from rainbow.selection.arithmetic import Unknown, admit
@@ -26,6 +28,7 @@ MATCHED = ("nodes", "cores", "gpus", "memory", "fits")
 SAME = {"node_memory_gb": "memory_per_node", "memory_per_node": "node_memory_gb"}  # two names of one variable
 OURS = ("matched.", "queue.", "state.")  # what no job may set
 MISSING = object()
+_NOTHING: Mapping[str, Scalar] = {}
 FEW = 24  # up to here single evaluation is faster than columns
 
 Values = Sequence[Any]
@@ -43,7 +46,7 @@ class Variables:
         self.names = tuple(candidate.cluster for candidate in candidates)
         self.warnings: list[str] = []
         self._candidates = candidates
-        self._states = [states.get(name, {}) for name in self.names]
+        self._states = list(map(states.get, self.names, repeat(_NOTHING)))
         self._stated: set[str] = set().union(*self._states)
         self._parameters = self._admitted(parameters)
         self._given: dict[str, Values] = {}
@@ -61,7 +64,7 @@ class Variables:
 
     def compute(self, name: str, values: Mapping[int, Scalar]) -> None:
         """Add a computed variable, known in these rows; in none, if it had to be skipped."""
-        self._computed[name] = [values.get(row, MISSING) for row in range(len(self.names))]
+        self._computed[name] = list(map(values.get, range(len(self.names)), repeat(MISSING)))
         self._outdate(name)
 
     def _outdate(self, name: str) -> None:
@@ -105,7 +108,10 @@ class Variables:
             return [self._parameter(name)] * len(self.names)
         if SAME.get(name) in self._stated:
             return [_first(state, name) for state in self._states]
-        return [state.get(name, MISSING) for state in self._states]
+        try:
+            return list(map(itemgetter(name), self._states))  # three times as fast, where everybody has it
+        except KeyError:
+            return [state.get(name, MISSING) for state in self._states]
 
     def _parameter(self, name: str) -> Any:
         return MISSING if name in self._computed else _first(self._parameters, name)
@@ -114,7 +120,7 @@ class Variables:
         if name == "fits":
             return [candidate.fits for candidate in self._candidates]
         default = 0 if name in MATCHED else MISSING
-        return [candidate.totals.get(name, default) for candidate in self._candidates]
+        return [candidate.answer.totals.get(name, default) for candidate in self._candidates]
 
     def _admitted(self, parameters: Mapping[str, Any]) -> dict[str, Scalar]:
         """Return the parameters the job may set, with a warning for every other."""
@@ -137,8 +143,8 @@ class Variables:
         values: dict[int, Scalar] = {}
         alone = rows
         if (computed := self._computed.get(expression.text)) is not None:  # by a calc, nothing to evaluate
-            values = {row: computed[row] for row in rows}
-            alone = [row for row in rows if values[row] is MISSING]
+            values = dict(zip(rows, map(computed.__getitem__, rows), strict=True))
+            alone = [row for row in rows if values[row] is MISSING] if MISSING in computed else ()
         elif len(rows) > FEW and (found := evaluate_columns(expression, self._column(rows), len(rows))):
             values = dict(zip(rows, found[0], strict=True))
             alone = [rows[at] for at in found[1]]

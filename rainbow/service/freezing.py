@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from rainbow.jobs import BOOKED, Task, TaskState, WorkerState
 from rainbow.matching import Take, consumables, worker_capacity, worker_kinds
 from rainbow.scheduling import RunView, View, Wait, WorkerView
+from rainbow.service.jobspecs import Reading, reading
 from rainbow.service.placing import Placing
-from rainbow.service.waiting import read_queue
+from rainbow.service.waiting import read_queue, system_of
 from rainbow.store import clusters, jobs, tasks, workers
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         running = tasks.of_cluster(connection, entry.id, BOOKED) if live else []
         known = _workers(entry.cluster, workers.of_cluster(connection, entry.id), running)
         queue = read_queue(connection, live, running, now, _startable(known, record), count=quiet)
+        readings = {job: reading(connection, job) for job in {task.job for task in running}}
     if not (queue.waiting or record.memory or quiet):
         return None
     placing = Placing(entry.cluster, service.settings.backend)
@@ -55,7 +57,7 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         settings=record.settings,
         workers=known,
         jobs=views,
-        runs=_runs(running, {job.id: job.requestor for job in live}),
+        runs=_runs(running, {job.id: job for job in live}, readings),
         place=placing.place,
         hosts=placing.hosts,
         divide=placing.divide,
@@ -100,10 +102,24 @@ def _consumables(cluster: Cluster, running: list[Task]) -> dict[str, int]:
     return free
 
 
-def _runs(running: list[Task], requestors: dict[str, str]) -> list[RunView]:
-    return [
-        RunView(
-            t.id, t.job, requestors.get(t.job, ""), t.gang, t.placement, t.assigned_at or 0.0, t.state is T.STOPPING
+def _runs(running: list[Task], live: dict[str, JobRecord], readings: dict[str, Reading]) -> list[RunView]:
+    views = []
+    for t in running:
+        job, request, started = live.get(t.job), readings[t.job].request, t.assigned_at or 0.0
+        until = started + request.duration if request.duration else 0.0
+        views.append(
+            RunView(
+                task=t.id,
+                job=t.job,
+                requestor=job.requestor if job else "",
+                gang=t.gang,
+                placement=t.placement,
+                started=started,
+                stopping=t.state is T.STOPPING,
+                until=until,
+                suspended=t.state is T.SUSPENDED,
+                priority=job.priority if job else 0,
+                attributes=system_of(readings[t.job]),
+            )
         )
-        for t in running
-    ]
+    return views

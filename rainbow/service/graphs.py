@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, NotFound, PreconditionFailed
 from rainbow.graph import read_cluster
 from rainbow.jobs import BOOKED
+from rainbow.matching import prepare
 from rainbow.service.access import Caller, own_cluster
 from rainbow.service.registering import check_name
 from rainbow.service.service import Entry
@@ -42,6 +43,7 @@ def put_graph(
         cluster = read_cluster(document, name, record.levels, record.worker_type)
         for subsystem, hung in stored.items():
             cluster = cluster.with_subsystem(subsystem, hung)
+        prepare(cluster, service.settings.backend)
         with service.store.write() as connection:
             _check_unused(connection, record, cluster)
             revision = clusters.replace_document(connection, record.id, document)
@@ -72,7 +74,7 @@ def put_subsystem(service: Service, who: Caller, name: str, called: str, documen
     with service.changing:
         with service.store.read() as connection:
             record = own_cluster(connection, who, name)
-        cluster = service.entry(name).cluster.with_subsystem(called, document)
+        cluster = prepare(service.entry(name).cluster.with_subsystem(called, document), service.settings.backend)
         with service.store.write() as connection:
             clusters.put_subsystem(connection, record.id, called, document)
             revision = clusters.new_revision(connection, record.id)

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import TooMany
 from rainbow.jobs import TaskState, WorkerState
 from rainbow.matching import match
-from rainbow.selection import select
+from rainbow.selection import reads, select
+from rainbow.service import ledger
 from rainbow.service.admission import admit, check_limits
 from rainbow.service.jobspecs import reading
-from rainbow.service.submitting import selection_states, written
+from rainbow.service.submitting import candidate_ids, states_of
 from rainbow.store import clusters, jobs, tasks, workers
 
 if TYPE_CHECKING:
@@ -88,9 +89,11 @@ def _place(service: Service, connection: sa.Connection, record: JobRecord, why: 
     open_ = [entry for entry in entries if entry.cluster.name not in left and _open(connection, entry, record)]
     request = reading(connection, record.id).request
     verdicts = match(request, [entry.cluster for entry in open_], service.settings.backend)
-    found = selection_states(service, connection, verdicts)
+    selector, options = again.get("selector", ""), again.get("options", {})
+    ids = candidate_ids(service, verdicts)
+    found = states_of(service, connection, ids, reads(selector, options, "queue.idle_workers"))
     seed = f"{record.id}-{len(moves) + 1}"
-    choice = select(request, verdicts, found, again.get("selector", ""), again.get("options", {}), seed=seed)
+    choice = select(request, verdicts, found, selector, options, seed=seed)
     verdict = next((v for v in verdicts if v.cluster == choice.cluster), None)
     if verdict is None:
         return None
@@ -99,7 +102,7 @@ def _place(service: Service, connection: sa.Connection, record: JobRecord, why: 
     there = record.moved(**to, nodes=verdict.totals.get("nodes", 0))
     if not _admitted(connection, there):
         return None
-    return Move(there, {**decision, "moves": [*moves, {**told, "selection": written(choice)}]})
+    return Move(there, {**decision, "moves": [*moves, {**told, "selection": ledger.written(choice)}]})
 
 
 def _open(connection: sa.Connection, entry: Entry, record: JobRecord) -> bool:

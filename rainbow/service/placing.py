@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rainbow.jobspec.request import SLOT
-from rainbow.matching import Take, backends, hosting_kinds, worker_capacity, worker_kinds
-from rainbow.scheduling import Gang, placements
+from rainbow.matching import Take, backends, consumables, hosting_kinds, worker_capacity, worker_kinds
+from rainbow.scheduling import Gang, SlotsView, placements
+from rainbow.scheduling.loose import loose_slots
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
@@ -32,6 +33,7 @@ class Placing:
         self._first_of_kind: dict[tuple[int, str], str] = {}
         self._kinds = worker_kinds(cluster)
         self._within = {kind for capacity in worker_capacity(cluster).values() for kind in capacity}
+        self._slots: dict[int, tuple[SlotsView, ...]] = {}
 
     def demand(self, job_id: str, gang: Gang, ids: list[str]) -> str:
         """Name what a gang asks for."""
@@ -81,6 +83,17 @@ class Placing:
             self._hosting[id(request)] = hosting_kinds(request, self.cluster)
         return self._hosting[id(request)]
 
+    def slots(self, request: Request) -> tuple[SlotsView, ...]:
+        """Say a request by amounts, where its slots lie free of each other."""
+        if self.cluster.levels == "strict":
+            return ()
+        if id(request) not in self._slots:
+            outside = set(consumables(self.cluster)) - self._within
+            self._slots[id(request)] = loose_slots(request, self.cluster.worker_type, self._within, outside)
+        return self._slots[id(request)]
+
     def divide(self, demand: str, take: Take) -> tuple[Placement, ...]:
         """Say what each task of a gang holds of a take."""
-        return placements(self.gangs[demand][0], take)
+        gang, ids = self.gangs[demand]
+        self.by_task.update(dict.fromkeys(ids, take))
+        return placements(gang, take)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import PolicyError, RequestError
 from rainbow.matching import worker_capacity
-from rainbow.scheduling import policies
+from rainbow.scheduling import diagram, gantt, policies
 from rainbow.scheduling.overlaps import overlaps
+from rainbow.scheduling.policy import Order
 from rainbow.service.access import Caller, own_cluster
 from rainbow.service.admission import check_limits
 from rainbow.service.audit import note
+from rainbow.service.freezing import freeze
 from rainbow.service.loop import step_safely
 from rainbow.service.stepping import plan_only
 from rainbow.store import changes, clusters, jobs, workers
@@ -129,8 +132,33 @@ def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:
     decided = plan_only(service, name)
     if decided is None:
         return {"orders": [], "waits": [], "figures": {}}
-    orders = [{"order": type(order).__name__.lower(), **asdict(order)} for order in decided.orders]
+    orders = [{"order": type(order).__name__.lower(), **_fields(order)} for order in decided.orders]
     return {"orders": orders, "waits": [asdict(wait) for wait in decided.waits], "figures": dict(decided.figures)}
+
+
+def _fields(order: Order) -> dict[str, Any]:
+    """Return an order's fields; an end that never comes is null, as JSON has no other word for it."""
+    return {key: None if value == inf else value for key, value in asdict(order).items()}
+
+
+def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Show the resource diagram after the next step: lines with their steps, as text, and as an SVG."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+    frozen = freeze(service, service.entry(name), quiet=True)
+    if frozen is None:
+        return {"lines": [], "text": "", "svg": ""}
+    made = diagram(frozen.view, policies.get(record.policy).plan(frozen.view))
+    lines = [
+        {
+            "worker": worker,
+            "type": kind,
+            "capacity": made.capacity.get(worker, {}).get(kind, 0),
+            "steps": [[time if time < inf else None, level] for time, level in line],
+        }
+        for (worker, kind), line in made.entries()
+    ]
+    return {"lines": lines, "text": made.text(), "svg": gantt.draw(made, frozen.view.now)}
 
 
 def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:

@@ -23,38 +23,51 @@ if TYPE_CHECKING:
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.workers import WorkerRecord
 
+PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
+
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """An agent's last sign of life, and the workers it last said are up (None: all of the cluster)."""
+    """An agent's last sign of life, and the workers it last said are up (None: all of the cluster).
+
+    `seq` is the highest number of a message of its: one with a lower number was overtaken, and is not believed.
+    """
 
     at: float
     workers: frozenset[str] | None = None
+    seq: int = 0
 
 
-def greet(service: Service, who: Caller, name: str, agent: str) -> ClusterRecord:
+def greet(service: Service, who: Caller, name: str, agent: str, seq: int = 0) -> ClusterRecord:
     """Note a sign of life that says nothing of workers. Every message but a heartbeat begins with this."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
     before = service.seen.get((record.id, agent))
-    _note(service, record, agent, before.workers if before else None)
+    _note(service, record, agent, before.workers if before else None, seq)
     return record
 
 
-def beat(service: Service, who: Caller, name: str, agent: str, up: Collection[str] | None) -> ClusterRecord:
+def beat(
+    service: Service, who: Caller, name: str, agent: str, up: Collection[str] | None, seq: int = 0
+) -> ClusterRecord:
     """Note a sign of life that says which workers are up (None: all)."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-    _note(service, record, agent, None if up is None else frozenset(up))
+    _note(service, record, agent, None if up is None else frozenset(up), seq)
     return record
 
 
-def _note(service: Service, record: ClusterRecord, agent: str, up: frozenset[str] | None) -> None:
+def _note(service: Service, record: ClusterRecord, agent: str, up: frozenset[str] | None, seq: int) -> None:
     """Renew the lease; workers the agents now speak for are ready, those they no longer speak for are lost."""
+    if agent.startswith(PULLS):
+        return
+    last = service.seen.get((record.id, agent))
+    if last and 0 < seq < last.seq:
+        return
     with service.store.read() as connection:
         known = workers.of_cluster(connection, record.id)
     before = spoken_for(_alive(service, record.id).values(), known)
-    service.seen[(record.id, agent)] = Sign(service.clock(), up)
+    service.seen[(record.id, agent)] = Sign(service.clock(), up, max(seq, last.seq if last else 0))
     after = spoken_for(_alive(service, record.id).values(), known)
     back = [name for name in sorted(after) if known[name].state in (WorkerState.NEW, WorkerState.LOST)]
     lost = [name for name in sorted(before - after) if known[name].state is WorkerState.READY]
@@ -110,7 +123,7 @@ def _lose(
 
 def _why_lost(task: Task, agents: Collection[str], gone: Collection[str], anew: bool) -> str:
     """Say why a task is lost; an empty text if it is not."""
-    if task.agent and task.agent not in agents and not anew:
+    if task.agent and task.agent not in agents and not anew and not task.agent.startswith(PULLS):
         return "its agent was lost"
     lost = sorted(worker for worker in task.placement if worker in gone)
     return f"worker {lost[0]} was lost" if lost else ""

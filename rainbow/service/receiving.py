@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rainbow.errors import Conflict
 from rainbow.jobs import ENDED, Task, TaskState, advance
 from rainbow.scheduling import processes
 from rainbow.service import quarantine
@@ -13,9 +14,9 @@ from rainbow.service.admission import check_limits
 from rainbow.service.desk import Desk
 from rainbow.service.jobspecs import reading
 from rainbow.service.overdue import is_overdue, may_run
-from rainbow.service.presence import beat, greet
+from rainbow.service.presence import PULLS, beat, greet
 from rainbow.service.showing import settle
-from rainbow.store import clusters, durations, tasks
+from rainbow.store import clusters, durations, jobs, tasks
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -30,24 +31,45 @@ RESULTS = {"timed_out": T.TIMED_OUT, "failed": T.FAILED}
 
 
 def receive(service: Service, who: Caller, name: str, agent: str, most: int, seconds: float) -> dict[str, Any]:
-    """Offer the tasks that are assigned and accepted by nobody; wait for some if there are none."""
+    """Offer the tasks that are assigned and accepted by nobody; wait for some if there are none.
+
+    Who pulls (`PULLS`) is offered whole jobs, at most so many, with their jobspecs.
+    """
     record = greet(service, who, name, agent)
+    if agent.startswith(PULLS) and record.policy != "delegate":
+        raise Conflict(f"whole jobs are handed over under the policy delegate; {name} has {record.policy}")
     deadline = service.clock() + min(seconds, service.settings.limits.wait)
     while True:
         version = service.version
         with service.store.read() as connection:
-            offers = _offers(connection, record, min(most, service.settings.limits.offers)) if most > 0 else []
+            most = min(most, service.settings.limits.offers)
+            offers = _offers(connection, record, most, whole=agent.startswith(PULLS)) if most > 0 else []
             stops = _stops(connection, record.id, agent)
+            whole = _jobs(connection, offers) if agent.startswith(PULLS) else {}
         left = deadline - service.clock()
         if offers or stops or left <= 0 or service.ending:
-            return {"tasks": offers, "stop": stops, "lease": service.settings.lease}
+            return {"tasks": offers, "stop": stops, "lease": service.settings.lease, **whole}
         service.wait(version, left)
 
 
-def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int) -> list[dict[str, Any]]:
-    assigned = tasks.of_cluster(connection, cluster.id, [T.ASSIGNED], most)
+def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int, *, whole: bool) -> list[dict[str, Any]]:
+    assigned = tasks.of_cluster(connection, cluster.id, [T.ASSIGNED], None if whole else most)
+    if whole:
+        first = set(list(dict.fromkeys(task.job for task in assigned))[:most])
+        assigned = [task for task in assigned if task.job in first]
     limits = check_limits(clusters.limits(connection, cluster.id)) if assigned else {}
     return [_offer(connection, task, cluster.worker_type, limits) for task in assigned]
+
+
+def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the jobs of these offers as they were submitted, in order."""
+    found = (jobs.get(connection, job_id) for job_id in dict.fromkeys(offer["job"] for offer in offers))
+    told = [
+        {"id": job.id, "name": job.name, "requestor": job.requestor, "jobspec": jobs.jobspec(connection, job.id)}
+        for job in found
+        if job
+    ]
+    return {"jobs": told}
 
 
 def _offer(connection: sa.Connection, task: Task, worker_type: str, limits: Mapping[str, int]) -> dict[str, Any]:
@@ -73,10 +95,10 @@ def _stops(connection: sa.Connection, cluster_id: str, agent: str) -> list[dict[
 
 
 def accept(
-    service: Service, who: Caller, name: str, agent: str, wanted: Sequence[Mapping[str, Any]]
+    service: Service, who: Caller, name: str, agent: str, wanted: Sequence[Mapping[str, Any]], seq: int = 0
 ) -> dict[str, Any]:
     """Give assigned tasks to an agent; what it has accepted before is accepted again."""
-    record = greet(service, who, name, agent)
+    record = greet(service, who, name, agent, seq)
     accepted: list[str] = []
     refused: list[dict[str, str]] = []
     with service.store.write() as connection:
@@ -97,7 +119,7 @@ def _accept(desk: Desk, agent: str, ref: Mapping[str, Any]) -> str:
     task = desk.tasks.get(ref["id"])
     if task is None or task.attempt != ref["attempt"]:
         return "it is no longer offered"
-    if task.state is T.ACCEPTED and task.agent == agent:
+    if task.state in (T.ACCEPTED, T.RUNNING, T.SUSPENDED) and task.agent == agent:
         return ""
     if task.state is not T.ASSIGNED:
         return f"it is {task.state}"
@@ -107,10 +129,10 @@ def _accept(desk: Desk, agent: str, ref: Mapping[str, Any]) -> str:
 
 
 def record_events(
-    service: Service, who: Caller, name: str, agent: str, events: Sequence[Mapping[str, Any]]
+    service: Service, who: Caller, name: str, agent: str, events: Sequence[Mapping[str, Any]], seq: int = 0
 ) -> dict[str, Any]:
     """Store what happened to tasks, in order; what is no longer the agent's is stale."""
-    record = greet(service, who, name, agent)
+    record = greet(service, who, name, agent, seq)
     recorded: list[str] = []
     stale: list[str] = []
     with service.store.write() as connection:
@@ -130,7 +152,7 @@ def _happened(service: Service, desk: Desk, agent: str, event: Mapping[str, Any]
     if task is None or task.attempt != event["attempt"]:
         return False
     if task.agent != agent or task.state not in HELD:
-        return task.agent == agent and task.state in ENDED and event["event"] == "ended"  # told before
+        return task.agent == agent and task.state in ENDED  # told before
     if event["event"] == "started":
         if task.state is T.ACCEPTED:
             desk.put(advance(task, T.RUNNING, started_at=service.clock()))
@@ -182,9 +204,10 @@ def heartbeat(
     agent: str,
     up: Sequence[str] | None,
     running: Sequence[Mapping[str, Any]],
+    seq: int = 0,
 ) -> dict[str, Any]:
     """Renew an agent's lease; tell it what must stop and what is no longer its own."""
-    record = beat(service, who, name, agent, up)
+    record = beat(service, who, name, agent, up, seq)
     with service.store.read() as connection:
         known = Desk(connection, record.id, running, "id").tasks
         stops = _stops(connection, record.id, agent)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, Forbidden, InputError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
 from rainbow.graph.order import natural
+from rainbow.matching import prepare
 from rainbow.scheduling import policies
 from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster, visible_cluster
 from rainbow.service.moving import evacuate
@@ -41,7 +42,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         raise Forbidden("registering needs the registration secret")
     name = check_name(body.get("name"), "cluster")
     documents = _documents(body.get("subsystems"))
-    cluster = _read(body, name, documents)
+    cluster = prepare(_read(body, name, documents), service.settings.backend)
     state = check_state(body.get("state") or {})
     policy, settings = check_policy(body.get("policy") or {}, service.settings.policy)
     now = service.clock()

@@ -24,6 +24,7 @@ import structlog
 
 from rainbow.errors import NotFound, RainbowError
 from rainbow.graph import read_cluster
+from rainbow.matching import prepare
 from rainbow.service.access import digest, mint
 from rainbow.service.settings import Settings
 from rainbow.store import clusters, open_store
@@ -86,7 +87,7 @@ class Service:
             cluster = read_cluster(document, record.name, record.levels, record.worker_type)
             for name, subsystem in clusters.graphs_of(connection, record.id).items():
                 cluster = cluster.with_subsystem(name, subsystem)
-            return Entry(record.id, record.revision, cluster)
+            return Entry(record.id, record.revision, prepare(cluster, self.settings.backend))
         except RainbowError as fault:  # it was accepted once: one bad graph must not keep the others away
             log.error("cluster-not-compiled", cluster=record.name, fault=str(fault))
             return None

@@ -17,6 +17,7 @@ class Limits:
     offers: int = 1_000  # tasks in one answer to an agent
     listed: int = 1_000  # jobs in one page
     tasks: int = 100_000  # of one job
+    batch: int = 1_000  # jobs in one batch
     output: int = 65_536  # characters of a task's output that are kept
 
 

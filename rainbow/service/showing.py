@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, NotFound
 from rainbow.jobs import ENDED, JobState, Task, TaskState, advance, job_state
 from rainbow.scheduling import never_started
+from rainbow.service import ledger
 from rainbow.service.access import Caller
 from rainbow.service.jobspecs import reading
 from rainbow.store import clusters, jobs, tasks
@@ -45,12 +46,26 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     """Show the whole decision: match, selection steps, and why it waits."""
     with service.store.read() as connection:
         record = _visible(connection, who, job_id)
-        decision = jobs.decision(connection, job_id)
-    if not who.admin:
-        seen = {name for name, entry in service.catalogue.items() if who.sees(entry.id)}
-        decision = only_about(seen | {record.cluster}, decision)
+        decision = ledger.shown(jobs.decision(connection, job_id))
+    decision = _for(service, who, record, decision)
     waiting = record.wait if record.state in LIVE else None
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision, "wait": waiting}
+
+
+def replay(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """Take a job's decision again from the ledger; say whether the same comes of it."""
+    with service.store.read() as connection:
+        record = _visible(connection, who, job_id)
+        found = ledger.replay(service, connection, record)
+    return _for(service, who, record, found)
+
+
+def _for(service: Service, who: Caller, record: JobRecord, decision: dict[str, Any]) -> dict[str, Any]:
+    """Return a decision with only those clusters that exist for its reader."""
+    if who.admin:
+        return decision
+    seen = {name for name, entry in service.catalogue.items() if who.sees(entry.id)}
+    return only_about(seen | {record.cluster}, decision)
 
 
 def only_about(seen: Collection[str], decision: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,6 +106,8 @@ _PARTS: dict[str, Callable[[Collection[str], Any], Any]] = {
     "candidates": _of_clusters,
     "refusals": _of_clusters,
     "selection": only_about,
+    "replayed": only_about,
+    "graphs_changed_since": _names,
     "again": only_about,
     "clusters": _names,
     "moves": _each,
@@ -101,6 +118,8 @@ _PARTS: dict[str, Callable[[Collection[str], Any], Any]] = {
     "survivors": _names,
     "values": _by_name,
     "dropped": _by_name,
+    "ranks": _by_name,
+    "drops": _by_name,
 }
 
 

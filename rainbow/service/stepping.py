@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from rainbow.jobs import BOOKED, Task, TaskState, advance
-from rainbow.scheduling import Plan, Start, Stop, check_plan, policies, slots_of
+from rainbow.scheduling import Plan, Start, Stop, check_plan, diagram, policies, slots_of
 from rainbow.service.freezing import Frozen, freeze
 from rainbow.service.moving import is_away, leave
 from rainbow.service.overdue import stop_the_overdue
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from rainbow.store.jobs import JobRecord
 
 T = TaskState
+log = structlog.get_logger("rainbow")
 
 
 def step(service: Service, name: str) -> bool:
@@ -40,6 +44,8 @@ def step(service: Service, name: str) -> bool:
             return False
         policy = policies.get(frozen.record.policy)
         plan = policy.plan(frozen.view)  # 3
+        if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
+            log.info("timeline", cluster=name, text=diagram(frozen.view, plan).text())
         ordered = _carry_out(service, frozen, plan)  # 4, 5
         if plan.memory or frozen.blocked or not getattr(policy, "by_events", False):
             service.restless.add(entry.id)

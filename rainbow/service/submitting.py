@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, JobspecError, LimitError, NotFound, Refused
@@ -16,12 +16,13 @@ from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.keeping import keeping
 from rainbow.matching import Verdict, backends, match, shown, shown_explained
 from rainbow.scheduling import Gang, gangs
-from rainbow.selection import Choice, check_options, select
+from rainbow.selection import check_options, reads, select
+from rainbow.service import ledger
 from rainbow.service.access import Caller, requestor_of
 from rainbow.service.admission import admit, check_limits
 from rainbow.service.depending import check_dependencies
 from rainbow.service.replacing import replace_ancestors
-from rainbow.store import clusters, durations, jobs, states, tasks
+from rainbow.store import clusters, durations, jobs, states, tasks, workers
 from rainbow.store.jobs import JobRecord
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Submission:
     key: str | None = None  # Idempotency-Key
     credentials: Sequence[str] = field(default_factory=tuple)  # digest of who asks, part of the key
     explain: bool = False  # of match: say what was looked for and found, and what would do
+    place: str | None = None  # only this one of them, by the plan of a batch; no part of what was asked
 
     def digest(self) -> str:
         """Return what tells two requests apart."""
@@ -60,7 +62,7 @@ class Submission:
 def find(service: Service, who: Caller, asked: Submission) -> tuple[Request, Sequence[Verdict]]:
     """Match a jobspec against every cluster the caller may submit to."""
     request = parse_jobspec(asked.jobspec)
-    entries = _usable(service, who, asked.clusters)
+    entries = _usable(service, who, asked.clusters if asked.place is None else [asked.place])
     return request, match(request, [entry.cluster for entry in entries], service.settings.backend)
 
 
@@ -94,16 +96,20 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
     """Place a job; return it and whether it is an earlier one sent again. Refused says why no cluster takes it."""
     request, verdicts = find(service, who, asked)
     wanted = _checked_gangs(service, request)
-    selector, options = _selector(service, asked)
+    selector, options = selector_of(service, asked)
     with service.store.write() as connection:
         if earlier := _earlier(connection, asked):
             return earlier, True
         job_id = _new_id()
         check_dependencies(connection, who, request)
-        choice = select(
-            request, verdicts, selection_states(service, connection, verdicts), selector, options, seed=job_id
-        )
-        decision = {**shown(request, verdicts), "selection": written(choice), "seed": job_id}
+        ids = candidate_ids(service, verdicts)
+        if reads(selector, options, "nodes_free"):
+            clusters.hold(connection, ids)
+        given = states_of(service, connection, ids, reads(selector, options, "queue.idle_workers"))
+        choice = select(request, verdicts, given, selector, options, seed=job_id)
+        decision = {**shown(request, verdicts), "selection": ledger.written(choice), "seed": job_id}
+        if asked.place is not None:
+            decision["placed_by"] = f"the plan of a batch, which left {asked.place} to choose from"
         if choice.cluster is None:
             raise Refused("no cluster can take this job", **decision)
         verdict = next(v for v in verdicts if v.cluster == choice.cluster)
@@ -114,7 +120,8 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
         limits = check_limits(clusters.limits(connection, record.cluster_id, lock=True))
         replace_ancestors(service, connection, who, record)
         admit(connection, record, sum(len(gang.tasks) for gang in wanted), limits)
-        jobs.add(connection, record, _text(asked.jobspec), decision, **key)
+        kept = {**decision, ledger.LEDGER: ledger.entry(service, selector, options, given)}
+        jobs.add(connection, record, _text(asked.jobspec), kept, **key)
         expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
         tasks.add(connection, record.cluster_id, _tasks(job_id, wanted, limits["max_retries"], expected))
     service.tell(record.cluster_id)
@@ -142,25 +149,31 @@ def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:
     return wanted
 
 
-def _selector(service: Service, asked: Submission) -> tuple[str, Mapping[str, Any]]:
+def selector_of(service: Service, asked: Submission) -> tuple[str, Mapping[str, Any]]:
     """Return the request's own selector, for this request alone, or the server's."""
+    settings = service.settings  # once: they may be exchanged at any moment
     if asked.selector is None:
-        return service.settings.selector, service.settings.selector_options
-    same = asked.selector == service.settings.selector
-    options = asked.options if asked.options is not None else service.settings.selector_options if same else {}
+        return settings.selector, settings.selector_options
+    same = asked.selector == settings.selector
+    options = asked.options if asked.options is not None else settings.selector_options if same else {}
     check_options(asked.selector, options)
     return asked.selector, options
 
 
-def selection_states(
-    service: Service, connection: sa.Connection, verdicts: Sequence[Verdict]
+def candidate_ids(service: Service, verdicts: Sequence[Verdict]) -> dict[str, str]:
+    """Return {cluster id: name} of the clusters that match."""
+    entries = service.catalogue
+    return {entries[v.cluster].id: v.cluster for v in verdicts if v.matched and v.cluster in entries}
+
+
+def states_of(
+    service: Service, connection: sa.Connection, ids: Mapping[str, str], idle: bool
 ) -> dict[str, dict[str, Any]]:
-    """Return the variables of every candidate's state; nodes_free as booked."""
-    ids = {
-        service.catalogue[v.cluster].id: v.cluster for v in verdicts if v.matched and v.cluster in service.catalogue
-    }
+    """Return the variables of every candidate's state; nodes_free as booked, idle workers if they are read."""
     reported, booked = states.get(connection, ids), states.booked(connection, ids)
-    queued = states.queues(connection, ids)
+    queued: Mapping[str, dict[str, int]] = states.queues(connection, ids)
+    for cluster_id, count in (workers.idle(connection, ids) if idle else {}).items():
+        queued[cluster_id]["idle_workers"] = count
     found: dict[str, dict[str, Any]] = {}
     for cluster_id, name in ids.items():
         values: dict[str, Any] = {f"queue.{key}": value for key, value in queued[cluster_id].items()}
@@ -172,13 +185,6 @@ def selection_states(
             values["nodes_free"] = free + booked[cluster_id]
         found[name] = values
     return found
-
-
-def written(choice: Choice) -> dict[str, Any]:
-    """Write a choice as it is stored."""
-    told = asdict(choice)
-    told["steps"] = [{**step, "values": dict(step["values"])} for step in told["steps"]]
-    return json.loads(json.dumps(told))  # type: ignore[no-any-return]
 
 
 def _record(
@@ -247,5 +253,5 @@ def _earlier(connection: sa.Connection, asked: Submission) -> dict[str, Any] | N
     record = jobs.get(connection, job_id)
     if record is None:
         raise NotFound(f"there is no job {job_id}")
-    decision = jobs.decision(connection, job_id)
+    decision = ledger.shown(jobs.decision(connection, job_id))
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}

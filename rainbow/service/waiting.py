@@ -6,12 +6,12 @@ costs what it can start, and not what waits.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.jobs import Task
-from rainbow.scheduling import Gang, GangTask, GangView, JobView, Wait, only, waits_for
+from rainbow.scheduling import Elastic, Gang, GangTask, GangView, JobView, Wait, only, waits_for
 from rainbow.service.depending import depending, wait_of
 from rainbow.service.jobspecs import Reading, reading
 from rainbow.store import tasks
@@ -49,8 +49,17 @@ class Queue:
         )
         waits = self.numbers.get(job.id) or sum(len(view.tasks) for view in views)
         running = len(self.running.get(job.id, ()))
-        of_job = (job.id, job.requestor, job.submitted_at, tuple(views), running, job.priority, waits)
-        return JobView(*of_job, read.request.elastic)
+        return JobView(
+            job.id,
+            job.requestor,
+            job.submitted_at,
+            tuple(views),
+            running,
+            job.priority,
+            system_of(read),
+            waits,
+            elastic=_elastic(read),
+        )
 
     def _gangs(self, job: str, placing: Placing) -> list[GangView]:
         waiting = {task.index: task.id for task in self.waiting[job]}
@@ -115,4 +124,16 @@ def _single(job: str, own: list[Task], read: Reading, placing: Placing) -> list[
 
 def _gang_view(job: str, gang: Gang, ids: list[str], placing: Placing) -> GangView:
     demand = placing.demand(job, gang, ids)
-    return GangView(job, gang.number, tuple(ids), demand, gang.request.duration)
+    slots = placing.slots(gang.request)
+    return GangView(job, gang.number, tuple(ids), demand, gang.request.duration, slots)
+
+
+def _elastic(read: Reading) -> Elastic | None:
+    asked = read.request.elastic
+    return Elastic(asked.min, asked.max, asked.threads) if asked else None
+
+
+def system_of(read: Reading) -> Mapping[str, Any]:
+    """Return a jobspec's attributes.system, which policies read their own entries from."""
+    system = read.request.attributes.get("system")
+    return system if isinstance(system, Mapping) else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -73,6 +73,13 @@ def replace_document(connection: sa.Connection, cluster_id: str, document: Any) 
 def new_revision(connection: sa.Connection, cluster_id: str) -> int:
     """Count one more change of the cluster's graphs and return the revision."""
     return _count(connection, cluster_id, clusters.c.revision)
+
+
+def hold(connection: sa.Connection, cluster_ids: Collection[str]) -> None:
+    """Keep others from booking on these clusters until this transaction ends; SQLite has one writer anyway."""
+    if connection.dialect.name != "sqlite":
+        query = sa.select(clusters.c.id).where(clusters.c.id.in_(cluster_ids)).order_by(clusters.c.id)
+        connection.execute(query.with_for_update())
 
 
 def tick(connection: sa.Connection, cluster_id: str) -> int:

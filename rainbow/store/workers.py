@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from rainbow.jobs import WorkerState
-from rainbow.store.schema import workers
+from rainbow.jobs import BOOKED, WorkerState
+from rainbow.store.schema import tasks, workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,20 @@ def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, WorkerRe
     """Return {worker: its state}."""
     rows = connection.execute(sa.select(workers).where(workers.c.cluster_id == cluster_id))
     return {row.name: WorkerRecord(WorkerState(row.state), row.since, row.failures) for row in rows}
+
+
+def idle(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, int]:
+    """Return {cluster id: how many of its workers are ready and hold no task}."""
+    ready: dict[str, set[str]] = {key: set() for key in cluster_ids}
+    query = sa.select(workers.c.cluster_id, workers.c.name)
+    query = query.where(workers.c.cluster_id.in_(cluster_ids), workers.c.state == WorkerState.READY)
+    for cluster_id, name in connection.execute(query):
+        ready[cluster_id].add(name)
+    held = sa.select(tasks.c.cluster_id, tasks.c.placement)
+    held = held.where(tasks.c.cluster_id.in_(cluster_ids), tasks.c.state.in_(BOOKED))
+    for cluster_id, placement in connection.execute(held):
+        ready[cluster_id].difference_update(placement)
+    return {key: len(names) for key, names in ready.items()}
 
 
 def keep_only(connection: sa.Connection, cluster_id: str, names: Collection[str], now: float) -> None:

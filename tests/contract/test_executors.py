@@ -1,8 +1,11 @@
-"""What every executor must do, run over all that need nothing but this machine."""
+"""What every executor must do, run over all: those of extras, and Slurm, where they are there."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -15,9 +18,9 @@ import pytest
 from rainbow.agent import Ended, Executor, Result, Run, RunId, executors, open_executor
 from rainbow.agent.environment import allowed
 from rainbow.agent.executor import TAIL
-from rainbow.agent.local import LocalExecutor
+from rainbow.agent.local import LocalExecutor, Tail
 
-ON_THIS_MACHINE = ["local"]
+NAMES = ["local", "local, kept", "psij:local", "psij:slurm", "dask"]
 PYTHON = sys.executable
 LEAVE_A_CHILD = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)"
 MIND_TERM = """
@@ -34,11 +37,43 @@ sys.exit([0, 5, 7, 0][rank])
 """
 
 
-@pytest.fixture(params=ON_THIS_MACHINE)
-def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    opened = open_executor(request.param, {**allowed(os.environ), "LC_ALL": "C.UTF-8"})
-    yield opened
-    opened.close()
+def there(request: pytest.FixtureRequest) -> str:
+    """Return the executor to open; the test is skipped where its library or its cluster is not there."""
+    return there_of(request.param, request)
+
+
+def there_of(called: str, request: pytest.FixtureRequest) -> str:
+    """Return the executor of this name, with its address."""
+    if called.startswith("psij"):
+        pytest.importorskip("psij", reason="psij-python is not installed")
+    if called == "psij:slurm" and not shutil.which("sbatch"):
+        pytest.skip("there is no Slurm: sbatch is not on the PATH")
+    if called == "psij:slurm" and subprocess.run(["sinfo"], capture_output=True).returncode:
+        pytest.skip("there is no Slurm: sinfo finds no controller (SLURM_CONF)")
+    if called == "dask":
+        pytest.importorskip("distributed", reason="distributed is not installed")
+        return f"dask:{request.getfixturevalue('dask_scheduler')}, kept"
+    return called
+
+
+@pytest.fixture(scope="session")
+def dask_scheduler() -> Iterator[str]:
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=128, processes=True, dashboard_address=None) as cluster:
+        yield cluster.scheduler_address
+
+
+def opened(called: str, folder: Path) -> Executor:
+    name, _, kept = called.partition(", ")
+    return open_executor(name, {**allowed(os.environ), "LC_ALL": "C.UTF-8"}, folder if kept else None)
+
+
+@pytest.fixture(params=NAMES)
+def executor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
+    found = opened(there(request), tmp_path_factory.mktemp("state"))
+    yield found
+    found.close()
 
 
 def run_of(*command: str, task: str = "t1", **more: object) -> Run:
@@ -74,7 +109,7 @@ def until(true: object, seconds: float = 10) -> None:
 
 
 def test_executors_are_all_covered_here() -> None:
-    assert set(ON_THIS_MACHINE) <= set(executors.names())
+    assert {re.split("[,:]", name)[0] for name in NAMES} == set(executors.names())
 
 
 def test_success_is_exit_code_0(executor: Executor) -> None:
@@ -205,12 +240,14 @@ def test_the_runs_environment_comes_over_the_agents(executor: Executor) -> None:
     assert end.output == "ö None True\n"
 
 
-def test_every_process_knows_its_rank_and_worker(executor: Executor) -> None:
+def test_every_process_knows_its_rank_and_worker(executor: Executor, request: pytest.FixtureRequest) -> None:
     show = "import os; print(*(os.environ['RAINBOW_' + k] for k in 'JOB TASK TASK_RANK TASK_COUNT WORKER'.split()))"
-    placement = {"node10": {"core": 1}, "node2": {"core": 2}}
+    here = request.node.callspec.params["executor"]
+    one, two = ("n0001", "n0003") if here == "psij:slurm" else ("node2", "node10")  # Slurm's must exist
+    placement = {two: {"core": 1}, one: {"core": 2}}
     end = end_of(executor, python(show, processes=3, placement=placement))
     told = sorted(end.output.splitlines())
-    assert told == ["job1 t1 0 3 node2", "job1 t1 1 3 node10", "job1 t1 2 3 node2"]
+    assert told == [f"job1 t1 0 3 {one}", f"job1 t1 1 3 {two}", f"job1 t1 2 3 {one}"]
 
 
 def test_the_first_code_by_rank_is_the_runs(executor: Executor) -> None:
@@ -220,7 +257,7 @@ def test_the_first_code_by_rank_is_the_runs(executor: Executor) -> None:
 def test_a_run_is_running_until_its_end_is_told(executor: Executor) -> None:
     executor.start(run_of("true"))
     assert executor.running() == [("t1", 1)]
-    time.sleep(0.3)
+    time.sleep(1)
     assert executor.running() == [("t1", 1)]
     ends(executor)
     assert executor.running() == []
@@ -239,22 +276,88 @@ def test_standard_input_is_empty(executor: Executor) -> None:
     assert end_of(executor, run_of("cat")).exit_code == 0
 
 
-def test_200_runs_at_once_all_end_with_their_own_output(executor: Executor) -> None:
-    for number in range(200):
+def test_50_runs_at_once_all_end_with_their_own_output(executor: Executor) -> None:
+    many_at_once(executor, 50, 60)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_1000_runs_at_once_all_end_with_their_own_output(executor: Executor) -> None:
+    many_at_once(executor, 1_000, 550)
+
+
+def many_at_once(executor: Executor, count: int, seconds: float) -> None:
+    for number in range(count):
         executor.start(run_of("sh", "-c", 'sleep 0.5; echo "$1"', "sh", str(number), task=f"t{number}"))
-    assert len(executor.running()) == 200
-    found = ends(executor, 200, seconds=60)
-    assert {end.output for end in found.values()} == {f"{number}\n" for number in range(200)}
+    assert len(executor.running()) == count
+    found = ends(executor, count, seconds)
+    assert [end for end in found.values() if end.result is not Result.EXITED] == []
+    assert {end.output for end in found.values()} == {f"{number}\n" for number in range(count)}
     assert {end.exit_code for end in found.values()} == {0}
 
 
+LEFT_BEHIND = """
+import os, signal, sys, time
+from pathlib import Path
+from rainbow.agent import Run, open_executor
+from rainbow.agent.environment import allowed
+name, folder, mark, seconds = sys.argv[1:]
+executor = open_executor(name, allowed(os.environ), Path(folder))
+executor.start(Run(("t1", 1), "job1", ("sh", "-c", 'echo >> "$1"; sleep "$2"; echo done', "sh", mark, seconds)))
+while not os.path.exists(mark):
+    executor.poll()
+    time.sleep(0.05)
+time.sleep(1)  # Dask publishes in the background
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("seconds", ["5", "0"])
+@pytest.mark.parametrize("executor", [name for name in NAMES if name != "local"], indirect=True)
+def test_what_an_agent_that_was_killed_left_behind_is_adopted(
+    executor: Executor, request: pytest.FixtureRequest, tmp_path: Path, seconds: str
+) -> None:
+    called = there_of(request.node.callspec.params["executor"], request)
+    mark = tmp_path / "mark"
+    script = [PYTHON, "-c", LEFT_BEHIND, called.partition(",")[0], str(tmp_path), str(mark), seconds]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.run(script, env=environment, timeout=50, check=False).returncode == -9
+    again = opened(f"{called.partition(',')[0]}, kept", tmp_path)
+    try:
+        assert again.running() == [("t1", 1)]
+        again.start(run_of("sh", "-c", "exit 9"))  # it is known: nothing is started
+        assert ends(again)[("t1", 1)] == Ended(("t1", 1), Result.EXITED, 0, "done\n")
+        assert len(mark.read_text()) == 1
+        again.poll()
+        assert again.running() == []
+    finally:
+        again.close()
+
+
+def sleepers(seconds: str) -> list[psutil.Process]:
+    return [one for one in psutil.process_iter() if words_of(one) == ["sleep", seconds]]
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    try:
+        return [] if process.status() == psutil.STATUS_ZOMBIE else process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def test_close_leaves_no_process(executor: Executor) -> None:
-    before = set(psutil.Process().children())
-    executor.start(run_of("sleep", "60", processes=3))
-    assert len(set(psutil.Process().children()) - before) == 3
+    seconds = f"61.{os.getpid()}"
+    executor.start(run_of("sleep", seconds, processes=3))
+    until(lambda: len(sleepers(seconds)) == 3, 20)
     executor.close()
-    assert set(psutil.Process().children()) <= before
+    until(lambda: sleepers(seconds) == [])
     assert executor.running() == []
+
+
+def test_output_is_whole_though_its_reader_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Tail._read
+    monkeypatch.setattr(Tail, "_read", lambda tail: (time.sleep(1.5), late(tail)))
+    assert end_of(LocalExecutor(allowed(os.environ)), run_of("echo", "late")).output == "late\n"
 
 
 def test_local_kills_what_does_not_mind_term() -> None:
@@ -273,3 +376,18 @@ def test_tasks_do_not_see_the_agents_secret(monkeypatch: pytest.MonkeyPatch) -> 
     local = LocalExecutor(allowed(os.environ))
     end = end_of(local, python("import os; print('RAINBOW_SECRET' in os.environ)"))
     assert end.output == "False\n"
+
+
+def test_a_command_does_not_run_again_because_dask_lost_its_worker(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    mark, seconds = tmp_path / "mark", f"66.{os.getpid()}"
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=4, dashboard_address=None) as cluster:
+        dask = opened(f"dask:{cluster.scheduler_address}, kept", tmp_path)
+        dask.start(run_of("sh", "-c", 'echo >> "$1"; sleep "$2"', "sh", str(mark), seconds))
+        until(lambda: len(sleepers(seconds)) == 1)
+        [worker] = [one for one in psutil.process_iter() if one.pid == cluster.workers[0].pid]
+        worker.kill()
+        assert ends(dask)[("t1", 1)].result is Result.STOPPED
+        assert len(mark.read_text()) == 1
+        until(lambda: sleepers(seconds) == [])
+        dask.close()

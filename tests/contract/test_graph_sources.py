@@ -19,6 +19,8 @@ CASES = Path(__file__).parents[1] / "cases" / "sources"
 EXAMPLES = {
     "flux-r": ("flux-r.json", {"tioga0", "tioga1", "tioga2", "tioga3", "big"}, set()),
     "slurm": ("slurm-scontrol-22.05.txt", {"node01", "node02"}, {"node02"}),
+    "hwloc": ("hwloc-2.9.xml", {"vm"}, set()),
+    "local": ("local.json", {"laptop"}, set()),
     "kubernetes": (
         "kubernetes-nodes.json",
         {"edge-1", *(f"ip-10-0-{n}.ec2.internal" for n in ("1-10", "1-11", "2-20"))},
@@ -99,6 +101,6 @@ def test_source_within_limits_is_read_within_the_same_limits(source: str) -> Non
 
 
 def test_unknown_source_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UnknownPlugin, match="flux-r, kubernetes, slurm") as caught:
+    with pytest.raises(UnknownPlugin, match="flux-r, hwloc, kubernetes, local, slurm") as caught:
         graph_sources.get("pbs")
     assert isinstance(caught.value, RainbowError)

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 from rainbow.graph.limits import LIMITS, Limits
 from rainbow.graph.sources.flux_r import read_flux_r
+from rainbow.graph.sources.hwloc import read_hwloc
 from rainbow.graph.sources.kubernetes import read_kubernetes
+from rainbow.graph.sources.local import read_local
 from rainbow.graph.sources.slurm import read_slurm
 from rainbow.plugins import Registry
 
@@ -32,5 +34,7 @@ class GraphSource(Protocol):
 
 graph_sources: Registry[GraphSource] = Registry("rainbow.graph_sources")
 graph_sources.add("flux-r")(read_flux_r)
+graph_sources.add("hwloc")(read_hwloc)
+graph_sources.add("local")(read_local)
 graph_sources.add("kubernetes")(read_kubernetes)
 graph_sources.add("slurm")(read_slurm)

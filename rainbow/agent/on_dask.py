@@ -1,0 +1,160 @@
+"""Executor `dask:ADDRESS`: processes on the workers of a Dask cluster, for whom one machine is not enough.
+
+Rainbow must be installed where the workers run. A worker called as a worker of the graph gets what was placed there;
+otherwise Dask chooses. A run takes one thread of a worker for as long as it lasts. Dask keeps what ended until the
+agent has told it (a published dataset holds it), so an agent that is killed finds it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, Event, Future
+
+from rainbow.agent import dask_worker
+from rainbow.agent.desk import key_of, merged
+from rainbow.agent.runs import Ended, Result, Run, RunId, end_from_json, run_to_json
+from rainbow.agent.shares import shares
+from rainbow.errors import RequestError, Unavailable
+
+COMES_UP = 10.0  # seconds to reach the scheduler
+
+
+@dataclass(slots=True)
+class _Active:
+    id: RunId
+    ranks: tuple[int, ...] = ()  # the first of every share
+    futures: list[Future] = field(default_factory=list)
+    end: Ended | None = None
+
+
+class DaskExecutor:
+    """Runs tasks on the workers of a Dask cluster."""
+
+    def __init__(self, address: str, environment: Mapping[str, str], folder: Path | None) -> None:
+        if not address:
+            raise RequestError("say which scheduler: dask:tcp://HOST:8786")
+        self._environment = dict(environment)
+        place = str(folder.resolve()) if folder else uuid.uuid4().hex
+        self._owner = sha256(f"{socket.gethostname()}\n{place}".encode()).hexdigest()[:16]
+        try:
+            self._client = Client(address, timeout=COMES_UP, set_as_default=False)
+        except (OSError, ValueError) as fault:
+            raise Unavailable(f"the Dask scheduler at {address} cannot be reached: {fault}") from fault
+        self._pool = ThreadPoolExecutor(4, "dask")
+        self._active: dict[RunId, _Active] = {}
+        self._told: list[_Active] = []
+        if folder:
+            self._adopt()
+
+    def _adopt(self) -> None:
+        """Find what an agent of this folder had submitted; what it had not published yet is stopped."""
+        for name in self._client.list_datasets():
+            if str(name).startswith(f"rainbow-{self._owner}-"):
+                task, attempt, ranks, futures = self._client.get_dataset(name)
+                self._active[(task, attempt)] = _Active((task, attempt), tuple(ranks), list(futures))
+        known = [key_of(run) for run in self._active]
+        self._client.run(dask_worker.stop_others, self._owner, known)
+
+    def start(self, run: Run) -> None:
+        """Submit a run's shares, in the background."""
+        if run.id not in self._active:
+            active = self._active[run.id] = _Active(run.id)
+            self._pool.submit(self._submit, active, run)
+
+    def _submit(self, active: _Active, run: Run) -> None:
+        try:
+            names = self._names()
+            dealt = shares(run)
+            active.ranks = tuple(ranks[0] for _, ranks in dealt)
+            active.futures = [self._share(run, *share, names) for share in dealt]
+            self._client.publish_dataset(
+                (*run.id, active.ranks, active.futures), name=self._called(run.id), override=True
+            )
+        except Exception as fault:  # whatever Dask finds wrong with it
+            active.end = Ended(run.id, Result.FAILED, detail=f"Dask does not take it: {fault}")
+
+    def _share(self, run: Run, worker: str, ranks: tuple[int, ...], names: Mapping[str, str]) -> Future:
+        return self._client.submit(
+            dask_worker.work,
+            self._owner,
+            key_of(run.id),
+            run_to_json(replace(run, ranks=ranks)),
+            self._environment,
+            key=f"rainbow-{self._owner}-{key_of(run.id)}-{ranks[0]}",
+            workers=[names[worker]] if worker in names else None,
+            pure=False,
+            retries=0,
+        )
+
+    def _names(self) -> dict[str, str]:
+        """Return {name of a worker: its address}."""
+        known = self._client.scheduler_info(n_workers=-1)["workers"]
+        return {str(worker["name"]): address for address, worker in known.items()}
+
+    def _called(self, run: RunId) -> str:
+        return f"rainbow-{self._owner}-{key_of(run)}"
+
+    def poll(self) -> Sequence[Ended]:
+        """Return what has ended; Dask may forget what was returned before."""
+        for active in self._told:
+            self._pool.submit(self._forget, active)
+        ended = [end for end in map(self._end_of, list(self._active.values())) if end is not None]
+        self._told = [self._active.pop(end.id) for end in ended]
+        return ended
+
+    def _forget(self, active: _Active) -> None:
+        with contextlib.suppress(KeyError, OSError):
+            self._client.unpublish_dataset(self._called(active.id))
+        for rank in active.ranks:
+            Event(dask_worker.begun_name(self._owner, key_of(active.id), rank), self._client).clear()
+
+    def _end_of(self, active: _Active) -> Ended | None:
+        if active.end is not None:
+            return active.end
+        if not active.futures or not all(future.done() for future in active.futures):
+            return None
+        return merged([_told(active.id, future) for future in active.futures])
+
+    def stop(self, run: RunId) -> None:
+        """Ask the workers to end a run; one that has not begun is canceled."""
+        active = self._active.get(run)
+        if active is None:
+            return
+        began = self._client.run(dask_worker.stop, self._owner, key_of(run))
+        if not any(began.values()) and not any(future.done() for future in active.futures):
+            active.end = Ended(run, Result.STOPPED, detail="it had not begun")
+            self._client.cancel(active.futures)
+
+    def running(self) -> Sequence[RunId]:
+        """Return the runs whose end has not been told."""
+        return list(self._active)
+
+    def close(self) -> None:
+        """End everything, and leave the cluster."""
+        if self._client.status == "closed":
+            return
+        self._pool.shutdown(wait=True)
+        with contextlib.suppress(OSError, TimeoutError):
+            self._client.run(dask_worker.stop_others, self._owner, [])
+            for active in [*self._active.values(), *self._told]:
+                self._client.cancel(active.futures)
+                self._forget(active)
+        self._active.clear()
+        self._client.close()
+
+
+def _told(run: RunId, future: Future) -> Ended:
+    """Return what a share's worker said; one that was lost with its worker runs again."""
+    if future.status == "finished":
+        told: Any = future.result()
+        return end_from_json(told)
+    return Ended(run, Result.STOPPED, detail=f"Dask lost it: {future.status}")

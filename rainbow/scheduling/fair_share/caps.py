@@ -1,0 +1,92 @@
+"""How many shares a job can certainly use right now, whatever the cluster has (the original's initJobCap).
+
+    current     shares it holds and will keep
+    base        what its work left and its own maximum allow
+    projected   what it could use before new shares were ready, from its rate so far; None while unknown
+    potential   base, lowered to what the projection allows but never below current
+    cap         potential, held back while it initialises and by doubling
+
+Ignorance never shrinks a job: without a rate there is no projection, and the rate says nothing about initialising.
+The original lets an unknown rate send a running job back to its initialization cap (docs/decisions/0011).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor
+from statistics import fmean
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How a class lets its jobs grow; times in milliseconds."""
+
+    initialization_cap: int = 2  # 0: none
+    expand_by_doubling: bool = True
+    use_prediction: bool = True
+    prediction_fudge: float = 60_000.0
+    epoch: float = 10_000.0  # between two plans
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is known of a job's work; times in milliseconds."""
+
+    most: int  # shares it may ever hold; -1: those it holds now
+    items_left: int
+    threads: int = 1
+    time_per_item: float = 0.0  # 0: unknown
+    initialising: bool = False  # none of its shares is ready yet
+    init_times: tuple[float, ...] = ()  # of the shares that are ready
+    completed: bool = False
+
+
+def job_cap(growth: Growth, load: Load, current: int, classic: bool = False) -> tuple[int, str]:
+    """Say how many shares the job can use now, and what holds it there.
+
+    >>> job_cap(Growth(initialization_cap=2), Load(most=8, items_left=100, initialising=True), 0)
+    (2, 'initialization-cap')
+    >>> job_cap(Growth(), Load(most=8, items_left=100), 3)
+    (6, 'doubling')
+    """
+    if load.completed:
+        return current, "completed"
+    base, why = base_cap(load, current)
+    initialising = load.initialising or (classic and load.time_per_item <= 0 and growth.initialization_cap > 0)
+    potential = base
+    estimate = projected(growth, load, current) if growth.use_prediction else None
+    if estimate is not None and not initialising and estimate < base:
+        potential, why = max(estimate, current), "prediction"
+    if initialising:
+        return _least(potential, growth.initialization_cap or potential, why, "initialization-cap")
+    if not growth.expand_by_doubling:
+        return potential, why
+    if current == 0:
+        return _least(base, max(1, growth.initialization_cap), why, "initialization-cap")
+    return _least(potential, 2 * current, why, "doubling")
+
+
+def _least(cap: int, limit: int, why: str, limited: str) -> tuple[int, str]:
+    return (limit, limited) if limit < cap else (cap, why)
+
+
+def base_cap(load: Load, current: int) -> tuple[int, str]:
+    """Bound a job by its work left, though never below what it holds, and by its own maximum."""
+    work = max(-(-load.items_left // max(1, load.threads)), current)
+    most = current if load.most == -1 else max(0, load.most)
+    return (most, "maximum") if most <= work else (work, "work-left")
+
+
+def projected(growth: Growth, load: Load, current: int) -> int | None:
+    """Predict the shares still of use once new ones had initialised; None if nothing is known.
+
+    >>> projected(Growth(), Load(most=9, items_left=100, time_per_item=1000.0, init_times=(30000.0,)), 1)
+    1
+    """
+    if load.time_per_item <= 0:
+        return None
+    target = (fmean(load.init_times) if load.init_times else 0.0) + growth.epoch + growth.prediction_fudge
+    rate = current * load.threads / load.time_per_item
+    done = min(target * rate, load.items_left)  # before flooring: a rate may be infinite
+    future = max(0, load.items_left - floor(done + 0.5))
+    return -(-future // max(1, load.threads)) or current

@@ -1,0 +1,111 @@
+"""Figures for people: what is deserved, counted and held by class, user and job; who is on every machine; and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rainbow.scheduling.fair_share.model import Job, World
+from rainbow.scheduling.policy import Wait
+
+TEXTS = {
+    "allotment": "user {user} holds {held:g} of an allotment of {allotment:g} that cannot be preempted",
+    "below-minimum": "works with no fewer than {least} shares, and so many are not to be had",
+    "class-cap": "class {class} may hold {cap} shares",
+    "consumables": "the cluster has too little free of what belongs to no worker",
+    "defragmentation": "no machine has {order} quanta free together, and nobody can give any away",
+    "doubling": "grows by doubling: holds {held}, may have {cap} now",
+    "fair-share": "its fair share is {counted} of the {cap} shares it could use",
+    "initialization-cap": "until its first share is ready it may have {cap}",
+    "maximum": "has its own maximum of {cap} shares",
+    "no-machine-of-order": "no machine of nodepool {nodepool} has exactly {order} quanta",
+    "no-space": "nodepool {nodepool} has no room left for what cannot be preempted",
+    "preemptions": "waits for shares of others to end: counted {counted}, holds {held}",
+    "prediction": "more than {cap} shares would be ready only after its work is done",
+    "settled": "shares have gone to and fro since the last change; {counted} are its own until the next",
+    "too-large": "needs {order} quanta on one machine; no machine of nodepool {nodepool} it may use has them",
+    "work-left": "its work left is enough for {cap} shares",
+}
+
+
+def reason_of(job: Job) -> str:
+    """Name the reason why a job has no more shares; empty if it has all it could use."""
+    if job.held < job.counted:
+        return job.reason or "preemptions"
+    if job.counted < job.cap or job.gangs:
+        return job.reason or (job.limit if job.counted >= job.wanted else _too_large(job) or "fair-share")
+    return ""
+
+
+def _too_large(job: Job) -> str:
+    fits = not job.amounts or any(
+        m.open and m.order >= job.order and m.kind in job.amounts for pool in job.reach() for m in pool.machines
+    )
+    return "" if fits else "too-large"
+
+
+def facts_of(job: Job) -> dict[str, Any]:
+    """What a reason speaks of."""
+    return {
+        "class": job.cls.name,
+        "user": job.user,
+        "nodepool": job.pool.name,
+        "order": job.order,
+        "least": job.least,
+        "cap": job.cap,
+        "counted": job.counted,
+        "deserved": job.deserved,
+        "held": job.held,
+        **job.facts,
+    }
+
+
+def waits_of(world: World) -> Iterator[Wait]:
+    """Say of every job that has shares left to start, or lacks some that are still ending, why they do not."""
+    for job in world.wide:
+        if len(job.gangs) > len(job.spread):
+            facts = facts_of(job)
+            yield Wait(job.name, job.reason or "no-space", TEXTS[job.reason or "no-space"].format_map(facts), facts)
+    for job in world.jobs:
+        if len(job.gangs) > len(job.starts) or job.need or job.counted < job.cap:
+            reason = reason_of(job) or "fair-share"
+            facts = facts_of(job)
+            yield Wait(job.name, reason, TEXTS[reason].format_map(facts), facts)
+
+
+def figures_of(world: World) -> dict[str, Any]:
+    """Sum it up."""
+    return {
+        "classes": _summed(world, lambda job: job.cls.name),
+        "users": _summed(world, lambda job: job.user),
+        "jobs": {job.id: _of_job(job) for job in world.jobs},
+        "machines": {
+            machine.id: _of_machine(machine) for machine in world.machines if machine.used or not machine.open
+        },
+    }
+
+
+def _of_job(job: Job) -> dict[str, Any]:
+    leaving = sum(share.leaving for share in job.shares)
+    numbers = {"order": job.order, "cap": job.cap, "deserved": job.deserved, "counted": job.counted, "held": job.held}
+    return {"class": job.cls.name, "user": job.user, **numbers, "leaving": leaving, "reason": reason_of(job)}
+
+
+def _of_machine(machine: Any) -> dict[str, Any]:
+    shares: dict[str, int] = {}
+    for share in machine.shares:
+        shares[share.job.id] = shares.get(share.job.id, 0) + share.order
+    numbers = {"order": machine.order, "used": machine.used, "kept": machine.claimed}
+    return {"nodepool": machine.pool.name, **numbers, "closed": machine.why_closed, "jobs": shares}
+
+
+def _summed(world: World, key: Callable[[Job], str]) -> Mapping[str, dict[str, int]]:
+    """Sum quanta of the jobs with one key."""
+    sums: dict[str, dict[str, int]] = {}
+    for job in world.jobs:
+        one = sums.setdefault(key(job), {"jobs": 0, "deserved": 0, "counted": 0, "held": 0})
+        one["jobs"] += 1
+        one["deserved"] += job.deserved * job.order
+        one["counted"] += job.counted * job.order
+        one["held"] += job.held * job.order
+    return dict(sorted(sums.items()))

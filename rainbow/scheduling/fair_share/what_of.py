@@ -1,0 +1,147 @@
+"""What Of: where the shares that were counted can go now.
+
+Machines are looked through by what they have free, the tightest first (best fit), so that large holes stay. Space
+that is being left is still occupied, and space kept for one job is not for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from rainbow.scheduling.fair_share.model import Job, Machine, Pool, World
+from rainbow.scheduling.fair_share.settings import Rule
+
+
+class Shelves:
+    """Machines by nodepool, some size of theirs, and kind."""
+
+    def __init__(self, machines: Iterable[Machine], size: Callable[[Machine], int]) -> None:
+        self.size = size
+        self.filed: dict[Machine, int] = {}
+        self.by_size: dict[Pool, dict[int, dict[str, dict[Machine, None]]]] = {}
+        for machine in machines:
+            if machine.open:
+                self.file(machine)
+
+    def file(self, machine: Machine) -> None:
+        """Put a machine where its size says now."""
+        sizes = self.by_size.setdefault(machine.pool, {})
+        if machine in self.filed:
+            del sizes[self.filed[machine]][machine.kind][machine]
+        size = self.filed[machine] = self.size(machine)
+        sizes.setdefault(size, {}).setdefault(machine.kind, {})[machine] = None
+
+    def tightest(self, pool: Pool, job: Job) -> Iterator[Machine]:
+        """Yield machines of a pool that might take a share of the job, the tightest first."""
+        sizes = self.by_size.get(pool, {})
+        for size in sorted(size for size in sizes if size >= job.order):
+            for kind in sorted(job.amounts.keys() & sizes[size].keys()):
+                yield from sizes[size][kind]
+
+
+class Space:
+    """What is free and kept on all machines; `shelves` sorts them by what is neither used nor kept."""
+
+    def __init__(self, machines: Iterable[Machine]) -> None:
+        self.shelves = Shelves(machines, lambda machine: machine.unclaimed)
+
+    def book(self, job: Job, machine: Machine, count: int = 1) -> None:
+        """Start so many shares of the job there."""
+        order = machine.order if job.cls.rule is Rule.RESERVE else job.order
+        self._take(job, machine, count * order, count)
+        job.starts.extend([machine] * count)
+        machine.services.add(job.service)
+
+    def give_back(self, job: Job, machine: Machine) -> None:
+        """Take back one start of this epoch that nobody has heard of yet."""
+        job.starts.remove(machine)
+        self._take(job, machine, -job.order, -1)
+
+    def _take(self, job: Job, machine: Machine, quanta: int, count: int) -> None:
+        machine.used += quanta
+        for kind, amount in job.amounts.get(machine.kind, {}).items():
+            machine.left[kind] = machine.left.get(kind, 0) - amount * count
+        self.shelves.file(machine)
+
+    def claim(self, job: Job, machine: Machine, count: int = 1) -> None:
+        """Keep space for shares of the job, there now or when what is leaving has left."""
+        order = machine.order if job.cls.rule is Rule.RESERVE else job.order
+        job.claims[machine] = job.claims.get(machine, 0) + count
+        machine.claimed += count * order
+        self.shelves.file(machine)
+
+    def release(self, job: Job, machine: Machine, count: int) -> None:
+        """Give up what was kept."""
+        order = machine.order if job.cls.rule is Rule.RESERVE else job.order
+        count = min(count, job.claims.get(machine, 0))
+        machine.claimed -= count * order
+        job.claims[machine] = job.claims.get(machine, 0) - count
+        if not job.claims[machine]:
+            del job.claims[machine]
+        self.shelves.file(machine)
+
+
+def what_of(world: World, space: Space, needy: Collection[str]) -> None:
+    """Place what can be placed: first what the last epoch left needy, then by priority."""
+    for top in world.tops:
+        groups = list(world.priorities(top))
+        for jobs in groups:
+            for job in jobs:
+                if job.claims or job.id in needy:
+                    place(job, space)
+        for jobs in groups:
+            for job in sorted(jobs, key=_turn):
+                place(job, space)
+
+
+def _turn(job: Job) -> tuple[int, int, float, str]:
+    """Deepest nodepools first, as their jobs have nowhere else to go; in a pool the largest shares first."""
+    return (-job.pool.depth, -job.order, *job.rank) if job.cls.fair else (0, 0, *job.rank)
+
+
+def place(job: Job, space: Space) -> None:
+    """Start what the job lacks where it fits now; a job starts with no fewer than it can work with."""
+    before = len(job.starts)
+    if job.startable:
+        _place_kept(job, space)
+    if job.startable and job.cls.rule is not Rule.RESERVE:  # a reservation's machines are all kept for it
+        if job.service:
+            _place_apart(job, space)
+        for pool in job.reach():
+            _place_in(job, pool, space)
+    if job.held < job.least:
+        for machine in job.starts[before:]:
+            space.give_back(job, machine)
+        job.reason = job.reason or "below-minimum"
+
+
+def _place_kept(job: Job, space: Space) -> None:
+    """Use what was kept for the job as far as it is free."""
+    for machine, count in list(job.claims.items()):
+        order = machine.order if job.cls.rule is Rule.RESERVE else job.order
+        others = machine.claimed - count * order
+        fit = min(count, job.startable, job.room(machine, max(0, machine.free - others)))
+        if fit > 0 and machine.open and (job.cls.rule is not Rule.RESERVE or not machine.used):
+            space.release(job, machine, fit)
+            space.book(job, machine, fit)
+
+
+def _place_apart(job: Job, space: Space) -> None:
+    """Instances of one service stand on different machines where they can."""
+    for machine in [m for pool in job.reach() for m in space.shelves.tightest(pool, job)]:
+        if job.startable and job.service not in machine.services and job.room(machine, machine.unclaimed):
+            space.book(job, machine)
+
+
+def _place_in(job: Job, pool: Pool, space: Space) -> None:
+    chosen: list[tuple[Machine, int]] = []
+    need = job.startable
+    for machine in space.shelves.tightest(pool, job):
+        if need <= 0:
+            break
+        fit = min(need, job.room(machine, machine.unclaimed))
+        if fit > 0:
+            chosen.append((machine, fit))
+            need -= fit
+    for machine, fit in chosen:
+        space.book(job, machine, fit)

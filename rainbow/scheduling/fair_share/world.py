@@ -1,0 +1,240 @@
+"""A view → one epoch's world.
+
+    workers  → machines in nodepools        runs  → shares        jobs → jobs, one part for every size of share
+
+A run belongs to its job's class; a run whose class is gone, or may not be where it is, is in limbo: its machine takes
+no new work until it has left (the original's blacklist).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from rainbow.jobs import WorkerState
+from rainbow.scheduling.fair_share.asking import CLUSTER, Asking, Wish
+from rainbow.scheduling.fair_share.caps import Load
+from rainbow.scheduling.fair_share.forest import forest, pool_name
+from rainbow.scheduling.fair_share.model import Job, Machine, Pool, Share, World
+from rainbow.scheduling.fair_share.settings import ClassSettings, Rule, Settings
+from rainbow.scheduling.fair_share.sizes import coarse_enough, counted_type, order_of_share, order_of_worker
+from rainbow.scheduling.policy import JobView, RunProgress, RunView, View, Wait, WorkerView
+
+GONE = ClassSettings("", Rule.FIXED_SHARE, 0, "")
+PLENTY = 1 << 30
+
+
+class Building:
+    """Builds the world of one view, and says of jobs that take no part why not."""
+
+    def __init__(self, view: View, settings: Settings, known: Mapping[str, Any]) -> None:
+        self.view = view
+        self.settings = settings
+        self.known = known  # class and submission of jobs that only run
+        self.waits: list[Wait] = []
+        self.counted = counted_type(settings.quantum_type, view.workers)
+        self.asking = Asking(view, self.counted)
+        self.pools = forest(settings)
+        self.machines = self._machines()
+        tops = [pool for pool in self.pools.values() if pool.parent is None]
+        self.world = World(settings, tops, [self.machines[name] for name in sorted(self.machines)], [])
+
+    def build(self) -> World:
+        """Build everything."""
+        runs: dict[str, list[RunView]] = {}
+        for run in self.view.runs:
+            runs.setdefault(run.job, []).append(run)
+        views = {job.id: job for job in self.view.jobs}
+        for name in sorted({*views, *runs}):
+            own = runs.get(name, [])
+            self._job(views.get(name) or self._only_running(name, own), own)
+        self.world.jobs.sort(key=lambda job: job.rank)
+        self.world.wide.sort(key=lambda job: (job.cls.priority, *job.rank))
+        self.world.machines.sort(key=lambda machine: machine.id)
+        for machine in self.world.machines:
+            machine.shares.sort(key=lambda share: share.id)
+        return self.world
+
+    # ── machines ──
+
+    def _machines(self) -> dict[str, Machine]:
+        own = {w.id: self.pools[pool_name(w, self.settings.nodepools)] for w in self.view.workers}
+        for top in (pool for pool in self.pools.values() if pool.parent is None):
+            amounts = [w.capacity.get(self.counted or "", 0) for w in self.view.workers if own[w.id].top is top]
+            quantum = coarse_enough(top.quantum, amounts)
+            for pool in top.subtree():
+                pool.quantum = quantum
+        machines = {worker.id: self._machine(worker, own[worker.id]) for worker in self.view.workers}
+        for name in sorted(machines):
+            machines[name].pool.machines.append(machines[name])
+        return machines
+
+    def _machine(self, worker: WorkerView, pool: Pool) -> Machine:
+        ready = worker.state is WorkerState.READY
+        return Machine(
+            worker.id,
+            worker.kind,
+            order_of_worker(worker.capacity, self.counted, pool.quantum),
+            worker.capacity.get(self.counted or "", 0),
+            pool,
+            ready,
+            dict(worker.free),
+            why_closed="" if ready else worker.state.value,
+        )
+
+    # ── jobs ──
+
+    def _only_running(self, name: str, runs: Sequence[RunView]) -> JobView:
+        """Stand in for a job of which nothing waits and the view says nothing more."""
+        cls, submitted = self.known.get(name, ("", min(run.started for run in runs)))
+        return JobView(name, runs[0].requestor, submitted, (), len(runs), job_class=cls)
+
+    def _job(self, view: JobView, runs: Sequence[RunView]) -> None:
+        cls = self._class(view)
+        if cls is None:
+            self._refuse(view, "no-class", f"there is no class {view.job_class}", {"class": view.job_class})
+            self._limbo(view, runs)
+        elif cls.users is not None and view.requestor not in cls.users and not runs:
+            text = f"{view.requestor} may not use class {cls.name}"
+            self._refuse(view, "not-authorised", text, {"class": cls.name})
+        else:
+            self._parts(view, cls, runs)
+
+    def _class(self, view: JobView) -> ClassSettings | None:
+        if view.job_class:
+            return self.settings.classes.get(view.job_class)
+        rules = [Rule.FIXED_SHARE, Rule.FAIR_SHARE, Rule.RESERVE]
+        return self.settings.default_class(
+            *sorted(rules, key=lambda rule: (rule is Rule.FAIR_SHARE) != bool(view.elastic))
+        )
+
+    def _refuse(self, view: JobView, reason: str, text: str, facts: Mapping[str, Any]) -> None:
+        if view.gangs:
+            self.waits.append(Wait(view.id, reason, text, facts))
+
+    def _limbo(self, view: JobView, runs: Sequence[RunView]) -> None:
+        job = Job(
+            view.id,
+            view.id,
+            view.requestor,
+            GONE,
+            self.world.tops[0],
+            1,
+            view.submitted,
+            Load(0, 0),
+            bool(view.elastic),
+        )
+        job.service = view.service
+        self.world.limbo.append(job)
+        for run in runs:
+            for worker in _workers(run):
+                self._share(job, worker, [run])
+
+    def _parts(self, view: JobView, cls: ClassSettings, runs: Sequence[RunView]) -> None:
+        pool = self.pools[cls.nodepool]
+        wishes = self.asking.wishes(view.gangs, view.elastic is not None, pool.quantum)
+        held: dict[int, list[tuple[str, list[RunView]]]] = {}
+        for (_, worker), group in _groups(runs).items():
+            held.setdefault(self._order(worker, group, pool), []).append((worker, group))
+        if cls.rule is Rule.RESERVE and held and wishes:  # the machine's order may be above what was asked for
+            held = {min(wishes): [entry for entries in held.values() for entry in entries]}
+        wide = wishes.pop(0, None)
+        if wide is not None and cls.fair:
+            text = f"no single worker can host one of its shares; class {cls.name} places shares of one worker only"
+            self._refuse(view, "no-single-host", text, {"class": cls.name})
+        elif wide is not None:
+            self.world.wide.append(self._part(view.id, view, cls, pool, wide))
+        orders = sorted({*wishes, *held})
+        for order in orders:
+            name = view.id if len(orders) == 1 else f"{view.id}/{order}"
+            job = self._part(name, view, cls, pool, wishes.get(order, Wish(order)))
+            for worker, group in held.get(order, []):
+                self._share(job, worker, group)
+            job.load = _load(view, job)
+            job.ready = view.progress is not None and view.progress.initialised
+            self.world.jobs.append(job)
+
+    def _order(self, worker: str, group: Sequence[RunView], pool: Pool) -> int:
+        amounts: dict[str, int] = {}
+        for run in group:
+            for kind, amount in run.placement[worker].items():
+                amounts[kind] = amounts.get(kind, 0) + amount
+        capacity = self.asking.example[self.machines[worker].kind].capacity if worker in self.machines else {}
+        return order_of_share(amounts, capacity, self.counted, pool.quantum)
+
+    def _part(self, name: str, view: JobView, cls: ClassSettings, pool: Pool, wish: Wish) -> Job:
+        least = view.elastic.least if view.elastic else 0
+        part = Job(
+            name, view.id, view.requestor, cls, pool, wish.order, view.submitted, Load(0, 0), view.elastic is not None
+        )
+        part.asked = wish.asked
+        part.least, part.service, part.amounts, part.gangs = least, view.service, dict(wish.amounts), wish.gangs
+        return part
+
+    def _share(self, job: Job, worker: str, group: Sequence[RunView]) -> None:
+        """Book what a gang holds on one worker."""
+        machine = self.machines.get(worker)
+        if machine is None:
+            return
+        share = self._made(job, machine, group)
+        job.shares.append(share)
+        machine.shares.append(share)
+        machine.used += share.order
+        machine.leaving += share.order if share.leaving else 0
+        machine.services.add(job.service)
+        if job.cls is GONE or machine.pool not in job.reach():
+            machine.open, machine.why_closed = False, "blacklisted"
+
+    def _made(self, job: Job, machine: Machine, group: Sequence[RunView]) -> Share:
+        progress = [run.progress or _progress(run, self.view.now) for run in group]
+        whole = job.cls.rule is Rule.RESERVE
+        return Share(
+            id=f"{job.name}/{group[0].gang}/{machine.id}",
+            job=job,
+            machine=machine,
+            order=machine.order if whole else min(job.order, machine.order),
+            tasks=tuple(sorted(run.task for run in group)),
+            started=min(run.started for run in group),
+            initialised=all(p.initialised for p in progress),
+            initialising=1000 * max(p.seconds_initialising for p in progress),
+            investment=1000 * max(p.seconds_invested for p in progress),
+            leaving=any(run.stopping for run in group),
+            pinned=any(len(_workers(run)) > 1 for run in group),
+        )
+
+
+def _groups(runs: Sequence[RunView]) -> dict[tuple[int, str], list[RunView]]:
+    """Put together what one gang holds on one worker: that is a share."""
+    groups: dict[tuple[int, str], list[RunView]] = {}
+    for run in sorted(runs, key=lambda run: run.task):
+        for worker in _workers(run):
+            groups.setdefault((run.gang, worker), []).append(run)
+    return groups
+
+
+def _workers(run: RunView) -> list[str]:
+    return sorted(worker for worker in run.placement if worker != CLUSTER)
+
+
+def _progress(run: RunView, now: float) -> RunProgress:
+    """Without a word of it a task counts as ready, and all its time as invested."""
+    return RunProgress(True, 0.0, max(0.0, now - run.started))
+
+
+def _load(view: JobView, job: Job) -> Load:
+    """What the job's work allows; a job that is not elastic wants all its shares at once."""
+    count = len(job.gangs) + len(job.shares)
+    if view.elastic is None:
+        return Load(count, count)
+    progress, threads = view.progress, max(1, view.elastic.threads)
+    most = count if view.elastic.most is None else view.elastic.most
+    ready = [share for share in job.shares if share.initialised]
+    return Load(
+        most=most,
+        items_left=most * threads if progress is None or progress.items_left is None else progress.items_left,
+        threads=threads,
+        time_per_item=1000 * progress.seconds_per_item if progress and isfinite(progress.seconds_per_item) else 0.0,
+        initialising=not ready and not (progress and progress.initialised),
+        init_times=tuple(share.initialising for share in ready),
+    )

@@ -1,0 +1,161 @@
+"""Find space for one item: now, or at the earliest time there is some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rainbow.scheduling.priority import slot_range
+from rainbow.scheduling.priority.allocation import admissible
+from rainbow.scheduling.priority.lines import Lines
+from rainbow.scheduling.priority.matched import place_matched
+from rainbow.scheduling.priority.model import Environment, Grant, Item, Spot
+from rainbow.scheduling.priority.room import Ledger, Placer, Wanted
+from rainbow.scheduling.priority.search import backwards, earliest
+from rainbow.scheduling.priority.soft import violations
+from rainbow.scheduling.priority.times import Times
+
+
+class Assigner:
+    """Answers where an item fits at a time, and when first; books nothing.
+
+    `alive` is the skip list turned round: the spots (or, for many slots, the workers) where a category may still
+    start now, the most suitable last. Nothing is freed during a run, so what has no room now has none later in it.
+    """
+
+    def __init__(self, lines: Lines, settings: Mapping[str, Any], experience: Mapping[str, float]) -> None:
+        self.lines = lines
+        self.timeline = lines.timeline
+        self.settings = settings
+        self.now = lines.view.now
+        self.experience = dict(experience)
+        self.alive: dict[Hashable, list[Any]] = {}
+        self.searches = 0
+
+    def now_for(self, item: Item) -> Grant | None:
+        """Return the largest grant that starts now; of equal ones that with the fewest violations."""
+        self.searches += 1
+        found: Grant | None = None
+        for environment in item.environments:
+            if self._single(item, environment):
+                grant = self._one(item, environment)
+            else:
+                grant = self._most(item, environment, self.now)
+            if grant and (found is None or (-grant.count, grant.violations) < (-found.count, found.violations)):
+                found = grant
+        return found
+
+    def later_for(self, item: Item) -> Grant | None:
+        """Return the grant with the earliest start: first the fewest slots, then as many as fit at that time."""
+        self.searches += 1
+        found: Grant | None = None
+        for environment in item.environments:
+            counts = admissible(environment.rule, item.counts)
+            grant = self._earliest(item, environment, counts[0]) if counts else None
+            if grant and (found is None or (grant.start, grant.violations) < (found.start, found.violations)):
+                found = grant
+        if found is None or len(item.counts) == 1:
+            return found
+        return self._most(item, found.environment, found.start) or found
+
+    # ── at one time ──
+
+    def _single(self, item: Item, environment: Environment) -> bool:
+        """Tell whether an item is one slot that may lie anywhere."""
+        single = item.counts == (1,) and len(item.groups) == 1 and not item.asks.master_queues
+        return single and bool(admissible(environment.rule, item.counts))
+
+    def _one(self, item: Item, environment: Environment) -> Grant | None:
+        """Return a grant of one slot at the first spot with room, and forget the spots before it."""
+        end = self.now + item.duration
+        key = (item.category, environment.name)
+        if key not in self.alive:
+            self.alive[key] = self.lines.reachable(item, environment).spots[::-1]
+        spots = self.alive[key]
+        while spots:
+            if self._has_room(item, environment, spots[-1], end, once=True):
+                ledger = Ledger(self.timeline, self.now, end)
+                placer = Placer(item, ledger, environment, tuple, {}, self._wanted(item, environment))
+                placer.given.append((0, spots[-1], 1))
+                return self._judged(item, placer.grant())
+            spots.pop()
+        return None
+
+    def _has_room(self, item: Item, environment: Environment, spot: Spot, end: float, once: bool = False) -> bool:
+        """Tell whether a spot has room for a slot of any group from now until `end`; `once`: a job's only slot."""
+        free, now = self.timeline.free, self.now
+        return any(
+            all(
+                free(line, kind, now, end) >= amount
+                for line, kind, amount, _ in (
+                    wanted.each + wanted.per_worker + wanted.per_job if once else wanted.each
+                )
+            )
+            for wanted in (self.lines.wanted(item, k, spot, environment) for k in range(len(item.groups)))
+        )
+
+    def _living(self, item: Item, environment: Environment) -> Iterator[str]:
+        """Yield the workers that may have room now, the most suitable first; forget those that have none."""
+        key, end = (item.category, environment.name), self.now + item.duration
+        by_worker = self.lines.reachable(item, environment).by_worker
+        if key not in self.alive:
+            self.alive[key] = list(reversed(by_worker))
+        workers = self.alive[key]
+        for at in range(len(workers) - 1, -1, -1):
+            worker = workers[at]
+            if any(self._has_room(item, environment, spot, end) for spot in by_worker[worker]):
+                yield worker
+            else:
+                del workers[at]
+
+    def _most(self, item: Item, environment: Environment, start: float) -> Grant | None:
+        """Return the grant with the most slots at a time."""
+        possible = admissible(environment.rule, item.counts)
+        if len(possible) < 2:
+            return self.at(item, environment, start, possible[0]) if possible else None
+        way = self.settings["slot_search"]
+        way = slot_range.choose(self.experience) if way == "auto" else way
+        found = slot_range.largest(possible, lambda n: self.at(item, environment, start, n), way)
+        self.experience = slot_range.learn(self.experience, possible, found.count if found else 0)
+        return found
+
+    def at(self, item: Item, environment: Environment, start: float, count: int) -> Grant | None:
+        """Return a grant of exactly `count` slots at a time, or None."""
+        end = start + item.duration
+        reachable = self.lines.reachable(item, environment)
+        if not item.groups:
+            return place_matched(self.lines, item, reachable.spots, start, end)
+        by_worker, masters = reachable.by_worker, None
+        if (able := self.lines.masters(item, environment)) is not None:
+            masters = [spot for spot in reachable.spots if spot in able]
+            by_worker = self.lines.slaves(item, environment)
+
+        def workers() -> Iterable[str]:
+            if start == self.now and masters is None:
+                return self._living(item, environment)
+            return by_worker
+
+        ledger = Ledger(self.timeline, start, end)
+        placer = Placer(item, ledger, environment, workers, by_worker, self._wanted(item, environment), masters)
+        return self._judged(item, placer.grant()) if placer.place(count) else None
+
+    def _judged(self, item: Item, grant: Grant) -> Grant:
+        """Count the soft requests a grant does not meet."""
+        if not item.asks.soft and not item.asks.soft_queues:
+            return grant
+        return replace(grant, violations=sum(violations(item, spot, self.lines) for spot, _ in grant.spots))
+
+    def _wanted(self, item: Item, environment: Environment) -> Callable[[int, Spot], Wanted]:
+        return lambda k, spot: self.lines.wanted(item, k, spot, environment)
+
+    # ── the earliest time ──
+
+    def _earliest(self, item: Item, environment: Environment, count: int) -> Grant | None:
+        def fits(start: float) -> Grant | None:
+            return self.at(item, environment, start, count)
+
+        times = Times(self.lines, item, environment)
+        if self.settings["search"] == "backwards":
+            return backwards(times.events(), fits)
+        return earliest(times.candidates(count), fits)

@@ -1,0 +1,273 @@
+"""The lines of one run: what is booked on them from the start, and which of them an item's slots need.
+
+worker                 its amounts               "queue q@worker"     slots of a queue there, and its resources
+""                     the cluster's consumables "pe name"            slots of a parallel environment
+"quota set/rule/..."   a quota (quotas.py)       "in id@worker"       what an advance reservation keeps there
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from math import inf
+from typing import Any
+
+from rainbow.jobs import WorkerState
+from rainbow.scheduling.policy import Placement, ReservationView, RunView, SlotsView, View
+from rainbow.scheduling.priority.asks import read_asks
+from rainbow.scheduling.priority.calendar import ON
+from rainbow.scheduling.priority.capacity import CLUSTER, MANY, capacity, queue_line, reserved_line
+from rainbow.scheduling.priority.load import Load
+from rainbow.scheduling.priority.model import Environment, Item, Need, Spot
+from rainbow.scheduling.priority.queues import Tag, instances, read_queues, state, tag
+from rainbow.scheduling.priority.quotas import read_quotas
+from rainbow.scheduling.priority.room import Wanted, add_needs
+from rainbow.scheduling.priority.settings import GRID_ENGINE
+from rainbow.scheduling.priority.soft import violations
+from rainbow.scheduling.timeline import Timeline
+
+
+class Lines:
+    """The resource diagram of one run and the needs of slots on it."""
+
+    def __init__(self, view: View, settings: Mapping[str, Any], environments: Iterable[Environment] = ()) -> None:
+        self.view = view
+        self.settings = settings
+        self.queues = read_queues(settings)
+        self.quotas = read_quotas(settings)
+        self.load = Load(view, settings)
+        self.workers = {worker.id: worker for worker in view.workers}
+        self.reservations = {kept.id: kept for kept in view.reservations}
+        self.limits = {f"pe {env.name}": {"slots": env.slots} for env in environments if env.slots}
+        self.timeline = Timeline(capacity(view))
+        self.timeline.capacity.update(self.limits)
+        self.spots = self._usable()
+        self._wanted: dict[Hashable, Wanted] = {}
+        self._shapes: dict[Hashable, int] = {}
+        self._shape_of: dict[Hashable, int] = {}
+        self._reachable: dict[Hashable, Reachable] = {}
+        self._book_queues()
+        for kept in view.reservations:
+            self._book_reservation(kept)
+        for run in view.runs:
+            self.timeline.add(self._booking(run), min(run.started, view.now), self.until(run))
+
+    def until(self, run: RunView) -> float:
+        """When a running task is taken to end: one that is over its time ends within the next interval."""
+        if not run.until:
+            return inf
+        soon = self.view.now + float(self.settings["schedule_interval"])
+        if self.settings["compat"] == GRID_ENGINE:
+            return max(run.until, soon)
+        return run.until if run.until > self.view.now else soon
+
+    # ── what is booked from the start ──
+
+    def _usable(self) -> list[Spot]:
+        """Return the spots that are ready and not over a threshold, in the order they are tried."""
+        ready = [worker for worker in self.view.workers if worker.state is WorkerState.READY]
+        place = {worker.id: k for k, worker in enumerate(ready)}
+        spots = [spot for spot in instances(self.queues, ready) if not self.overloaded(spot)]
+
+        def key(spot: Spot) -> tuple[Any, ...]:
+            number = self.queues[spot.queue].given["seq_no"] if self.queues else 0
+            load = self.load.of(spot.worker)
+            first = (number, load) if self.settings["queue_sort_method"] == "seqno" else (load, number)
+            return (*first, place[spot.worker], spot.queue)
+
+        return sorted(spots, key=key)
+
+    def sort_out(self, suspended: set[Spot]) -> bool:
+        """Drop spots that are suspended or overloaded, order the rest again; tell whether anything changed."""
+        spots = [spot for spot in self._usable() if spot not in suspended]
+        if spots == self.spots:
+            return False
+        self.spots = spots
+        self._reachable.clear()
+        return True
+
+    @property
+    def reacts(self) -> bool:
+        """Tell whether a start can change which spots are usable, or their order."""
+        sensitive = any(q.given["load_thresholds"] or q.given["subordinates"] for q in self.queues.values())
+        return sensitive or bool(self.settings["load_adjustments"])
+
+    def overloaded(self, spot: Spot) -> bool:
+        """Tell whether a queue's load threshold is reached on a worker, by load or by what of a type is left."""
+        if not self.queues:
+            return False
+        queue, values = self.queues[spot.queue], self.load.values[spot.worker]
+        return queue.alarmed(values) or any(
+            self.timeline.free_at(spot.worker, kind, self.view.now) <= least
+            for kind, least in queue.given["load_thresholds"].items()
+            if kind in self.workers[spot.worker].capacity and kind not in values
+        )
+
+    def _book_queues(self) -> None:
+        for spot in instances(self.queues, self.view.workers) if self.queues else ():
+            queue = self.queues[spot.queue]
+            slots = queue.given["slots"] or MANY
+            line = queue_line(spot)
+            self.timeline.capacity[line] = {"slots": slots, **queue.given["resources"]}
+            for begin, end in self._closed(spot.queue):
+                self.timeline.add({line: {"slots": slots}}, begin, end)
+
+    def _closed(self, name: str) -> list[tuple[float, float]]:
+        """Return when a queue is closed from now on."""
+        offset = self.settings["utc_offset"]
+        closed = self.queues[name].calendar.closed(self.view.now + offset)
+        return [(begin - offset, end - offset) for begin, end in closed]
+
+    def open_now(self, name: str) -> bool:
+        """Tell whether a queue's calendar has it on at this moment."""
+        return not name or state(self.queues[name], self.view.now + self.settings["utc_offset"]) == ON
+
+    def _book_reservation(self, kept: ReservationView) -> None:
+        """Keep its space on the workers for it, and open lines of its own for its jobs while it lasts."""
+        self.timeline.add(kept.placement, kept.start, kept.end)
+        for worker, amounts in kept.placement.items():
+            line = reserved_line(kept.id, worker)
+            self.timeline.capacity[line] = self._kept_there(kept, worker)
+            self.timeline.add({line: amounts}, min(self.view.now, kept.start), kept.start)
+            self.timeline.add({line: amounts}, kept.end, inf)
+
+    def _kept_there(self, kept: ReservationView, worker: str) -> dict[str, int]:
+        """What its jobs may hold of a worker: no more than is really there, whoever else still runs on it."""
+        if kept.start > self.view.now or worker not in self.workers:
+            return dict(kept.placement[worker])
+        there = Counter(self.workers[worker].free)
+        for run in self.view.runs:
+            if read_asks(run).reservation == kept.id:
+                there.update(run.placement.get(worker, {}))
+        return {kind: min(amount, there[kind]) for kind, amount in kept.placement[worker].items()}
+
+    def _booking(self, run: RunView) -> Placement:
+        """What a running task holds of every line."""
+        asks = read_asks(run)
+        known = self.view.memory.get("running", {}).get(run.task, {})
+        spots = known.get("spots") or [
+            [worker, "", amounts.get(self.settings["slot_type"], 0) or 1]
+            for worker, amounts in run.placement.items()
+            if worker
+        ]
+        inside = asks.reservation in self.reservations
+        booking: dict[str, dict[str, int]] = {}
+        for worker, amounts in run.placement.items():
+            line = reserved_line(asks.reservation, worker) if inside else worker
+            add_needs(booking, [Need(line, kind, amount) for kind, amount in amounts.items() if amount], 1)
+        owners = (run.requestor, asks.project, asks.reservation)
+        for worker, queue, count in spots:
+            needs = self._limits(owners, known.get("pe", ""), Spot(worker, queue), {})
+            add_needs(booking, [need for need in needs if need.line in self.timeline.capacity], count)
+        return booking
+
+    # ── what an item may use ──
+
+    def reachable(self, item: Item, environment: Environment) -> Reachable:
+        """Return the spots that may ever hold a slot of an item, the most suitable first."""
+        asks = item.asks
+        plain = not (self.queues or asks.soft or asks.reservation)
+        key: Hashable = item.kinds if plain else (item.category, environment.name)
+        if key not in self._reachable:
+            spots = [s for s in self.spots if self.workers[s.worker].kind in item.kinds]
+            if asks.reservation:
+                kept = self.reservations.get(asks.reservation)
+                spots = [s for s in spots if kept is not None and s.worker in kept.placement]
+            spots = [s for s in spots if tag(item, environment, s, self.queues) is not Tag.NONE]
+            if not plain:
+                spots.sort(key=lambda s: violations(item, s, self))
+            self._reachable[key] = Reachable(spots)
+        return self._reachable[key]
+
+    def masters(self, item: Item, environment: Environment) -> frozenset[Spot] | None:
+        """Return the spots for the master's slot, None if any will do."""
+        if not self.queues or not item.asks.master_queues:
+            return None
+        spots = self.reachable(item, environment).spots
+        return frozenset(s for s in spots if Tag.MASTER in tag(item, environment, s, self.queues))
+
+    def slaves(self, item: Item, environment: Environment) -> dict[str, list[Spot]]:
+        """Return the spots for all slots but the master's, by worker."""
+        spots = self.reachable(item, environment).spots
+        return Reachable([s for s in spots if Tag.SLAVE in tag(item, environment, s, self.queues)]).by_worker
+
+    def wanted(self, item: Item, k: int, spot: Spot, environment: Environment) -> Wanted:
+        """Return what a slot of an item's k-th group takes at a spot."""
+        own = (item.category, k, environment.name)
+        if own not in self._shape_of:
+            self._shape_of[own] = self._shape(item, item.groups[k], environment)
+        key = (self._shape_of[own], spot)
+        if key not in self._wanted:
+            self._wanted[key] = self._needs(item, item.groups[k], spot, environment)
+        return self._wanted[key]
+
+    def _shape(self, item: Item, group: SlotsView, environment: Environment) -> int:
+        """Number what decides about a slot's needs; slots of one number need the same everywhere."""
+        amounts = tuple(sorted(group.amounts.items())), tuple(sorted(group.outside.items()))
+        limits = (
+            (environment.name, item.user, item.asks.project)
+            if self.quotas.sets
+            else environment.slots and environment.name
+        )
+        return self._shapes.setdefault((*amounts, item.asks.reservation, limits), len(self._shapes))
+
+    def _needs(self, item: Item, group: SlotsView, spot: Spot, environment: Environment) -> Wanted:
+        needs: dict[str, list[Need]] = {"slot": [], "worker": [], "job": []}
+        inside = item.asks.reservation
+        for holder, amounts in ((spot.worker, group.amounts), (CLUSTER, group.outside)):
+            line = reserved_line(inside, holder) if inside else holder
+            for kind, amount in amounts.items():
+                if amount:
+                    needs[self._per(kind)].append(Need(line, kind, amount, holder))
+        owners = (item.user, item.asks.project, inside)
+        needs["slot"] += self._limits(owners, environment.name, spot, {**group.amounts, **group.outside})
+        return Wanted(tuple(needs["slot"]), tuple(needs["worker"]), tuple(needs["job"]))
+
+    def _limits(
+        self, owners: tuple[str, str, str], environment: str, spot: Spot, amounts: Mapping[str, int]
+    ) -> list[Need]:
+        """What one slot takes of what limits without being a resource: its queue, environment and quotas."""
+        needs: list[Need] = []
+        if spot.queue:
+            line = queue_line(spot)
+            kinds = self.timeline.capacity.get(line, {})
+            needs.extend(Need(line, kind, n) for kind, n in {**amounts, "slots": 1}.items() if n and kind in kinds)
+        if f"pe {environment}" in self.limits:
+            needs.append(Need(f"pe {environment}", "slots", 1))
+        if not owners[2]:  # what an advance reservation keeps is not counted against quotas
+            needs.extend(self._quotas(owners, environment, spot, amounts))
+        return needs
+
+    def _quotas(
+        self, owners: tuple[str, str, str], environment: str, spot: Spot, amounts: Mapping[str, int]
+    ) -> list[Need]:
+        """What one slot takes of the resource quotas."""
+        user, project, _ = owners
+        subjects = {
+            "users": user,
+            "projects": project or None,
+            "pes": environment or None,
+            "queues": spot.queue or None,
+            "hosts": spot.worker,
+        }
+        values = {
+            "num_proc": float(self.load.processors.get(spot.worker, 1)),
+            **self.load.values.get(spot.worker, {}),
+        }
+        needs = self.quotas.needs(subjects, self.settings["groups"].get(user), amounts, values)
+        self.timeline.capacity.update(self.quotas.limits)
+        return needs
+
+    def _per(self, kind: str) -> str:
+        return str(self.settings["consumables"].get(kind, {}).get("per", "slot"))
+
+
+class Reachable:
+    """Spots in the order they are tried, and by worker."""
+
+    def __init__(self, spots: list[Spot]) -> None:
+        self.spots = spots
+        self.by_worker: dict[str, list[Spot]] = {}
+        for spot in spots:
+            self.by_worker.setdefault(spot.worker, []).append(spot)
+        self.workers = frozenset(self.by_worker)

@@ -1,0 +1,77 @@
+"""Who is to be suspended, and who may go on: by calendars, by subordination, and by suspend thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rainbow.scheduling.policy import Resume, RunView, Suspend
+from rainbow.scheduling.priority.calendar import SUSPENDED
+from rainbow.scheduling.priority.capacity import queue_line
+from rainbow.scheduling.priority.lines import Lines
+from rainbow.scheduling.priority.model import Spot
+from rainbow.scheduling.priority.queues import state
+
+
+def suspended_spots(lines: Lines) -> set[Spot]:
+    """Return the queues on workers that are suspended now, by calendar or because a superior one is in use."""
+    found = {spot for spot in _instances(lines) if _by_calendar(lines, spot.queue)}
+    for spot in _instances(lines):
+        for below, least in lines.queues[spot.queue].given["subordinates"].items():
+            if in_use(lines, spot) >= least:
+                found.add(Spot(spot.worker, below))
+    return found
+
+
+def in_use(lines: Lines, spot: Spot) -> int:
+    """How many slots of a queue on a worker are in use now, closed hours not counted."""
+    if _closed(lines, spot.queue):
+        return 0
+    line = lines.timeline.lines.get(queue_line(spot), {}).get("slots")
+    return line.level(lines.view.now) if line else 0
+
+
+def suspensions(lines: Lines, spots: set[Spot]) -> Iterator[Suspend | Resume]:
+    """Yield what is to be suspended, and what this policy suspended and may go on."""
+    ours = set(lines.view.memory.get("suspended", []))
+    hold = {run.task for run in lines.view.runs if spots & set(placed(lines, run))}
+    hold |= {task for spot in _instances(lines) for task in _by_threshold(lines, spot, ours)}
+    for run in lines.view.runs:
+        if run.task in hold and not run.suspended and not run.stopping:
+            yield Suspend(run.task)
+        elif run.task in ours and run.suspended and run.task not in hold:
+            yield Resume(run.task)
+
+
+def placed(lines: Lines, run: RunView) -> list[Spot]:
+    """Return where a running task lies, as far as this policy started it."""
+    known = lines.view.memory.get("running", {}).get(run.task, {})
+    return [Spot(worker, queue) for worker, queue, _ in known.get("spots", [])]
+
+
+def _by_threshold(lines: Lines, spot: Spot, ours: set[str]) -> list[str]:
+    """Return the tasks of a queue on a worker to hold: a few more while overloaded, a few less when not."""
+    queue = lines.queues[spot.queue]
+    if not queue.given["suspend_thresholds"]:
+        return []
+    here = sorted((r for r in lines.view.runs if spot in placed(lines, r)), key=lambda r: (-r.started, r.task))
+    held = sum(1 for run in here if run.task in ours and run.suspended)
+    step = queue.given["suspend_tasks"]
+    over = queue.alarmed(lines.load.values[spot.worker], "suspend_thresholds")
+    return [run.task for run in here[: max(0, held + (step if over else -step))]]
+
+
+def _by_calendar(lines: Lines, name: str) -> bool:
+    return state(lines.queues[name], lines.view.now + lines.settings["utc_offset"]) == SUSPENDED
+
+
+def _closed(lines: Lines, name: str) -> bool:
+    return not lines.open_now(name)
+
+
+def _instances(lines: Lines) -> list[Spot]:
+    return [
+        Spot(worker, name)
+        for worker in lines.workers
+        for name, queue in lines.queues.items()
+        if queue.given["enabled"] and queue.on(worker)
+    ]

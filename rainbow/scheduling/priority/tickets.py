@@ -1,0 +1,128 @@
+"""Tickets: what waiting items are owed by shares of a tree, by functional shares, and by an operator's word.
+
+The policies are applied in the order of `hierarchy` (O override, F functional, S share tree); each looks at a
+project's or user's items in the order of the tickets they have so far, so an earlier policy decides who is first.
+The k-th waiting item of an owner with a active ones is owed a part of 1 / (a + k): owners take turns by entitlement.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rainbow.scheduling.priority.model import Item
+from rainbow.scheduling.priority.share_tree import Leaf, entitlements
+
+KINDS = ("user", "project", "department", "job")
+Owners = Mapping[str, str]  # {user, project, department, job} of an item or a running job
+
+
+def tickets(
+    waiting: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
+) -> list[float]:
+    """Return the tickets of every item, in the order given. `active` are the owners of every running job."""
+    counts = Counter(item.job.id for item in waiting)
+    asked = _asked(waiting, given["max_pending_tasks_per_job"]) if len(counts) < len(waiting) else list(waiting)
+    sums = {id(item): 0.0 for item in asked}
+    for letter in given["hierarchy"]:
+        order = sorted(asked, key=lambda item: (-sums[id(item)], -item.asks.job_share, item.place))
+        policy = {"O": _override, "F": _functional, "S": _share_tree}[letter]
+        for item, more in zip(order, policy(order, active, usage, given), strict=True):
+            sums[id(item)] += more
+    last = {item.job.id: sums[id(item)] for item in asked}
+    return [sums.get(id(item), last.get(item.job.id, 0.0)) for item in waiting]
+
+
+def _asked(waiting: Sequence[Item], most: int) -> list[Item]:
+    """Return the first items of every job; further ones are worth what the last of these is."""
+    seen: Counter[str] = Counter()
+    kept = []
+    for item in waiting:
+        seen[item.job.id] += 1
+        if seen[item.job.id] <= most:
+            kept.append(item)
+    return kept
+
+
+def _override(
+    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
+) -> list[float]:
+    """What an operator gives to owners, divided among their jobs, and to single jobs."""
+    held = given["override"]
+    counts = _counted([*active, *(item.owners for item in order)])
+
+    def of(owners: Owners) -> float:
+        total = float(held["jobs"].get(owners["job"], 0.0))
+        for kind in KINDS[:3]:
+            own = held[f"{kind}s"].get(owners[kind], 0.0)
+            total += own / counts[kind, owners[kind]] if given["share_override_tickets"] else own
+        return total
+
+    return [of(item.owners) for item in order]
+
+
+def _functional(
+    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
+) -> list[float]:
+    """Divide the functional tickets by the shares of users, projects, departments and jobs."""
+    weights = {kind: given["functional_weights"][kind] for kind in KINDS}
+    chosen, rest = order[: given["max_functional_jobs"]], order[given["max_functional_jobs"] :]
+    running = _counted(active)
+    parts = {kind: _parts(kind, chosen, running, given) for kind in KINDS if weights[kind]}
+    sums = {kind: sum(part) + _active_parts(kind, active, running, given) for kind, part in parts.items()}
+    used = sum(weights[kind] for kind in parts if sums[kind])
+    found = [
+        given["functional"] * sum(weights[k] / used * parts[k][n] / sums[k] for k in parts if sums[k])
+        for n, _ in enumerate(chosen)
+    ]
+    return [*found, *[found[-1] if found else 0.0] * len(rest)]
+
+
+def _shares(kind: str, owners: Owners, given: Mapping[str, Any]) -> float:
+    if kind == "job":
+        return 1.0
+    return float(given["functional_shares"][f"{kind}s"].get(owners[kind], 0.0))
+
+
+def _parts(kind: str, order: Iterable[Item], running: Mapping[Any, int], given: Mapping[str, Any]) -> list[float]:
+    seen: Counter[str] = Counter()
+    found = []
+    for item in order:
+        name = item.owners[kind]
+        seen[name] += 1
+        divided = running.get((kind, name), 0) + seen[name] if given["share_functional_shares"] else 1
+        found.append(_shares(kind, item.owners, given) / divided)
+    return found
+
+
+def _active_parts(kind: str, active: Iterable[Owners], running: Mapping[Any, int], given: Mapping[str, Any]) -> float:
+    """What running jobs hold of the shares of a kind."""
+    if not given["share_functional_shares"]:
+        return sum(_shares(kind, owners, given) for owners in active)
+    return sum(_shares(kind, owners, given) / running[kind, owners[kind]] for owners in active)
+
+
+def _share_tree(
+    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
+) -> list[float]:
+    """Divide the share tickets by what the tree owes each leaf with jobs."""
+    if not given["share_tree"] or not given["share"]:
+        return [0.0] * len(order)
+    leaves = [leaf_of(item.owners) for item in order]
+    owed = entitlements(given["share_tree"], {*leaves, *map(leaf_of, active)}, usage, given["compensation_factor"])
+    seen = Counter(leaf_of(owners) for owners in active)
+    found = []
+    for leaf in leaves:
+        seen[leaf] += 1
+        found.append(given["share"] * owed.get(leaf, 0.0) / seen[leaf])
+    return found
+
+
+def leaf_of(owners: Owners) -> Leaf:
+    """Name the leaf of a share tree that stands for an owner."""
+    return Leaf(owners["project"], owners["user"])
+
+
+def _counted(owners: Iterable[Owners]) -> Counter[tuple[str, str]]:
+    return Counter((kind, own[kind]) for own in owners for kind in KINDS)

@@ -1,0 +1,117 @@
+"""What waits, as items."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from math import inf
+from typing import Any
+
+from rainbow.scheduling.policy import GangView, JobView, ReservationView, SlotsView, View
+from rainbow.scheduling.priority.allocation import ONE_WORKER
+from rainbow.scheduling.priority.asks import NOTHING, Asks, read_asks
+from rainbow.scheduling.priority.model import Environment, Item
+from rainbow.scheduling.priority.settings import TUNED
+
+ALONE = Environment(rule=ONE_WORKER)  # a job that names no parallel environment and wants one slot
+SPREAD = Environment()
+
+
+def items(view: View, settings: Mapping[str, Any]) -> list[Item]:
+    """Return every waiting gang, in order of submission."""
+    return list(_items(view, settings, environments(settings)))
+
+
+def environments(settings: Mapping[str, Any]) -> dict[str, Environment]:
+    """Return the parallel environments by name."""
+    return {name: Environment(name, **given) for name, given in settings["parallel_environments"].items()}
+
+
+def _items(view: View, settings: Mapping[str, Any], known: Mapping[str, Environment]) -> Iterator[Item]:
+    names = Names(bool(settings["queues"] or settings["quotas"]))
+    kept = {reservation.id: reservation for reservation in view.reservations}
+    place = 0
+    for job in view.jobs:
+        asks = _possible(view, read_asks(job), known)
+        matching = _environments(asks, known)
+        for gang in job.gangs:
+            item = _item(view, settings, job, gang, asks, place)
+            item.environments = matching or ((ALONE if item.counts == (1,) else SPREAD),)
+            item.duration = _duration(gang, settings, kept.get(asks.reservation), view.now)
+            item.category = names.category(item) if settings["categories"] else place
+            place += 1
+            yield item
+
+
+def _item(view: View, settings: Mapping[str, Any], job: JobView, gang: GangView, asks: Asks, place: int) -> Item:
+    everyone = settings["discipline"] != TUNED or settings["reserve"] == "all"
+    counts, kinds = _counts(gang.slots), view.hosts(gang.demand)
+    return Item(
+        job, gang, place, asks, gang.slots, counts, (), inf, kinds, everyone or asks.reserve, place, job.requestor
+    )
+
+
+def _environments(asks: Asks, environments: Mapping[str, Environment]) -> tuple[Environment, ...]:
+    if not asks.pe:
+        return ()
+    return tuple(environments[name] for name in sorted(environments) if fnmatchcase(name, asks.pe))
+
+
+def _counts(groups: tuple[SlotsView, ...]) -> tuple[int, ...]:
+    """Return the admissible counts of a gang's only group; of several groups each has its least."""
+    if len(groups) != 1:
+        return (sum(group.least for group in groups),)
+    group = groups[0]
+    return tuple(sorted(group.counts)) or tuple(range(group.least, max(group.least, group.most) + 1))
+
+
+def _duration(gang: GangView, settings: Mapping[str, Any], inside: ReservationView | None, now: float) -> float:
+    """How long an item is taken to run; one without a limit in an advance reservation runs until its end."""
+    duration = gang.expected or settings["default_duration"] or inf
+    if inside and duration == inf:
+        return float(max(0.0, inside.end - max(now, inside.start)))
+    return float(duration) + float(settings["duration_offset"])
+
+
+def _possible(view: View, asks: Asks, environments: Mapping[str, Environment]) -> Asks:
+    """Return what a job asks, or the fault that it names something there is not."""
+    if asks.pe and not _environments(asks, environments):
+        return Asks(fault=f"there is no parallel environment {asks.pe!r}")
+    if asks.reservation and all(kept.id != asks.reservation for kept in view.reservations):
+        return Asks(fault=f"there is no advance reservation {asks.reservation!r}")
+    return asks
+
+
+class Names:
+    """Numbers categories: two items of one number fit at the same times and places."""
+
+    def __init__(self, by_user: bool) -> None:
+        self.by_user = by_user  # whether anything could tell users apart
+        self.numbers: dict[Hashable, int] = {}
+        self.shapes: dict[int, Hashable] = {}
+
+    def category(self, item: Item) -> int:
+        """Return the number of an item's category."""
+        return self.numbers.setdefault(self.key(item), len(self.numbers))
+
+    def key(self, item: Item) -> Hashable:
+        """Name everything of an item that decides where and when it fits."""
+        shape: Hashable = item.gang.demand
+        if item.groups:
+            shape = self.shapes.get(id(item.groups)) or self.shapes.setdefault(id(item.groups), _shape(item.groups))
+        user = item.user if self.by_user else ""
+        return (shape, item.counts, item.duration, item.kinds, item.environments, _asked(item.asks), user)
+
+
+def _shape(groups: tuple[SlotsView, ...]) -> Hashable:
+    return tuple(
+        (g.label, tuple(sorted(g.amounts.items())), tuple(sorted(g.outside.items())), g.least, g.apart)
+        for g in groups
+    )
+
+
+def _asked(asks: Asks) -> Hashable:
+    if asks is NOTHING:
+        return None
+    names = (asks.queues, asks.master_queues, asks.pe, asks.project, asks.reservation, asks.fault)
+    return (*names, asks.soft_queues, tuple(sorted(asks.soft.items())))

@@ -1,0 +1,246 @@
+"""Many jobs together: in order, optimal against every assignment there is, and over HTTP."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rainbow.jobspec import Request
+from rainbow.matching import Verdict
+from rainbow.selection.assigning import BatchJob, Offer, assign, greedy, offers_of, total
+from rainbow.selection.optimal import solve
+from tests.conftest import Api, grid, jobspec
+
+pytest.importorskip("scipy", reason="the extra `optimal` is not installed")
+
+NAMES = ["a", "b", "c"]
+PRICE = {"priorities": [{"priority": 1, "steps": [{"calc": "price=cost*hours"}, {"sort_ascending": "price"}]}]}
+
+costs = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([0.0, 1.0, 2.5, -3.0, 7.0]), max_size=3)
+offers = st.builds(lambda cost, nodes: Offer(cost, dict.fromkeys(cost, nodes)), costs, st.integers(0, 3))
+
+
+def best_by_hand(given_offers: list[Offer], free: dict[str, int]) -> tuple[int, float]:
+    """Try every assignment: the most placed, then the least sum."""
+    found = []
+    for clusters in itertools.product(*[[None, *offer.costs] for offer in given_offers]):
+        used = dict.fromkeys(free, 0)
+        for cluster, offer in zip(clusters, given_offers, strict=True):
+            if cluster in used:
+                used[cluster] += offer.takes[cluster]
+        if all(used[name] <= free[name] for name in free):
+            found.append((-sum(c is not None for c in clusters), total(clusters, given_offers)))
+    return min(found)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(offers, min_size=1, max_size=5), st.dictionaries(st.sampled_from(NAMES), st.integers(0, 6)))
+def test_optimal_equals_the_best_of_every_assignment(given_offers: list[Offer], free: dict[str, int]) -> None:
+    clusters, status = solve(given_offers, free, 10)
+    if clusters is None:
+        assert not any(offer.costs for offer in given_offers), status
+        return
+    assert status == "optimal"
+    assert all(
+        cluster is None or cluster in offer.costs for cluster, offer in zip(clusters, given_offers, strict=True)
+    )
+    placed, least = best_by_hand(given_offers, free)
+    assert -sum(cluster is not None for cluster in clusters) == placed
+    assert total(clusters, given_offers) == pytest.approx(least, abs=1e-9)
+
+
+def batch_job(seed: int, nodes: int, hours: int, names: Any = NAMES, options: Any = PRICE) -> BatchJob:
+    verdicts = [Verdict(name, True, totals={"nodes": nodes}) for name in names]
+    return BatchJob(Request(((),), (), parameters={"hours": hours}), verdicts, "constraint", options, seed)
+
+
+def states(**free: int) -> dict[str, dict[str, Any]]:
+    return {name: {"cost": at + 1, "nodes_free": free[name]} for at, name in enumerate(NAMES)}
+
+
+def test_greedy_books_what_each_job_takes() -> None:
+    jobs = [batch_job(n, 2, 1) for n in range(4)]
+    found = greedy(jobs, states(a=3, b=4, c=0), offers_of(jobs, states(a=3, b=4, c=0), "price"))
+    assert found.clusters == ("a", "b", "b", None)
+    assert found.total == 1 + 2 + 2
+
+
+def test_long_job_that_comes_last_gets_the_cheap_nodes_only_if_all_are_placed_together() -> None:
+    jobs = [batch_job(0, 1, 1), batch_job(1, 1, 100)]
+    better, in_order = assign(jobs, states(a=1, b=1, c=1), "price", 10, solve)
+    assert (in_order.clusters, in_order.total) == (("a", "b"), 1 + 200)
+    assert (better.clusters, better.total, better.by) == (("b", "a"), 2 + 100, "optimal")
+
+
+def test_greedy_that_cannot_be_bettered_is_kept() -> None:
+    jobs = [batch_job(n, 1, 1) for n in range(3)]
+    better, in_order = assign(jobs, states(a=9, b=9, c=9), "price", 10, solve)
+    assert (better.clusters, better.by) == (in_order.clusters, "greedy")
+    assert "as good" in better.status
+
+
+def test_more_jobs_placed_is_better_than_a_smaller_sum() -> None:
+    jobs = [batch_job(0, 1, 1), batch_job(1, 2, 9)]
+    better, in_order = assign(jobs, states(a=2, b=1, c=0), "price", 10, solve)
+    assert in_order.placed == 1
+    assert better.clusters == ("b", "a")
+
+
+@pytest.mark.parametrize("status", ["time is over", "scipy is not installed"])
+def test_greedy_is_the_fallback_and_says_why(status: str) -> None:
+    jobs = [batch_job(0, 1, 1), batch_job(1, 1, 100)]
+    better, in_order = assign(jobs, states(a=1, b=1, c=1), "price", 10, lambda *_: (None, status))
+    assert (better.clusters, better.by, better.status) == (in_order.clusters, "greedy", status)
+
+
+def test_no_time_at_all_is_survived() -> None:
+    jobs = [batch_job(n, 1 + n % 3, n) for n in range(60)]
+    better, _ = assign(jobs, states(a=20, b=20, c=20), "price", 0, solve)
+    assert better.placed > 0
+
+
+def test_offer_is_that_of_the_priority_that_decides() -> None:
+    options = {
+        "priorities": [
+            {"priority": 1, "steps": [{"calc": "price=1"}, {"filter": "cost > 9"}]},
+            {"priority": 2, "steps": [{"calc": "price=cost*10"}, {"filter": "cost > 1"}, {"select": "random"}]},
+        ]
+    }
+    (offer,) = offers_of([batch_job(0, 2, 1, options=options)], states(a=9, b=9, c=9), "price")
+    assert offer == Offer({"b": 20.0, "c": 30.0}, {"b": 2, "c": 2})
+
+
+def test_jobs_without_the_variable_have_no_offer() -> None:
+    (offer,) = offers_of([batch_job(0, 1, 1)], states(a=9, b=9, c=9), "prize")
+    assert offer == Offer()
+    assert solve([offer], {}, 1) == (None, "no job has this variable anywhere")
+
+
+# ── over HTTP ───────────────────────────────────────────────────────────────────────────────────────────────
+
+SELECTOR = {"name": "constraint", "options": PRICE}
+
+
+def job(nodes: int = 1, hours: int = 1, **more: Any) -> dict[str, Any]:
+    spec = jobspec(nodes)
+    spec["attributes"]["parameter"] = {"hours": hours}
+    return {"jobspec": spec, **more}
+
+
+@pytest.fixture
+def tokens(api: Api) -> list[str]:
+    costs = {"cheap": 1, "dear": 10}
+    return [
+        api.register(name, grid(4, 2), state={"cost": cost, "nodes_free": 2}).token for name, cost in costs.items()
+    ]
+
+
+def send(api: Api, tokens: list[str], jobs: list[Any], **more: Any) -> Any:
+    return api.good("POST", "/v1/jobs:batch", {"jobs": jobs, "selector": SELECTOR, **more}, *tokens)
+
+
+def test_batch_in_order_gives_every_job_its_answer(api: Api, tokens: list[str]) -> None:
+    told = send(api, tokens, [job(2), job(1), {"jobspec": "[", "name": "bad"}, job(2), 5, job(1), job(1)])
+    assert [one["status"] for one in told["answers"]] == [201, 201, 422, 422, 400, 201, 422]
+    assert [one.get("cluster") for one in told["answers"]] == ["cheap", "dear", None, None, None, "dear", None]
+    assert told["answers"][2]["code"] == "jobspec-invalid"
+    assert told["answers"][3]["code"] == "unsatisfiable"
+    assert told["answers"][4]["pointer"] == "/jobs/4"
+    assert told["assign"] == {"by": "greedy", "placed": 3}
+    listed = api.good("GET", "/v1/jobs", None, *tokens)["jobs"]
+    assert {one["id"] for one in listed} == {one["id"] for one in told["answers"] if one["status"] == 201}
+
+
+def test_batch_assigned_optimally_reports_the_gap_to_greedy(api: Api, tokens: list[str]) -> None:
+    told = send(api, tokens, [job(2, 1), job(2, 100)], assign="optimal", minimise="price")
+    assert [one["cluster"] for one in told["answers"]] == ["dear", "cheap"]
+    assert told["assign"] == {
+        "by": "optimal",
+        "status": "optimal",
+        "minimise": "price",
+        "placed": 2,
+        "sum": 110,
+        "greedy": {"placed": 2, "sum": 1001},
+        "gap": 891,
+    }
+    why = api.good("GET", f"/v1/jobs/{told['answers'][0]['id']}/why", None, *tokens)
+    assert "plan of a batch" in why["decision"]["placed_by"]
+    assert api.good("GET", f"/v1/jobs/{told['answers'][0]['id']}/replay", None, *tokens)["equal"] is True
+
+
+def test_batch_assigned_optimally_never_books_more_than_there_is(api: Api, tokens: list[str]) -> None:
+    told = send(api, tokens, [job(1, n) for n in range(7)], assign="optimal", minimise="price")
+    assert [one["status"] for one in told["answers"]].count(201) == 4
+    assert told["assign"]["placed"] == 4
+    assert "no cluster is left" not in told["assign"]["status"]
+
+
+def test_batch_sent_again_under_its_key_is_the_same_jobs(api: Api, tokens: list[str]) -> None:
+    body = {"jobs": [job(2, 1), job(2, 100)], "selector": SELECTOR, "assign": "optimal", "minimise": "price"}
+    first = api.good("POST", "/v1/jobs:batch", body, *tokens, Idempotency_Key="k")
+    again = api.good("POST", "/v1/jobs:batch", body, *tokens, Idempotency_Key="k")
+    assert [one["id"] for one in again["answers"]] == [one["id"] for one in first["answers"]]
+    assert [one["status"] for one in again["answers"]] == [200, 200]
+
+
+def test_jobs_of_a_batch_bring_their_own_tokens_and_selectors(api: Api, tokens: list[str]) -> None:
+    alone = [{"name": "dear", "token": tokens[1]}]
+    own = {"name": "constraint", "options": {"priorities": [{"priority": 1, "steps": [{"sort_descending": "cost"}]}]}}
+    told = api.good(
+        "POST",
+        "/v1/jobs:batch",
+        {"jobs": [job(clusters=alone, selector=own), job()], "selector": SELECTOR},
+        tokens[0],
+    )
+    assert [one["cluster"] for one in told["answers"]] == ["dear", "cheap"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "pointer"),
+    [
+        (400, {"jobs": 5}, "/jobs"),
+        (400, {"jobs": []}, "/jobs"),
+        (413, {"jobs": [{}] * 1001}, "/jobs"),
+        (400, {"jobs": [{}], "assign": "best"}, "/assign"),
+        (400, {"jobs": [{}], "assign": 5}, "/assign"),
+        (400, {"jobs": [{}], "assign": "optimal"}, "/minimise"),
+        (400, {"jobs": [{}], "assign": "optimal", "minimise": []}, "/minimise"),
+        (400, {"jobs": [{}], "time_limit": "long"}, "/time_limit"),
+        (400, {"jobs": [{}], "time_limit": -1}, "/time_limit"),
+    ],
+)
+def test_batch_that_cannot_be_read_is_refused_whole(
+    api: Api, tokens: list[str], status: int, body: Any, pointer: str
+) -> None:
+    code = "limit-exceeded" if status == 413 else "request-invalid"
+    assert api.problem(status, code, "POST", "/v1/jobs:batch", body, *tokens)["pointer"] == pointer
+
+
+@pytest.mark.parametrize("cost", ["1e308", "2**1023 + 2**1022", "0-1e308", "'text'", "true", "1e289", "0"])
+@pytest.mark.parametrize("free", [10**400, -(10**400), 2.5, "text", 2])
+def test_batch_of_any_cost_and_any_free_nodes_is_answered_in_json(api: Api, cost: str, free: Any) -> None:
+    oak = api.register("oak", grid(4, 1), state={"nodes_free": free})
+    options = {"priorities": [{"priority": 1, "steps": [{"calc": f"x={cost}"}]}]}
+    body = {"jobs": [job(), job(), job()], "selector": {"name": "constraint", "options": options}}
+    answer = api.call("POST", "/v1/jobs:batch", {**body, "assign": "optimal", "minimise": "x"}, oak.token)
+    assert answer.status_code == 200
+    assert {one["status"] for one in answer.get_json()["answers"]} <= {201, 422}
+    assert "Infinity" not in answer.get_data(as_text=True)
+    assert "NaN" not in answer.get_data(as_text=True)
+
+
+@pytest.mark.parametrize(
+    "entry", [None, [], "x", {}, {"jobspec": 5}, {"jobspec": {}, "selector": 5}, {"jobspec": {}, "clusters": [5]}]
+)
+def test_hostile_job_of_a_batch_is_its_own_answer(api: Api, tokens: list[str], entry: Any) -> None:
+    for how in ({}, {"assign": "optimal", "minimise": "price"}):
+        told = send(api, tokens, [entry, job()], **how)
+        assert [one["status"] for one in told["answers"]] in ([400, 201], [422, 201])
+
+
+def test_batch_without_a_token_is_refused(api: Api) -> None:
+    api.problem(401, "unauthenticated", "POST", "/v1/jobs:batch", {"jobs": [job()]})

@@ -1,0 +1,139 @@
+"""The priority policy in a live service: shared workers, the resource diagram, and switching with work running."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from rainbow.api import create_app
+from rainbow.scheduling import policies
+from rainbow.service.stepping import step
+from tests.asking import Asking
+from tests.test_service_steps import Agent
+
+
+@pytest.fixture
+def api(service):
+    return Asking(create_app(service).test_client())
+
+
+@pytest.fixture
+def cluster(api):
+    return api.register("one", "cluster(node*2(core*4))")
+
+
+@pytest.fixture
+def agent(api, cluster):
+    found = Agent(api, cluster["secret"])
+    found.say("heartbeat")
+    return found
+
+
+def switch(api, cluster, policy, **settings):
+    answer = api(
+        "PUT", "/v1/clusters/one/scheduler", cluster["secret"], json={"policy": policy, "settings": settings}
+    )
+    assert answer.status_code == 200, answer.json
+
+
+def submit(api, cluster, cores, slots=1, duration=100, **system):
+    body = {
+        "version": 1,
+        "resources": [{"type": "slot", "count": slots, "label": "s", "with": [{"type": "core", "count": cores}]}],
+        "tasks": [{"command": ["true"], "slot": "s", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": duration, **system}},
+    }
+    answer = api("POST", "/v1/jobs", cluster["token"], json={"jobspec": body})
+    assert answer.status_code in (200, 201, 202), answer.json
+    return answer.json["id"]
+
+
+def state(api, cluster, job):
+    return api("GET", f"/v1/jobs/{job}", cluster["token"]).json["tasks"][0]["state"]
+
+
+def why(api, cluster, job):
+    return api("GET", f"/v1/jobs/{job}/why", cluster["token"]).json["wait"]
+
+
+def test_jobs_share_workers_by_cores_and_the_next_is_promised_a_time(api, service, cluster, agent):
+    switch(api, cluster, "priority", discipline="conservative")
+    small = [submit(api, cluster, 2) for _ in range(3)]
+    wide = submit(api, cluster, 4)
+    assert step(service, "one")
+    assert [state(api, cluster, job) for job in small] == ["ASSIGNED"] * 3
+    wait = why(api, cluster, wide)
+    assert wait["reason"] == "reserved"
+    assert wait["text"].startswith("0/2 workers: 2 busy until ")
+    held = [task["processes"] for task in agent.take()]
+    assert len(held) == 3
+
+
+def test_slot_ranges_take_what_fits_and_the_agent_hears_of_every_slot(api, service, cluster, agent):
+    switch(api, cluster, "priority")
+    submit(api, cluster, 1, {"min": 2, "max": 6, "operator": "+", "operand": 1})
+    step(service, "one")
+    (task,) = agent.take()
+    assert task["processes"] == 6
+
+
+def test_timeline_shows_what_runs_and_what_is_promised(api, service, cluster, agent):
+    switch(api, cluster, "priority")
+    for slots in (8, 8):
+        submit(api, cluster, 1, slots)
+    step(service, "one")
+    shown = api("GET", "/v1/clusters/one/timeline", cluster["secret"]).json
+    assert {(line["worker"], line["type"], line["capacity"]) for line in shown["lines"]} == {
+        (worker, "core", 4) for worker in {line["worker"] for line in shown["lines"]}
+    }
+    assert all([level for _, level in line["steps"]] == [4, 0] for line in shown["lines"])
+    assert shown["svg"].startswith("<svg")
+    assert api("GET", "/v1/clusters/one/timeline", cluster["token"]).status_code == 403
+
+
+def test_every_step_prints_the_timeline_if_asked(api, service, cluster, agent, monkeypatch):
+    switch(api, cluster, "priority")
+    monkeypatch.setenv("RAINBOW_PRINT_TIMELINE", "1")
+    submit(api, cluster, 2)
+    with capture_logs() as logs:
+        step(service, "one")
+    (entry,) = [log for log in logs if log["event"] == "timeline"]
+    assert " core of 4 " in entry["text"]
+
+
+def test_plan_with_a_promise_without_end_is_plain_json(api, service, cluster, agent):
+    switch(api, cluster, "priority")
+    submit(api, cluster, 1, 8, duration=50)
+    step(service, "one")
+    submit(api, cluster, 1, 8, duration=0)
+    answer = api("POST", "/v1/clusters/one/plan", cluster["secret"])
+    assert [order["until"] for order in answer.json["orders"]] == [None]
+    assert "Infinity" not in answer.get_data(as_text=True)
+
+
+def test_timeline_of_an_idle_cluster_is_empty(api, service, cluster, agent):
+    assert api("GET", "/v1/clusters/one/timeline", cluster["secret"]).json["lines"] == []
+
+
+def test_settings_are_refused_with_their_pointer(api, cluster):
+    body = {"policy": "priority", "settings": {"queues": {"q": {"slots": -1}}}}
+    answer = api("PUT", "/v1/clusters/one/scheduler", cluster["secret"], json=body)
+    assert answer.status_code == 422 or answer.status_code == 400
+    assert answer.json["pointer"].endswith("/queues/q/slots")
+
+
+def test_switching_with_work_running_loses_and_stops_nothing(api, service, cluster, agent):
+    order = [name for name in ("load_based", "priority", "fair_share", "load_based") if name in policies]
+    jobs, running = [], {}
+    for name in order:
+        switch(api, cluster, name)
+        jobs.append(submit(api, cluster, 1))
+        step(service, "one")
+        running |= {task["id"]: task for task in agent.take()}
+        assert all(state(api, cluster, job) != "STOPPING" for job in jobs)
+    for _ in range(10):
+        for task in list(running.values()):
+            agent.end(task)
+        running = {}
+        step(service, "one")
+        running = {task["id"]: task for task in agent.take()}
+    assert [state(api, cluster, job) for job in jobs] == ["COMPLETED"] * len(jobs)
+    assert all(api("GET", f"/v1/jobs/{job}", cluster["token"]).json["tasks"][0]["attempt"] == 1 for job in jobs)
