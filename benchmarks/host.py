@@ -29,7 +29,7 @@ def hosting() -> None:
                 _register(service, f"c{k}", 4)
             print(f"{clusters:>10}{_steps(service, clusters):>15.0f}")
     print(f"{'tasks':>10}{'workers':>10}{'submit s':>10}{'steps s':>10}{'agent s':>10}{'us a task':>11}")
-    for tasks in (500, 2_000, 8_000):
+    for tasks in (1_000, 10_000, 100_000):
         with server() as service:
             _register(service, "oak", 200)
             _bag(service, tasks, 200)

@@ -55,7 +55,9 @@ def process(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `rainbow WORDS`, writing to `log`; end it and all it started."""
     # PYTHONPATH: the checkout is shown, whatever is installed
-    variables = {**os.environ, "PYTHONPATH": str(HERE), **(environment or {})}
+    # XDG_STATE_HOME: what an agent remembers goes with the demonstration
+    ours = {"PYTHONPATH": str(HERE), "XDG_STATE_HOME": str(log.parent / "state")}
+    variables = {**os.environ, **ours, **(environment or {})}
     running: subprocess.Popen[bytes] | None = None
     try:
         with log.open("wb") as out, held():

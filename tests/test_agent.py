@@ -232,6 +232,9 @@ class Broken:
     def poll(self) -> Sequence[Ended]:
         return []
 
+    def begun(self) -> Sequence[RunId]:
+        return []
+
     def stop(self, run: RunId) -> None:
         raise AssertionError("nothing runs")
 

@@ -31,7 +31,8 @@ class Processes:
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         log = (self.folder / f"{arguments[0]}.log").open("ab")
         command = [sys.executable, "-m", "rainbow", *arguments]
-        given = {**os.environ, "PYTHONPATH": str(ROOT), "RAINBOW_REGISTRATION_SECRET": REGISTRATION, **environment}
+        ours = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(self.folder / "state-home")}
+        given = {**os.environ, **ours, "RAINBOW_REGISTRATION_SECRET": REGISTRATION, **environment}
         self.running.append(subprocess.Popen(command, env=given, stdout=log, stderr=log, cwd=self.folder))
         return self.running[-1]
 

@@ -145,6 +145,16 @@ def test_read_cluster_200000_vertices_side_by_side_are_read_in_seconds() -> None
     assert time.process_time() - started < 30
 
 
+def test_read_cluster_many_vertices_far_down_are_read_in_seconds_beside_a_template() -> None:
+    deep = {f"v{i}": {"type": "rack"} for i in range(9_000)}
+    leaves = {f"w{k}": {"type": "core"} for k in range(20_000)}
+    edges = [(f"v{i}", f"v{i + 1}") for i in range(8_999)] + [("v8999", leaf) for leaf in leaves]
+    document = jgf({**deep, **leaves, "t": {"type": "core", "count": 2}}, *edges, ("v0", "t"))
+    started = time.process_time()
+    assert read_cluster(document).totals["core"] == 20_002
+    assert time.process_time() - started < 5
+
+
 def test_hang_subsystem_path_of_100000_vertices_is_hung_whole() -> None:
     document = path_graph(100_000)
     edges = document["graph"]["edges"]

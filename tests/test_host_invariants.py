@@ -2,10 +2,14 @@
 
 S1  a worker holds one gang or is idle, never neither      S5  stopping twice blocks nobody
 S8  waiting, running and ended tasks are all tasks         S9  what completed never runs again, what is lost does
+
+Beyond these: shared workers hold no more than they have; a task that depends on another never runs before its time;
+a job that moves to another cluster is never taken by the one it has left.
 """
 
 import os
 import tempfile
+from itertools import count as numbered
 from pathlib import Path
 
 from hypothesis import settings
@@ -13,12 +17,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rainbow.jobs import BOOKED, ENDED, TaskState, WorkerState
+from rainbow.service import jobspecs, submitting
 from rainbow.service.freezing import freeze
 from rainbow.service.loop import step_safely
 from rainbow.store import tasks, workers
-from tests.conftest import Api, Clock, grid, open_service_at
+from tests.conftest import ADMIN, Api, Clock, grid, open_service_at
 
 NODES = [f"n{k}" for k in range(4)]
+CORES = 2
 SETTINGS = {
     "classes": {"a": 50, "b": 49, "c": 1},
     "default_class": "c",
@@ -41,10 +47,18 @@ class Host(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
+        # ids by number: the cluster a job is sent to is drawn from its id, and a run must be repeatable
+        numbers, self.new_id = numbered(1), submitting._new_id
+        submitting._new_id = lambda: f"{next(numbers):024x}"
+        jobspecs._by_job.clear()
         self.clock = Clock()
         self.service = open_service_at(Path(self.folder.name), self.clock)
         self.api = Api(self.service)
-        self.oak = self.api.register("oak", grid(len(NODES), 1))
+        self.oak = self.api.register("oak", grid(len(NODES), CORES))
+        self.elm = self.api.register("elm", grid(1, CORES))  # where jobs may go when oak is away; it only accepts
+        self.shared = False  # whether oak's workers have ever been shared
+        self.after = {}  # job → the jobs it waits for, by scheme
+        self.elms = set()  # tasks elm's agent has accepted
         self.api.good("PATCH", "/v1/clusters/oak/scheduler", {"settings": SETTINGS}, self.oak.secret)
         self.up = set(NODES)
         self.held = {}  # task → attempt, as the agent knows it
@@ -60,15 +74,18 @@ class Host(RuleBasedStateMachine):
             self.operator_speaks(node, "reinstate")
         for _ in range(10 + 6 * sum(self.jobs.values())):
             self.heartbeat()
+            self.elm_works()
             self.step()
             self.accept()
             for task in list(self.held):
                 self.end(task, "exited", 0)
             if all(task.state in ENDED for task in self.all()):
                 break
-        assert [task for task in self.all() if task.state not in ENDED] == []
+        submitting._new_id = self.new_id
+        left = [task for task in self.all() if task.state not in ENDED]
         self.service.close()
         self.folder.cleanup()
+        assert left == []
 
     def all(self):
         """Return every task there is."""
@@ -81,6 +98,38 @@ class Host(RuleBasedStateMachine):
     def submit(self, requestor, count, retries):
         body = {"jobspec": bag(count, retries), "requestor": requestor}
         self.jobs[self.api.good("POST", "/v1/jobs", body, self.oak.token)["id"]] = count
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), scheme=st.sampled_from(["after", "afterany", "afterok", "afternotok"]))
+    def submit_dependent(self, data, scheme):
+        other = data.draw(st.sampled_from(sorted(self.jobs)))
+        spec = bag(1, 0)
+        spec["attributes"]["system"]["dependencies"] = [{"scheme": scheme, "value": other}]
+        job = self.api.good("POST", "/v1/jobs", {"jobspec": spec}, self.oak.token, self.elm.token)["id"]
+        self.jobs[job], self.after[job] = 1, (scheme, other)
+
+    @rule(count=st.integers(1, 5))
+    def submit_where_it_may_move(self, count):
+        slot = {"type": "slot", "count": count, "label": "w", "with": [{"type": "core", "count": 1}]}
+        task = {"command": ["true"], "slot": "w", "count": {"per_slot": 1}}
+        spec = {"version": 1, "resources": [slot], "tasks": [task], "attributes": {"system": {"scatter": True}}}
+        body = {"jobspec": spec, "requestor": "ann"}
+        self.jobs[self.api.good("POST", "/v1/jobs", body, self.oak.token, self.elm.token)["id"]] = count
+
+    @rule(unit=st.sampled_from(["worker", "core"]))
+    def operator_changes_the_unit(self, unit):
+        self.api.good("PATCH", "/v1/clusters/oak/scheduler", {"settings": {"unit": unit}}, self.oak.secret)
+        self.shared = self.shared or unit == "core"
+
+    @rule()
+    def elm_works(self):
+        self.elm.say("heartbeat", running=[])
+        for offer in self.elm.take():
+            assert offer["id"] not in self.held
+            self.check_its_time(offer["job"])
+            self.elms.add(offer["id"])
+            self.elm.end(offer)
+            self.completed.add(offer["id"])
 
     @rule()
     def step(self):
@@ -103,8 +152,17 @@ class Host(RuleBasedStateMachine):
         accepted = set(self.oak.say("accept", tasks=wanted)["accepted"])
         for offer in offers:
             if offer["id"] in accepted:
-                assert offer["id"] not in self.completed
+                assert offer["id"] not in self.completed | self.elms
+                self.check_its_time(offer["job"])
                 self.held[offer["id"]] = offer["attempt"]
+
+    def check_its_time(self, job):
+        """What a job waits for has come before it starts; `after` may have ended since."""
+        scheme, other = self.after.get(job, ("", ""))
+        wanted = {"afterok": {"COMPLETED"}, "afternotok": {"FAILED", "CANCELED"}}
+        wanted["afterany"] = {"COMPLETED", "FAILED", "CANCELED"}
+        if scheme in wanted:
+            assert self.api.good("GET", f"/v1/jobs/{other}", None, ADMIN)["state"] in wanted[scheme]
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), how=st.sampled_from([("exited", 0), ("exited", 0), ("exited", 1), ("failed", None)]))
@@ -127,7 +185,7 @@ class Host(RuleBasedStateMachine):
     @rule(data=st.data())
     def cancel(self, data):
         job = data.draw(st.sampled_from(sorted(self.jobs)))
-        assert self.api.call("DELETE", f"/v1/jobs/{job}", None, self.oak.token).status_code in (200, 409)
+        assert self.api.call("DELETE", f"/v1/jobs/{job}", None, ADMIN).status_code in (200, 409)
 
     @rule(node=st.sampled_from(NODES))
     def worker_goes_or_comes_back(self, node):
@@ -153,9 +211,12 @@ class Host(RuleBasedStateMachine):
     @invariant()
     def a_worker_holds_one_gang_or_is_idle(self):
         frozen = freeze(self.service, self.service.catalogue["oak"], quiet=True)
-        booked = [task for task in self.all() if task.state in BOOKED]
+        with self.service.store.read() as connection:
+            booked = tasks.of_cluster(connection, self.service.catalogue["oak"].id, BOOKED)
         held = [worker for task in booked for worker in task.placement]
-        assert len(held) == len(set(held)) == len(booked)
+        assert len(held) == len(booked)
+        assert self.shared or len(held) == len(set(held))
+        assert all(0 <= w.free["core"] <= CORES for w in frozen.view.workers)
         assert {w.id for w in frozen.view.workers if w.tasks} == set(held)
         assert {w.id for w in frozen.view.workers if w.tasks == 0} == set(NODES) - set(held)
         assert sorted(run.task for run in frozen.view.runs) == sorted(task.id for task in booked)
@@ -164,6 +225,7 @@ class Host(RuleBasedStateMachine):
     def all_tasks_are_somewhere(self):
         found = self.all()
         assert len(found) == sum(self.jobs.values())
+        assert not {task.id for task in found if task.id in self.held and task.id in self.elms}
         assert all((task.state in BOOKED) == bool(task.placement) for task in found if task.state not in ENDED)
         assert all(task.retries_left >= 0 for task in found)
 

@@ -158,3 +158,16 @@ def test_clusters_of_one_query_share_its_steps_and_nobody_is_refused_for_good(ba
     assert {reason.why for reason in reasons} == {"budget"}
     assert [reason.wanted for reason in reasons] == [10_000] * 10 + [0, 0]
     assert backend.match(hard, clusters[11]).reason.wanted == 10_000
+
+
+def test_a_cluster_appended_to_the_list_is_asked_too():
+    request, clusters = Request(((Resource("core"),),), ()), [template(k + 1) for k in range(20)]
+    assert len(rainbow.match(request, clusters)) == 20
+    clusters.append(template(21))
+    assert len(rainbow.match(request, clusters)) == 21
+
+
+def test_a_verdict_of_many_is_the_same_however_often_it_is_looked_at():
+    verdicts = rainbow.match(Request(((Resource("core"),),), ()), [template(k + 1) for k in range(20)])
+    assert verdicts[3] is verdicts[3]
+    assert verdicts[-1] == verdicts[19]

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ class _Active:
     over_since: float | None = None
     hard_at: float = math.inf
     end: Ended | None = None  # what needs no node to say it
-    places: list[int] = field(default_factory=list)
+    has_begun: bool = False
 
 
 class BatchExecutor:
@@ -69,6 +69,7 @@ class BatchExecutor:
         self._pool = ThreadPoolExecutor(4, "psij")
         self._active: dict[RunId, _Active] = {}
         self._told: list[_Active] = []
+        self._begun: list[RunId] = []
         self._looked = 0.0
         for run in self._desk.there():
             self._adopt(run)
@@ -142,6 +143,7 @@ class BatchExecutor:
             return []
         self._looked = now
         there = self._desk.ended()
+        self._note_begun()  # after the ends: what has ended has begun
         ended = []
         for active in list(self._active.values()):
             end = self._end_of(active, there.get(key_of(active.run.id), []), now)
@@ -150,6 +152,18 @@ class BatchExecutor:
                 self._told.append(active)
                 ended.append(end)
         return ended
+
+    def _note_begun(self) -> None:
+        keys = self._desk.all_begun()
+        for run, active in self._active.items():
+            if not active.has_begun and key_of(run) in keys:
+                active.has_begun = True
+                self._begun.append(run)
+
+    def begun(self) -> Sequence[RunId]:
+        """Return what nodes have begun since the last call."""
+        begun, self._begun = self._begun, []
+        return begun
 
     def _end_of(self, active: _Active, places: list[int], now: float) -> Ended | None:
         if len(places) >= active.shares:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from distributed import Event
+from distributed import Event, get_worker
 
 from rainbow.agent import on_node
 from rainbow.agent.local import LocalExecutor
@@ -32,6 +32,7 @@ def work(owner: str, key: str, run: Mapping[str, Any], environment: Mapping[str,
         sweep(name)
         return end_to_json(Ended(given.id, Result.STOPPED, detail="it was lost with a worker of Dask"))
     begun.set()
+    get_worker().log_event(topic_of(owner), {"task": given.id[0], "attempt": given.id[1]})
     _running.add((owner, key))
     try:
         return end_to_json(
@@ -39,6 +40,11 @@ def work(owner: str, key: str, run: Mapping[str, Any], environment: Mapping[str,
         )
     finally:
         _running.discard((owner, key))
+
+
+def topic_of(owner: str) -> str:
+    """Name what workers tell an owner's runs have begun under."""
+    return f"rainbow-begun-{owner}"
 
 
 def begun_name(owner: str, key: str, rank: int) -> str:

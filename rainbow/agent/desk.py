@@ -114,6 +114,10 @@ class Desk:
                     found[run.id] = run
         return list(found.values())
 
+    def all_begun(self) -> set[str]:
+        """Return the keys of all runs that a node has begun, in one look."""
+        return set(os.listdir(self.folder / "begun"))
+
     def begun(self, run: RunId) -> bool:
         """Tell whether a node has begun a run."""
         return self.at("begun", key_of(run)).exists()

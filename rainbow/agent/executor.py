@@ -32,6 +32,12 @@ class Executor(Protocol):
     def poll(self) -> Sequence[Ended]:
         """Return what has ended since the last call, after holding every run to its limit."""
 
+    def begun(self) -> Sequence[RunId]:
+        """Return the runs that have begun since the last call; asked after `poll`, those it returned are among them.
+
+        A run waits where a resource manager queues it. One that could not be started has not begun.
+        """
+
     def stop(self, run: RunId) -> None:
         """Begin to end a run; nothing happens if it is not running."""
 

@@ -118,7 +118,7 @@ class Keeper:
         if verb == "start":
             self._start(message["run"])
         elif verb == "poll":
-            return {"ended": self._told(message["known"])}
+            return {"ended": self._told(message["known"]), "begun": self._executor.begun()}
         elif verb == "stop":
             self._executor.stop(_run_id(message["run"]))
         elif verb == "close":

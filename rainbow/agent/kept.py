@@ -35,6 +35,7 @@ class KeptExecutor:
         self._known: list[RunId] = []  # told by `poll`, which the keeper does not know yet
         self._lost: list[Ended] = []
         self._running = dict.fromkeys(self._connect())
+        self._begun = list(self._running)
 
     def start(self, run: Run) -> None:
         """Start a run and return."""
@@ -49,9 +50,15 @@ class KeptExecutor:
         answer = self._ask("poll", known=self._known)
         ended = [end_from_json(told) for told in answer["ended"]] + self._lost
         self._known, self._lost = [end.id for end in ended], []
+        self._begun += [(task, attempt) for task, attempt in answer["begun"]]
         for end in ended:
             self._running.pop(end.id, None)
         return ended
+
+    def begun(self) -> Sequence[RunId]:
+        """Return what has begun since the last call."""
+        begun, self._begun = self._begun, []
+        return begun
 
     def stop(self, run: RunId) -> None:
         """Begin to end a run."""

@@ -88,6 +88,7 @@ class LocalExecutor:
         self._grace = grace
         self._clock = clock
         self._active: dict[RunId, _Active] = {}
+        self._begun: list[RunId] = []
 
     def start(self, run: Run) -> None:
         """Start every process of a run; if one cannot be started, the others are ended."""
@@ -97,6 +98,7 @@ class LocalExecutor:
         try:
             for environment in of_processes(run, self.environment):
                 active.processes.append(_spawn(run, environment, active.tail.writer))
+            self._begun.append(run.id)
         except (OSError, ValueError) as error:  # ValueError: a NUL, or text that is no file name
             active.fault = _fault(run, error)
             active.ending = Result.FAILED
@@ -113,6 +115,11 @@ class LocalExecutor:
         for one in ended:
             del self._active[one.id]
         return ended
+
+    def begun(self) -> Sequence[RunId]:
+        """Return what has been started since the last call."""
+        begun, self._begun = self._begun, []
+        return begun
 
     def stop(self, run: RunId) -> None:
         """Send TERM to a run's processes; `poll` sends KILL if they do not mind."""

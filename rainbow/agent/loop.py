@@ -97,7 +97,6 @@ class Agent:
         for run in sorted(self._journal.starting):
             if run in known:
                 self._say(f"task {run[0]} was found running, or ended")
-                self._journal.tell(started(run))  # it may not have been told
             else:
                 self._journal.tell(ended(Ended(run, Result.STOPPED, detail="it was lost while its agent was away")))
 
@@ -257,11 +256,13 @@ class Agent:
             self._executor.start(run)
         except Exception as fault:  # an executor may be anybody's; its fault is one task's end, not ours
             self._journal.tell(ended(Ended(run.id, Result.FAILED, detail=f"the executor failed: {fault}")))
-            return
-        self._journal.tell(started(run.id))
 
     def _collect(self) -> None:
-        for end in self._executor.poll():
+        ends = self._executor.poll()
+        for run in self._executor.begun():
+            if run in self._journal.starting:
+                self._journal.tell(started(run))
+        for end in ends:
             if end.id not in self._journal.starting:  # disowned, or told before
                 continue
             self._journal.tell(ended(end))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import uuid
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,8 @@ class DaskExecutor:
         self._pool = ThreadPoolExecutor(4, "dask")
         self._active: dict[RunId, _Active] = {}
         self._told: list[_Active] = []
+        self._begun: deque[RunId] = deque()  # Dask's own thread adds to it
+        self._client.subscribe_topic(dask_worker.topic_of(self._owner), self._hear)
         if folder:
             self._adopt()
 
@@ -61,6 +64,7 @@ class DaskExecutor:
             if str(name).startswith(f"rainbow-{self._owner}-"):
                 task, attempt, ranks, futures = self._client.get_dataset(name)
                 self._active[(task, attempt)] = _Active((task, attempt), tuple(ranks), list(futures))
+        self._begun.extend(self._active)  # Dask does not say what it has said before
         known = [key_of(run) for run in self._active]
         self._client.run(dask_worker.stop_others, self._owner, known)
 
@@ -110,6 +114,15 @@ class DaskExecutor:
         ended = [end for end in map(self._end_of, list(self._active.values())) if end is not None]
         self._told = [self._active.pop(end.id) for end in ended]
         return ended
+
+    def _hear(self, event: Any) -> None:
+        _, said = event
+        self._begun.append((said["task"], said["attempt"]))
+
+    def begun(self) -> Sequence[RunId]:
+        """Return what workers have begun since the last call."""
+        begun = [self._begun.popleft() for _ in range(len(self._begun))]
+        return list(dict.fromkeys(begun))
 
     def _forget(self, active: _Active) -> None:
         with contextlib.suppress(KeyError, OSError):

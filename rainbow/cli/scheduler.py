@@ -135,7 +135,7 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
 
 LIMIT, COUNT = click.IntRange(min=-1), click.IntRange(min=0)
 LIMITS = ["throttle", "max_requestors", "max_jobs_per_requestor", "max_waiting_tasks", "max_retries"]
-LIMITS += ["quarantine_after", "quarantine_minutes"]
+LIMITS += ["quarantine_after", "quarantine_minutes", "task_minutes", "allowance_seconds"]
 
 
 @scheduler.command(name="set")
@@ -146,6 +146,7 @@ LIMITS += ["quarantine_after", "quarantine_minutes"]
 @click.option(
     "--requestor", "requestors", multiple=True, metavar="EXPRESSION=CLASS", callback=_pairs, help="All, in order."
 )
+@click.option("--unit", help="What percents count: worker, or a type of resource that is then shared, as core.")
 @click.option("--rounding", type=click.Choice(["exact", "classic"]), help="How load_based counts.")
 @click.option("--rebalance-threshold", type=click.FloatRange(min=0), help="Percent points of spread; 0 is off.")
 @click.option("--rebalance-minimum-duration", type=click.FloatRange(min=0), help="Minutes above the threshold.")
@@ -156,6 +157,8 @@ LIMITS += ["quarantine_after", "quarantine_minutes"]
 @click.option("--max-retries", type=COUNT, help="How often a task that failed or ran too long runs again.")
 @click.option("--quarantine-after", type=COUNT, help="Tasks a worker fails to start in a row; 0: never.")
 @click.option("--quarantine-minutes", type=COUNT, help="How long such a worker gets nothing.")
+@click.option("--task-minutes", type=COUNT, help="How long a task without a duration may run; 0: for ever.")
+@click.option("--allowance-seconds", type=COUNT, help="How much longer, before the server has it stopped.")
 @click.option("--settings", "file", type=FILE, help="A JSON file of settings; other options go over it.")
 @printing.output_option
 @with_secret

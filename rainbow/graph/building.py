@@ -62,10 +62,11 @@ def _counts(tree: Tree, vertices: Mapping[str, Vertex], limits: Limits) -> dict[
 def _check_ids(outline: Outline, vertices: Mapping[str, Vertex]) -> None:
     """Refuse a vertex that would be called as a template's copy is, "node.7", without writing any copy out."""
     for vertex in outline.ids:
-        levels = len(outline.levels(vertex))
         for stem, numbers in numbered(vertex):
-            counts = outline.levels(stem) if stem in outline.places else []
-            if len(counts) == len(numbers) + levels and all(map(int.__lt__, numbers, counts)):
+            if stem not in outline.places:
+                continue
+            counts = outline.levels(stem)
+            if len(counts) == len(numbers) + len(outline.levels(vertex)) and all(map(int.__lt__, numbers, counts)):
                 text = f"the id {short(vertex)} is used twice, once by a template"
                 later = max(stem, vertex, key=outline.places.__getitem__)
                 raise GraphError(text, pointer=vertices[later].pointer)

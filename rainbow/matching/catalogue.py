@@ -32,7 +32,7 @@ class Catalogue:
     """The clusters of one list; a list with another cluster in it is another catalogue."""
 
     def __init__(self, clusters: Sequence[Cluster], compiled: Callable[[Cluster], Compiled]) -> None:
-        self._given = clusters
+        self._given = list(clusters)  # the caller's list may grow
         self.clusters = sorted(clusters, key=attrgetter("sort_key"))
         self.compiled = [compiled(cluster) for cluster in self.clusters]
         self._divided: dict[bool, list[Batch]] = {}

@@ -159,6 +159,7 @@ class Verdicts(Sequence[Verdict]):
         self._catalogue = catalogue
         self._holds = catalogue.holds(question)
         self._allowance = Allowance()
+        self._made: dict[int, Verdict] = {}
 
     def __len__(self) -> int:
         """One for each cluster."""
@@ -172,6 +173,11 @@ class Verdicts(Sequence[Verdict]):
         """Return a verdict, or some of them."""
         if isinstance(place, slice):
             return [self[at] for at in range(*place.indices(len(self)))]
+        if place not in self._made:
+            self._made[place] = self._make(place)
+        return self._made[place]
+
+    def _make(self, place: int) -> Verdict:
         cluster, compiled = self._catalogue.clusters[place], self._catalogue.compiled[place]
         holds = self._holds.get(compiled.rooted.number)
         if holds is None or not compiled.answers(self._question):

@@ -26,6 +26,8 @@ DEFAULTS = {
     "max_retries": 0,  # of a task that failed or ran too long
     "quarantine_after": 0,  # tasks a worker could not start one after the other; 0: never
     "quarantine_minutes": 15,
+    "task_minutes": 0,  # a task may run that asks for no duration; 0: for ever
+    "allowance_seconds": 15,  # beyond what a task may run, before its agent is told to stop it
 }
 WORDS = {
     "max_requestors": "requestors with live jobs",

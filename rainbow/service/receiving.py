@@ -10,12 +10,14 @@ from rainbow.jobs import ENDED, Task, TaskState, advance
 from rainbow.scheduling import processes
 from rainbow.service import quarantine
 from rainbow.service.access import Caller
+from rainbow.service.admission import check_limits
 from rainbow.service.desk import Desk
 from rainbow.service.jobspecs import reading
+from rainbow.service.overdue import is_overdue, may_run
 from rainbow.service.presence import PULLS, beat, greet
 from rainbow.service.showing import settle
 from rainbow.service.telling import one_of_few
-from rainbow.store import durations, jobs, tasks
+from rainbow.store import clusters, durations, jobs, tasks
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -74,7 +76,8 @@ def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int, *, who
     if whole:
         first = set(list(dict.fromkeys(task.job for task in assigned))[:most])
         assigned = [task for task in assigned if task.job in first]
-    return [_offer(connection, task, cluster.worker_type) for task in assigned]
+    limits = check_limits(clusters.limits(connection, cluster.id)) if assigned else {}
+    return [_offer(connection, task, cluster.worker_type, limits) for task in assigned]
 
 
 def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -88,7 +91,7 @@ def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dic
     return {"jobs": told}
 
 
-def _offer(connection: sa.Connection, task: Task, worker_type: str) -> dict[str, Any]:
+def _offer(connection: sa.Connection, task: Task, worker_type: str, limits: Mapping[str, int]) -> dict[str, Any]:
     asked = reading(connection, task.job)
     request, spec = asked.request, asked.tasks[task.index].spec
     return {
@@ -99,7 +102,7 @@ def _offer(connection: sa.Connection, task: Task, worker_type: str) -> dict[str,
         "command": list(spec.command),
         "cwd": request.cwd,
         "environment": {**request.environment, **spec.environment},
-        "duration": request.duration,
+        "duration": may_run(request, limits),
         "processes": processes(spec, task.slots, task.placement, worker_type),
         "placement": task.placement,
     }
@@ -187,14 +190,17 @@ def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -
     }
     job = desk.job(task.job)
     canceled = job is not None and job.canceled_at is not None
-    if event.get("result") == "stopped":
+    result = event.get("result")
+    if result == "stopped" and not canceled and is_overdue(desk.connection, task, desk.limits, now):
+        result = "timed_out"
+    if result == "stopped":
         if not canceled:  # stopped by the policy or with its agent: it runs again
             return advance(task, T.WAITING, detail=changes["detail"] or "stopped, waits again")
         return advance(task, T.CANCELED, ended_at=now, **changes)
-    good = event.get("result", "exited") == "exited" and event.get("exit_code") == 0
+    good = result in (None, "exited") and event.get("exit_code") == 0
     if job is not None:
         _learn(desk, job, task, event, now, good=good)
-    state = T.COMPLETED if good else RESULTS.get(str(event.get("result")), T.FAILED)
+    state = T.COMPLETED if good else RESULTS.get(str(result), T.FAILED)
     ended = advance(task, state, ended_at=now, **changes)
     if not good and ended.retries_left > 0 and not canceled:
         return advance(ended, T.WAITING, detail=f"attempt {task.attempt} ended {state}")

@@ -13,6 +13,7 @@ from rainbow.jobs import BOOKED, Task, TaskState, advance
 from rainbow.scheduling import Plan, Start, Stop, check_plan, diagram, policies, slots_of
 from rainbow.service.freezing import Frozen, freeze
 from rainbow.service.moving import is_away, leave
+from rainbow.service.overdue import stop_the_overdue
 from rainbow.service.presence import lose_the_silent
 from rainbow.service.showing import end
 from rainbow.store import clusters, jobs, tasks
@@ -43,6 +44,7 @@ def step(service: Service, name: str) -> bool:
         known = lose_the_silent(service, entry)  # 1
         if is_away(worker.state for worker in known.values()):
             leave(service, entry)
+        stop_the_overdue(service, entry)
         frozen = freeze(service, entry)  # 2
         service.restless.discard(entry.id)
         if frozen is None:

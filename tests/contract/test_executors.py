@@ -264,6 +264,22 @@ def test_a_run_is_running_until_its_end_is_told(executor: Executor) -> None:
     assert executor.poll() == []
 
 
+def test_what_has_begun_is_told_once_and_before_it_has_ended(executor: Executor) -> None:
+    executor.start(run_of("true"))
+    executor.start(run_of("no-such-program-anywhere", task="t2"))
+    begun: list[RunId] = []
+    found: dict[RunId, Ended] = {}
+    while len(found) < 2:
+        for end in executor.poll():
+            found[end.id] = end
+        begun += executor.begun()
+        assert ("t1", 1) in begun or ("t1", 1) not in found
+        time.sleep(0.01)
+    time.sleep(0.3)
+    executor.poll()
+    assert [*begun, *executor.begun()].count(("t1", 1)) == 1
+
+
 def test_two_attempts_at_one_task_are_two_runs(executor: Executor) -> None:
     executor.start(run_of("sleep", "60"))
     executor.start(replace(run_of("echo", "again"), id=("t1", 2)))
