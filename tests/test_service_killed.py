@@ -3,7 +3,7 @@
 import pytest
 
 from rainbow.jobs import BOOKED
-from rainbow.service import presence, stepping
+from rainbow.service import following, presence, stepping
 from rainbow.service.stepping import step
 from rainbow.store import clusters, jobs, tasks
 from tests.conftest import Api, grid, jobspec, open_service_at
@@ -23,14 +23,17 @@ class Killed(BaseException):
 
 # where the process ends: before or after which function of a step
 PLACES = [
+    (stepping, "follow"),
+    (following, "_look_at_dependents"),
     (stepping, "lose_the_silent"),
-    (presence, "release"),
-    (stepping, "freeze"),
+    (presence, "spoken_for"),
+    (stepping, "stop_the_overdue"),
+    (stepping, "frozen"),
     (stepping, "check_plan"),
     (tasks, "save_all"),
     (clusters, "set_memory"),
     (jobs, "change"),
-    (stepping, "_keep_wait"),
+    (clusters, "new_epoch"),
     (stepping, "_carry_out"),
 ]
 

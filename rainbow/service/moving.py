@@ -40,6 +40,7 @@ class Move:
 
     record: JobRecord
     decision: dict[str, Any]
+    left: str  # the id of the cluster it was at
 
 
 def is_away(states: Iterable[WorkerState]) -> bool:
@@ -110,7 +111,9 @@ def _place(service: Service, connection: sa.Connection, record: JobRecord, why: 
     there = record.moved(**to, nodes=verdict.totals.get("nodes", 0))
     if not _admitted(connection, there):
         return None
-    return Move(there, {**decision, "moves": [*moves, {**told, "selection": ledger.written(choice)}]})
+    return Move(
+        there, {**decision, "moves": [*moves, {**told, "selection": ledger.written(choice)}]}, record.cluster_id
+    )
 
 
 def _open(connection: sa.Connection, entry: Entry, record: JobRecord) -> bool:
@@ -137,3 +140,4 @@ def carry_out(connection: sa.Connection, move: Move) -> None:
     there = {"cluster_id": record.cluster_id, "cluster": record.cluster, "nodes": record.nodes}
     jobs.change(connection, record.id, **there, wait=None, decision=move.decision)
     tasks.move(connection, record.id, record.cluster_id)
+    clusters.count_move(connection, move.left, record.cluster_id)

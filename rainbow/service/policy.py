@@ -15,7 +15,6 @@ from rainbow.scheduling.policy import Order
 from rainbow.service.access import Caller, own_cluster
 from rainbow.service.admission import check_limits
 from rainbow.service.audit import note
-from rainbow.service.freezing import freeze
 from rainbow.service.loop import step_safely
 from rainbow.service.stepping import plan_only
 from rainbow.store import changes, clusters, jobs, workers
@@ -36,7 +35,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
         record = own_cluster(connection, who, name)
         told = _told(connection, record)
     decided = plan_only(service, record)
-    figures = dict(decided.figures) if decided else {}
+    figures = dict(decided[1].figures) if decided else {}
     return {**told, "figures": figures, "fault": service.faults.get(record.id)}
 
 
@@ -132,8 +131,9 @@ def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:
     decided = plan_only(service, record)
     if decided is None:
         return {"orders": [], "waits": [], "figures": {}}
-    orders = [{"order": type(order).__name__.lower(), **_fields(order)} for order in decided.orders]
-    return {"orders": orders, "waits": [asdict(wait) for wait in decided.waits], "figures": dict(decided.figures)}
+    made = decided[1]
+    orders = [{"order": type(order).__name__.lower(), **_fields(order)} for order in made.orders]
+    return {"orders": orders, "waits": [asdict(wait) for wait in made.waits], "figures": dict(made.figures)}
 
 
 def _fields(order: Order) -> dict[str, Any]:
@@ -145,10 +145,10 @@ def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show the resource diagram after the next step: lines with their steps, as text, and as an SVG."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-    frozen = freeze(service, service.entry(record), quiet=True)
-    if frozen is None:
+    decided = plan_only(service, record)
+    if decided is None:
         return {"lines": [], "text": "", "svg": ""}
-    made = diagram(frozen.view, policies.get(record.policy).plan(frozen.view))
+    made = diagram(*decided)
     lines = [
         {
             "worker": worker,
@@ -158,7 +158,7 @@ def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
         }
         for (worker, kind), line in made.entries()
     ]
-    return {"lines": lines, "text": made.text(), "svg": gantt.draw(made, frozen.view.now)}
+    return {"lines": lines, "text": made.text(), "svg": gantt.draw(made, decided[0].now)}
 
 
 def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.graph import Cluster
+    from rainbow.service.mirror import Mirror
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
 
@@ -64,7 +65,8 @@ class Service:
         self.registration = digest(self.settings.secret or mint("registration"))
         self.administration = digest(self.settings.admin or mint("admin"))
         self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed
-        self.timed: dict[str, float] = {}  # cluster id → when its running tasks were last looked at
+        self.mirrors: dict[str, Mirror] = {}  # by cluster id
+        self.timed: dict[str, float] = {}  # cluster id → when it was last looked for what is lost
         self.looked: dict[str, float] = {}  # cluster id → when its jobs may be placed anew again
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
         self.changing = threading.RLock()  # held from reading a cluster's graphs until the new ones are seen
@@ -135,7 +137,10 @@ class Service:
     def drop_entry(self, name: str) -> None:
         """Let nobody see a cluster any more."""
         with self.changing:
+            gone = self.catalogue.get(name)
             self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}
+        if gone is not None:
+            self.mirrors.pop(gone.id, None)
 
     def tell(self, *cluster_ids: str, changed: bool = False) -> None:
         """Wake who waits for something to happen to these clusters (none: any); `changed`: their graphs have."""

@@ -28,6 +28,8 @@ class ClusterRecord:
     clock: int = 0
     limits: Mapping[str, int] = field(default_factory=dict)
     draining_at: float | None = None
+    epoch: int = 1  # of its jobs, tasks and workers: see schema.py
+    moves: int = 0  # how often jobs came from or went to another cluster
 
 
 _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
@@ -106,6 +108,17 @@ def hold(connection: sa.Connection, cluster_ids: Collection[str]) -> None:
 def tick(connection: sa.Connection, cluster_id: str) -> int:
     """Count one more event of the cluster's free nodes and return the clock."""
     return _count(connection, cluster_id, clusters.c.clock)
+
+
+def new_epoch(connection: sa.Connection, cluster_id: str) -> None:
+    """Let what changes from now on be told from what changed before."""
+    _change(connection, cluster_id, epoch=clusters.c.epoch + 1)
+
+
+def count_move(connection: sa.Connection, *cluster_ids: str) -> None:
+    """Note that a job has moved between these clusters."""
+    for cluster_id in cluster_ids:
+        _change(connection, cluster_id, moves=clusters.c.moves + 1)
 
 
 def set_policy(connection: sa.Connection, cluster_id: str, policy: str, settings: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rainbow.jobs import JobState
-from rainbow.store.schema import jobs
+from rainbow.store.schema import clusters, jobs
 
 NAMED = 500  # jobs named in one statement
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})
@@ -58,7 +58,9 @@ _COLUMNS = [jobs.c[column.name] for column in fields(JobRecord)]
 
 def add(connection: sa.Connection, record: JobRecord, jobspec: Any, decision: Mapping[str, Any], **key: str) -> None:
     """Store a new job; `key` may hold `idempotency` and `request_digest`."""
-    connection.execute(jobs.insert().values(**asdict(record), jobspec=jobspec, decision=dict(decision), **key))
+    stamp = sa.select(clusters.c.epoch).where(clusters.c.id == record.cluster_id).scalar_subquery()
+    values = {**asdict(record), "stamp": sa.func.coalesce(stamp, 0)}
+    connection.execute(jobs.insert().values(**values, jobspec=jobspec, decision=dict(decision), **key))
 
 
 def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
@@ -76,6 +78,11 @@ def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]
 def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
     """Return the cluster's jobs that have not ended, in order of submission."""
     return _jobs(connection, jobs.c.cluster_id == cluster_id, jobs.c.state.in_(LIVE))
+
+
+def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[JobRecord]:
+    """Return the cluster's jobs that were submitted or changed since an epoch, ended ones too."""
+    return _jobs(connection, jobs.c.cluster_id == cluster_id, jobs.c.stamp >= since)
 
 
 def live_by_requestor(connection: sa.Connection, cluster_id: str) -> dict[str, int]:

@@ -14,6 +14,11 @@
 A cluster is known by `id`, made at registration: a name registered again is another cluster. Times are
 seconds since 1970 in UTC. `clock` counts what changes the cluster's free nodes (a state report, a job's
 acceptance, a job's end), so that "before" and "after" do not depend on times.
+
+`epoch` of a cluster and `stamp` of what it has let a scheduler read what changed, and no more: every change of a job,
+task or worker is stamped with the cluster's epoch of that moment; a step that writes begins a new epoch. Whoever has
+read everything at epoch e reads later what is stamped e or more. Tasks are stamped when they change, not when they
+are new: they come with their job. `moves` counts jobs that came from or went to another cluster.
 """
 
 from __future__ import annotations
@@ -30,6 +35,11 @@ metadata = sa.MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+def _stamp(table: str) -> sa.Column[int]:
+    epoch = sa.text(f"(SELECT epoch FROM clusters WHERE clusters.id = {table}.cluster_id)")  # noqa: S608 - ours
+    return sa.Column("stamp", sa.BigInteger, nullable=False, server_default="0", onupdate=epoch)
 
 
 def _cluster_id(*, primary_key: bool = False, index: bool = False) -> sa.Column[str]:
@@ -53,6 +63,8 @@ clusters = sa.Table(
     sa.Column("memory", JSON, nullable=False),
     sa.Column("created_at", TIME, nullable=False),
     sa.Column("limits", JSON, nullable=False, server_default="{}"),
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default="1"),
+    sa.Column("moves", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 subsystems = sa.Table(
@@ -80,6 +92,8 @@ workers = sa.Table(
     sa.Column("state", WORD, nullable=False),
     sa.Column("since", TIME, nullable=False),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),  # to start a task, one after the other
+    _stamp("workers"),
+    sa.Index("ix_workers_stamp", "cluster_id", "stamp"),
 )
 
 changes = sa.Table(
@@ -149,6 +163,8 @@ jobs = sa.Table(
     sa.Column("request_digest", ID),
     sa.Column("basis", TEXT, nullable=False, server_default=""),
     sa.Column("tag", TEXT, nullable=False, server_default=""),
+    _stamp("jobs"),
+    sa.Index("ix_jobs_stamp", "cluster_id", "stamp"),
     # the two sums of booking.py are answered from these alone
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended_at", "ended_at"),
@@ -177,6 +193,14 @@ tasks = sa.Table(
     sa.Column("started_at", TIME),
     sa.Column("ended_at", TIME),
     sa.Column("expected", TIME, nullable=False, server_default="0"),  # seconds, as those before it ran
+    _stamp("tasks"),
+    sa.Index(
+        "ix_tasks_stamp",
+        "cluster_id",
+        "stamp",
+        sqlite_where=sa.text("stamp > 0"),
+        postgresql_where=sa.text("stamp > 0"),
+    ),
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
     # the order in which a job's tasks wait
     sa.Index("ix_tasks_queue", "job", "state", "expected", "index"),

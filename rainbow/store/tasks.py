@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -21,6 +21,14 @@ _SAVE = (
     .values({name: sa.bindparam(f"new_{name}") for name in _NAMES if name != "id"})
 )
 _COLUMNS = [tasks.c[name] for name in _NAMES]
+_BRIEF = [column for column in _COLUMNS if column.name not in ("output", "detail")]
+
+
+class Waiting(NamedTuple):
+    """Tasks of one job that wait: their indexes, and what those of known names are expected to take."""
+
+    indexes: Sequence[int]
+    expected: Mapping[int, float]
 
 
 def add(connection: sa.Connection, cluster_id: str, new: Iterable[Task]) -> None:
@@ -50,34 +58,37 @@ def of_cluster(
     return _tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.state.in_(states), most=most)
 
 
-def waiting_of(connection: sa.Connection, job_ids: Collection[str]) -> list[Task]:
-    """Return all tasks of these jobs that wait, by job and in the order of its jobspec."""
-    wanted = list(job_ids)
-    parts = [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
-    return [task for part in parts for task in _tasks(connection, tasks.c.job.in_(part), _WAITS)]
+def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[Task]:
+    """Return the cluster's tasks that changed since an epoch, without their output; new ones come with their job."""
+    stamp = tasks.c.stamp
+    query = sa.select(*_BRIEF).where(tasks.c.cluster_id == cluster_id, stamp > 0, stamp >= since)
+    return [_task(row) for row in connection.execute(query)]
 
 
-def first_waiting(connection: sa.Connection, job_id: str, most: int) -> list[Task]:
-    """Return the first tasks of a job that wait: the longest expected first, else as its jobspec has them."""
+def waiting_at(connection: sa.Connection, cluster_id: str) -> dict[str, Waiting]:
+    """Return by job which tasks of a cluster wait."""
+    found: dict[str, tuple[list[int], dict[int, float]]] = {}
+    query = sa.select(tasks.c.job, tasks.c.index, tasks.c.expected).where(tasks.c.cluster_id == cluster_id, _WAITS)
+    for job, index, expected in connection.execute(query):
+        indexes, known = found.setdefault(job, ([], {}))
+        indexes.append(index)
+        if expected:
+            known[index] = expected
+    return {job: Waiting(*each) for job, each in found.items()}
+
+
+def waiting_of(connection: sa.Connection, job_id: str, whole: int) -> Waiting:
+    """Return which tasks of a job wait; `whole`: how many tasks it has.
+
+    Those of a new job all wait, and mostly nothing is known of them: one look into the index says that.
+    """
     mine = (tasks.c.job == job_id, _WAITS)
-    # the index runs one way only: first what the last of them is expected to take, then those that take longer
-    query = sa.select(tasks.c.expected).where(*mine).order_by(tasks.c.expected.desc()).limit(1).offset(most - 1)
-    least = connection.execute(query).scalar_one_or_none()
-    longer = _tasks(connection, *mine, tasks.c.expected > (-1.0 if least is None else least))
-    equal = [] if least is None else _tasks(connection, *mine, tasks.c.expected == least, most=most - len(longer))
-    return sorted(longer, key=lambda task: (-task.expected, task.index)) + equal
-
-
-def count_waiting(connection: sa.Connection, job_id: str) -> int:
-    """Count the tasks of a job that wait."""
-    query = sa.select(sa.func.count()).select_from(tasks).where(tasks.c.job == job_id, _WAITS)
-    return connection.execute(query).scalar_one()
-
-
-def agents_of(connection: sa.Connection, cluster_id: str, states: Collection[TaskState]) -> set[str]:
-    """Return the agents that have tasks in these states."""
-    query = sa.select(tasks.c.agent).where(tasks.c.cluster_id == cluster_id, tasks.c.state.in_(states))
-    return set(connection.execute(query.distinct()).scalars())
+    query = sa.select(sa.func.count(), sa.func.max(tasks.c.expected)).where(*mine)
+    count, longest = connection.execute(query).one()
+    if count == whole and not longest:
+        return Waiting(range(whole), {})
+    rows = connection.execute(sa.select(tasks.c.index, tasks.c.expected).where(*mine)).all()
+    return Waiting([row[0] for row in rows], {row[0]: row[1] for row in rows if row[1]})
 
 
 def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -> dict[str, Task]:
@@ -119,5 +130,4 @@ def _tasks(connection: sa.Connection, *where: sa.ColumnElement[bool], most: int 
 
 
 def _task(row: sa.Row[Any]) -> Task:
-    values = dict(zip(_NAMES, row, strict=True))
-    return Task(**{**values, "state": TaskState(values["state"])})
+    return Task(**{**row._mapping, "state": TaskState(row.state)})

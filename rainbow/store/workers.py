@@ -22,7 +22,16 @@ class WorkerRecord:
 
 def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, WorkerRecord]:
     """Return {worker: its state}."""
-    rows = connection.execute(sa.select(workers).where(workers.c.cluster_id == cluster_id))
+    return _records(connection, workers.c.cluster_id == cluster_id)
+
+
+def changed(connection: sa.Connection, cluster_id: str, since: int) -> dict[str, WorkerRecord]:
+    """Return {worker: its state} of those that changed since an epoch."""
+    return _records(connection, workers.c.cluster_id == cluster_id, workers.c.stamp >= since)
+
+
+def _records(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> dict[str, WorkerRecord]:
+    rows = connection.execute(sa.select(workers).where(*where))
     return {row.name: WorkerRecord(WorkerState(row.state), row.since, row.failures) for row in rows}
 
 
