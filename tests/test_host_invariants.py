@@ -266,7 +266,8 @@ class Host(RuleBasedStateMachine):
         kept = freeze(self.service, entry, quiet=True)
         known = self.service.mirrors.pop(entry.id)
         fresh = freeze(self.service, entry, quiet=True)
-        assert counted(kept) == counted(fresh)
+        for was, now in zip(counted(kept), counted(fresh), strict=True):
+            assert was == now
         self.service.mirrors[entry.id] = known
 
     @invariant()

@@ -26,7 +26,7 @@ PLACES = [
     (stepping, "follow"),
     (following, "_look_at_dependents"),
     (stepping, "lose_the_silent"),
-    (presence, "spoken_for"),
+    (presence, "release"),
     (stepping, "stop_the_overdue"),
     (stepping, "frozen"),
     (stepping, "check_plan"),

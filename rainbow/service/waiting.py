@@ -131,13 +131,14 @@ class LiveJob:
 
 
 class Gangs(Sequence[GangView]):
-    """The gangs of a bag of independent tasks, each made when it is looked at."""
+    """The gangs of a bag of independent tasks, each made when it is looked at, while the view lasts."""
 
     def __init__(self, job: LiveJob) -> None:
         self._job = job
+        self._length = len(job.order)  # as it was counted, whatever has become of the job since
 
     def __len__(self) -> int:
-        return len(self._job.order)
+        return self._length
 
     @overload
     def __getitem__(self, k: int) -> GangView: ...

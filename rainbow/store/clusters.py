@@ -33,6 +33,7 @@ class ClusterRecord:
 
 
 _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
+_GET = sa.select(*_COLUMNS).where(clusters.c.id == sa.bindparam("cluster"))
 
 
 def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None:
@@ -48,7 +49,7 @@ def find(connection: sa.Connection, name: str) -> ClusterRecord | None:
 
 def get(connection: sa.Connection, cluster_id: str) -> ClusterRecord | None:
     """Return the cluster of this id."""
-    row = connection.execute(sa.select(*_COLUMNS).where(clusters.c.id == cluster_id)).one_or_none()
+    row = connection.execute(_GET, {"cluster": cluster_id}).one_or_none()
     return ClusterRecord(**row._mapping) if row else None
 
 

@@ -54,6 +54,11 @@ class Filter:
 
 
 _COLUMNS = [jobs.c[column.name] for column in fields(JobRecord)]
+_CHANGED = (
+    sa.select(*_COLUMNS)
+    .where(jobs.c.cluster_id == sa.bindparam("cluster"), jobs.c.stamp >= sa.bindparam("since"))
+    .order_by(jobs.c.submitted_at, jobs.c.id)
+)
 
 
 def add(connection: sa.Connection, record: JobRecord, jobspec: Any, decision: Mapping[str, Any], **key: str) -> None:
@@ -82,7 +87,7 @@ def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
 
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[JobRecord]:
     """Return the cluster's jobs that were submitted or changed since an epoch, ended ones too."""
-    return _jobs(connection, jobs.c.cluster_id == cluster_id, jobs.c.stamp >= since)
+    return [_record(row) for row in connection.execute(_CHANGED, {"cluster": cluster_id, "since": since})]
 
 
 def live_by_requestor(connection: sa.Connection, cluster_id: str) -> dict[str, int]:

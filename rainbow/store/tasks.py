@@ -22,6 +22,9 @@ _SAVE = (
 )
 _COLUMNS = [tasks.c[name] for name in _NAMES]
 _BRIEF = [column for column in _COLUMNS if column.name not in ("output", "detail")]
+_CHANGED = sa.select(*_BRIEF).where(
+    tasks.c.cluster_id == sa.bindparam("cluster"), tasks.c.stamp > 0, tasks.c.stamp >= sa.bindparam("since")
+)
 
 
 class Waiting(NamedTuple):
@@ -60,9 +63,7 @@ def of_cluster(
 
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[Task]:
     """Return the cluster's tasks that changed since an epoch, without their output; new ones come with their job."""
-    stamp = tasks.c.stamp
-    query = sa.select(*_BRIEF).where(tasks.c.cluster_id == cluster_id, stamp > 0, stamp >= since)
-    return [_task(row) for row in connection.execute(query)]
+    return [_task(row) for row in connection.execute(_CHANGED, {"cluster": cluster_id, "since": since})]
 
 
 def waiting_at(connection: sa.Connection, cluster_id: str) -> dict[str, Waiting]:
