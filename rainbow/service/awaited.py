@@ -31,14 +31,14 @@ class Dependents:
 
     def add(self, job: LiveJob) -> None:
         """Take note of a job that is new here."""
-        if not job.read.request.dependencies:
+        if not job.dependencies:
             return
         job_id = job.record.id
         self.jobs[job_id] = job
         self._new.add(job_id)
-        for target in targets_of(job.read.request):
+        for target in targets_of(job.dependencies):
             self._waiters.setdefault(target, set()).add(job_id)
-        if any(one.scheme == BEGIN for one in job.read.request.dependencies):
+        if any(one.scheme == BEGIN for one in job.dependencies):
             self._timed.add(job_id)
         self._mark(job_id, unmet=True)
 
@@ -47,7 +47,7 @@ class Dependents:
         if job_id not in self.jobs:
             return
         self._mark(job_id, unmet=False)
-        for target in targets_of(self.jobs.pop(job_id).read.request):
+        for target in targets_of(self.jobs.pop(job_id).dependencies):
             self._waiters[target].discard(job_id)
             if not self._waiters[target]:
                 del self._waiters[target]
@@ -58,7 +58,7 @@ class Dependents:
         if unmet == (job_id in self._unmet):
             return
         (self._unmet.add if unmet else self._unmet.discard)(job_id)
-        for target in targets_of(self.jobs[job_id].read.request):
+        for target in targets_of(self.jobs[job_id].dependencies):
             self._open[target] += 1 if unmet else -1
             if not self._open[target]:
                 del self._open[target]
@@ -78,7 +78,7 @@ class Dependents:
     def look(self, job_id: str, find: Callable[[str], Target | None], now: float) -> str:
         """Look at what a job waits for; say which of it can never come, if any."""
         job = self.jobs[job_id]
-        found = awaited(job.read.request.dependencies, find, now)
+        found = awaited(job.dependencies, find, now)
         job.unmet = found if found.waits or found.never or found.until is not None else None
         self._mark(job_id, unmet=job.unmet is not None)
         return found.never

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from rainbow.store import jobs
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.jobspec import Request
+    from rainbow.jobspec import Dependency, Request
     from rainbow.service.access import Caller
     from rainbow.store.jobs import JobRecord
 
@@ -30,9 +31,9 @@ def check_dependencies(connection: sa.Connection, who: Caller, request: Request)
             raise JobspecError(f"there is no job {one.value[:100]} to wait for", pointer=at)
 
 
-def targets_of(request: Request) -> set[str]:
-    """Name the jobs a request waits for."""
-    return {one.value for one in request.dependencies if one.scheme in BY_JOB}
+def targets_of(dependencies: Iterable[Dependency]) -> set[str]:
+    """Name the jobs that are waited for."""
+    return {one.value for one in dependencies if one.scheme in BY_JOB}
 
 
 def target(record: JobRecord) -> Target:

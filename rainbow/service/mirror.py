@@ -88,6 +88,8 @@ class Mirror:
         free = {kind: amount - used.get(kind, 0) for kind, amount in whole.items()}
         known = self.workers.get(name)
         state, since = (known.state, known.since) if known else (WorkerState.NEW, 0.0)
+        if self.entry.drained and state is WorkerState.READY:
+            state = WorkerState.DRAINING
         return WorkerView(name, self._kinds[name], whole, free, state, since, self.held[name])
 
     # ── jobs ──

@@ -120,7 +120,9 @@ def _open(connection: sa.Connection, entry: Entry, record: JobRecord) -> bool:
     """Tell whether a cluster is the one that was meant, not a later one of its name, and takes tasks."""
     found = clusters.get(connection, entry.id)
     known = workers.of_cluster(connection, entry.id)
-    if found is None or found.draining_at is not None or found.created_at > record.submitted_at:
+    if found is None or found.draining_at is not None or found.drained_at is not None:
+        return False
+    if found.created_at > record.submitted_at:
         return False
     return not is_away(worker.state for worker in known.values())
 

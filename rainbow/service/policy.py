@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import PolicyError, RequestError
 from rainbow.matching import worker_capacity
-from rainbow.scheduling import diagram, gantt, policies
+from rainbow.scheduling import DEFAULT_POLICY, diagram, gantt, policies
 from rainbow.scheduling.overlaps import overlaps
 from rainbow.scheduling.policy import Order
 from rainbow.service.access import Caller, own_cluster
@@ -50,7 +50,9 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
         policy = _policy(body.get("policy", record.policy))
         kept = record.settings if merge and policy == record.policy else {}
         settings = _checked(policy, {**kept, **_mapping(body.get("settings", {}), "settings")}, merge)
-        after = replace(record, policy=policy, settings=settings, limits=_limits(record.limits, body, merge))
+        begin = asdict(service.settings.admission) if policy == DEFAULT_POLICY else {}
+        limits = _limits(record.limits, begin, body, merge)
+        after = replace(record, policy=policy, settings=settings, limits=limits)
         note(connection, who, record.id, service.clock(), _parts(record), _parts(after))
         clusters.set_policy(connection, record.id, policy, settings)
         clusters.set_limits(connection, record.id, after.limits)
@@ -110,10 +112,13 @@ def _checked(policy: str, settings: Mapping[str, Any], merge: bool) -> dict[str,
         raise
 
 
-def _limits(kept: Mapping[str, int], body: Mapping[str, Any], merge: bool) -> dict[str, int]:
+def _limits(
+    kept: Mapping[str, int], begin: Mapping[str, int], body: Mapping[str, Any], merge: bool
+) -> dict[str, int]:
+    """Return the limits as they are to be; what is not given, or null, is as it is in the beginning."""
     given = _mapping(body.get("limits", {} if merge else kept), "limits")
     whole = {**kept, **given} if merge else given
-    return check_limits({key: value for key, value in whole.items() if not (merge and value is None)})
+    return check_limits({**begin, **{key: value for key, value in whole.items() if not (merge and value is None)}})
 
 
 def step_now(service: Service, who: Caller, name: str) -> dict[str, Any]:

@@ -6,13 +6,14 @@ import math
 import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
 from rainbow.graph.order import natural
 from rainbow.matching import prepare
-from rainbow.scheduling import policies
+from rainbow.scheduling import DEFAULT_POLICY, policies
 from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster, visible_cluster
 from rainbow.service.service import Entry
 from rainbow.store import clusters, events, states, workers
@@ -45,7 +46,16 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
     state = check_state(body.get("state") or {})
     policy, settings = check_policy(body.get("policy") or {}, service.settings.policy)
     now = service.clock()
-    record = ClusterRecord(secrets.token_hex(8), name, cluster.levels, cluster.worker_type, now, policy, settings)
+    record = ClusterRecord(
+        secrets.token_hex(8),
+        name,
+        cluster.levels,
+        cluster.worker_type,
+        now,
+        policy,
+        settings,
+        limits=asdict(service.settings.admission) if policy == DEFAULT_POLICY else {},
+    )
     with service.store.write() as connection:
         if clusters.find(connection, name):
             raise Conflict(f"there is a cluster {name} already")
@@ -185,6 +195,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
         "policy": record.policy,
         "created_at": record.created_at,
         "draining": record.draining_at is not None,
+        "drained_at": record.drained_at,
     }
 
 

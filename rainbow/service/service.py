@@ -49,7 +49,8 @@ class Entry:
     id: str
     revision: int
     cluster: Cluster
-    draining: bool = False  # takes no more jobs
+    draining: bool = False  # takes no more jobs, and goes when its last has ended
+    drained: bool = False  # takes nothing new until it is reinstated
 
 
 class Service:
@@ -91,7 +92,8 @@ class Service:
             for name, subsystem in hung.items():
                 cluster = cluster.with_subsystem(name, subsystem)
             made = prepare(cluster, self.settings.backend)
-            return Entry(record.id, record.revision, made, record.draining_at is not None)
+            drained = record.drained_at is not None
+            return Entry(record.id, record.revision, made, record.draining_at is not None, drained)
         except RainbowError as fault:  # it was accepted once: one bad graph must not keep the others away
             log.error("cluster-not-compiled", cluster=record.name, fault=str(fault))
             return None

@@ -176,7 +176,7 @@ def settle(connection: sa.Connection, job_id: str, now: float) -> None:
 
 
 def _job(record: JobRecord) -> dict[str, Any]:
-    hidden = ("cluster_id", "accepted_clock", "ended_clock")
+    hidden = ("cluster_id", "accepted_clock", "ended_clock", "awaits")
     written = {key: value for key, value in asdict(record).items() if key not in hidden}
     return {**written, "wait": written["wait"] if record.state is not JobState.COMPLETED else None}
 

@@ -77,7 +77,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
 def look_around(service: Service, mirror: Mirror) -> bool:
     """Look for what is lost and what is overdue; tell whether anything was written."""
     wrote = lose_the_silent(service, mirror)
-    if is_away(state for state, count in mirror.states.items() if count):
+    if mirror.entry.drained or is_away(state for state, count in mirror.states.items() if count):
         leave(service, mirror.entry)
         wrote = True
     return stop_the_overdue(service, mirror) or wrote

@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NotFound, Refused, TooMany
@@ -15,7 +15,7 @@ from rainbow.jobs import Task
 from rainbow.jobspec.keeping import keeping
 from rainbow.scheduling import Gang
 from rainbow.selection import Choice, reads, select
-from rainbow.service import ledger
+from rainbow.service import ledger, symbols
 from rainbow.service.access import Caller, requestor_of
 from rainbow.service.admission import admit, check_limits
 from rainbow.service.candidates import candidate_ids, states_of
@@ -78,6 +78,7 @@ class Placement:
             return earlier, True
         job_id = _new_id()
         check_dependencies(connection, self.who, self.found.request)
+        symbols.check(self.who, self.found.request)
         states, choice = self._choose(connection, job_id)
         decision = {**self.found.told, "selection": ledger.written(choice), "seed": job_id}
         if self.asked.place is not None:
@@ -85,6 +86,7 @@ class Placement:
         if choice.cluster is None:
             raise Refused("no cluster can take this job", **decision)
         record = self._record(connection, job_id, choice.cluster)
+        record = replace(record, awaits=symbols.find(connection, self.who, record, self.found.request) or None)
         decision["again"] = self._again(record.requestor)
         self._store(connection, record, decision, states)
         self.cluster_id = record.cluster_id
@@ -103,6 +105,8 @@ class Placement:
         asked, cluster = self.asked, clusters.find(connection, name)
         if cluster is None or cluster.draining_at is not None:  # deleted since it was matched
             raise Conflict(f"cluster {name} is being deleted; submit again")
+        if cluster.drained_at is not None:
+            raise Conflict(f"cluster {name} was drained a moment ago; submit again")
         requestor = requestor_of(asked.requestor, self.who.submits.get(cluster.id))
         self._check_live(connection, cluster.id, requestor)
         return JobRecord(
@@ -138,6 +142,7 @@ class Placement:
         admit(connection, record, sum(len(gang.tasks) for gang in self.wanted), limits)
         kept = {**decision, ledger.LEDGER: ledger.entry(self.service, self.selector, self.options, states)}
         jobs.add(connection, record, _text(asked.jobspec), kept, **key)
+        symbols.keep(connection, record, self.found.request)
         expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
         tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted, limits["max_retries"], expected))
         told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}

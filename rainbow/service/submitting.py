@@ -77,7 +77,7 @@ def _known(service: Service, who: Caller) -> list[Entry]:
         with service.store.read() as connection:
             names = clusters.names(connection, missing)
         found += [entry for name in names.values() if (entry := service.compile(name))]
-    return [entry for entry in found if not entry.draining]
+    return [entry for entry in found if not (entry.draining or entry.drained)]
 
 
 def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from rainbow.jobspec.request import Dependency
 from rainbow.scheduling import Elastic, Gang, GangTask, GangView, JobView, Wait, only, waits_for
 from rainbow.service.ordering import Order
 
@@ -30,6 +31,12 @@ class LiveJob:
         self.unmet: Awaited | None = None  # what it waits for outside itself
         self.placing = placing
         self._views: dict[int, GangView] = {}  # of independent tasks, by index
+
+    @property
+    def dependencies(self) -> tuple[Dependency, ...]:
+        """What it waits for: as its jobspec says, and what that named when it was submitted."""
+        named = (Dependency("afterany", job) for job in self.record.awaits or ())
+        return (*self.read.request.dependencies, *named)
 
     def task_waits(self, index: int) -> None:
         """Note that a task waits (again)."""

@@ -28,6 +28,7 @@ class ClusterRecord:
     clock: int = 0
     limits: Mapping[str, int] = field(default_factory=dict)
     draining_at: float | None = None
+    drained_at: float | None = None  # takes nothing new until it is reinstated
     epoch: int = 1  # of its jobs, tasks and workers: see schema.py
     moves: int = 0  # how often jobs came from or went to another cluster
 
@@ -74,6 +75,12 @@ def names(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, 
 def drain(connection: sa.Connection, cluster_id: str, now: float) -> None:
     """Note that a cluster takes no more jobs and goes when its last has ended."""
     _change(connection, cluster_id, draining_at=now)
+    new_revision(connection, cluster_id)  # so that every process sees it
+
+
+def set_drained(connection: sa.Connection, cluster_id: str, at: float | None) -> None:
+    """Note since when a cluster takes nothing new; None: it does."""
+    _change(connection, cluster_id, drained_at=at)
     new_revision(connection, cluster_id)  # so that every process sees it
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ class JobRecord:
     wait: Mapping[str, Any] | None = None
     basis: str = ""  # what this job is a version of
     tag: str = ""  # which version
+    awaits: Sequence[str] | None = None  # jobs it was found to wait for by name when it was submitted
 
     def moved(self, cluster_id: str, cluster: str, nodes: int) -> JobRecord:
         """Return the job as it is at another cluster."""

@@ -7,6 +7,7 @@
               ├─ agents          their last signs of life
               └─ grants ──────── credentials     which clusters a token or secret (its SHA-256) is good for
     jobs ───── tasks             kept when their cluster is deleted: they are history
+    symbols                      names of what jobs bring about, for those that wait for it (RFC 26)
     tags                         the versions a basis has had
     durations                    how long tasks ran, by the names of job and task
     events                       what happened, in order
@@ -63,6 +64,7 @@ clusters = sa.Table(
     sa.Column("memory", JSON, nullable=False),
     sa.Column("created_at", TIME, nullable=False),
     sa.Column("limits", JSON, nullable=False, server_default="{}"),
+    sa.Column("drained_at", TIME),  # takes nothing new until it is reinstated
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("moves", sa.BigInteger, nullable=False, server_default="0"),
 )
@@ -163,6 +165,7 @@ jobs = sa.Table(
     sa.Column("request_digest", ID),
     sa.Column("basis", TEXT, nullable=False, server_default=""),
     sa.Column("tag", TEXT, nullable=False, server_default=""),
+    sa.Column("awaits", JSON),  # jobs it was found to wait for by name when it was submitted
     _stamp("jobs"),
     sa.Index("ix_jobs_stamp", "cluster_id", "stamp"),
     # the two sums of booking.py are answered from these alone
@@ -217,6 +220,15 @@ durations = sa.Table(
     sa.Column("at", TIME, nullable=False),
     sa.UniqueConstraint("job", "task"),
     sa.Index("ix_durations_at", "at"),
+)
+
+symbols = sa.Table(
+    "symbols",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("name", TEXT, nullable=False, index=True),
+    sa.Column("scope", WORD, nullable=False),
 )
 
 tags = sa.Table(
