@@ -15,6 +15,7 @@ from rainbow.cli import (
     config,
     database,
     doctor,
+    helping,
     importing,
     jobs,
     policy,
@@ -38,7 +39,8 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 no match, 4 not found, 5 not allowed,
 
 Settings come from flags, then the environment (RAINBOW_URL, RAINBOW_TOKEN,
 RAINBOW_TOKEN_FILE, RAINBOW_SECRET, RAINBOW_SECRET_FILE), then the credentials
-file that `cluster register --save` writes (RAINBOW_CREDENTIALS)."""
+file that `cluster register --save` writes (RAINBOW_CREDENTIALS).
+`rainbow help TOPIC` explains these and more."""
 
 
 class Root(click.Group):
@@ -104,5 +106,6 @@ for _command in (
     tokens.token,
     watching.events,
     completion.completion,
+    helping.show_help,
 ):
     main.add_command(_command)

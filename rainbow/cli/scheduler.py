@@ -14,6 +14,7 @@ from rainbow.cli import printing
 from rainbow.cli.connection import with_secret
 from rainbow.cli.database import store_options, url_of
 from rainbow.cli.reading import FILE, json_of
+from rainbow.cli.watching import again, watch_option
 from rainbow.client import Client
 
 
@@ -48,12 +49,18 @@ def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @scheduler.command()
 @of_cluster
+@watch_option
 @printing.output_option
 @with_secret
-def show(client: Client, cluster: str, output: str) -> None:
+def show(client: Client, cluster: str, watch: bool, output: str) -> None:
     """Show a cluster's policy, its settings and its figures."""
-    found = client.scheduler(cluster)
-    printing.show(output, found, lambda console: _draw(console, found))
+
+    def draw() -> bool:
+        found = client.scheduler(cluster)
+        printing.show(output, found, lambda console: _draw(console, found))
+        return True
+
+    again(client, watch, draw)
 
 
 TITLES = ["CLASS", "LOAD %", "RUNNING", "WAITING", "ENTITLEMENT", "LOANED", "UNUSED"]
