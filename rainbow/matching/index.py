@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MOST_QUESTIONS = 4_096
 FEW = 16  # clusters that are asked one by one rather than in a batch
-MOST_FINDINGS = 65_536
+MOST_FINDINGS = 16_384  # one that was looked at holds its take: a kilobyte a node
 
 
 class Index:
