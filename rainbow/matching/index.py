@@ -86,6 +86,11 @@ class Index:
             found = self._compiled[cluster] = Compiled(cluster)
         return found
 
+    def prepare(self, cluster: Cluster) -> None:
+        """Compile a cluster now rather than at the first request."""
+        if cluster.levels != "strict":
+            self.compiled(cluster)
+
     def question(self, request: Request) -> Question:
         """Return a request prepared for asking."""
         found = self._questions.get(request.key)
@@ -146,7 +151,7 @@ def _holds(question: Question, resources: tuple[Resource, ...], cluster: Cluster
         return False
     tally = Tally(compiled.rooted, resources, question.satisfied(compiled.rooted), question.passes)
     if question.rule:
-        tally.root = Relabelling(tally, names_of(cluster, compiled.kinds), question.rule).root()
+        tally.root = Relabelling(tally, names_of(cluster), compiled.kinds, question.rule).root()
     return all(tally.available(place) >= r.count.min for place, r in enumerate(resources))
 
 
