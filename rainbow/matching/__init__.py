@@ -12,6 +12,7 @@ from rainbow.matching.needs import Matcher, matchers
 from rainbow.matching.showing import shown, shown_explained
 from rainbow.matching.smaller import smallest_change
 from rainbow.matching.verdict import Backend, Reason, Take, Verdict, Why
+from rainbow.matching.verdicts import candidates_of, is_in_order, names_of, refusals_of
 from rainbow.matching.walk import Walk
 from rainbow.plugins import Registry
 
@@ -28,7 +29,7 @@ DEFAULT_BACKEND = "index"
 
 def match(request: Request, clusters: Iterable[Cluster], backend: str = DEFAULT_BACKEND) -> Sequence[Verdict]:
     """Say of every cluster whether it, empty, can run the request; in order of name."""
-    chosen, given = backends.get(backend), clusters if isinstance(clusters, list) else list(clusters)
+    chosen, given = backends.get(backend), clusters if isinstance(clusters, list | tuple) else list(clusters)
     if hasattr(chosen, "match_all"):
         return cast("Sequence[Verdict]", chosen.match_all(request, given))
     return [chosen.match(request, cluster) for cluster in sorted(given, key=attrgetter("sort_key"))]
@@ -50,11 +51,15 @@ __all__ = [
     "Verdict",
     "Why",
     "backends",
+    "candidates_of",
     "consumables",
     "hosting_kinds",
+    "is_in_order",
     "match",
     "matchers",
+    "names_of",
     "prepare",
+    "refusals_of",
     "shown",
     "shown_explained",
     "smallest_change",
