@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -46,10 +45,8 @@ def there_of(called: str, request: pytest.FixtureRequest) -> str:
     """Return the executor of this name, with its address."""
     if called.startswith("psij"):
         pytest.importorskip("psij", reason="psij-python is not installed")
-    if called == "psij:slurm" and not shutil.which("sbatch"):
-        pytest.skip("there is no Slurm: sbatch is not on the PATH")
-    if called == "psij:slurm" and subprocess.run(["sinfo"], capture_output=True).returncode:
-        pytest.skip("there is no Slurm: sinfo finds no controller (SLURM_CONF)")
+    if called == "psij:slurm":
+        request.getfixturevalue("on_slurm")
     if called == "dask":
         pytest.importorskip("distributed", reason="distributed is not installed")
         return f"dask:{request.getfixturevalue('dask_scheduler')}, kept"
