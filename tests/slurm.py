@@ -51,7 +51,7 @@ MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
 SchedulerType=sched/backfill
-SchedulerParameters=bf_interval=5,default_queue_depth=10000,batch_sched_delay=1,sched_min_interval=100000
+SchedulerParameters=bf_interval=5,default_queue_depth=10000,batch_sched_delay=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 MaxJobCount=100000
