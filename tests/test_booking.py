@@ -1,7 +1,4 @@
-"""nodes_free through the API: never booked twice, never lost, whatever comes between, on both kinds of store.
-
-PostgreSQL is used where RAINBOW_TEST_POSTGRES names an empty database of it.
-"""
+"""nodes_free through the API: never booked twice, never lost, whatever comes between, on both kinds of store."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +18,6 @@ from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
 
 NODES = 20
-POSTGRES = os.environ.get("RAINBOW_TEST_POSTGRES")
 SELECTOR = {
     "name": "constraint",
     "options": {"priorities": [{"priority": 1, "steps": [{"filter": "nodes_free > 0"}]}]},
@@ -33,11 +28,10 @@ numbers = itertools.count()
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    if request.param == "postgresql" and not POSTGRES:
-        pytest.skip("RAINBOW_TEST_POSTGRES names no database")
-    path: Path = tmp_path_factory.mktemp("booking") / "rainbow.db"
-    store = open_store(str(path) if request.param == "sqlite" else str(POSTGRES))
-    service = Service(store, Settings(secret=REGISTRATION, admin=ADMIN))
+    url = str(tmp_path_factory.mktemp("booking") / "rainbow.db")
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_server").new_database()
+    service = Service(open_store(url), Settings(secret=REGISTRATION, admin=ADMIN))
     yield Api(service)
     service.close()
 
