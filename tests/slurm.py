@@ -20,10 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-import pytest
 
-PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scancel", "squeue", "sinfo", "scontrol")
-PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # where Debian keeps the daemons
+from tests import services
+
 NODES = 4
 CORES = 8
 TRIES = 3  # another's port may be taken between our look and our use
@@ -68,18 +67,6 @@ NODE = (
 )
 
 
-def missing() -> str:
-    """Say why there is no Slurm here; an empty text if there is."""
-    lacking = [program for program in PROGRAMS if not shutil.which(program, path=PATH)]
-    return f"Slurm's {lacking[0]} is not installed (apt-get install slurm-wlm)" if lacking else ""
-
-
-def require() -> None:
-    """Skip the test where there is no Slurm; fail where there must be."""
-    if reason := missing():
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
-
-
 class Slurm:
     """A controller and its nodes, n0001 to n0004."""
 
@@ -88,7 +75,7 @@ class Slurm:
         self.conf = self.folder / "slurm.conf"
         self.nodes = [f"n{number:04}" for number in range(1, nodes + 1)]
         self._cores = cores
-        self._environment = {**os.environ, "PATH": PATH, "SLURM_CONF": str(self.conf)}
+        self._environment = {**os.environ, "SLURM_CONF": str(self.conf)}
         self._daemons: list[subprocess.Popen[bytes]] = []
         try:
             self._start_somewhere()
@@ -124,7 +111,8 @@ class Slurm:
         for name in self.nodes:
             self._daemon("slurmd", "-D", "-N", name, "-f", str(self.conf))
 
-    def _daemon(self, *command: str) -> None:
+    def _daemon(self, program: str, *arguments: str) -> None:
+        command = [str(services.SERVICES["Slurm"].program(program)), *arguments]
         with (self.folder / "daemons.log").open("ab") as log:
             self._daemons.append(
                 subprocess.Popen(
@@ -200,7 +188,7 @@ def _free_ports(count: int) -> list[int]:
 @contextmanager
 def slurm() -> Iterator[Slurm]:
     """Run a Slurm until the block is left."""
-    require()
+    services.require("Slurm")
     made = Slurm()
     try:
         yield made

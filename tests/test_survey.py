@@ -190,7 +190,6 @@ def test_registering_without_the_secret_for_it_is_refused_and_says_so(tmp_path: 
 def test_a_slurm_cluster_registers_itself_and_runs_the_job_that_was_selected_for_it(
     tmp_path: Path, processes: Processes
 ) -> None:
-    pytest.importorskip("psij", reason="psij-python is not installed")
     with rainbow_at(tmp_path) as url, Client(url, REGISTRATION) as registering:
         tokens = [
             registering.register_cluster(name, grid(4, cores), state={"cost": cost, "nodes_free": 4})["token"]
