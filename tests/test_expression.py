@@ -241,7 +241,7 @@ def test_equal_texts_are_compiled_once() -> None:
 PIECES = [
     *"()[]{}.,:;=!?+-*/%<>&|^~@#\\'\" \n\t_",
     *["and", "or", "not", "in", "if", "else", "for", "lambda", "import", "yield", "await", "is", ":=", "**", "//"],
-    *["a", "b", "x.y", "nowhere", "__class__", "__import__", "os", "eval", "exec", "open", "get", "compare", "self"],
+    *["a", "b", "x.y", "nowhere", "__class__", "__import__", "os", "eval", "exec", "open", "get", "chain", "self"],
     *["1", "0", "2.5", "1e308", "9" * 300, "1j", "0x1f", "'t'", '"t"', "f'{a}'", "b''", "true", "false", "None"],
     *["min(", "max(", "coalesce(", "round(", "log(", "exp(", "getattr(", "a.__class__", "().__class__", "2**9**9"],
 ]

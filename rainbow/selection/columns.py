@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rainbow.selection.arithmetic import SAFE
 from rainbow.selection.choice import Scalar
 from rainbow.selection.expression import Expression, bind
-
-SAFE = 2.0**53  # below it every integer is a float
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -200,7 +199,11 @@ COMPARISONS: Mapping[str, Callable[[Column, Any], Truths]] = {
 }
 
 
-def _compare(left: Any, signs: tuple[str, ...], *rights: Thunk) -> Truths:
+def _relate(left: Any, sign: str, right: Any) -> Truths:
+    return COMPARISONS[sign](_column(left), right)
+
+
+def _chain(left: Any, signs: tuple[str, ...], *rights: Thunk) -> Truths:
     held = Truths(np.array(True), np.array(False))
     before: Any = _column(left)
     for sign, thunk in zip(signs, rights, strict=True):
@@ -283,7 +286,8 @@ PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "negate": _negate,
     "plus": _number,
     "invert": _invert,
-    "compare": _compare,
+    "relate": _relate,
+    "chain": _chain,
     "all_of": lambda *operands: reduce(_both, (_truth(operand()) for operand in operands)),
     "any_of": lambda *operands: reduce(_either, (_truth(operand()) for operand in operands)),
     "choose": _choose,
