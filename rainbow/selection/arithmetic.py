@@ -4,8 +4,9 @@ Three kinds of value: numbers (int, float), text, truth values. A truth value is
 evaluated. A condition takes truth values and numbers (0 is false), never text; `and`, `or`, `not` answer true or
 false. Values of different kinds are unequal, and only values of one kind, numbers or text, have an order.
 
-Every number is finite: a variable or a result that is infinite or no number breaks the expression, as does an
-integer beyond 1024 bits, which no float could hold. So no expression can be slow or large.
+Every number is finite: a variable or a result that is infinite or no number breaks the expression, as do an
+integer beyond 1024 bits, which no float could hold, and a text of more than 4,096 characters. So no expression can be
+slow or large.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rainbow.selection.choice import Scalar
 MAX_BITS = 1024  # of an integer; the largest float has as many
 MAX_EXPONENT = 1024  # of an integer power
 SUMMABLE = 1e290  # a billion billion of these are no infinity yet
+MAX_TEXT = 4096  # characters of a variable; an expression may compare it a thousand times
 MAX_DIGITS = 308  # that round may be asked for; floats have no more
 PLAIN = frozenset([int, float])  # the types of numbers, without that of truth values, which Python counts among them
 SAFE = 2**53  # what is nearer to zero is finite and small; above, floats skip integers
@@ -67,6 +69,8 @@ def admit(name: str, value: Any) -> Scalar:
     """Return a variable's value if an expression may use it."""
     if type(value) in PLAIN and -SAFE < value < SAFE:  # nearly always, so asked first
         return value  # type: ignore[no-any-return]  # PLAIN are two of Scalar
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        raise Broken(f"{name} is too long a text")
     if isinstance(value, bool | str):
         return value
     if not isinstance(value, int | float):
