@@ -115,7 +115,9 @@ def test_commands_of_the_how_to_print_what_it_shows(monkeypatch):
 def test_commands_of_selection_print_what_it_shows(monkeypatch):
     monkeypatch.chdir(ROOT)
     found = re.findall(r"```console\n\$ rainbow (.*?)\n(.*?)```", (ROOT / "docs/selection.md").read_text(), re.S)
-    offline = [(command.split(), output) for command, output in found if command.split()[0] in ("policy", "config")]
+    offline = [
+        (command.split(), output) for command, output in found if command.startswith(("policy", "config check"))
+    ]
     assert len(offline) == 5
     for command, output in offline:
         result = CliRunner().invoke(main, command, env={"COLUMNS": "110", "NO_COLOR": "1"})

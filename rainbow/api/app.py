@@ -11,6 +11,7 @@ from rainbow.api import problems
 from rainbow.api.agents import agents
 from rainbow.api.batch import batch
 from rainbow.api.clusters import clusters
+from rainbow.api.config import config
 from rainbow.api.events import events
 from rainbow.api.health import health
 from rainbow.api.jobs import jobs
@@ -37,6 +38,6 @@ def create_app(service: Service) -> Flask:
     app.url_map.converters["id"] = _Id
     problems.install(app)
     pace(app)
-    for blueprint in (clusters, jobs, batch, agents, tokens, events, metrics, openapi, health):
+    for blueprint in (clusters, jobs, batch, agents, tokens, config, events, metrics, openapi, health):
         app.register_blueprint(blueprint)
     return app

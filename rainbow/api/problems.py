@@ -33,6 +33,7 @@ STATUS = {
     "jobspec-invalid": 422,
     "state-invalid": 422,
     "selection-invalid": 422,
+    "config-invalid": 422,
     "policy-invalid": 422,
     "plugin-unknown": 422,
     "unsatisfiable": 422,

@@ -40,12 +40,13 @@ EVENT = _object(
     ["task", "attempt", "event"],
     task={"type": "string"},
     attempt={"type": "integer"},
-    event={"enum": ["started", "ended"]},
+    event={"enum": ["started", "ended", "suspended", "resumed", "unable"]},
     result={"enum": ["exited", "timed_out", "stopped", "failed"]},
     exit_code=_or_null({"type": "integer", "minimum": -(2**31) + 1, "maximum": 2**31 - 1}),
     output=_or_null({"type": "string"}),
     detail=_or_null({"type": "string"}),
 )
+LOAD = _or_null({"type": "object", "maxProperties": 100, "additionalProperties": {"type": "number"}})
 ENVELOPE = {
     "jobspec": {"type": ["string", "object"]},
     "selector": _or_null(_object([], name=_or_null(WORDS), options=_or_null({"type": "object"}))),
@@ -105,7 +106,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "Accept": _object(["agent", "tasks"], agent=AGENT, tasks=_list(RUN), seq=SEQ),
     "Events": _object(["agent", "events"], agent=AGENT, events=_list(EVENT), seq=SEQ),
     "Heartbeat": _object(
-        ["agent"], agent=AGENT, workers=_or_null(_list({"type": "string"})), running=_list(RUN), seq=SEQ
+        ["agent"], agent=AGENT, workers=_or_null(_list({"type": "string"})), running=_list(RUN), seq=SEQ, load=LOAD
     ),
     "Token": _object(
         ["clusters"],

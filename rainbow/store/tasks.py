@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.jobs import ENDED, Task, TaskState
+from rainbow.jobs import ENDED, Hold, Task, TaskState
 from rainbow.store import events
-from rainbow.store.schema import clusters, tasks
+from rainbow.store.schema import clusters, jobs, tasks
 
 NAMED = 500  # tasks named in one statement
 
@@ -67,6 +67,27 @@ def first_waiting(connection: sa.Connection, job_id: str, most: int) -> list[Tas
     longer = _tasks(connection, *mine, tasks.c.expected > (-1.0 if least is None else least))
     equal = [] if least is None else _tasks(connection, *mine, tasks.c.expected == least, most=most - len(longer))
     return sorted(longer, key=lambda task: (-task.expected, task.index)) + equal
+
+
+def to_hold(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[list[Task], list[Task]]:
+    """Return an agent's tasks that run and are to be held, and those that are held and are to go on."""
+    own = (tasks.c.cluster_id == cluster_id, tasks.c.agent == agent)
+    asked = sa.exists().where(jobs.c.id == tasks.c.job, jobs.c.suspended_at.is_not(None))
+    wanted = sa.or_(tasks.c.hold == Hold.POLICY, sa.and_(asked, tasks.c.hold != Hold.UNABLE))
+    running, held = tasks.c.state == TaskState.RUNNING, tasks.c.state == TaskState.SUSPENDED
+    return _tasks(connection, *own, running, wanted), _tasks(connection, *own, held, sa.not_(wanted))
+
+
+def let_go(connection: sa.Connection, cluster_id: str) -> None:
+    """Forget what a policy wanted to be held: another one plans from now on."""
+    own = (tasks.c.cluster_id == cluster_id, tasks.c.hold == Hold.POLICY)
+    connection.execute(tasks.update().where(*own).values(hold=Hold.NONE))
+
+
+def ask_again(connection: sa.Connection, job_id: str) -> None:
+    """Forget that a job's tasks could not be held."""
+    own = (tasks.c.job == job_id, tasks.c.hold == Hold.UNABLE)
+    connection.execute(tasks.update().where(*own).values(hold=Hold.NONE))
 
 
 def count_waiting(connection: sa.Connection, job_id: str) -> int:
