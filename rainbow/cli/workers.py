@@ -21,8 +21,8 @@ def worker() -> None:
 def list_workers(client: Client, cluster: str, output: str) -> None:
     """List the workers of a cluster and their states."""
     found = client.workers(cluster)
-    rows = [(one["name"], one["state"], printing.when(one["since"]), one["capacity"]) for one in found]
-    table = printing.table(["WORKER", "STATE", "SINCE", "CAPACITY"], rows)
+    rows = [(one["name"], one["state"], printing.when(one["since"]), one["missed"], one["capacity"]) for one in found]
+    table = printing.table(["WORKER", "STATE", "SINCE", "MISSED", "CAPACITY"], rows)
     printing.show(output, found, lambda console: console.print(table))
 
 
