@@ -1,7 +1,7 @@
 """Two users with elastic jobs on the demo's cluster willow under fair_share, step by step: a trace and a plot of it.
 
-`python -m benchmarks.sharing [OUT.svg]` prints the trace that docs/fair-share.md shows, and writes the plot beside it.
-The service and its store are real; the agent says what it is told to, and time stands still, so that every run is alike.
+`python -m benchmarks.sharing [OUT.svg]` prints the trace that docs/fair-share.md shows, and writes its plot.
+Service and store are real; the agent says what it is told to, and time stands still, so that every run is alike.
 """
 
 from __future__ import annotations

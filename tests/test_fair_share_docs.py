@@ -6,10 +6,11 @@ from pathlib import Path
 import yaml
 
 from benchmarks import sharing
-from rainbow.scheduling.fair_share.checking import DEFAULTS, check_settings, read_settings
+from rainbow.scheduling.fair_share.checking import DEFAULTS, check_settings
 from rainbow.scheduling.fair_share.classes import ALL
 from rainbow.scheduling.fair_share.figures import TEXTS
 from rainbow.scheduling.fair_share.nodepools import KEYS
+from rainbow.scheduling.written import read_settings
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "fair-share.md").read_text()
@@ -37,4 +38,4 @@ def test_example_settings_of_the_page_are_taken():
     examples = re.findall(r"```yaml\n(quantum.*?)```", PAGE, re.S)
     assert examples
     for example in examples:
-        assert check_settings(read_settings(example))["classes"]
+        assert read_settings(example, check_settings)["classes"]
