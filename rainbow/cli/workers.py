@@ -25,8 +25,10 @@ def list_workers(client: Client, cluster: str, watch: bool, output: str) -> None
 
     def show() -> bool:
         found = client.workers(cluster)
-        rows = [(one["name"], one["state"], printing.when(one["since"]), one["capacity"]) for one in found]
-        table = printing.table(["WORKER", "STATE", "SINCE", "CAPACITY"], rows)
+        rows = [
+            (one["name"], one["state"], printing.when(one["since"]), one["missed"], one["capacity"]) for one in found
+        ]
+        table = printing.table(["WORKER", "STATE", "SINCE", "MISSED", "CAPACITY"], rows)
         printing.show(output, found, lambda console: console.print(table))
         return True
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from rainbow.jobs import BOOKED, Task, TaskState, WorkerState, held_for
 from rainbow.matching import Take, consumables, worker_capacity, worker_kinds
-from rainbow.scheduling import RunView, View, Wait, WorkerView
+from rainbow.scheduling import RunView, View, Wait, WorkerView, policies
+from rainbow.service.growing import read_work
 from rainbow.service.jobspecs import Reading, reading
 from rainbow.service.placing import Placing
 from rainbow.service.presence import alive, loads
@@ -52,6 +53,8 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         known = _workers(entry.cluster, workers.of_cluster(connection, entry.id), running, measured)
         queue = read_queue(connection, live, running, now, _startable(known, record), count=quiet)
         readings = {job: reading(connection, job) for job in {task.job for task in running}}
+        sees_all = getattr(policies.get(record.policy), "sees_all", False)
+        work = read_work(connection, live, running) if sees_all else None
     if not (queue.waiting or record.memory or quiet):
         return None
     placing = Placing(entry.cluster, service.settings.backend)
@@ -68,6 +71,7 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         memory=record.memory,
         consumables=_consumables(entry.cluster, running),
     )
+    view = work.told(view, entry.cluster) if work else view
     by_id = {job.id: job for job in live}
     blocked = queue.blocked({seen.id for seen in views})
     return Frozen(entry, record, view, by_id, placing.by_task, placing.labels, blocked, queue.doomed())
