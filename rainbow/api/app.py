@@ -16,6 +16,7 @@ from rainbow.api.jobs import jobs
 from rainbow.api.metrics import metrics
 from rainbow.api.openapi import openapi
 from rainbow.api.pace import pace
+from rainbow.api.reservations import reservations
 from rainbow.api.tokens import tokens
 
 if TYPE_CHECKING:
@@ -29,6 +30,6 @@ def create_app(service: Service) -> Flask:
     app.json.sort_keys = False  # type: ignore[attr-defined]  # typed as any provider, ours is the default one
     problems.install(app)
     pace(app)
-    for blueprint in (clusters, jobs, batch, agents, tokens, events, metrics, openapi, health):
+    for blueprint in (clusters, jobs, batch, agents, tokens, reservations, events, metrics, openapi, health):
         app.register_blueprint(blueprint)
     return app

@@ -28,14 +28,16 @@ BODIES = {
     "agents.events": "Events",
     "agents.heartbeat": "Heartbeat",
     "tokens.mint": "Token",
+    "reservations.create": "Reservation",
 }
-MADE = {"clusters.register", "jobs.submit", "tokens.mint"}  # these answer 201
-GONE = {"clusters.delete", "clusters.delete_subsystem", "tokens.revoke"}  # these answer 204
+MADE = {"clusters.register", "jobs.submit", "tokens.mint", "reservations.create"}  # these answer 201
+GONE = {"clusters.delete", "clusters.delete_subsystem", "tokens.revoke", "reservations.delete"}  # these answer 204
 OPEN = {"health.live", "health.ready", "health.front", "openapi.show"}
 TEXT = {"events.stream": "text/event-stream", "metrics.show": "text/plain"}
 QUERIES: dict[str, dict[str, Any]] = {
     "clusters.delete": {"drain": {"type": "boolean"}},
     "clusters.put_graph": {"drain": {"type": "boolean"}},
+    "reservations.listing": {"over": {"type": "boolean"}},
     "clusters.patch_graph": {"drain": {"type": "boolean"}},
     "jobs.listing": {
         "state": {"type": "string"},

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rainbow.scheduling.policy import Order, Plan, View
+from rainbow.scheduling.policy import JobView, Kept, Order, Plan, View
+from rainbow.scheduling.priority.advance import keep
 from rainbow.scheduling.priority.asks import read_asks
 from rainbow.scheduling.priority.assign import Assigner
 from rainbow.scheduling.priority.dispatch import Dispatch, Outcome
@@ -90,6 +91,10 @@ class Priority:
         made = (*orders(view, run.outcomes), *held)
         told = tuple(waits(run.lines, run.outcomes))
         return Plan(made, told, figures(run.outcomes), {**memory, NAME: own} if own else memory)
+
+    def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
+        """Find space for an advance reservation."""
+        return keep(view, job, start, seconds)
 
 
 def own_view(view: View) -> View:

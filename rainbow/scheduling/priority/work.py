@@ -32,7 +32,7 @@ def _items(view: View, settings: Mapping[str, Any], known: Mapping[str, Environm
     kept = {reservation.id: reservation for reservation in view.reservations}
     place = 0
     for job in view.jobs:
-        asks = _possible(view, read_asks(job), known)
+        asks = _possible(view, job, read_asks(job), known)
         matching = _environments(asks, known)
         for gang in job.gangs:
             item = _item(view, settings, job, gang, asks, place)
@@ -73,13 +73,20 @@ def _duration(gang: GangView, settings: Mapping[str, Any], inside: ReservationVi
     return float(duration) + float(settings["duration_offset"])
 
 
-def _possible(view: View, asks: Asks, environments: Mapping[str, Environment]) -> Asks:
+def _possible(view: View, job: JobView, asks: Asks, environments: Mapping[str, Environment]) -> Asks:
     """Return what a job asks, or the fault that it names something there is not."""
     if asks.pe and not _environments(asks, environments):
         return Asks(fault=f"there is no parallel environment {asks.pe!r}")
     if asks.reservation and all(kept.id != asks.reservation for kept in view.reservations):
         return Asks(fault=f"there is no advance reservation {asks.reservation!r}")
+    if asks.reservation and any(kept.id == asks.reservation and not admits(kept, job) for kept in view.reservations):
+        return Asks(fault=f"the advance reservation {asks.reservation!r} is not for {job.requestor}")
     return asks
+
+
+def admits(kept: ReservationView, job: JobView) -> bool:
+    """Tell whether a job may run in an advance reservation."""
+    return kept.requestors is None or job.requestor in kept.requestors
 
 
 class Names:
