@@ -222,9 +222,9 @@ class Client(AgentVerbs, Owning, Keeping):
         """Show a job and its tasks."""
         return self._object("GET", path("jobs", job_id))
 
-    def why(self, job_id: str) -> dict[str, Any]:
-        """Show the whole decision: match, selection steps, why it waits."""
-        return self._object("GET", path("jobs", job_id, "why"))
+    def why(self, job_id: str, *, verify: bool = False) -> dict[str, Any]:
+        """Show the whole decision: match, selection steps, why it waits; `verify`: can it ever run, and now."""
+        return self._object("GET", path("jobs", job_id, "why"), query=given(verify="true" if verify else None))
 
     def replay(self, job_id: str) -> dict[str, Any]:
         """Have a job's selection taken again: {"equal", "selection", "replayed", "digests", ...}."""

@@ -31,6 +31,7 @@ from rainbow.scheduling.policy import (
     WorkerView,
 )
 from rainbow.scheduling.priority import Priority
+from rainbow.scheduling.priority.verify import Answer, can_ever, can_now
 
 policies: Registry[Policy] = Registry("rainbow.policies")
 policies.add("load_based")(LoadBased())
@@ -42,6 +43,7 @@ DEFAULT_POLICY = "load_based"
 
 __all__ = [
     "DEFAULT_POLICY",
+    "Answer",
     "Delegate",
     "Elastic",
     "FairShare",
@@ -68,6 +70,8 @@ __all__ = [
     "View",
     "Wait",
     "WorkerView",
+    "can_ever",
+    "can_now",
     "check_plan",
     "diagram",
     "gangs",

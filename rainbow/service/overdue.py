@@ -45,7 +45,7 @@ def stop_the_overdue(service: Service, entry: Entry) -> None:
     if found:
         with service.store.write() as connection:
             late = [advance(task, TaskState.STOPPING, detail=WHY) for task in _overdue(connection, entry.id, now)]
-            tasks.save_all(connection, late)
+            tasks.save_all(connection, late, now)
         service.tell(entry.id)
 
 

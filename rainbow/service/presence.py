@@ -158,9 +158,9 @@ def _why_lost(task: Task, living: Collection[str], gone: Collection[str], anew: 
 def _give_back(connection: sa.Connection, task: Task, why: str, now: float) -> None:
     job = jobs.get(connection, task.job)
     if job and job.canceled_at is not None:
-        tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now))
+        tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now), now)
     else:
-        tasks.save(connection, advance(task, TaskState.WAITING, detail=why))
+        tasks.save(connection, advance(task, TaskState.WAITING, detail=why), now)
     settle(connection, task.job, now)
 
 

@@ -132,7 +132,7 @@ def accept(
                 refused.append({"id": str(ref["id"]), "reason": reason})
             else:
                 accepted.append(ref["id"])
-        desk.write()
+        desk.write(service.clock())
     service.tell(record.id)
     return {"accepted": accepted, "refused": refused}
 
@@ -162,7 +162,7 @@ def record_events(
         desk = Desk(connection, record.id, events, "task")
         for event in events:
             (recorded if _happened(service, desk, agent, event) else stale).append(event["task"])
-        desk.write()
+        desk.write(service.clock())
         for job_id in sorted({desk.tasks[task_id].job for task_id in recorded}):
             settle(connection, job_id, service.clock())
     service.tell(record.id)

@@ -86,7 +86,7 @@ def _carry_out(service: Service, frozen: Frozen, plan: Plan, turn: Turn) -> bool
     now = service.clock()
     with turn.write() as connection:
         changed = list(_ordered(connection, frozen, plan, now))
-        tasks.save_all(connection, changed)
+        tasks.save_all(connection, changed, now)
         waits = (*plan.waits, *frozen.blocked)
         started = {task.job for task in changed if task.state is T.ASSIGNED}
         for job in sorted(started - {wait.job for wait in waits}):

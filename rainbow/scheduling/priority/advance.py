@@ -60,6 +60,7 @@ def _at(view: View, time: float, settings: Mapping[str, Any]) -> View:
         reservations=[kept for kept in view.reservations if kept.end > time],
         memory={},
         settings=settings,
+        census=None,
     )
 
 

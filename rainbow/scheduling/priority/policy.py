@@ -92,6 +92,11 @@ class Priority:
         told = tuple(waits(run.lines, run.outcomes))
         return Plan(made, told, figures(run.outcomes), {**memory, NAME: own} if own else memory)
 
+    def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return settings under which every job may be promised a time."""
+        given = {key: value for key, value in settings.items() if key != "max_reservation"}
+        return {**given, "discipline": "conservative", "max_jobs_per_user": 0, "compat": "", "search": "gaps"}
+
     def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
         """Find space for an advance reservation."""
         return keep(view, job, start, seconds)
