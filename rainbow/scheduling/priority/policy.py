@@ -57,15 +57,16 @@ def dispatch(view: View) -> Run:
 def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Set the priority of every item; return the memory with usage brought up to now."""
     given = settings["tickets"]
-    held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
     memory: dict[str, Any] = {}
+    if not any((given["share"], given["functional"], *given["override"].values())):
+        prioritise(waiting, view.now, settings, [0.0] * len(waiting))
+        return memory
+    held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
     if given["share"] and given["share_tree"]:
         memory["usage"] = counted(view, held, settings)
     active = list({own["job"]: own for own in held.values()}.values())
-    counts = any((given["share"], given["functional"], *given["override"].values()))
     used = memory.get("usage", {}).get("used", {})
-    own = tickets(waiting, active, used, given) if counts else [0.0] * len(waiting)
-    prioritise(waiting, view.now, settings, own)
+    prioritise(waiting, view.now, settings, tickets(waiting, active, used, given))
     return memory
 
 

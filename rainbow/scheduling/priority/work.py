@@ -34,13 +34,38 @@ def _items(view: View, settings: Mapping[str, Any], known: Mapping[str, Environm
     for job in view.jobs:
         asks = _possible(view, job, read_asks(job), known)
         matching = _environments(asks, known)
+        last: Item | None = None
         for gang in job.gangs:
-            item = _item(view, settings, job, gang, asks, place)
-            item.environments = matching or ((ALONE if item.counts == (1,) else SPREAD),)
-            item.duration = _duration(gang, settings, kept.get(asks.reservation), view.now)
-            item.category = names.category(item) if settings["categories"] else place
+            if last and gang.slots and gang.slots is last.gang.slots and gang.expected == last.gang.expected:
+                item = _again(last, gang, place)  # what is told completely by the same amounts asks for the same
+            else:
+                item = _item(view, settings, job, gang, asks, place)
+                item.environments = matching or ((ALONE if item.counts == (1,) else SPREAD),)
+                item.duration = _duration(gang, settings, kept.get(asks.reservation), view.now)
+                item.category = names.category(item)
+            if not settings["categories"]:
+                item.category = place
+            last = item
             place += 1
             yield item
+
+
+def _again(last: Item, gang: GangView, place: int) -> Item:
+    """Return the item of a gang that asks for the same as the one before it."""
+    return Item(
+        last.job,
+        gang,
+        place,
+        last.asks,
+        last.groups,
+        last.counts,
+        last.environments,
+        last.duration,
+        last.kinds,
+        last.reserve,
+        last.category,
+        last.user,
+    )
 
 
 def _item(view: View, settings: Mapping[str, Any], job: JobView, gang: GangView, asks: Asks, place: int) -> Item:
