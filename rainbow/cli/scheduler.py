@@ -147,6 +147,7 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
 LIMIT, COUNT = click.IntRange(min=-1), click.IntRange(min=0)
 LIMITS = ["throttle", "max_requestors", "max_jobs_per_requestor", "max_waiting_tasks", "max_retries"]
 LIMITS += ["quarantine_after", "quarantine_minutes", "task_minutes", "allowance_seconds"]
+LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 
 
 @scheduler.command(name="set")
@@ -170,6 +171,8 @@ LIMITS += ["quarantine_after", "quarantine_minutes", "task_minutes", "allowance_
 @click.option("--quarantine-minutes", type=COUNT, help="How long such a worker gets nothing.")
 @click.option("--task-minutes", type=COUNT, help="How long a task without a duration may run; 0: for ever.")
 @click.option("--allowance-seconds", type=COUNT, help="How much longer, before the server has it stopped.")
+@click.option("--max-reservations-per-requestor", type=LIMIT, help="Kept in advance; -1 is no limit.")
+@click.option("--reservation-days", type=COUNT, help="How long one may last; 0: of any length.")
 @click.option("--settings", "file", type=FILE, help="A YAML or JSON file of settings; other options go over it.")
 @printing.output_option
 @with_secret
