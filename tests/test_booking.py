@@ -15,6 +15,7 @@ from rainbow.service import Service, Settings
 from rainbow.service.stepping import step
 from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
+from tests.postgres import Postgres
 
 NODES = 20
 SELECTOR = {
@@ -168,12 +169,46 @@ class History:
         self.cluster.api.good("PUT", f"/v1/clusters/{self.cluster.name}/state", state, self.cluster.secret)
 
 
+def live_through(api: Api, events: list[tuple[str, int]]) -> None:
+    history = History(fresh(api))
+    for what, k in events:
+        getattr(history, what)(k)
+        assert effective(history.cluster) == history.free
+
+
 @given(EVENTS)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_effective_nodes_free_after_any_interleaving_is_what_no_live_job_holds(
     api: Api, events: list[tuple[str, int]]
 ) -> None:
-    history = History(fresh(api))
-    for what, k in events:
-        getattr(history, what)(k)
-        assert effective(history.cluster) == history.free
+    live_through(api, events)
+
+
+@pytest.mark.soak
+@given(EVENTS)
+@settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_effective_nodes_free_after_any_interleaving_campaign(api: Api, events: list[tuple[str, int]]) -> None:
+    live_through(api, events)
+
+
+# ── several servers on one store ────────────────────────────────────────────────────────────────────────────
+
+
+def test_200_submits_at_once_to_two_servers_book_every_node_once(postgres_server: Postgres) -> None:
+    url = postgres_server.new_database()
+    services = [Service(open_store(url), Settings(secret=REGISTRATION, admin=ADMIN)) for _ in range(2)]
+    oak = fresh(Api(services[0]))
+    servers = [oak, Cluster(Api(services[1]), oak.name, {"token": oak.token, "secret": oak.secret})]
+    placed: list[int] = []
+    start = threading.Barrier(200)
+
+    def submit(k: int) -> None:
+        start.wait()
+        if ask(servers[k % 2], 1 + k % 3).status_code == 201:
+            placed.append(1 + k % 3)
+
+    all_at_once([lambda k=k: submit(k) for k in range(200)])
+    assert sum(placed) == NODES
+    assert effective(oak) == effective(servers[1]) == 0
+    for service in services:
+        service.close()

@@ -1,6 +1,7 @@
 """`constraint` beside a model of it, written from the contract as plainly as can be.
 
-It has no columns, no caches, and tells nothing. Only the value of one expression for one cluster is taken from the product; it has tests of its own.
+It has no columns, no caches, and tells nothing. Only the value of one expression for one cluster is taken from the
+product; that has tests of its own.
 """
 
 from __future__ import annotations
