@@ -122,7 +122,8 @@ def test_reports_between_submits_neither_double_nor_lose_a_booking(cluster: Clus
 # ── any interleaving ────────────────────────────────────────────────────────────────────────────────────────
 
 EVENTS = st.lists(
-    st.tuples(st.sampled_from(["submit", "submit", "accept", "end", "report"]), st.integers(0, 8)), max_size=14
+    st.tuples(st.sampled_from(["submit", "submit", "accept", "end", "report", "mention"]), st.integers(0, 8)),
+    max_size=14,
 )
 
 
@@ -168,6 +169,27 @@ class History:
         state = {"nodes_free": NODES - taken}
         self.cluster.api.good("PUT", f"/v1/clusters/{self.cluster.name}/state", state, self.cluster.secret)
 
+    def mention(self, k: int) -> None:
+        """Report something else: the nodes are as they were counted before."""
+        self.cluster.api.good("PATCH", f"/v1/clusters/{self.cluster.name}/state", {"cost": k}, self.cluster.secret)
+
+
+@pytest.mark.parametrize("free", [20, 20.0])
+def test_report_of_something_else_loses_no_booking(cluster: Cluster, free: float) -> None:
+    """Accepted since the nodes were counted, and since then only the price was reported."""
+    where = f"/v1/clusters/{cluster.name}/state"
+    cluster.api.good("PUT", where, {"nodes_free": free, "cost": 1}, cluster.secret)
+    assert ask(cluster, 3).status_code == 201
+    cluster.take()
+    assert effective(cluster) == 17
+    assert cluster.api.good("PATCH", where, {"cost": 2}, cluster.secret) == {"nodes_free": free, "cost": 2}
+    assert effective(cluster) == 17
+    cluster.api.good("PATCH", where, {"nodes_free": 17}, cluster.secret)
+    assert effective(cluster) == 17
+    cluster.api.good("PUT", where, {"cost": 3}, cluster.secret)
+    told = cluster.api.good("GET", where, None, cluster.secret)
+    assert (told["state"], told["effective"]) == ({"cost": 3}, {"cost": 3})
+
 
 def live_through(api: Api, events: list[tuple[str, int]]) -> None:
     history = History(fresh(api))
@@ -185,6 +207,7 @@ def test_effective_nodes_free_after_any_interleaving_is_what_no_live_job_holds(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @given(EVENTS)
 @settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_effective_nodes_free_after_any_interleaving_campaign(api: Api, events: list[tuple[str, int]]) -> None:

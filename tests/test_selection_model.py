@@ -196,7 +196,8 @@ def test_any_configuration_decides_as_the_contract_says(
 
 
 @pytest.mark.soak
-@settings(max_examples=20_000, deadline=None)
+@pytest.mark.timeout(3600)
+@settings(max_examples=10_000, deadline=None)
 @given(STATES, PARAMETERS, OPTIONS, st.integers(1, 4), st.integers(0, 3))
 def test_any_configuration_decides_as_the_contract_says_campaign(
     states: dict[str, State], parameters: State, options: State, nodes: int, seed: int
