@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from rainbow.jobs import WorkerState
     from rainbow.matching import Take
+    from rainbow.scheduling.census import Census
 
 Placement = Mapping[str, Mapping[str, int]]  # {worker: {type: amount}}
 
@@ -103,7 +104,7 @@ class JobView:
     id: str
     requestor: str
     submitted: float
-    gangs: tuple[GangView, ...]  # waiting, in the order they should start
+    gangs: Sequence[GangView]  # waiting, in the order they should start
     running: int = 0  # tasks that hold workers
     priority: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes.system of the jobspec, as given
@@ -169,6 +170,7 @@ class View:
     memory: Mapping[str, Any] = field(default_factory=dict)
     consumables: Mapping[str, int] = field(default_factory=dict)
     reservations: Sequence[ReservationView] = ()
+    census: Census | None = field(default=None, compare=False)  # the same counted; None: see census_of
 
 
 # ── what a policy says ──────────────────────────────────────────────────────────────────────────────────────
@@ -224,17 +226,30 @@ class Wait:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Rest(Protocol):
+    """Why jobs wait that a plan does not name: for all of them the same reason, told of one when somebody asks."""
+
+    reason: str
+
+    def of(self, job: str) -> Wait:
+        """Say it of one job."""
+
+
 Order = Start | Stop | Suspend | Resume | Reserve
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Orders in sequence, a Wait for every job left waiting, figures for people, the policy's next memory."""
+    """Orders in sequence, a Wait for every job left waiting, figures for people, the policy's next memory.
+
+    `rest`: says it of every job `waits` does not name, so that a plan need not say it of thousands each time.
+    """
 
     orders: tuple[Order, ...] = ()
     waits: tuple[Wait, ...] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
+    rest: Rest | None = field(default=None, compare=False)
 
 
 class Policy(Protocol):

@@ -26,6 +26,7 @@ from rainbow.scheduling import (
     check_plan,
     policies,
 )
+from rainbow.scheduling.explaining import every_wait
 
 READY = WorkerState.READY
 
@@ -123,10 +124,12 @@ def test_policy_stops_nothing_when_all_is_well(policy: Policy) -> None:
 
 def test_policy_says_of_every_waiting_job_why(policy: Policy) -> None:
     runs = tuple(RunView(f"r{k}", f"r{k}", "user", 0, {f"n{k}": {"core": 4}}, 90.0) for k in range(4))
-    plan = planned(policy, view([job("a", 1), job("b", 9), job("c", 1, slots=False)], runs=runs))
+    of = view([job("a", 1), job("b", 9), job("c", 1, slots=False)], runs=runs)
+    plan = planned(policy, of)
     if not started(plan):
-        assert {wait.job for wait in plan.waits} == {"a", "b", "c"}
-        assert all(wait.text and wait.reason for wait in plan.waits)
+        waits = list(every_wait(of, plan))
+        assert {wait.job for wait in waits} == {"a", "b", "c"}
+        assert all(wait.text and wait.reason for wait in waits)
 
 
 @pytest.mark.parametrize("state", [s for s in WorkerState if s is not READY])

@@ -25,7 +25,7 @@ class Answer:
 
 def can_now(policy: Policy, view: View, job: str) -> Answer:
     """Tell whether every gang of a job that waits could start now, were it alone in the queue."""
-    return _answer(policy, replace(view, jobs=[own for own in view.jobs if own.id == job]))
+    return _answer(policy, replace(view, jobs=[own for own in view.jobs if own.id == job], census=None))
 
 
 def can_ever(policy: Policy, view: View, job: str) -> Answer:
@@ -35,7 +35,7 @@ def can_ever(policy: Policy, view: View, job: str) -> Answer:
         for kind, amount in run.placement.get("", {}).items():
             consumables[kind] = consumables.get(kind, 0) + amount
     idle = [replace(w, free=w.capacity, state=WorkerState.READY, tasks=0, load={}) for w in view.workers]
-    empty = replace(view, workers=idle, runs=(), consumables=consumables)
+    empty = replace(view, workers=idle, runs=(), consumables=consumables, census=None)
     for own in (own for own in view.jobs if own.id == job):
         for gang in own.gangs:
             answer = _answer(policy, replace(empty, jobs=[replace(own, gangs=(gang,))]), later=True)
