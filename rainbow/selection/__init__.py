@@ -29,8 +29,16 @@ if TYPE_CHECKING:
     from rainbow.matching import Verdict
 
 __all__ = [
-    *("Choice", "Frugal", "Scalar", "Selector", "Step"),
-    *("check_options", "reads", "reads_states", "select", "selectors"),
+    "Choice",
+    "Frugal",
+    "Scalar",
+    "Selector",
+    "Step",
+    "check_options",
+    "reads",
+    "reads_states",
+    "select",
+    "selectors",
 ]
 
 selectors: Registry[Selector] = Registry("rainbow.selectors")
