@@ -183,8 +183,10 @@ class _Decision:
 
     def _record(self, number: int, instruction: Instruction, outcome: _Outcome) -> None:
         names = self._variables.names
-        survivors = names if isinstance(outcome.rows, range) else tuple(map(names.__getitem__, outcome.rows))
-        values = dict(zip(map(names.__getitem__, outcome.values), outcome.values.values(), strict=True))
+        every = isinstance(outcome.rows, range)  # they, and values if there are any, stand in order of name
+        survivors = names if every else tuple(map(names.__getitem__, outcome.rows))
+        named = names if every and outcome.values else map(names.__getitem__, outcome.values)
+        values = dict(zip(named, outcome.values.values(), strict=True))
         dropped = {names[row]: why for row, why in outcome.dropped.items()}
         self._steps.append(
             Step(number, instruction.kind, instruction.argument, survivors, values, dropped, outcome.note)
