@@ -133,11 +133,11 @@ def test_longest_expected_of_a_stored_job_come_first(service, api):
     with service.store.write() as connection:
         assert tasks.waiting_of(connection, job, 6) == (range(6), {})
         for task in tasks.of_job(connection, job):
-            tasks.save(connection, replace(task, expected=lasts[task.index]))
+            tasks.save(connection, replace(task, expected=lasts[task.index]), 0.0)
         assert list(Order(*tasks.waiting_of(connection, job, 6))) == [5, 1, 3, 0, 4, 2]
         at_once = tasks.waiting_at(connection, service.catalogue["oak"].id)
         assert list(Order(*at_once[job])) == [5, 1, 3, 0, 4, 2]
-        tasks.save(connection, advance(tasks.of_job(connection, job)[5], TaskState.ASSIGNED))
+        tasks.save(connection, advance(tasks.of_job(connection, job)[5], TaskState.ASSIGNED), 0.0)
         assert list(Order(*tasks.waiting_of(connection, job, 6))) == [1, 3, 0, 4, 2]
         assert tasks.states_of(connection, job) == sorted([TaskState.WAITING, TaskState.ASSIGNED])
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from heapq import heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.jobs import BOOKED, Task, TaskState, WorkerState
 from rainbow.matching import consumables, worker_capacity, worker_kinds
@@ -61,6 +61,8 @@ class Mirror:
         self.dependents = Dependents()
         self.blocked: dict[str, Wait] = {}  # why jobs wait that no policy sees, where the store does not say it yet
         self.doomed: dict[str, str] = {}  # jobs that can never start, and why
+        self.reserved: dict[str, Any] = {}  # jobs that run in an advance reservation, and which
+        self.suspended: dict[str, float] = {}  # tasks that are held in place, and since when
         self.reasons: dict[str, set[str]] = {}  # jobs a policy sees, by the reason the store has
         self.deadlines: list[tuple[float, str]] = []  # when running tasks must have ended
         self.consumables = consumables(self.entry.cluster)
@@ -98,6 +100,8 @@ class Mirror:
         """Take note of a job that is new here."""
         self.jobs[job.record.id] = job
         self._changed.add(job.record.id)
+        if reserved := system_of(job.read).get("reservation"):
+            self.reserved[job.record.id] = reserved
         self.dependents.add(job)
 
     def change_job(self, record: JobRecord) -> None:
@@ -114,6 +118,7 @@ class Mirror:
         self.dependents.drop(job_id)
         self._put_view(job_id, None)
         self._changed.discard(job_id)
+        self.reserved.pop(job_id, None)
         self.waiting.discard(job_id)
         self.blocked.pop(job_id, None)
         self.doomed.pop(job_id, None)
@@ -133,6 +138,8 @@ class Mirror:
         job.task_begins(task.index)
         self.drop_task(task.id)
         self.booked[task.id] = task
+        if task.suspended_at is not None:
+            self.suspended[task.id] = task.suspended_at
         self._book(task, 1)
         self.census.put_run(self._run(task, job))
         self.watch(task)
@@ -143,6 +150,7 @@ class Mirror:
         if before is not None:
             self._book(before, -1)
             self.census.drop_run(task_id)
+            self.suspended.pop(task_id, None)
 
     def _book(self, task: Task, sign: int) -> None:
         if task.agent:
@@ -169,7 +177,7 @@ class Mirror:
             placement=task.placement,
             started=started,
             stopping=task.state is T.STOPPING,
-            until=started + duration if duration else 0.0,
+            until=started + duration + task.paused if duration else 0.0,
             suspended=task.state is T.SUSPENDED,
             priority=job.record.priority,
             attributes=system_of(job.read),
@@ -180,7 +188,8 @@ class Mirror:
         job = self.jobs[task.job]
         seconds = may_run(job.read.request, self.limits) if task.state is T.RUNNING else 0.0
         if seconds > 0 and task.started_at is not None:
-            heappush(self.deadlines, (task.started_at + seconds + self.limits["allowance_seconds"], task.id))
+            seconds += task.paused + self.limits["allowance_seconds"]
+            heappush(self.deadlines, (task.started_at + seconds, task.id))
 
     # ── what a policy sees ──
 
@@ -211,7 +220,9 @@ class Mirror:
         """Say why a job waits that no policy sees."""
         if job.record.id in self.census.jobs:
             return None
-        return self.dependents.wait_of(job) if job.unmet is not None else job.awaits_itself()
+        if job.unmet is not None:
+            return self.dependents.wait_of(job)
+        return job.waits_held() if job.record.suspended_at is not None else job.awaits_itself()
 
     def _put_view(self, job_id: str, job: LiveJob | None) -> None:
         known = self.reasons.get(self._reason.pop(job_id, ""))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from rainbow.jobs import Task, TaskState, advance
+from rainbow.jobs import Task, TaskState, advance, ran_for
 from rainbow.service.admission import check_limits
 from rainbow.service.jobspecs import reading
 from rainbow.store import clusters, tasks
@@ -33,8 +33,7 @@ def may_run(request: Request, limits: Mapping[str, int]) -> float:
 def is_overdue(connection: sa.Connection, task: Task, limits: Mapping[str, int], now: float) -> bool:
     """Tell whether a task runs longer than it may, and than the allowance."""
     seconds = may_run(reading(connection, task.job).request, limits)
-    started = task.started_at
-    return seconds > 0 and started is not None and now - started > seconds + limits["allowance_seconds"]
+    return seconds > 0 and ran_for(task, now) > seconds + limits["allowance_seconds"]
 
 
 def stop_the_overdue(service: Service, mirror: Mirror) -> bool:
@@ -56,5 +55,5 @@ def _stop(service: Service, mirror: Mirror, names: list[str], now: float) -> Non
         limits = check_limits(clusters.limits(connection, mirror.entry.id))
         found = tasks.get(connection, mirror.entry.id, names).values()
         late = [t for t in found if t.state is TaskState.RUNNING and is_overdue(connection, t, limits, now)]
-        tasks.save_all(connection, [advance(task, TaskState.STOPPING, detail=WHY) for task in late])
+        tasks.save_all(connection, [advance(task, TaskState.STOPPING, detail=WHY) for task in late], now)
     service.tell(mirror.entry.id)

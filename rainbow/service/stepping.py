@@ -10,8 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from rainbow.jobs import BOOKED, Task, TaskState, advance
-from rainbow.scheduling import Plan, Start, Stop, View, Wait, check_plan, diagram, policies, slots_of
+from rainbow.jobs import BOOKED, Hold, Task, TaskState, advance
+from rainbow.scheduling import (
+    Plan,
+    Reserve,
+    Resume,
+    Start,
+    Stop,
+    Suspend,
+    View,
+    Wait,
+    check_plan,
+    diagram,
+    policies,
+    slots_of,
+)
 from rainbow.scheduling.explaining import every_wait, left, started
 from rainbow.service.following import follow, mirrored
 from rainbow.service.freezing import Frozen, freeze, frozen
@@ -106,7 +119,7 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
         return False
     with turn.write() as connection:
         changed = list(_ordered(connection, seen, plan, now))
-        tasks.save_all(connection, changed)
+        tasks.save_all(connection, changed, now)
         if remembers:
             clusters.set_memory(connection, seen.record.id, plan.memory)
         for job, wait in waits:
@@ -119,7 +132,7 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
 
 def _ordered(connection: sa.Connection, seen: Frozen, plan: Plan, now: float) -> Iterator[Task]:
     """Yield the tasks as the orders make them; those that have moved since the view was frozen are left alone."""
-    orders = {order.task: order for order in plan.orders if isinstance(order, (Start, Stop))}
+    orders = {order.task: order for order in plan.orders if not isinstance(order, Reserve)}
     found = tasks.get(connection, seen.record.id, orders)
     for name, order in orders.items():
         task = found.get(name)
@@ -130,6 +143,10 @@ def _ordered(connection: sa.Connection, seen: Frozen, plan: Plan, now: float) ->
             yield advance(task, T.WAITING if task.state is T.ASSIGNED else T.STOPPING, detail=order.why)
         if isinstance(order, Start) and task.state is T.WAITING:
             yield _started(seen.mirror, task, order, now)
+        if isinstance(order, Suspend) and task.state is T.RUNNING and task.hold == Hold.NONE:
+            yield replace(task, hold=Hold.POLICY)
+        if isinstance(order, Resume) and task.hold == Hold.POLICY:
+            yield replace(task, hold=Hold.NONE)
 
 
 def _started(mirror: Mirror, task: Task, order: Start, now: float) -> Task:

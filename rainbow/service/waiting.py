@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rainbow.store.jobs import JobRecord
     from rainbow.store.tasks import Waiting
 
+SUSPENDED = "it is suspended, and waits to be resumed"
+
 
 class LiveJob:
     """A job that has not ended. `order` are the tasks that wait, `booked` those that hold space, by index."""
@@ -77,7 +79,7 @@ class LiveJob:
             self.record.priority,
             system_of(self.read),
             len(gangs) if self.independent else 0,
-            elastic=_elastic(self.read),
+            elastic=elastic_of(self.read),
         )
 
     @property
@@ -85,8 +87,13 @@ class LiveJob:
         """Whether every task may start whenever there is room for it."""
         return self.read.single and not self.read.depends
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether nothing of it may start now, whatever is free."""
+        return self.unmet is not None or self.record.suspended_at is not None
+
     def _gangs(self) -> Sequence[GangView]:
-        if self.unmet is not None:
+        if self.is_kept:
             return ()
         if self.independent:
             return Gangs(self)
@@ -119,7 +126,7 @@ class LiveJob:
 
     def gang_of(self, index: int) -> GangView | None:
         """Return the gang that waits with a task in it."""
-        if self.unmet is not None or index not in self.read.tasks:
+        if self.is_kept or index not in self.read.tasks:
             return None
         if self.independent:
             return self.one(index) if self.order.has(index) else None
@@ -129,6 +136,10 @@ class LiveJob:
     def _unended(self) -> list[GangTask]:
         live = self.booked | set(self.order)
         return [task for index, task in self.read.tasks.items() if index in live]
+
+    def waits_held(self) -> Wait:
+        """Say that its owner wants it held."""
+        return Wait(self.record.id, "suspended", SUSPENDED)
 
     def awaits_itself(self) -> Wait:
         """Say which of its own tasks must complete before anything may start."""
@@ -162,7 +173,8 @@ class Gangs(Sequence[GangView]):
         return (self._job.one(index) for index in self._job.order)
 
 
-def _elastic(read: Reading) -> Elastic | None:
+def elastic_of(read: Reading) -> Elastic | None:
+    """Return how many shares a job works with, if they may come and go."""
     asked = read.request.elastic
     return Elastic(asked.min, asked.max, asked.threads) if asked else None
 

@@ -36,6 +36,7 @@ class JobRecord:
     basis: str = ""  # what this job is a version of
     tag: str = ""  # which version
     awaits: Sequence[str] | None = None  # jobs it was found to wait for by name when it was submitted
+    suspended_at: float | None = None  # since when its owner wants it held
 
     def moved(self, cluster_id: str, cluster: str, nodes: int) -> JobRecord:
         """Return the job as it is at another cluster."""
