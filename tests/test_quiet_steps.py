@@ -16,6 +16,7 @@ from rainbow.service.loop import QUIET, Loop
 from rainbow.service.ordering import Order
 from rainbow.service.stepping import step
 from rainbow.store import tasks
+from rainbow.store.jobs import get as get_job
 from tests.conftest import ADMIN, grid
 from tests.test_scatter import bag
 
@@ -189,3 +190,27 @@ def test_step_by_hand(api):
     assert api.good("POST", "/v1/clusters/oak/step", None, oak.secret) == {"ordered": True, "fault": None}
     assert api.good("POST", "/v1/clusters/oak/step", None, oak.secret) == {"ordered": False, "fault": None}
     assert api.call("POST", "/v1/clusters/oak/step", None, oak.token).status_code == 403
+
+
+def test_why_tells_the_numbers_of_now_and_the_store_is_not_written_for_them(api):
+    oak = api.register("oak", grid(1, 1))
+    oak.say("heartbeat", running=[])
+    jobs = [submit(api, oak, bag(1)) for _ in range(4)]
+    (offer,) = oak.take()
+
+    def waits(job):
+        return api.good("GET", f"/v1/jobs/{job}/why", None, ADMIN)["wait"]
+
+    def stored(job):
+        with api.service.store.read() as connection:
+            return get_job(connection, job).wait
+
+    begun = waits(jobs[3])
+    assert (begun["reason"], begun["facts"]["ahead"]) == ("share-used", 2)
+    before = stored(jobs[3])
+    oak.end(offer)
+    (offer,) = oak.take()
+    assert stored(jobs[3]) == before  # it still waits for the same reason
+    now = waits(jobs[3])
+    assert (now["reason"], now["facts"]["ahead"], now["since"]) == ("share-used", 1, begun["since"])
+    assert now["text"].endswith("1 jobs ahead")

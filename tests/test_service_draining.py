@@ -23,7 +23,8 @@ def test_what_waits_leaves_and_what_runs_goes_on(api):
     assert oak.take() == []
     assert {api.good("GET", f"/v1/jobs/{job}", None, ADMIN)["state"] for job in (waits, too)} == {"WAITING"}
     assert api.good("GET", f"/v1/jobs/{waits}/why", None, ADMIN)["wait"]["reason"] == "no-worker-ready"
-    assert api.problem(422, "refused", "POST", "/v1/jobs", {"jobspec": jobspec()}, oak.token)
+    refusal = api.problem(503, "try-later", "POST", "/v1/jobs", {"jobspec": jobspec()}, oak.token)
+    assert refusal["detail"] == "drained, and taking no jobs until reinstated: oak"
     assert api.good("POST", "/v1/clusters/oak:drain", None, oak.secret) == told
     assert api.good("POST", "/v1/clusters/oak:reinstate", None, oak.secret) == {"name": "oak", "drained_at": None}
     assert [one["job"] for one in oak.take()] == [waits]

@@ -12,7 +12,7 @@ from rainbow.api.schemas import check
 from rainbow.api.times import timed
 from rainbow.errors import RequestError
 from rainbow.jobs import JobState
-from rainbow.service import ledger, showing, submitting, suspending, verifying
+from rainbow.service import explaining, ledger, showing, submitting, suspending, verifying
 from rainbow.service.access import Caller, digest
 from rainbow.service.submitting import Submission
 from rainbow.store.jobs import Filter
@@ -119,7 +119,7 @@ def show(job_id: str) -> Any:
 @jobs.get("/jobs/<job_id>/why")
 def why(job_id: str) -> Any:
     """Show the whole decision; with verify=true whether the job can ever run, and whether it could run now."""
-    asked = verifying.why_verified if flag("verify") else showing.why
+    asked = verifying.why_verified if flag("verify") else explaining.why_now
     return jsonify(timed(asked(service(), who(), job_id)))
 
 

@@ -107,6 +107,19 @@ def plan_only(service: Service, record: ClusterRecord) -> tuple[View, Plan] | No
         return seen.view, replace(plan, waits=waits, rest=None)
 
 
+def wait_now(service: Service, record: ClusterRecord, job: str) -> Wait | None:
+    """Say why a job waits with the numbers of now; None if the next step would start it, or nothing of it waits."""
+    with mirrored(service, service.entry(record)) as mirror:
+        seen = freeze(service, mirror.entry, quiet=True)
+        if seen is None or job not in mirror.census.jobs:
+            return None
+        plan = policies.get(seen.record.policy).plan(seen.view)
+        named = next((wait for wait in plan.waits if wait.job == job), None)
+        if named or plan.rest is None:
+            return named
+        return plan.rest.of(job) if left(mirror.census, job, started(mirror.census, plan)) > 0 else None
+
+
 # ── 5 check and write, 6 keep the wait reasons ──
 
 

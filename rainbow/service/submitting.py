@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Forbidden, JobspecError, LimitError, NotFound, RainbowError
+from rainbow.errors import Forbidden, JobspecError, LimitError, NotFound, RainbowError, TryLater
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.matching import Verdict, backends, match, shown, shown_explained
 from rainbow.scheduling import Gang, gangs
@@ -61,13 +61,16 @@ def _usable(service: Service, who: Caller, names: Sequence[str] | None) -> list[
     entries = _known(service, who)
     if not entries and not who.admin:
         raise Forbidden("no submit token of a cluster was brought")
-    if names is None:
-        return entries
     known = {entry.cluster.name: entry for entry in entries}
-    for name in names:
+    for name in names or ():
         if name not in known:
             raise NotFound(f"there is no cluster {name}")
-    return [known[name] for name in sorted(set(names))]
+    wanted = entries if names is None else [known[name] for name in sorted(set(names))]
+    taking = [entry for entry in wanted if not entry.drained]
+    if wanted and not taking:
+        told = ", ".join(sorted(entry.cluster.name for entry in wanted))
+        raise TryLater(f"drained, and taking no jobs until reinstated: {told}", retry_after=60)
+    return taking
 
 
 def _known(service: Service, who: Caller) -> list[Entry]:
@@ -77,7 +80,7 @@ def _known(service: Service, who: Caller) -> list[Entry]:
         with service.store.read() as connection:
             names = clusters.names(connection, missing)
         found += [entry for name in names.values() if (entry := service.compile(name))]
-    return [entry for entry in found if not (entry.draining or entry.drained)]
+    return [entry for entry in found if not entry.draining]
 
 
 def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
