@@ -76,14 +76,15 @@ class Mirror:
 
     def put_workers(self, changed: Mapping[str, WorkerRecord]) -> None:
         """Take note of workers' states."""
-        for name, record in changed.items():
+        fresh = {name: record for name, record in changed.items() if self.workers.get(name) != record}
+        for name, record in fresh.items():
             before = self.workers.get(name)
             if before is not None:
                 self.states[before.state] -= 1
             self.states[record.state] += 1
             self.stirred = self.stirred or before is None or before.state is not record.state
-        self.workers.update(changed)
-        self._touched |= changed.keys() & self._capacity.keys()
+        self.workers.update(fresh)
+        self._touched |= fresh.keys() & self._capacity.keys()
 
     def _worker(self, name: str) -> WorkerView:
         whole, used = self._capacity[name], self._used.get(name, Counter())

@@ -22,9 +22,12 @@ _SAVE = (
     .values({name: sa.bindparam(f"new_{name}") for name in _NAMES if name != "id"})
 )
 _COLUMNS = [tasks.c[name] for name in _NAMES]
+_NAMED = sa.select(*_COLUMNS, tasks.c.cluster_id)
 _BRIEF = [column for column in _COLUMNS if column.name not in ("output", "detail")]
 _CHANGED = sa.select(*_BRIEF).where(
-    tasks.c.cluster_id == sa.bindparam("cluster"), tasks.c.stamp > 0, tasks.c.stamp >= sa.bindparam("since")
+    tasks.c.cluster_id == sa.bindparam("cluster"),
+    sa.text("tasks.stamp > 0"),  # written out: the index is of these alone
+    tasks.c.stamp >= sa.bindparam("since"),
 )
 
 
@@ -133,9 +136,16 @@ def mean_seconds(connection: sa.Connection, job_ids: Collection[str]) -> dict[st
 
 
 def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -> dict[str, Task]:
-    """Return {id: task} of those that exist at this cluster."""
-    found = (_tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.id.in_(part)) for part in _parts(task_ids))
-    return {task.id: task for part in found for task in part}
+    """Return {id: task} of those that exist at this cluster.
+
+    They are looked up by id alone: SQLite would rather go through everything the cluster has.
+    """
+    found = {}
+    for part in _parts(task_ids):
+        for row in connection.execute(_NAMED.where(tasks.c.id.in_(part))):
+            if row[-1] == cluster_id:
+                found[row.id] = Task(**{**dict(zip(_NAMES, row, strict=False)), "state": TaskState(row.state)})
+    return dict(sorted(found.items(), key=lambda item: (item[1].job, item[1].index)))
 
 
 def save_all(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
