@@ -15,12 +15,11 @@ from typing import Any
 
 import httpx
 import pytest
-import sqlalchemy as sa
 
 from rainbow.client import Client
 from rainbow.errors import RainbowError, Unavailable
 from rainbow.store import jobs, open_store
-from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec, open_service_at
+from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.postgres import Postgres, postgres
 from tests.test_end_to_end import free_port, until
 from tests.test_store import add_cluster
@@ -213,23 +212,6 @@ def test_disk_that_is_full_refuses_and_loses_nothing_and_goes_on_when_there_is_r
     with store.read() as connection:
         assert {record.id for record in jobs.live(connection, "c1")} == kept | {"again"}
     store.close()
-
-
-def test_store_that_may_only_be_read_is_503_with_retry_after_and_answers_reads(tmp_path: Path, clock: Clock) -> None:
-    service = open_service_at(f"sqlite:///{tmp_path}/x.db", clock)
-    api = Api(service)
-    oak = api.register("oak")
-    blocked = open_service_at(f"sqlite:///{tmp_path}/x.db", clock)
-    # as on a file system that was mounted anew for reading; the file's own mode says nothing to root
-    sa.event.listen(blocked.store.engine, "connect", lambda raw, _: raw.execute("PRAGMA query_only=ON"))
-    blocked.store.engine.dispose()
-    api = Api(blocked)
-    answer = api.call("POST", "/v1/jobs", jobspec(), oak.token)
-    assert (answer.status_code, answer.get_json()["code"]) == (503, "unavailable")
-    assert int(answer.headers["Retry-After"]) > 0
-    assert api.good("GET", "/v1/clusters", None, oak.token)["clusters"]
-    service.close()
-    blocked.close()
 
 
 def test_unavailable_names_no_statement_and_no_password() -> None:
