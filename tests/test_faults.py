@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -23,9 +22,7 @@ from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.postgres import Postgres, postgres
 from tests.test_end_to_end import free_port, until
 from tests.test_store import add_cluster
-from tests.test_two_processes import SPEC, Processes
-
-ROUNDS = int(os.environ.get("RAINBOW_FAULT_ROUNDS", "50" if os.environ.get("RAINBOW_SOAK") else "3"))
+from tests.test_two_processes import LONG, SPEC, Processes
 
 
 class Load:
@@ -69,14 +66,14 @@ def listed(url: str, token: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize("rounds", [3, LONG])
 def test_server_and_scheduler_killed_at_random_instants_under_load(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, rounds: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     database = f"sqlite:///{tmp_path}/rainbow.db"
     if kind == "postgresql":
         database = request.getfixturevalue("postgres_server").new_database()
-    processes, port, chance = Processes(tmp_path, database), free_port(), random.Random(ROUNDS)
+    processes, port, chance = Processes(tmp_path, database), free_port(), random.Random(rounds)
     url = f"http://127.0.0.1:{port}"
     apart = ("--no-scheduler",) if kind == "postgresql" else ()
 
@@ -93,7 +90,7 @@ def test_server_and_scheduler_killed_at_random_instants_under_load(
         oak = known["oak"]
         processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=oak["secret"])
         with Load(url, oak["token"]) as load:
-            for k in range(ROUNDS):
+            for k in range(rounds):
                 names.append(f"c{k}")
                 registering = threading.Thread(target=_register, args=(url, names[-1], known))
                 registering.start()
