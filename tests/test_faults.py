@@ -100,7 +100,7 @@ def test_server_and_scheduler_killed_at_random_instants_under_load(
                     process.wait()
                 registering.join(30)
                 running = start()
-                until(Client(url, tries=1).ready)
+                until(Client(url, tries=1).ready, seconds=300)
             until(lambda: len(load.acknowledged) > 0)
         found = listed(url, oak["token"])
         assert set(load.acknowledged) <= set(found), "an acknowledged job was lost"
