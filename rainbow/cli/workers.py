@@ -6,6 +6,7 @@ import click
 
 from rainbow.cli import printing
 from rainbow.cli.connection import with_secret
+from rainbow.cli.watching import again, watch_option
 from rainbow.client import Client
 
 
@@ -16,14 +17,22 @@ def worker() -> None:
 
 @worker.command(name="list")
 @click.option("--cluster", required=True)
+@watch_option
 @printing.output_option
 @with_secret
-def list_workers(client: Client, cluster: str, output: str) -> None:
+def list_workers(client: Client, cluster: str, watch: bool, output: str) -> None:
     """List the workers of a cluster and their states."""
-    found = client.workers(cluster)
-    rows = [(one["name"], one["state"], printing.when(one["since"]), one["capacity"]) for one in found]
-    table = printing.table(["WORKER", "STATE", "SINCE", "CAPACITY"], rows)
-    printing.show(output, found, lambda console: console.print(table))
+
+    def show() -> bool:
+        found = client.workers(cluster)
+        rows = [
+            (one["name"], one["state"], printing.when(one["since"]), one["missed"], one["capacity"]) for one in found
+        ]
+        table = printing.table(["WORKER", "STATE", "SINCE", "MISSED", "CAPACITY"], rows)
+        printing.show(output, found, lambda console: console.print(table))
+        return True
+
+    again(client, watch, show)
 
 
 VERBS = {
