@@ -39,9 +39,10 @@ def _bars(line: Profile, now: float, end: float, top: int, capacity: int) -> Ite
         x = LEFT + WIDTH * (start - now) / (end - now)
         width = WIDTH * (stop - start) / (end - now)
         shade = min(1.0, level / capacity) if capacity else 1.0
+        span = f"{start - now:.10g} to {stop - now:.10g} s"
         yield (
             f'<rect x="{x:.1f}" y="{top}" width="{width:.1f}" height="{ROW - 2}" fill="#3b6ea5" '
-            f'fill-opacity="{shade:.2f}"><title>{level} of {capacity}, {start - now:.10g} to {stop - now:.10g} s</title></rect>'
+            f'fill-opacity="{shade:.2f}"><title>{level} of {capacity}, {span}</title></rect>'
         )
 
 
