@@ -3,21 +3,12 @@
 import pytest
 from structlog.testing import capture_logs
 
-from rainbow.api import create_app
 from rainbow.scheduling import policies
 from rainbow.service.stepping import step
-from tests.asking import Asking
+from tests.asking import api, cluster
 from tests.test_service_steps import Agent
 
-
-@pytest.fixture
-def api(service):
-    return Asking(create_app(service).test_client())
-
-
-@pytest.fixture
-def cluster(api):
-    return api.register("one", "cluster(node*2(core*4))")
+__all__ = ["api", "cluster"]  # fixtures
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from rainbow.jobs import BOOKED, Task, TaskState, WorkerState, held_for
 from rainbow.matching import Take, consumables, worker_capacity, worker_kinds
-from rainbow.scheduling import ReservationView, RunView, View, Wait, WorkerView
+from rainbow.scheduling import ReservationView, RunView, View, Wait, WorkerView, policies
+from rainbow.service.growing import read_work
 from rainbow.service.jobspecs import Reading, reading
 from rainbow.service.placing import Placing
 from rainbow.service.presence import alive, loads
@@ -56,6 +57,8 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         known = _workers(entry.cluster, workers.of_cluster(connection, entry.id), running, measured)
         queue = read_queue(connection, live, running, now, _startable(known, record), count=quiet)
         readings = {job: reading(connection, job) for job in {task.job for task in running}}
+        sees_all = getattr(policies.get(record.policy), "sees_all", False)
+        work = read_work(connection, live, running) if sees_all else None
         kept = reservations.of_cluster(connection, entry.id, now)
         doomed = queue.doomed() | _left_behind({**readings, **queue.readings}, connection, entry.id, now)
     if not (queue.waiting or record.memory or doomed or quiet):
@@ -75,6 +78,7 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         consumables=_consumables(entry.cluster, running),
         reservations=[_kept(one) for one in kept],
     )
+    view = work.told(view, entry.cluster) if work else view
     by_id = {job.id: job for job in live}
     blocked = queue.blocked({seen.id for seen in views})
     return Frozen(entry, record, view, by_id, placing.by_task, placing.labels, blocked, doomed, placing)

@@ -17,8 +17,9 @@ from rainbow.service.admission import check_limits
 from rainbow.service.audit import note
 from rainbow.service.freezing import freeze
 from rainbow.service.loop import step_safely
+from rainbow.service.presence import missed_beats
 from rainbow.service.stepping import plan_only
-from rainbow.store import changes, clusters, jobs, reservations, tasks, workers
+from rainbow.store import agents, changes, clusters, jobs, reservations, tasks, workers
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -172,13 +173,20 @@ def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
 
 
 def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:
-    """List a cluster's workers in natural order: state, since when, capacity."""
+    """List a cluster's workers in natural order: state, since when, heartbeats missed in a row, capacity."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
         states = workers.of_cluster(connection, record.id)
+        missed = missed_beats(service, agents.of_cluster(connection, record.id), states)
     capacity = worker_capacity(service.entry(record).cluster)
     return [
-        {"name": worker, "state": states[worker].state, "since": states[worker].since, "capacity": capacity[worker]}
+        {
+            "name": worker,
+            "state": states[worker].state,
+            "since": states[worker].since,
+            "missed": missed[worker],
+            "capacity": capacity[worker],
+        }
         for worker in capacity
         if worker in states
     ]

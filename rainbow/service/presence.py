@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rainbow.store.workers import WorkerRecord
 
 PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
+BEATS = 3  # an agent says so often in a lease that it is there
 EVERY = 1.0  # seconds between two signs of an agent that say nothing new and are stored
 
 
@@ -114,6 +115,20 @@ def loads(signs: Iterable[AgentRecord], known: Iterable[str]) -> dict[str, Mappi
     for sign in sorted((sign for sign in signs if sign.load), key=lambda sign: sign.seen_at):
         found.update({name: sign.load or {} for name in names if sign.workers is None or name in sign.workers})
     return found
+
+
+def missed_beats(service: Service, signs: Mapping[str, AgentRecord], known: Collection[str]) -> dict[str, int | None]:
+    """Return {worker: how many heartbeats in a row are missing}, None where no agent has ever spoken for it.
+
+    Agents beat three times in a lease: a worker that misses BEATS of them is lost.
+    """
+    now, missed = service.clock(), dict[str, int | None](dict.fromkeys(known))
+    for sign in signs.values():
+        silent = int(BEATS * max(0.0, now - sign.seen_at) / service.settings.lease)
+        for worker in spoken_for([sign], known):
+            before = missed[worker]
+            missed[worker] = silent if before is None else min(before, silent)
+    return missed
 
 
 def lose_the_silent(service: Service, entry: Entry) -> Mapping[str, WorkerRecord]:

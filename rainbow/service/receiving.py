@@ -12,6 +12,7 @@ from rainbow.service import quarantine
 from rainbow.service.access import Caller
 from rainbow.service.admission import check_limits
 from rainbow.service.desk import Desk
+from rainbow.service.instances import again
 from rainbow.service.jobspecs import reading
 from rainbow.service.overdue import is_overdue, may_run
 from rainbow.service.presence import PULLS, beat, greet
@@ -201,6 +202,10 @@ def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -
             return advance(task, T.WAITING, detail=changes["detail"] or "stopped, waits again")
         return advance(task, T.CANCELED, ended_at=now, **changes)
     good = result in (None, "exited") and event.get("exit_code") == 0
+    if not canceled and reading(desk.connection, task.job).request.service:
+        how = changes["detail"] or f"it ended with exit code {changes['exit_code']}"
+        if (restarted := again(task, now, how)) is not None:
+            return restarted
     if job is not None:
         _learn(desk, job, task, event, now, good=good)
     state = T.COMPLETED if good else RESULTS.get(str(result), T.FAILED)

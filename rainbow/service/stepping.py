@@ -22,6 +22,7 @@ from rainbow.scheduling import (
     policies,
     slots_of,
 )
+from rainbow.scheduling.explaining import every_wait
 from rainbow.service.freezing import Frozen, freeze
 from rainbow.service.moving import is_away, leave
 from rainbow.service.overdue import stop_the_overdue
@@ -87,7 +88,7 @@ def _carry_out(service: Service, frozen: Frozen, plan: Plan, turn: Turn) -> bool
     with turn.write() as connection:
         changed = list(_ordered(connection, frozen, plan, now))
         tasks.save_all(connection, changed, now)
-        waits = (*plan.waits, *frozen.blocked)
+        waits = (*every_wait(frozen.view, plan), *frozen.blocked)
         started = {task.job for task in changed if task.state is T.ASSIGNED}
         for job in sorted(started - {wait.job for wait in waits}):
             jobs.change(connection, job, wait=None)

@@ -64,7 +64,7 @@ class Queue:
             job.priority,
             system_of(read),
             waits,
-            elastic=_elastic(read),
+            elastic=elastic_of(read),
         )
 
     def _gangs(self, job: str, placing: Placing) -> list[GangView]:
@@ -136,7 +136,8 @@ def _gang_view(job: str, gang: Gang, ids: list[str], placing: Placing) -> GangVi
     return GangView(job, gang.number, tuple(ids), demand, gang.request.duration, slots)
 
 
-def _elastic(read: Reading) -> Elastic | None:
+def elastic_of(read: Reading) -> Elastic | None:
+    """Return how many shares a job works with, if they may come and go."""
     asked = read.request.elastic
     return Elastic(asked.min, asked.max, asked.threads) if asked else None
 

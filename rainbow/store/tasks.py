@@ -53,9 +53,7 @@ def of_cluster(
 
 def waiting_of(connection: sa.Connection, job_ids: Collection[str]) -> list[Task]:
     """Return all tasks of these jobs that wait, by job and in the order of its jobspec."""
-    wanted = list(job_ids)
-    parts = [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
-    return [task for part in parts for task in _tasks(connection, tasks.c.job.in_(part), _WAITS)]
+    return [task for part in _parts(job_ids) for task in _tasks(connection, tasks.c.job.in_(part), _WAITS)]
 
 
 def first_waiting(connection: sa.Connection, job_id: str, most: int) -> list[Task]:
@@ -96,6 +94,24 @@ def count_waiting(connection: sa.Connection, job_id: str) -> int:
     return connection.execute(query).scalar_one()
 
 
+def counts(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, dict[TaskState, int]]:
+    """Return {job: {state: how many of its tasks are in it}}."""
+    found: dict[str, dict[TaskState, int]] = {job: {} for job in job_ids}
+    query = sa.select(tasks.c.job, tasks.c.state, sa.func.count()).group_by(tasks.c.job, tasks.c.state)
+    for part in _parts(job_ids):
+        for job, state, count in connection.execute(query.where(tasks.c.job.in_(part))):
+            found[job][TaskState(state)] = count
+    return found
+
+
+def mean_seconds(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, float]:
+    """Return {job: how long its tasks that completed ran on average}, of the jobs with any."""
+    ran = sa.func.avg(tasks.c.ended_at - tasks.c.started_at)
+    query = sa.select(tasks.c.job, ran).where(tasks.c.state == TaskState.COMPLETED).group_by(tasks.c.job)
+    rows = [row for part in _parts(job_ids) for row in connection.execute(query.where(tasks.c.job.in_(part)))]
+    return {row[0]: float(row[1]) for row in rows if row[1] is not None}
+
+
 def agents_of(connection: sa.Connection, cluster_id: str, states: Collection[TaskState]) -> set[str]:
     """Return the agents that have tasks in these states."""
     query = sa.select(tasks.c.agent).where(tasks.c.cluster_id == cluster_id, tasks.c.state.in_(states))
@@ -104,9 +120,7 @@ def agents_of(connection: sa.Connection, cluster_id: str, states: Collection[Tas
 
 def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -> dict[str, Task]:
     """Return {id: task} of those that exist at this cluster."""
-    wanted = list(task_ids)
-    parts = [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
-    found = (_tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.id.in_(part)) for part in parts)
+    found = (_tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.id.in_(part)) for part in _parts(task_ids))
     return {task.id: task for part in found for task in part}
 
 
@@ -147,6 +161,12 @@ def unended(connection: sa.Connection, cluster_id: str) -> tuple[int, int]:
 def save(connection: sa.Connection, changed: Task, now: float) -> None:
     """Store a task's new state."""
     save_all(connection, [changed], now)
+
+
+def _parts(ids: Collection[str]) -> list[list[str]]:
+    """Divide ids into as many as one statement names."""
+    wanted = list(ids)
+    return [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
 
 
 def _tasks(connection: sa.Connection, *where: sa.ColumnElement[bool], most: int | None = None) -> list[Task]:
