@@ -29,7 +29,7 @@ from tests import services
 from tests.slurm import slurm
 
 SECRET = "rbr_of-the-benchmark"  # noqa: S105 - of a server that lives for seconds
-NODES = {"c": {"metadata": {"type": "cluster"}}, "n": {"metadata": {"type": "node", "count": 64}}}
+NODES = {"c": {"metadata": {"type": "cluster"}}, "n": {"metadata": {"type": "node", "count": 256}}}
 CORES = {"core": {"metadata": {"type": "core", "count": 8}}}
 EDGES = [{"source": "c", "target": "n"}, {"source": "n", "target": "core"}]
 GRAPH: dict[str, Any] = {"graph": {"nodes": {**NODES, **CORES}, "edges": EDGES}}
