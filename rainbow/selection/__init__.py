@@ -1,4 +1,13 @@
-"""Candidates and state → one cluster, with every step that led to it."""
+"""Candidates and state → one cluster, with every step that led to it.
+
+choice                                       what a selector is, and what it answers
+random, constraint                           the selectors
+priorities, groups, advice, bounds, costs    the options of constraint: read, checked, warned of
+grammar, expression, arithmetic              an expression for one cluster: text → tree → code
+variables, columns, vectorised               what it can read, and the same code for many clusters
+redeciding, trials                           decisions taken again, operators' cases
+assigning, optimal                           many jobs together
+"""
 
 from __future__ import annotations
 
@@ -9,17 +18,28 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import SelectionError
 from rainbow.graph.order import natural
+from rainbow.matching import candidates_of, is_in_order, names_of
 from rainbow.plugins import Registry
-from rainbow.selection.choice import Choice, Scalar, Selector, Step
+from rainbow.selection.choice import Choice, Frugal, Scalar, Selector, Step
 from rainbow.selection.constraint import ConstraintSelector
-from rainbow.selection.priorities import read_options, variables_read
 from rainbow.selection.random import RandomSelector
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Request
     from rainbow.matching import Verdict
 
-__all__ = ["Choice", "Scalar", "Selector", "Step", "check_options", "reads", "select", "selectors"]
+__all__ = [
+    "Choice",
+    "Frugal",
+    "Scalar",
+    "Selector",
+    "Step",
+    "check_options",
+    "reads",
+    "reads_states",
+    "select",
+    "selectors",
+]
 
 selectors: Registry[Selector] = Registry("rainbow.selectors")
 selectors.add("constraint")(ConstraintSelector())
@@ -48,11 +68,11 @@ def select(
     plugin = selectors.get(selector)
     options = {} if options is None else options
     check_options(selector, options)
-    candidates = [verdict for verdict in verdicts if verdict.matched]
+    candidates = candidates_of(verdicts)
     if not candidates:
         return Choice(None, selector, reason="no cluster matches")
     rng = Random(seed)  # noqa: S311  # to be replayed, not to be secret
-    ordered = [candidates[at] for at in _in_order(tuple([verdict.cluster for verdict in candidates]))]
+    ordered = candidates if is_in_order(verdicts) else [candidates[at] for at in _in_order(names_of(candidates))]
     return plugin.select(ordered, states, request.parameters, options, rng)
 
 
@@ -70,9 +90,12 @@ def reads(selector: str, options: Mapping[str, Any], variable: str) -> bool:
     False
     """
     plugin = selectors.get(selector)
-    if isinstance(plugin, ConstraintSelector):
-        return variable in variables_read(read_options(options))
-    return not isinstance(plugin, RandomSelector)
+    return not isinstance(plugin, Frugal) or variable in plugin.reads(options)
+
+
+def reads_states(selector: str) -> bool:
+    """Tell whether a decision may read any cluster's state."""
+    return not isinstance(selectors.get(selector), RandomSelector)
 
 
 @lru_cache(maxsize=16)  # the same clusters come again with every job

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.graph import Cluster
+    from rainbow.service.reloading import Watch
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
 
@@ -76,6 +77,7 @@ class Service:
         self.news = News()
         self.turns = Turns(store)
         self.ending = False
+        self.configuration: Watch | None = None  # of the file it was started with
         self.local = False  # listens on this machine only
         self._compile_all()
 

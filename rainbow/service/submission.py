@@ -20,6 +20,7 @@ from rainbow.service.access import Caller, requestor_of
 from rainbow.service.admission import admit, check_limits
 from rainbow.service.candidates import candidate_ids, states_of
 from rainbow.service.depending import check_dependencies
+from rainbow.service.instances import STARTS
 from rainbow.service.measuring import phase
 from rainbow.service.remembering import Match
 from rainbow.service.replacing import replace_ancestors
@@ -93,8 +94,6 @@ class Placement:
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice]:
         selector, options, found = self.selector, self.options, self.found
         ids = candidate_ids(self.service, found.verdicts)
-        if reads(selector, options, "nodes_free"):
-            clusters.hold(connection, ids)
         states = states_of(self.service, connection, ids, reads(selector, options, "queue.idle_workers"))
         with phase("select"):
             return states, select(found.request, found.verdicts, states, selector, options, seed=job_id)
@@ -139,7 +138,8 @@ class Placement:
         kept = {**decision, ledger.LEDGER: ledger.entry(self.service, self.selector, self.options, states)}
         jobs.add(connection, record, _text(asked.jobspec), kept, **key)
         expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
-        tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted, limits["max_retries"], expected))
+        retries = STARTS if self.found.request.service else limits["max_retries"]
+        tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted, retries, expected))
         told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
         events.add(connection, record.submitted_at, record.cluster_id, "job", **told)
 
