@@ -89,12 +89,22 @@ class Play:
                 yield f"#4 {task} starts in {machine['pool']}, out of its reach"
             if job.get("machines") and run.machine not in job["machines"]:
                 yield f"#4 {task} starts on {run.machine}, which it did not name"
+        yield from self._minima(plan)
         for job in self.cluster.row["jobs"]:
             if job["type"] in SINGLE and sum(run.job == job["id"] for run in self.cluster.runs.values()) > 1:
                 yield f"#5 {job['id']} has more than one share"
         started = {self.cluster.runs[o.task].job for o in plan.orders if isinstance(o, Start)}
         for user in {self.cluster.jobs[k]["user"] for k in started if self._rule(k) != "FAIR_SHARE"}:
             yield from self._allotment(user)
+
+    def _minima(self, plan: Plan) -> Iterator[str]:
+        """What starts anew starts with as many shares as it can work with."""
+        begun = Counter(self.cluster.runs[order.task].job for order in plan.orders if isinstance(order, Start))
+        for number, starts in begun.items():
+            job = self.cluster.jobs[number]
+            held = sum(run.job == number and run.stopped is None for run in self.cluster.runs.values())
+            if held == starts < min(job.get("min_shares", 0), self.cluster.gangs_of(job)):
+                yield f"{number} starts with {starts}, and works with no fewer than {job['min_shares']}"
 
     def _reach(self, job: Row) -> set[str]:
         pool = self.cluster.classes[job["class"]]["nodepool"]
@@ -164,7 +174,7 @@ class Play:
 
     def _growth(self, job: Row, counted: int, held: int) -> Iterator[str]:
         cls = self.cluster.classes[job["class"]]
-        first = max(1, cls["initialization-cap"])
+        first = max(1, cls["initialization-cap"], job.get("min_shares", 0))
         if job["id"] not in self.cluster.ready and cls["initialization-cap"] and counted > max(first, held):
             yield f"#16 {job['id']} initialises and is counted {counted}, the cap is {cls['initialization-cap']}"
         if cls["expand-by-doubling"] and job["id"] in self.cluster.ready and counted > max(first, 2 * held):

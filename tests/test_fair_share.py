@@ -339,6 +339,23 @@ def test_job_with_a_minimum_starts_with_it_or_not_at_all():
     assert [(w.job, w.reason) for w in plan.waits if w.job == "j0002"] == [("j0002", "below-minimum")]
 
 
+def test_job_that_waits_for_its_minimum_says_so_only_if_it_is_not_counted_it():
+    there = cluster([4], {"c": EAGER}, [job(1, "a", "c"), job(2, "b", "c", min_shares=2, arrive=2)])
+    play(there, 2)
+    _, plan = there.step()
+    assert [(wait.reason, wait.facts["counted"]) for wait in plan.waits if wait.job == "j0002"] == [
+        ("preemptions", 2)
+    ]
+    assert counts(play(there, 2)) == {1: 2, 2: 2}
+
+
+def test_defragmentation_serves_jobs_with_a_minimum_above_the_threshold_too():
+    jobs = [job(1, "a", "c", 1, max_shares=6), job(2, "b", "c", 2, max_shares=3, min_shares=3)]
+    there = cluster([3, 3, 3, 3], {"c": EAGER}, jobs)
+    put(there, 1, "m0", "m0", "m1", "m1", "m2", "m2")
+    assert counts(play(there, 4)) == {1: 6, 2: 3}
+
+
 def test_job_that_is_not_elastic_goes_to_the_default_fixed_class():
     there = cluster([4], {"fair": EAGER, "fixed": FIXED}, [job(1, "a", "fair", max_shares=2)])
     plan = orders(seen(there, elastic=None, job_class=""))
