@@ -1,15 +1,10 @@
-"""nodes_free through the API: never booked twice, never lost, whatever comes between, on both kinds of store.
-
-PostgreSQL is used where RAINBOW_TEST_POSTGRES names an empty database of it.
-"""
+"""nodes_free through the API: never booked twice, never lost, whatever comes between, on both kinds of store."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +17,6 @@ from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
 
 NODES = 20
-POSTGRES = os.environ.get("RAINBOW_TEST_POSTGRES")
 SELECTOR = {
     "name": "constraint",
     "options": {"priorities": [{"priority": 1, "steps": [{"filter": "nodes_free > 0"}]}]},
@@ -33,11 +27,10 @@ numbers = itertools.count()
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    if request.param == "postgresql" and not POSTGRES:
-        pytest.skip("RAINBOW_TEST_POSTGRES names no database")
-    path: Path = tmp_path_factory.mktemp("booking") / "rainbow.db"
-    store = open_store(str(path) if request.param == "sqlite" else str(POSTGRES))
-    service = Service(store, Settings(secret=REGISTRATION, admin=ADMIN))
+    url = str(tmp_path_factory.mktemp("booking") / "rainbow.db")
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_server").new_database()
+    service = Service(open_store(url), Settings(secret=REGISTRATION, admin=ADMIN))
     yield Api(service)
     service.close()
 
@@ -49,8 +42,7 @@ def cluster(api: Api) -> Cluster:
 
 def fresh(api: Api) -> Cluster:
     """A cluster of 20 free nodes, under a name that was never used."""
-    name = f"c{next(numbers)}-{os.getpid()}-{os.urandom(3).hex()}"
-    made = api.register(name, GRAPH, state={"nodes_free": NODES})
+    made = api.register(f"c{next(numbers)}", GRAPH, state={"nodes_free": NODES})
     made.say("heartbeat", running=[])
     return made
 

@@ -282,7 +282,7 @@ def test_task_that_is_stopped_twice_blocks_nobody(api, service, cluster, agent):
     (task,) = agent.take()
     with service.store.write() as connection:
         (stored,) = tasks.of_job(connection, job)
-        tasks.save(connection, advance(stored, TaskState.STOPPING, detail="RebalanceRequested"))
+        tasks.save(connection, advance(stored, TaskState.STOPPING, detail="RebalanceRequested"), service.clock())
     assert api("DELETE", f"/v1/jobs/{job}", cluster["token"]).status_code == 200
     assert api("DELETE", f"/v1/jobs/{job}", cluster["token"]).status_code == 200
     step(service, "one")

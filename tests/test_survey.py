@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,13 +21,6 @@ from tests.conftest import REGISTRATION, grid, jobspec
 from tests.live import agent_of, rainbow_at
 from tests.test_end_to_end import Processes, until
 from tests.test_recovery import end_of_marked, keepers
-
-
-def slurm_is_there() -> bool:
-    return bool(shutil.which("sinfo")) and subprocess.run(["sinfo"], capture_output=True).returncode == 0
-
-
-needs_slurm = pytest.mark.skipif(not slurm_is_there(), reason="sinfo finds no Slurm controller (SLURM_CONF)")
 
 
 def test_this_machine_is_described_as_it_is() -> None:
@@ -195,11 +186,10 @@ def test_registering_without_the_secret_for_it_is_refused_and_says_so(tmp_path: 
         assert "the registration secret is needed" in (tmp_path / "agent.log").read_text()
 
 
-@needs_slurm
+@pytest.mark.usefixtures("on_slurm")
 def test_a_slurm_cluster_registers_itself_and_runs_the_job_that_was_selected_for_it(
     tmp_path: Path, processes: Processes
 ) -> None:
-    pytest.importorskip("psij", reason="psij-python is not installed")
     with rainbow_at(tmp_path) as url, Client(url, REGISTRATION) as registering:
         tokens = [
             registering.register_cluster(name, grid(4, cores), state={"cost": cost, "nodes_free": 4})["token"]
@@ -227,7 +217,7 @@ def test_a_slurm_cluster_registers_itself_and_runs_the_job_that_was_selected_for
         assert sorted(task["output"].split()) == nodes
 
 
-@needs_slurm
+@pytest.mark.usefixtures("on_slurm")
 def test_a_survey_of_slurm_says_what_sinfo_says() -> None:
     found = survey("slurm")
     assert found.up == ("n0001", "n0002", "n0003", "n0004")

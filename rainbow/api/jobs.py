@@ -12,7 +12,7 @@ from rainbow.api.schemas import check
 from rainbow.api.times import timed
 from rainbow.errors import RequestError
 from rainbow.jobs import JobState
-from rainbow.service import ledger, showing, submitting
+from rainbow.service import ledger, showing, submitting, suspending
 from rainbow.service.access import Caller, digest
 from rainbow.service.submitting import Submission
 from rainbow.store.jobs import Filter
@@ -137,6 +137,18 @@ def decisions() -> Any:
     # a state's own variables are never taken for times, whatever they are called
     listed = [{**one, **timed({"submitted_at": one["submitted_at"]})} for one in found]
     return jsonify(decisions=listed, next=following)
+
+
+@jobs.post("/jobs/<job_id>:suspend")
+def suspend(job_id: str) -> Any:
+    """Hold a job: what runs is stopped in place, what waits does not start."""
+    return jsonify(timed(suspending.suspend(service(), who(), job_id)))
+
+
+@jobs.post("/jobs/<job_id>:resume")
+def resume(job_id: str) -> Any:
+    """Let a suspended job go on."""
+    return jsonify(timed(suspending.resume(service(), who(), job_id)))
 
 
 @jobs.delete("/jobs/<job_id>")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from rainbow.agent import Agent, open_executor
+from rainbow.agent import Agent, machine, open_executor
 from rainbow.agent.environment import allowed
 from rainbow.agent.journal import Journal, take_folder
 from rainbow.agent.loop import MAX_TASKS
@@ -42,6 +42,7 @@ SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the c
 @click.option("--source", help="What says what the cluster is: slurm, flux-r, hwloc or local; else the executor's.")
 @click.option("--registration-secret", envvar="RAINBOW_REGISTRATION_SECRET", help="To register a new cluster.")
 @click.option("--policy", help="The scheduling policy of a new cluster; else the server's default.")
+@click.option("--report-load", is_flag=True, help="Tell this machine's load as that of every worker it speaks for.")
 @click.option("--quiet", is_flag=True, help="Do not tell how tasks end.")
 @with_secret
 def agent(
@@ -56,6 +57,7 @@ def agent(
     source: str | None,
     registration_secret: str | None,
     policy: str | None,
+    report_load: bool,
     quiet: bool,
 ) -> None:
     """Take a cluster's tasks, run them, and report how they end.
@@ -70,7 +72,17 @@ def agent(
         client = enrolled(client, cluster, look(), registration_secret, policy, say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
     opened = open_executor(executor, allowed(os.environ, pass_env), folder)
-    working = Agent(client, cluster, opened, Journal(folder), max_tasks=max_tasks, workers=workers or None, say=say)
+    measure = machine.load if report_load else None
+    working = Agent(
+        client,
+        cluster,
+        opened,
+        Journal(folder),
+        max_tasks=max_tasks,
+        workers=workers or None,
+        say=say,
+        measure=measure,
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: working.stop())
     say(f"agent {working.id} works for {cluster}")

@@ -1,4 +1,4 @@
-"""`rainbow jobs`, `rainbow job show|why|replay|cancel|wait`."""
+"""`rainbow jobs`, `rainbow job show|why|replay|cancel|suspend|resume|wait`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _waits(job: Document) -> str:
 
 @click.group()
 def job() -> None:
-    """One job: show, why, replay, cancel, wait."""
+    """One job: show, why, replay, cancel, suspend, resume, wait."""
 
 
 @job.command()
@@ -102,6 +102,26 @@ def replay(client: Client, job_id: str, output: str) -> None:
 def cancel(client: Client, job_id: str, output: str) -> None:
     """Cancel a job: what runs is stopped, what waits does not start."""
     found = client.cancel(job_id)
+    printing.show(output, found, lambda console: draw_job(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@printing.output_option
+@with_tokens
+def suspend(client: Client, job_id: str, output: str) -> None:
+    """Hold a job: what runs is stopped in place and keeps its space, what waits does not start."""
+    found = client.suspend(job_id)
+    printing.show(output, found, lambda console: draw_job(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@printing.output_option
+@with_tokens
+def resume(client: Client, job_id: str, output: str) -> None:
+    """Let a suspended job go on."""
+    found = client.resume(job_id)
     printing.show(output, found, lambda console: draw_job(console, found))
 
 

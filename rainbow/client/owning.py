@@ -1,4 +1,4 @@
-"""The client's verbs for whoever owns clusters: tokens, graph changes, events."""
+"""The client's verbs for whoever owns clusters or the server: tokens, configuration, graph changes, events."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ class Owning:
     def revoke_token(self, token_id: str) -> None:
         """End a token now."""
         self._own("DELETE", "tokens", token_id)
+
+    def reload_config(self) -> dict[str, Any]:
+        """Let the server check its configuration file and take it over; needs the admin token."""
+        return self._own("POST", "config:reload")
 
     def patch_graph(self, cluster: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Change a cluster's graph: add, remove, set, resize; all of it or nothing."""

@@ -243,6 +243,14 @@ class Client(AgentVerbs, Owning):
         """Cancel a job."""
         return self._object("DELETE", path("jobs", job_id))
 
+    def suspend(self, job_id: str) -> dict[str, Any]:
+        """Hold a job: what runs is stopped in place, what waits does not start."""
+        return self._object("POST", path("jobs", job_id) + ":suspend")
+
+    def resume(self, job_id: str) -> dict[str, Any]:
+        """Let a suspended job go on."""
+        return self._object("POST", path("jobs", job_id) + ":resume")
+
     def wait(self, job_id: str, timeout: float | None = None, *, every: float = 0.5) -> dict[str, Any]:
         """Return the job once it has ended, asking `every` seconds; TryLater if `timeout` seconds pass before."""
         end = None if timeout is None else time.monotonic() + timeout

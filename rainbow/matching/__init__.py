@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rainbow.matching.hosting import consumables, hosting_kinds, worker_capacity, worker_kinds
 from rainbow.matching.index import Index
@@ -12,6 +12,7 @@ from rainbow.matching.needs import Matcher, matchers
 from rainbow.matching.showing import shown, shown_explained
 from rainbow.matching.smaller import smallest_change
 from rainbow.matching.verdict import Backend, Reason, Take, Verdict, Why
+from rainbow.matching.verdicts import candidates_of, is_in_order, names_of, refusals_of
 from rainbow.matching.walk import Walk
 from rainbow.plugins import Registry
 
@@ -28,17 +29,17 @@ DEFAULT_BACKEND = "index"
 
 def match(request: Request, clusters: Iterable[Cluster], backend: str = DEFAULT_BACKEND) -> Sequence[Verdict]:
     """Say of every cluster whether it, empty, can run the request; in order of name."""
-    chosen, given = backends.get(backend), clusters if isinstance(clusters, list) else list(clusters)
-    if isinstance(chosen, Index | Walk):
-        return chosen.match_all(request, given)
+    chosen, given = backends.get(backend), clusters if isinstance(clusters, list | tuple) else list(clusters)
+    if hasattr(chosen, "match_all"):
+        return cast("Sequence[Verdict]", chosen.match_all(request, given))
     return [chosen.match(request, cluster) for cluster in sorted(given, key=attrgetter("sort_key"))]
 
 
 def prepare(cluster: Cluster, backend: str = DEFAULT_BACKEND) -> Cluster:
     """Work out now what matching would work out at the first request; returns the cluster."""
     chosen = backends.get(backend)
-    if isinstance(chosen, Index) and cluster.levels != "strict":
-        chosen.compiled(cluster)
+    if hasattr(chosen, "prepare"):
+        chosen.prepare(cluster)
     return cluster
 
 
@@ -50,11 +51,15 @@ __all__ = [
     "Verdict",
     "Why",
     "backends",
+    "candidates_of",
     "consumables",
     "hosting_kinds",
+    "is_in_order",
     "match",
     "matchers",
+    "names_of",
     "prepare",
+    "refusals_of",
     "shown",
     "shown_explained",
     "smallest_change",

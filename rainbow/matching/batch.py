@@ -161,6 +161,8 @@ class Batch:
 
     def holds(self, question: Question, resources: tuple[Resource, ...]) -> NDArray[np.bool_] | None:
         """Tell of every root whether each part of a variant finds enough there; None if that cannot be batched."""
+        if any(part.count.min >= LARGEST for top in resources for part in top.walk()):
+            return np.zeros(len(self.roots), dtype=bool)  # more than any root has: see `largest` of Rooted
         satisfied = {id(need): self._meeting(need) for need in question.needs}
         program = Columns(resources, self.like, np.minimum)
         if any(satisfied.values()) and self._hangs_between(program, satisfied):

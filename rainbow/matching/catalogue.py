@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from rainbow.matching.apart import cannot_collide
 from rainbow.matching.batch import LARGEST, Batch
@@ -13,7 +15,6 @@ from rainbow.matching.memory import Memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from rainbow.graph import Cluster
@@ -24,49 +25,72 @@ if TYPE_CHECKING:
 MOST_ROOTS = 2_048  # in one batch: a cluster that comes or goes makes one batch new, not all
 MOST_BATCHES = 64
 MOST_ANSWERS = 1_024
+OPEN = -1
 
 _batches: Memory[tuple[int, ...], Batch] = Memory(MOST_BATCHES)
+
+
+class Division(NamedTuple):
+    """A batch, and where its answers belong: `rows` of the batch at `places` of the catalogue."""
+
+    batch: Batch
+    rows: NDArray[np.intp]
+    places: NDArray[np.intp]
 
 
 class Catalogue:
     """The clusters of one list; a list with another cluster in it is another catalogue."""
 
     def __init__(self, clusters: Sequence[Cluster], compiled: Callable[[Cluster], Compiled]) -> None:
-        self._given = list(clusters)  # the caller's list may grow
+        self._given = clusters if isinstance(clusters, tuple) else list(clusters)  # the caller's list may grow
         self.clusters = sorted(clusters, key=attrgetter("sort_key"))
         self.compiled = [compiled(cluster) for cluster in self.clusters]
-        self._divided: dict[bool, list[Batch]] = {}
-        self._holds: Memory[bytes, Mapping[int, bool]] = Memory(MOST_ANSWERS)
+        self._divided: dict[bool, list[Division]] = {}
+        self._holds: Memory[bytes, NDArray[np.int8]] = Memory(MOST_ANSWERS)
 
     def lists(self, clusters: Sequence[Cluster]) -> bool:
         """Tell whether the catalogue was made of just these clusters."""
+        if clusters is self._given:
+            return True
         return len(clusters) == len(self._given) and all(map(is_, clusters, self._given))
 
     def forget(self) -> None:
         """Forget every answer."""
         self._holds.clear()
 
-    def holds(self, question: Question) -> Mapping[int, bool]:
-        """Return {number of a root: whether it holds the request} for every root that a batch can decide."""
+    def holds(self, question: Question) -> NDArray[np.int8]:
+        """Return by place whether the cluster holds the request: 1, 0, or OPEN where no batch can decide it."""
         known = self._holds.get(question.request.key)
         if known is None:
-            known = self._holds.put(question.request.key, dict(self._ask(question)))
+            known = self._holds.put(question.request.key, self._ask(question))
         return known
 
-    def _ask(self, question: Question) -> Iterator[tuple[int, bool]]:
+    def _ask(self, question: Question) -> NDArray[np.int8]:
+        answers = np.full(len(self.clusters), OPEN, dtype=np.int8)
         if not question.by_kinds or question.names_workers:
-            return
-        for batch in self._batches(question.asks_names):
+            return answers
+        for batch, rows, places in self._divisions(question.asks_names):
             found = _holds(batch, question)
             if found is not None:
-                yield from zip(batch.numbers, found.tolist(), strict=True)
+                answers[places] = found[rows]
+        return answers
 
-    def _batches(self, asks_names: bool) -> list[Batch]:
+    def _divisions(self, asks_names: bool) -> list[Division]:
         if asks_names not in self._divided:
-            usable = (c for c in self.compiled if c.is_plain and not (asks_names and c.hides_names))
-            roots = {c.rooted.number: c.rooted for c in usable if c.rooted.largest < LARGEST}
-            self._divided[asks_names] = list(_divide(roots))
+            self._divided[asks_names] = list(self._divide(asks_names))
         return self._divided[asks_names]
+
+    def _divide(self, asks_names: bool) -> Iterator[Division]:
+        at: dict[int, list[int]] = {}  # number of a root: places
+        roots: dict[int, Rooted] = {}
+        for place, one in enumerate(self.compiled):
+            if one.is_plain and one.rooted.largest < LARGEST and not (asks_names and one.hides_names):
+                at.setdefault(one.rooted.number, []).append(place)
+                roots[one.rooted.number] = one.rooted
+        for batch in _divide(roots):
+            pairs = [(row, place) for row, number in enumerate(batch.numbers) for place in at[number]]
+            rows, places = np.array(pairs, dtype=np.intp).T
+            yield Division(batch, rows, places)
 
 
 def _divide(roots: Mapping[int, Rooted]) -> Iterator[Batch]:

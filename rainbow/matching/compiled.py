@@ -25,7 +25,7 @@ class Compiled:
         self.kinds: list[Kind]
         self.kinds, self.hides_names = compile_kinds(cluster)
         self.rooted: Rooted = rooted(cluster, self.kinds[0])
-        self.is_plain = cluster.levels != "strict" and cluster.worker_type not in self.rooted.nested
+        self.is_plain = cluster.levels != "strict" and not self.rooted.has_nested_workers
         self.own: Memory[bytes, Verdict] = Memory(MOST_OWN)
         self.offers: Memory[bytes, Offers | None] = Memory(MOST_OWN)
 

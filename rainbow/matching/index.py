@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from rainbow.matching.apart import cannot_collide
@@ -24,7 +24,8 @@ from rainbow.matching.question import Question
 from rainbow.matching.search import Allowance
 from rainbow.matching.tally import Tally
 from rainbow.matching.totals import quick_check
-from rainbow.matching.verdict import Answer, Take, Verdict
+from rainbow.matching.verdict import Take, Verdict
+from rainbow.matching.verdicts import Verdicts
 from rainbow.matching.walk import Walk
 from rainbow.matching.workers import workers_of
 
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 MOST_QUESTIONS = 4_096
 FEW = 16  # clusters that are asked one by one rather than in a batch
-MOST_FINDINGS = 65_536
+MOST_FINDINGS = 16_384  # one that was looked at holds its take: a kilobyte a node
+MOST_CATALOGUES = 4  # lists of clusters: callers may use different ones
 
 
 class Index:
@@ -45,7 +47,7 @@ class Index:
         self._walk = Walk()
         self._compiled: WeakKeyDictionary[Cluster, Compiled] = WeakKeyDictionary()
         self._questions: Memory[bytes, Question] = Memory(MOST_QUESTIONS)
-        self._catalogue: Catalogue | None = None
+        self._catalogues: list[Catalogue] = []  # the last one asked first
         self._findings: Memory[tuple[bytes, int], Finding] = Memory(MOST_FINDINGS)
 
     def match(self, request: Request, cluster: Cluster, allowance: Allowance | None = None) -> Verdict:
@@ -64,18 +66,19 @@ class Index:
         return Verdicts(self, self.question(request), self._listed(clusters))
 
     def _listed(self, clusters: Sequence[Cluster]) -> Catalogue:
-        """Return the catalogue of some clusters, the last one if it is of the same."""
-        last = self._catalogue
-        if last is None or not last.lists(clusters):
-            last = self._catalogue = Catalogue(clusters, self.compiled)
-        return last
+        """Return the catalogue of some clusters, a known one if it is of the same."""
+        known = next((one for one in self._catalogues if one.lists(clusters)), None)
+        if known is None or known is not self._catalogues[0]:
+            known = known or Catalogue(clusters, self.compiled)
+            self._catalogues = [known, *(one for one in self._catalogues if one is not known)][:MOST_CATALOGUES]
+        return known
 
     def forget(self) -> None:
         """Forget every answer; what is compiled of clusters stays."""
         self._questions.clear()
         self._findings.clear()
-        if self._catalogue:
-            self._catalogue.forget()
+        for catalogue in self._catalogues:
+            catalogue.forget()
         for compiled in self._compiled.values():
             compiled.own.clear()
 
@@ -85,6 +88,11 @@ class Index:
         if found is None:
             found = self._compiled[cluster] = Compiled(cluster)
         return found
+
+    def prepare(self, cluster: Cluster) -> None:
+        """Compile a cluster now rather than at the first request."""
+        if cluster.levels != "strict":
+            self.compiled(cluster)
 
     def question(self, request: Request) -> Question:
         """Return a request prepared for asking."""
@@ -146,49 +154,5 @@ def _holds(question: Question, resources: tuple[Resource, ...], cluster: Cluster
         return False
     tally = Tally(compiled.rooted, resources, question.satisfied(compiled.rooted), question.passes)
     if question.rule:
-        tally.root = Relabelling(tally, names_of(cluster, compiled.kinds), question.rule).root()
+        tally.root = Relabelling(tally, names_of(cluster), compiled.kinds, question.rule).root()
     return all(tally.available(place) >= r.count.min for place, r in enumerate(resources))
-
-
-class Verdicts(Sequence[Verdict]):
-    """The verdicts of a catalogue, each made when it is looked at."""
-
-    def __init__(self, index: Index, question: Question, catalogue: Catalogue) -> None:
-        self._index = index
-        self._question = question
-        self._catalogue = catalogue
-        self._holds = catalogue.holds(question)
-        self._allowance = Allowance()
-        self._made: dict[int, Verdict] = {}
-
-    def __len__(self) -> int:
-        """One for each cluster."""
-        return len(self._catalogue.clusters)
-
-    @overload
-    def __getitem__(self, place: int) -> Verdict: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Verdict]: ...
-    def __getitem__(self, place: int | slice) -> Verdict | Sequence[Verdict]:
-        """Return a verdict, or some of them."""
-        if isinstance(place, slice):
-            return [self[at] for at in range(*place.indices(len(self)))]
-        if place not in self._made:
-            self._made[place] = self._make(place)
-        return self._made[place]
-
-    def _make(self, place: int) -> Verdict:
-        cluster, compiled = self._catalogue.clusters[place], self._catalogue.compiled[place]
-        holds = self._holds.get(compiled.rooted.number)
-        if holds is None or not compiled.answers(self._question):
-            return self._index.match(self._question.request, cluster, self._allowance)
-        return Verdict(cluster.name, holds, later=partial(self._later, cluster, compiled.rooted))
-
-    def _later(self, cluster: Cluster, root: Rooted) -> Answer:
-        return self._index.finding(self._question, root).answer(cluster)
-
-    def __eq__(self, other: object) -> bool:
-        """Sequences of equal verdicts are equal."""
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment] # like a list

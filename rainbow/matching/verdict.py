@@ -131,7 +131,11 @@ class Verdict:
 
 
 class Backend(Protocol):
-    """Answers which clusters can run a request; two backends give the same answers."""
+    """Answers which clusters can run a request; two backends give the same answers.
+
+    A backend may also have `match_all(request, clusters)`, which answers for a list in order of name, and
+    `prepare(cluster)`, which works out early what the first request would wait for.
+    """
 
     def match(self, request: Request, cluster: Cluster) -> Verdict:
         """Say whether `cluster`, empty, can run `request`."""

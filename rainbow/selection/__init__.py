@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import SelectionError
 from rainbow.graph.order import natural
+from rainbow.matching import candidates_of, is_in_order, names_of
 from rainbow.plugins import Registry
 from rainbow.selection.choice import Choice, Scalar, Selector, Step
 from rainbow.selection.constraint import ConstraintSelector
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Request
     from rainbow.matching import Verdict
 
-__all__ = ["Choice", "Scalar", "Selector", "Step", "check_options", "reads", "select", "selectors"]
+__all__ = ["Choice", "Scalar", "Selector", "Step", "check_options", "reads", "reads_states", "select", "selectors"]
 
 selectors: Registry[Selector] = Registry("rainbow.selectors")
 selectors.add("constraint")(ConstraintSelector())
@@ -48,11 +49,11 @@ def select(
     plugin = selectors.get(selector)
     options = {} if options is None else options
     check_options(selector, options)
-    candidates = [verdict for verdict in verdicts if verdict.matched]
+    candidates = candidates_of(verdicts)
     if not candidates:
         return Choice(None, selector, reason="no cluster matches")
     rng = Random(seed)  # noqa: S311  # to be replayed, not to be secret
-    ordered = [candidates[at] for at in _in_order(tuple([verdict.cluster for verdict in candidates]))]
+    ordered = candidates if is_in_order(verdicts) else [candidates[at] for at in _in_order(names_of(candidates))]
     return plugin.select(ordered, states, request.parameters, options, rng)
 
 
@@ -73,6 +74,11 @@ def reads(selector: str, options: Mapping[str, Any], variable: str) -> bool:
     if isinstance(plugin, ConstraintSelector):
         return variable in variables_read(read_options(options))
     return not isinstance(plugin, RandomSelector)
+
+
+def reads_states(selector: str) -> bool:
+    """Tell whether a decision may read any cluster's state."""
+    return not isinstance(selectors.get(selector), RandomSelector)
 
 
 @lru_cache(maxsize=16)  # the same clusters come again with every job

@@ -16,10 +16,12 @@ from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from rainbow.matching import names_of
 from rainbow.selection.arithmetic import Unknown, admit
 from rainbow.selection.choice import Scalar
-from rainbow.selection.columns import Numbers, evaluate_columns, read_column
+from rainbow.selection.columns import Numbers
 from rainbow.selection.expression import Expression, Fault, evaluate_with
+from rainbow.selection.vectorised import evaluate_columns, read_column
 
 if TYPE_CHECKING:
     from rainbow.matching import Verdict
@@ -43,7 +45,7 @@ class Variables:
         states: Mapping[str, Mapping[str, Scalar]],
         parameters: Mapping[str, Any],
     ) -> None:
-        self.names = tuple(candidate.cluster for candidate in candidates)
+        self.names = names_of(candidates)
         self.warnings: list[str] = []
         self._candidates = candidates
         self._states = list(map(states.get, self.names, repeat(_NOTHING)))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rainbow.jobs import BOOKED, Task, TaskState, WorkerState
+from rainbow.jobs import BOOKED, Task, TaskState, WorkerState, held_for
 from rainbow.matching import Take, consumables, worker_capacity, worker_kinds
 from rainbow.scheduling import RunView, View, Wait, WorkerView, policies
 from rainbow.service.growing import read_work
 from rainbow.service.jobspecs import Reading, reading
 from rainbow.service.placing import Placing
+from rainbow.service.presence import alive, loads
 from rainbow.service.waiting import read_queue, system_of
-from rainbow.store import clusters, jobs, tasks, workers
+from rainbow.store import agents, clusters, jobs, tasks, workers
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
@@ -47,7 +49,8 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
             return None
         entry = service.entry(record)  # another process may have given it other graphs
         running = tasks.of_cluster(connection, entry.id, BOOKED) if live else []
-        known = _workers(entry.cluster, workers.of_cluster(connection, entry.id), running)
+        measured = loads(alive(service, agents.of_cluster(connection, entry.id)).values(), entry.cluster.workers)
+        known = _workers(entry.cluster, workers.of_cluster(connection, entry.id), running, measured)
         queue = read_queue(connection, live, running, now, _startable(known, record), count=quiet)
         readings = {job: reading(connection, job) for job in {task.job for task in running}}
         sees_all = getattr(policies.get(record.policy), "sees_all", False)
@@ -61,7 +64,7 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         settings=record.settings,
         workers=known,
         jobs=views,
-        runs=_runs(running, {job.id: job for job in live}, readings),
+        runs=_runs(running, {job.id: job for job in live}, readings, now),
         place=placing.place,
         hosts=placing.hosts,
         divide=placing.divide,
@@ -80,7 +83,12 @@ def _startable(known: list[WorkerView], record: ClusterRecord) -> int:
     return sum(max(1, worker.free.get(unit, 0)) for worker in known)
 
 
-def _workers(cluster: Cluster, states: dict[str, workers.WorkerRecord], running: list[Task]) -> list[WorkerView]:
+def _workers(
+    cluster: Cluster,
+    states: dict[str, workers.WorkerRecord],
+    running: list[Task],
+    measured: Mapping[str, Mapping[str, float]],
+) -> list[WorkerView]:
     capacity, kinds = worker_capacity(cluster), worker_kinds(cluster)
     used: dict[str, dict[str, int]] = {}
     held: dict[str, int] = {}
@@ -95,7 +103,8 @@ def _workers(cluster: Cluster, states: dict[str, workers.WorkerRecord], running:
         free = {kind: amount - used.get(name, {}).get(kind, 0) for kind, amount in whole.items()}
         known = states.get(name)
         state, since = (known.state, known.since) if known else (WorkerState.NEW, 0.0)
-        views.append(WorkerView(name, kinds[name], whole, free, state, since, held.get(name, 0)))
+        load = measured.get(name, {})
+        views.append(WorkerView(name, kinds[name], whole, free, state, since, held.get(name, 0), load=load))
     return views
 
 
@@ -107,11 +116,12 @@ def _consumables(cluster: Cluster, running: list[Task]) -> dict[str, int]:
     return free
 
 
-def _runs(running: list[Task], live: dict[str, JobRecord], readings: dict[str, Reading]) -> list[RunView]:
+def _runs(running: list[Task], live: dict[str, JobRecord], readings: dict[str, Reading], now: float) -> list[RunView]:
     views = []
     for t in running:
         job, request, started = live.get(t.job), readings[t.job].request, t.assigned_at or 0.0
-        until = started + request.duration if request.duration else 0.0
+        # the time of what is suspended stands still: it ends that much later
+        until = started + request.duration + held_for(t, now) if request.duration else 0.0
         views.append(
             RunView(
                 task=t.id,

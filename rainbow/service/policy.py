@@ -19,7 +19,7 @@ from rainbow.service.freezing import freeze
 from rainbow.service.loop import step_safely
 from rainbow.service.presence import missed_beats
 from rainbow.service.stepping import plan_only
-from rainbow.store import agents, changes, clusters, jobs, workers
+from rainbow.store import agents, changes, clusters, jobs, tasks, workers
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -55,6 +55,8 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
         after = replace(record, policy=policy, settings=settings, limits=_limits(record.limits, body, merge))
         note(connection, who, record.id, service.clock(), _parts(record), _parts(after))
         clusters.set_policy(connection, record.id, policy, settings)
+        if policy != record.policy:
+            tasks.let_go(connection, record.id)
         clusters.set_limits(connection, record.id, after.limits)
         told = _told(connection, after)
     service.tell(record.id)

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from rainbow.errors import NotFound, RainbowError
 from rainbow.graph import read_cluster
 from rainbow.matching import prepare
 from rainbow.service.access import digest, mint
+from rainbow.service.measuring import observe
 from rainbow.service.news import News
 from rainbow.service.remembering import Matches
 from rainbow.service.settings import Settings
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.graph import Cluster
+    from rainbow.service.reloading import Watch
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
 
@@ -58,6 +61,7 @@ class Service:
         self, store: Store, settings: Settings | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.store = store
+        self.store.observe = partial(observe, "rainbow_store_seconds")
         self.settings = settings or Settings()
         self.clock = clock
         self.started = clock()
@@ -73,6 +77,7 @@ class Service:
         self.news = News()
         self.turns = Turns(store)
         self.ending = False
+        self.configuration: Watch | None = None  # of the file it was started with
         self.local = False  # listens on this machine only
         self._compile_all()
 

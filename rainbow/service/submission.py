@@ -94,8 +94,6 @@ class Placement:
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice]:
         selector, options, found = self.selector, self.options, self.found
         ids = candidate_ids(self.service, found.verdicts)
-        if reads(selector, options, "nodes_free"):
-            clusters.hold(connection, ids)
         states = states_of(self.service, connection, ids, reads(selector, options, "queue.idle_workers"))
         with phase("select"):
             return states, select(found.request, found.verdicts, states, selector, options, seed=job_id)

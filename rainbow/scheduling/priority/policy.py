@@ -22,7 +22,7 @@ from rainbow.scheduling.priority.model import Item, owners
 from rainbow.scheduling.priority.order import ordered, prioritise
 from rainbow.scheduling.priority.orders import orders, remembered
 from rainbow.scheduling.priority.settings import check_settings
-from rainbow.scheduling.priority.suspension import suspended_spots, suspensions
+from rainbow.scheduling.priority.suspension import paced, suspended_spots, suspensions
 from rainbow.scheduling.priority.tickets import tickets
 from rainbow.scheduling.priority.usage import counted
 from rainbow.scheduling.priority.waits import figures, waits
@@ -81,7 +81,9 @@ class Priority:
         held: list[Order] = []
         if run.lines.queues:
             held.extend(suspensions(run.lines, suspended_spots(run.lines)))
-        own = run.memory | remembered(run.lines.view, run.settings, run.outcomes, held)
+        times = paced(run.lines, held)
+        own = run.memory | ({"paced": times} if times else {})
+        own |= remembered(run.lines.view, run.settings, run.outcomes, held)
         if run.assigner.experience:
             own["slot_search"] = run.assigner.experience
         memory = {key: value for key, value in view.memory.items() if key != NAME}

@@ -1,0 +1,135 @@
+"""The verdicts of many clusters: yes or no of all at once, each made into an object when it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from rainbow.matching.catalogue import OPEN
+from rainbow.matching.search import Allowance
+from rainbow.matching.verdict import Answer, Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rainbow.graph import Cluster
+    from rainbow.matching.catalogue import Catalogue
+    from rainbow.matching.index import Index
+    from rainbow.matching.question import Question
+    from rainbow.matching.rooted import Rooted
+
+
+class Verdicts(Sequence[Verdict]):
+    """The verdicts of a catalogue, in order of name."""
+
+    def __init__(self, index: Index, question: Question, catalogue: Catalogue) -> None:
+        self._index = index
+        self._question = question
+        self._catalogue = catalogue
+        self._holds = catalogue.holds(question)
+        self._allowance = Allowance()
+        self._made: dict[int, Verdict] = {}
+
+    def __len__(self) -> int:
+        """One for each cluster."""
+        return len(self._catalogue.clusters)
+
+    @overload
+    def __getitem__(self, place: int) -> Verdict: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Verdict]: ...
+    def __getitem__(self, place: int | slice) -> Verdict | Sequence[Verdict]:
+        """Return a verdict, or some of them."""
+        if isinstance(place, slice):
+            return [self[at] for at in range(*place.indices(len(self)))]
+        if place < 0:
+            place += len(self)
+        if place not in self._made:
+            self._made[place] = self._make(place)
+        return self._made[place]
+
+    @cached_property
+    def matched(self) -> NDArray[np.bool_]:
+        """Yes or no, by place."""
+        found = self._holds > 0
+        for place in np.flatnonzero(self._holds == OPEN).tolist():
+            found[place] = self[place].matched
+        return found
+
+    def name(self, place: int) -> str:
+        """Return the name of a cluster."""
+        return self._catalogue.clusters[place].name
+
+    def _make(self, place: int) -> Verdict:
+        cluster, holds = self._catalogue.clusters[place], self._holds[place]
+        if holds == OPEN:
+            return self._index.match(self._question.request, cluster, self._allowance)
+        root = self._catalogue.compiled[place].rooted
+        return Verdict(cluster.name, bool(holds), later=partial(self._later, cluster, root))
+
+    def _later(self, cluster: Cluster, root: Rooted) -> Answer:
+        return self._index.finding(self._question, root).answer(cluster)
+
+    def __eq__(self, other: object) -> bool:
+        """Sequences of equal verdicts are equal."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment] # like a list
+
+
+class Some(Sequence[Verdict]):
+    """The verdicts at some places."""
+
+    def __init__(self, verdicts: Verdicts, places: NDArray[np.intp]) -> None:
+        self._verdicts = verdicts
+        self._places = places
+
+    def __len__(self) -> int:
+        """One for each place."""
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, at: int) -> Verdict: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Verdict]: ...
+    def __getitem__(self, at: int | slice) -> Verdict | Sequence[Verdict]:
+        """Return a verdict, or some of them."""
+        if isinstance(at, slice):
+            return Some(self._verdicts, self._places[at])
+        return self._verdicts[int(self._places[at])]
+
+    def __iter__(self) -> Iterator[Verdict]:
+        """Yield each."""
+        return map(self._verdicts.__getitem__, self._places.tolist())
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the clusters."""
+        return tuple(map(self._verdicts.name, self._places.tolist()))
+
+
+def candidates_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Return those that match, in the order given."""
+    if isinstance(verdicts, Verdicts):
+        return Some(verdicts, np.flatnonzero(verdicts.matched))
+    return [verdict for verdict in verdicts if verdict.matched]
+
+
+def refusals_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Return those that do not match, in the order given."""
+    if isinstance(verdicts, Verdicts):
+        return Some(verdicts, np.flatnonzero(~verdicts.matched))
+    return [verdict for verdict in verdicts if not verdict.matched]
+
+
+def names_of(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+    """Return the names of the clusters."""
+    return verdicts.names if isinstance(verdicts, Some) else tuple(verdict.cluster for verdict in verdicts)
+
+
+def is_in_order(verdicts: Sequence[Verdict]) -> bool:
+    """Tell whether verdicts are known to stand in order of name."""
+    return isinstance(verdicts, Verdicts)
