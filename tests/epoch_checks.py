@@ -56,6 +56,8 @@ class Play:
         if cluster.memory is memory:
             yield "the plan leaves no memory"
         yield from self._space()
+        yield from self._accounts(plan)
+        yield from self._kept(plan, before)
         yield from self._starts(view, plan)
         yield from self._stops(plan, before)
         yield from self._counts(before)
@@ -73,6 +75,24 @@ class Play:
             whole = [run for run in runs if self._rule(run.job) == "RESERVE"]
             if whole and (len(runs) > 1 or cluster.order(cluster.jobs[whole[0].job]) != machine["order"]):
                 yield f"#2 the reservation on {name} is not alone or not of its order"
+
+    # ── #7, #12 ──
+
+    def _accounts(self, plan: Plan) -> Iterator[str]:
+        """What the figures say of machines equals a count of what stands there."""
+        told = plan.figures["machines"]
+        for name in self.cluster.machines:
+            runs = [run for run in self.cluster.runs.values() if run.machine == name]
+            used = sum(self.cluster.order(self.cluster.jobs[run.job]) for run in runs)
+            if told.get(name, {"used": 0})["used"] != used:
+                yield f"#7 {used} quanta of {name} are held, the figures say {told.get(name)}"
+
+    def _kept(self, plan: Plan, before: Mapping[str, Run]) -> Iterator[str]:
+        """What was told to stop goes on to, holds its space until it has ended, and is not told again."""
+        for task, run in before.items():
+            now = self.cluster.runs.get(task)
+            if run.stopped is not None and (now is None or now.stopped != run.stopped):
+                yield f"#12 {task} was told to stop in epoch {run.stopped}, and that did not stay so"
 
     def _rule(self, job: int) -> str:
         return str(self.cluster.classes[self.cluster.jobs[job]["class"]]["policy"])
@@ -204,7 +224,7 @@ class Play:
         trees = cluster.memory.get("fair_share", {}).get("trees", {})
         turned = any(tree["settling"]["turns"] for tree in trees.values())
         kept = json.loads(json.dumps(dict(cluster.memory))) if turned else {}
-        restarted = FairShare().plan(replace(cluster.view(), memory=kept))
+        restarted = cluster.policy.plan(replace(cluster.view(), memory=kept))
         if stops := [order.task for order in restarted.orders if isinstance(order, Stop)]:
             yield f"#18 a restart stops {stops}"
         unfair = list(self._unfair())

@@ -13,7 +13,7 @@ from rainbow.scheduling.fair_share.apportion import apportion, entity
 from rainbow.scheduling.fair_share.caps import Growth, Load, job_cap
 from rainbow.scheduling.fair_share.quanta import job_order, machine_order, share_counts, total_quanta
 from rainbow.scheduling.fair_share.tables import Tables
-from tests.epochs import Cluster
+from tests.epochs import Cluster, shuffled
 from tests.scenarios import scenario
 from tests.small_clusters import EAGER, FAIR, FIXED, RESERVE, cluster, counts, held, job, put
 
@@ -180,6 +180,14 @@ def test_names_of_machines_do_not_change_counts(orders, owners, turn):
     jobs = [job(k + 1, user, "c", 1 + k % 3) for k, user in enumerate(owners)]
     mixed = [orders[k] for k in turn if k < len(orders)]
     assert counted(cluster(orders, {"c": EAGER}, jobs)) == counted(cluster(mixed, {"c": EAGER}, jobs))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 30), st.integers(0, 1 << 30))
+def test_order_of_users_machines_and_jobs_changes_nothing(seed, turn):
+    there = play(Cluster(scenario(seed)), 3)
+    view = there.view()
+    assert FairShare().plan(shuffled(view, turn)) == FairShare().plan(view)
 
 
 # ── kinds of work ──
