@@ -45,11 +45,6 @@ def test_example_settings_of_the_page_are_taken():
 
 # no words of the trade, or misspelt
 ORDINARY = {"already", "apportionqsares", "nodepoolschedler", "nodpoolscheduler"}
-    "already",
-    "apportionqsares",
-    "nodepoolschedler",
-    "nodpoolscheduler",
-}  # not a word of the trade, or misspelt
 
 
 def words_of(tex):

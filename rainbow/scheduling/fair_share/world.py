@@ -135,7 +135,11 @@ class Building:
             held = {min(wishes): [entry for entries in held.values() for entry in entries]}
         wide = wishes.pop(0, None)
         if wide is not None and cls.fair:
+            others = [name for name, other in self.settings.classes.items() if other.rule is Rule.FIXED_SHARE]
             text = f"no single worker can host one of its shares; class {cls.name} places shares of one worker only"
+            text += (
+                f"; submit it to one of: {', '.join(others)}" if others else "; a FIXED_SHARE class would gather them"
+            )
             self._refuse(view, "no-single-host", text, {"class": cls.name})
         elif wide is not None:
             self.world.wide.append(self._part(view.id, view, cls, pool, wide))
