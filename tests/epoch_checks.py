@@ -240,6 +240,7 @@ class Play:
             for job in self.cluster.alive():
                 if (
                     job_id(job["id"]) in self.figures["jobs"]
+                    and self.figures["jobs"][job_id(job["id"])]["order"]  # it fits on some machine
                     and job["class"] == cls["name"]
                     and cls["policy"] == "FAIR_SHARE"
                 ):

@@ -257,8 +257,8 @@ class Policy(Protocol):
 
     A policy may say `by_events = True`: where its memory is empty, a later `now` alone changes nothing, and the host
     need not ask it again before something happens; `rests = True`: the same after a plan that orders nothing and
-    leaves its memory as it was. With `sees_all = True` its views have every job that has not ended, with class, service
-    and progress, also if nothing of it waits; else only those with something waiting.
+    leaves its memory as it was. With `sees_all = True` its views have every job that has not ended, with class,
+    service and progress, also if nothing of it waits; else only those with something waiting.
     """
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -78,7 +78,8 @@ def figures_of(world: World) -> dict[str, Any]:
     return {
         "classes": _summed(world, lambda job: job.cls.name),
         "users": _summed(world, lambda job: job.user),
-        "jobs": {job.id: _of_job(job) for job in world.jobs},
+        "jobs": {job.id: _of_job(job) for job in world.jobs}
+        | {f"{job.id}/gangs": _of_gangs(job) for job in world.wide},
         "nodepools": {pool.name: _of_pool(pool) for top in world.tops for pool in top.subtree()},
         "machines": {
             machine.id: _of_machine(machine) for machine in world.machines if machine.used or not machine.open
@@ -90,6 +91,13 @@ def _of_job(job: Job) -> dict[str, Any]:
     leaving = sum(share.leaving for share in job.shares)
     numbers = {"order": job.order, "cap": job.cap, "deserved": job.deserved, "counted": job.counted, "held": job.held}
     return {"class": job.cls.name, "user": job.user, **numbers, "leaving": leaving, "reason": reason_of(job)}
+
+
+def _of_gangs(job: Job) -> dict[str, Any]:
+    """What of a job waits for several machines at once: gangs, which are no shares and have no order."""
+    wanted, held = len(job.gangs), len(job.spread)
+    numbers = {"order": 0, "cap": wanted, "deserved": 0, "counted": held, "held": held, "leaving": 0}
+    return {"class": job.cls.name, "user": job.user, **numbers, "reason": job.reason if held < wanted else ""}
 
 
 def _of_pool(pool: Pool) -> dict[str, int]:

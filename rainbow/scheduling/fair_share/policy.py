@@ -48,6 +48,7 @@ class FairShare:
         decided = Decided(list(_stops(world.limbo)), building.waits)
         decided.trees_of(world, building, view, memory.get("trees", {}))
         figures = {**figures_of(world), **({"failed": decided.failed} if decided.failed else {})}
+        figures["jobs"] = {**building.refused, **figures["jobs"]}
         kept = {MEMORY: {"trees": decided.memories}} if view.jobs or view.runs else {}
         return Plan(tuple(decided.orders), tuple(_merged(decided.waits)), figures, kept)
 

@@ -32,6 +32,7 @@ class Building:
         self.view = view
         self.settings = settings
         self.waits: list[Wait] = []
+        self.refused: dict[str, dict[str, Any]] = {}  # figures of jobs that take no part
         self.counted = counted_type(settings.quantum_type, view.workers)
         self.asking = Asking(view, self.counted)
         self.pools = forest(settings)
@@ -106,6 +107,9 @@ class Building:
     def _refuse(self, view: JobView, reason: str, text: str, facts: Mapping[str, Any]) -> None:
         if view.gangs:
             self.waits.append(Wait(view.id, reason, text, facts))
+            numbers = {"order": 0, "cap": len(view.gangs), "deserved": 0, "counted": 0, "held": 0, "leaving": 0}
+            told = {"class": facts["class"], "user": view.requestor, **numbers, "reason": reason}
+            self.refused[view.id] = told
 
     def _limbo(self, view: JobView, runs: Sequence[RunView]) -> None:
         job = Job(
