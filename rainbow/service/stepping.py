@@ -64,7 +64,7 @@ def step(service: Service, name: str) -> bool:
         policy = policies.get(frozen.record.policy)
         plan = policy.plan(frozen.view)  # 3
         if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
-            log.info("timeline", cluster=name, text=diagram(frozen.view, plan).text())
+            log.info("timeline", cluster=name, text=diagram(frozen.view, plan).text(frozen.view.now))
         ordered = _carry_out(service, frozen, plan, turn)  # 4, 5
         if plan.memory or frozen.blocked or not getattr(policy, "by_events", False):
             service.restless.add(entry.id)
