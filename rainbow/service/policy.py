@@ -174,7 +174,7 @@ def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
         }
         for (worker, kind), line in made.entries()
     ]
-    return {"lines": lines, "text": made.text(), "svg": gantt.draw(made, decided[0].now)}
+    return {"lines": lines, "text": made.text(decided[0].now), "svg": gantt.draw(made, decided[0].now)}
 
 
 def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:

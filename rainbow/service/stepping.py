@@ -13,6 +13,7 @@ import structlog
 from rainbow.jobs import BOOKED, Hold, Task, TaskState, advance
 from rainbow.scheduling import (
     Plan,
+    Policy,
     Reserve,
     Resume,
     Start,
@@ -80,11 +81,18 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     policy = policies.get(seen.record.policy)
     plan = policy.plan(seen.view)  # 4
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
-        log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text())
+        log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
-    if plan.memory or mirror.dependents.restless(mirror.jobs) or not getattr(policy, "by_events", False):
+    if mirror.dependents.restless(mirror.jobs) or _awaits_time(policy, seen, plan):
         service.restless.add(entry.id)
     return ordered
+
+
+def _awaits_time(policy: Policy, seen: Frozen, plan: Plan) -> bool:
+    """Tell whether time alone may change what is planned next."""
+    if getattr(policy, "rests", False):
+        return bool(plan.orders) or dict(plan.memory) != dict(seen.record.memory)
+    return bool(plan.memory) or not getattr(policy, "by_events", False)
 
 
 def look_around(service: Service, mirror: Mirror) -> bool:
