@@ -17,13 +17,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from rainbow.errors import NotFound, RainbowError
 from rainbow.graph import read_cluster
 from rainbow.matching import prepare
+from rainbow.matching.memory import Memory
+from rainbow.service import reach
 from rainbow.service.access import digest, mint
 from rainbow.service.news import News
 from rainbow.service.remembering import Matches
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.graph import Cluster
+    from rainbow.service.access import Caller
+    from rainbow.service.candidates import Snapshot
+    from rainbow.service.reach import Reach
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
 
@@ -70,6 +75,9 @@ class Service:
         self.changing = threading.RLock()  # held from reading a cluster's graphs until the new ones are seen
         self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
         self.matches = Matches()
+        self.callers: Memory[Any, Caller] = Memory(reach.MOST)
+        self.reaches: Memory[Any, tuple[Reach, object, Caller]] = Memory(reach.MOST)
+        self.snapshots: Memory[int, Snapshot] = Memory(reach.MOST)
         self.news = News()
         self.turns = Turns(store)
         self.ending = False

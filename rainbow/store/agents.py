@@ -9,6 +9,8 @@ import sqlalchemy as sa
 
 from rainbow.store.schema import agents
 
+_OF_CLUSTER = sa.select(agents).where(agents.c.cluster_id == sa.bindparam("wanted"))
+
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
@@ -25,7 +27,7 @@ class AgentRecord:
 
 def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, AgentRecord]:
     """Return {agent: its last sign of life}."""
-    rows = connection.execute(sa.select(agents).where(agents.c.cluster_id == cluster_id))
+    rows = connection.execute(_OF_CLUSTER, {"wanted": cluster_id})
     return {row.name: AgentRecord(row.name, row.seen_at, _workers(row.workers), row.seq) for row in rows}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -53,17 +53,24 @@ class Filter:
     requestor: str | None = None
 
 
-_COLUMNS = [jobs.c[column.name] for column in fields(JobRecord)]
+_NAMES = [column.name for column in fields(JobRecord)]
+_COLUMNS = [jobs.c[name] for name in _NAMES]
+_ADD = jobs.insert()
+_NO_KEY = {"idempotency": None, "request_digest": None}
+_ORDERED = sa.select(*_COLUMNS).order_by(jobs.c.submitted_at, jobs.c.id)
+_BY_ID = _ORDERED.where(jobs.c.id == sa.bindparam("wanted"))
+_LIVE = _ORDERED.where(jobs.c.cluster_id == sa.bindparam("wanted"), jobs.c.state.in_(LIVE))
 
 
 def add(connection: sa.Connection, record: JobRecord, jobspec: Any, decision: Mapping[str, Any], **key: str) -> None:
     """Store a new job; `key` may hold `idempotency` and `request_digest`."""
-    connection.execute(jobs.insert().values(**asdict(record), jobspec=jobspec, decision=dict(decision), **key))
+    own = {name: getattr(record, name) for name in _NAMES}
+    connection.execute(_ADD, {**_NO_KEY, **own, "jobspec": jobspec, "decision": dict(decision), **key})
 
 
 def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
     """Return the job."""
-    return next(iter(_jobs(connection, jobs.c.id == job_id)), None)
+    return next((_record(row) for row in connection.execute(_BY_ID, {"wanted": job_id})), None)
 
 
 def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]:
@@ -75,7 +82,7 @@ def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]
 
 def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
     """Return the cluster's jobs that have not ended, in order of submission."""
-    return _jobs(connection, jobs.c.cluster_id == cluster_id, jobs.c.state.in_(LIVE))
+    return [_record(row) for row in connection.execute(_LIVE, {"wanted": cluster_id})]
 
 
 def live_by_requestor(connection: sa.Connection, cluster_id: str) -> dict[str, int]:
@@ -141,8 +148,7 @@ def change(connection: sa.Connection, job_id: str, **values: Any) -> None:
 
 
 def _jobs(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[JobRecord]:
-    query = sa.select(*_COLUMNS).where(*where).order_by(jobs.c.submitted_at, jobs.c.id)
-    return [_record(row) for row in connection.execute(query)]
+    return [_record(row) for row in connection.execute(_ORDERED.where(*where))]
 
 
 def _record(row: sa.Row[Any]) -> JobRecord:

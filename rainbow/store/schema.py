@@ -6,7 +6,8 @@
               ├─ changes         who changed the scheduling settings, when, from what, to what
               ├─ agents          their last signs of life
               └─ grants ──────── credentials     which clusters a token or secret (its SHA-256) is good for
-    jobs ───── tasks             kept when their cluster is deleted: they are history
+    jobs ─┬─── tasks             kept when their cluster is deleted: they are history
+          └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
     tags                         the versions a basis has had
     durations                    how long tasks ran, by the names of job and task
     events                       what happened, in order
@@ -115,6 +116,7 @@ credentials = sa.Table(
     sa.Column("created_at", TIME, nullable=False),
     sa.Column("expires_at", TIME),
     sa.Column("revoked_at", TIME),
+    sa.Column("changes", sa.Integer, nullable=False, server_default="0"),  # of what it is good for
 )
 
 grants = sa.Table(
@@ -153,6 +155,20 @@ jobs = sa.Table(
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended_at", "ended_at"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
+)
+
+records = sa.Table(
+    "records",
+    metadata,
+    sa.Column("digest", ID, primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),  # the text, compressed by zlib
+)
+
+record_uses = sa.Table(
+    "record_uses",
+    metadata,
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
+    sa.Column("digest", ID, nullable=False, primary_key=True, index=True),
 )
 
 tasks = sa.Table(

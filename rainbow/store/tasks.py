@@ -21,12 +21,13 @@ _SAVE = (
     .values({name: sa.bindparam(f"new_{name}") for name in _NAMES if name != "id"})
 )
 _COLUMNS = [tasks.c[name] for name in _NAMES]
+_ADD = tasks.insert()
 
 
 def add(connection: sa.Connection, cluster_id: str, new: Iterable[Task]) -> None:
     """Store a new job's tasks."""
     rows = [{**{name: getattr(task, name) for name in _NAMES}, "cluster_id": cluster_id} for task in new]
-    connection.execute(tasks.insert(), rows)
+    connection.execute(_ADD, rows)
 
 
 def of_job(connection: sa.Connection, job_id: str) -> list[Task]:

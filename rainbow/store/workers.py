@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from rainbow.jobs import BOOKED, WorkerState
 from rainbow.store.schema import tasks, workers
 
+_OF_CLUSTER = sa.select(workers).where(workers.c.cluster_id == sa.bindparam("wanted"))
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
@@ -22,7 +24,7 @@ class WorkerRecord:
 
 def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, WorkerRecord]:
     """Return {worker: its state}."""
-    rows = connection.execute(sa.select(workers).where(workers.c.cluster_id == cluster_id))
+    rows = connection.execute(_OF_CLUSTER, {"wanted": cluster_id})
     return {row.name: WorkerRecord(WorkerState(row.state), row.since, row.failures) for row in rows}
 
 
