@@ -6,6 +6,7 @@ The worker dies with its parent whatever ends that, so that after `kill -9` nobo
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -108,6 +109,9 @@ def application() -> Any:
     service = open_service(told["database"], settings, told["config"])
     service.local = _is_loopback(told["host"])
     start(service, told["config"], settings, scheduler=told["scheduler"])
+    # what was made of the store stays: collecting garbage need not go through all of it again and again
+    gc.collect()
+    gc.freeze()
     _at_signal(service.let_go)
     return create_app(service)
 

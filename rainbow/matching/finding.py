@@ -87,6 +87,11 @@ class Trial:
                 return bool(holds[0])
         return all(self.tallied.units(r) >= r.count.min for r in self.resources)
 
+    def forget(self) -> None:
+        """Forget what has been worked out; it is worked out again if it is asked for."""
+        self.__dict__.pop("tallied", None)
+        self.__dict__.pop("placed", None)
+
     @cached_property
     def placed(self) -> Placed | Reason:
         """One copy of the job, or why there is none."""
@@ -134,22 +139,30 @@ class Finding:
         self.holds_good = allowance is None or allowance.left > 0
 
     @cached_property
-    def _answer(self) -> Answer:
-        """The answer, its take by positions of the reduced layout."""
-        trial = self.trials[-1]
-        if not self.matched:
-            refusal = self.trials[0].refusal
-            return Answer(reason=refusal() if refusal else None)
+    def answer(self) -> Answer:
+        """The answer for every cluster with the root; what is held is each one's own, see `take`."""
+        found = self._fitting(self.trials[-1]) if self.matched else self._refused(self.trials[0])
+        # what it was worked out from is a hundred times as large, and there may be many findings
+        for trial in self.trials:
+            trial.forget()
+        return found
+
+    def _refused(self, trial: Trial) -> Answer:
+        reason = trial.refusal() if trial.refusal else None
+        trial.refusal = lambda: reason
+        return Answer(reason=reason)
+
+    def _fitting(self, trial: Trial) -> Answer:
         fits, exact = trial.copies()
         if isinstance(trial.placed, Reason):
             raise RuntimeError(f"counted as fitting, but: {trial.placed.text}")
-        take = trial.placed.take
-        return Answer(fits, exact, totals_of(take, trial.rooted.worker_type), take)
+        return Answer(fits, exact, totals_of(trial.placed.take, trial.rooted.worker_type))
 
-    def answer(self, cluster: Cluster) -> Answer:
-        """Return the answer for one cluster with the root."""
-        own, placed = self._answer, self.trials[-1].placed if self.matched else None
-        if own.take is None or not isinstance(placed, Placed):
-            return own
-        take = placed.reduced.translate(own.take, cluster)
-        return Answer(own.fits, own.exact, own.totals, take)
+    def take(self, cluster: Cluster) -> Take | None:
+        """Return what one copy would hold of one cluster with the root."""
+        if not self.matched:
+            return None
+        trial = self.trials[-1]
+        placed = trial.placed
+        trial.forget()
+        return placed.reduced.translate(placed.take, cluster) if isinstance(placed, Placed) else None

@@ -8,7 +8,6 @@ Clusters with strict levels, and what kinds cannot answer (question.py), are lef
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -25,7 +24,7 @@ from rainbow.matching.search import Allowance
 from rainbow.matching.tally import Tally
 from rainbow.matching.totals import quick_check
 from rainbow.matching.verdict import Take, Verdict
-from rainbow.matching.verdicts import Verdicts
+from rainbow.matching.verdicts import Verdicts, found_at
 from rainbow.matching.walk import Walk
 from rainbow.matching.workers import workers_of
 
@@ -56,7 +55,7 @@ class Index:
         if not compiled.answers(question):
             return self._own(question, cluster, compiled)
         finding = self.finding(question, compiled.rooted, allowance)
-        return Verdict(cluster.name, finding.matched, later=partial(finding.answer, cluster))
+        return found_at(cluster, finding.matched, lambda: finding)
 
     def match_all(self, request: Request, clusters: Sequence[Cluster]) -> Sequence[Verdict]:
         """Say of every cluster, empty, whether it can run `request`; in order of name."""
