@@ -24,7 +24,7 @@ from granian.constants import Interfaces
 from rainbow.api.app import create_app
 from rainbow.api.logs import log_to_stderr, without_password
 from rainbow.errors import ConfigError
-from rainbow.service import Service, Settings, open_service, read_config
+from rainbow.service import Service, Settings, check_service, open_service, read_config
 from rainbow.service.loop import Loop
 from rainbow.service.peers import Peers
 from rainbow.service.reloading import Watch
@@ -48,7 +48,7 @@ def serve(
     log_to_stderr(settings.server.log)
     for warning in settings.warnings:
         log.warning("config", warning=warning)
-    open_service(database, settings, config).close()  # what cannot be opened is said before anything is served
+    check_service(database, settings, config)  # what cannot be opened is said before anything is served
     told = {"database": database, "config": config, "parent": os.getpid(), "scheduler": scheduler, "host": host}
     os.environ["RAINBOW_SERVE"] = json.dumps(told)
     scheme = "https" if settings.server.certificate else "http"

@@ -17,6 +17,7 @@ from rainbow.matching.catalogue import Catalogue
 from rainbow.matching.compiled import Compiled
 from rainbow.matching.filling import Offers, shape_of
 from rainbow.matching.finding import Finding
+from rainbow.matching.kinds import compile_kinds
 from rainbow.matching.memory import Memory
 from rainbow.matching.named import Relabelling, names_of
 from rainbow.matching.question import Question
@@ -148,5 +149,5 @@ def _holds(question: Question, resources: tuple[Resource, ...], cluster: Cluster
         return False
     tally = Tally(compiled.rooted, resources, question.satisfied(compiled.rooted), question.passes)
     if question.rule:
-        tally.root = Relabelling(tally, names_of(cluster, compiled.kinds), question.rule).root()
+        tally.root = Relabelling(tally, names_of(cluster, compile_kinds(cluster)[0]), question.rule).root()
     return all(tally.available(place) >= r.count.min for place, r in enumerate(resources))

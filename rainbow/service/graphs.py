@@ -16,6 +16,7 @@ from rainbow.graph.delta import apply_delta
 from rainbow.jobs import BOOKED, TaskState, advance
 from rainbow.matching import prepare
 from rainbow.service.access import Caller, own_cluster
+from rainbow.service.compiling import keep_summary
 from rainbow.service.registering import check_name, check_size
 from rainbow.service.service import Entry
 from rainbow.store import clusters, events, tasks, workers
@@ -82,6 +83,7 @@ def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool
         _check_unchanged(connection, record)
         _leave(connection, record, cluster, drain)
         revision = clusters.replace_document(connection, record.id, document)
+        keep_summary(connection, record.id, revision, cluster)
         workers.keep_only(connection, record.id, list(cluster.workers), service.clock())
         events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
     service.put_entry(Entry(record.id, revision, cluster))

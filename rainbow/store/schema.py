@@ -1,6 +1,7 @@
 """The tables: what must survive a restart.
 
-    clusters ─┬─ subsystems      graphs as they were given; what is compiled from them is never stored
+    clusters ─┬─ subsystems      graphs as they were given
+              ├─ summaries       what clusters are in short, so that a start need not read their graphs
               ├─ states          the flat state of selection, and when it was reported
               ├─ workers         the workers' states
               ├─ changes         who changed the scheduling settings, when, from what, to what
@@ -62,6 +63,15 @@ subsystems = sa.Table(
     _cluster_id(primary_key=True),
     sa.Column("name", NAME, primary_key=True),
     sa.Column("document", JSON, nullable=False),
+)
+
+summaries = sa.Table(
+    "summaries",
+    metadata,
+    _cluster_id(primary_key=True),
+    sa.Column("revision", sa.Integer, nullable=False),  # of the graphs it was made from
+    sa.Column("layout", sa.Integer, nullable=False),  # FORMAT of matching/summary.py
+    sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
 states = sa.Table(

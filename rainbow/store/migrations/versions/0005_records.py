@@ -1,4 +1,4 @@
-"""Long parts of decisions kept once for all jobs that share them; how often a credential's clusters have changed."""
+"""Long parts of decisions kept once for all jobs; changes of a credential's clusters; clusters in short."""
 
 from __future__ import annotations
 
@@ -30,3 +30,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("job", "digest", name="pk_record_uses"),
     )
     op.create_index("ix_record_uses_digest", "record_uses", ["digest"])
+    op.create_table(
+        "summaries",
+        sa.Column("cluster_id", ID, nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("layout", sa.Integer(), nullable=False),
+        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name="fk_summaries_cluster_id", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("cluster_id", name="pk_summaries"),
+    )
