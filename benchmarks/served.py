@@ -17,6 +17,7 @@ from typing import Any
 
 from rainbow.graph import read_cluster
 from rainbow.service.access import TOKEN, minted
+from rainbow.service.compiling import keep_summary
 from rainbow.store import clusters, credentials, open_store, workers
 from rainbow.store.clusters import ClusterRecord
 
@@ -70,6 +71,7 @@ def fill(url: str, count: int, nodes: int, graph: Graph = template) -> str:
             cluster = read_cluster(document, f"cluster{number}")
             record = ClusterRecord(secrets.token_hex(8), cluster.name, "any", "node", now, POLICY)
             clusters.add(connection, record, document)
+            keep_summary(connection, record.id, record.revision, cluster)
             workers.keep_only(connection, record.id, list(cluster.workers), now)
             ids.append(record.id)
         made, credential = minted(TOKEN, now, tuple(ids))

@@ -69,7 +69,7 @@ class Service:
         self.timed: dict[str, float] = {}  # cluster id → when its running tasks were last looked at
         self.looked: dict[str, float] = {}  # cluster id → when its jobs may be placed anew again
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
-        self.changing = threading.RLock()  # held from reading a cluster's graphs until the new ones are seen
+        self.changing = threading.RLock()  # held from writing a cluster's new graphs until they are seen
         self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
         self.matches = Matches()
         self.callers: Memory[Any, Caller] = Memory(reach.MOST)
