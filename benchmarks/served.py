@@ -15,11 +15,15 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
+
 from rainbow.graph import read_cluster
 from rainbow.service.access import TOKEN, minted
 from rainbow.service.compiling import keep_summary
 from rainbow.store import clusters, credentials, open_store, workers
 from rainbow.store.clusters import ClusterRecord
+from rainbow.store.schema import clusters as clusters_table
+from rainbow.store.schema import workers as workers_table
 
 POLICY = "load_based"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -72,12 +76,22 @@ def fill(url: str, count: int, nodes: int, graph: Graph = template) -> str:
             record = ClusterRecord(secrets.token_hex(8), cluster.name, "any", "node", now, POLICY)
             clusters.add(connection, record, document)
             keep_summary(connection, record.id, record.revision, cluster)
-            workers.keep_only(connection, record.id, list(cluster.workers), now)
             ids.append(record.id)
+            if graph is listed or number == 0:
+                workers.keep_only(connection, record.id, list(cluster.workers), now)
+        if graph is not listed:
+            _copy_workers(connection, ids[0])
         made, credential = minted(TOKEN, now, tuple(ids))
         credentials.add(connection, credential)
     store.close()
     return made
+
+
+def _copy_workers(connection: sa.Connection, first: str) -> None:
+    """Give every other cluster the workers of the first: templates of one size name them alike."""
+    columns = [column if column.name != "cluster_id" else clusters_table.c.id for column in workers_table.c]
+    others = sa.select(*columns).where(workers_table.c.cluster_id == first, clusters_table.c.id != first)
+    connection.execute(workers_table.insert().from_select([column.name for column in workers_table.c], others))
 
 
 @dataclass
