@@ -2,21 +2,24 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench serve docs soak clean
+.PHONY: demo test lint services bench serve docs soak clean
 
 demo: .venv/installed ## clusters, jobs, agents: the main job from end to end
 	$(BIN)/python -m demo
 
-test: .venv/dev lint ## everything that must hold before a commit
+test: .venv/dev lint services ## everything that must hold before a commit
 	$(BIN)/pytest -n 2 --dist loadfile -m "not soak"
 
-soak: .venv/dev ## long campaigns: many examples, crashes, load
+soak: .venv/dev services ## long campaigns: many examples, crashes, load
 	RAINBOW_SOAK=1 $(BIN)/pytest -m soak
 
 lint: .venv/dev ## style, types and the shape of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+services: .venv/dev ## what tests run for real (PostgreSQL, Slurm), where apt and root are at hand
+	$(BIN)/python -m tests.services
 
 bench: .venv/bench ## the promised speeds, as ratios and growth
 	$(BIN)/python -m benchmarks

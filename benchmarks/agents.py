@@ -1,14 +1,13 @@
 """Tasks per second from submit to end through every executor that is there, beside the same executor without us.
 
 Alone is: processes one after the other for `local`, `Client.map` for Dask, PSI/J's own jobs for Slurm, submitted by
-as many threads as we use. Set SLURM_CONF for Slurm; Dask and PSI/J are extras.
+as many threads as we use, on four emulated nodes. Dask and PSI/J are extras.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -26,6 +25,8 @@ from rainbow.agent import Agent, open_executor
 from rainbow.agent.environment import allowed
 from rainbow.agent.journal import Journal
 from rainbow.client import Client
+from tests import services
+from tests.slurm import slurm
 
 SECRET = "rbr_of-the-benchmark"  # noqa: S105 - of a server that lives for seconds
 NODES = {"c": {"metadata": {"type": "cluster"}}, "n": {"metadata": {"type": "node", "count": 64}}}
@@ -62,11 +63,11 @@ def _there(stack: ExitStack) -> Iterator[tuple[str, int, Callable[[int], None]]]
         yield f"dask:{cluster.scheduler_address}", 500, lambda count: _dask(cluster.scheduler_address, count)
     else:
         print("          dask  is not installed")
-    slurm = shutil.which("sbatch") and subprocess.run(["sinfo"], capture_output=True).returncode == 0
-    if slurm and importlib.util.find_spec("psij"):
-        yield "psij:slurm", 200, _psij
-    else:
+    if services.missing("Slurm") or not importlib.util.find_spec("psij"):
         print("    psij:slurm  there is no Slurm, or no PSI/J")
+        return
+    os.environ["SLURM_CONF"] = str(stack.enter_context(slurm()).conf)
+    yield "psij:slurm", 200, _psij
 
 
 @contextmanager

@@ -28,6 +28,14 @@ class TaskState(StrEnum):
     CANCELED = "CANCELED"  # ended because somebody asked for it
 
 
+class Hold(StrEnum):
+    """What is wanted of a running task beside its job's own suspension."""
+
+    NONE = ""  # let it run
+    POLICY = "policy"  # the policy wants it held
+    UNABLE = "unable"  # its executor cannot hold it: nobody need ask again
+
+
 class JobState(StrEnum):
     """Where a job stands, derived from its tasks."""
 
@@ -101,6 +109,9 @@ class Task:
     started_at: float | None = None
     ended_at: float | None = None
     expected: float = 0.0  # seconds, as tasks of its name ran before; 0: unknown
+    hold: str = ""  # see Hold
+    suspended_at: float | None = None  # since when it is held in place
+    paused: float = 0.0  # seconds it was, before
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +148,17 @@ def advance(task: Task, to: TaskState, **changes: Any) -> Task:
     return replace(task, state=to, **changes)
 
 
+def ran_for(task: Task, now: float) -> float:
+    """Return how many seconds a task has run: while it is suspended its time stands still."""
+    until = now if task.suspended_at is None else task.suspended_at
+    return 0.0 if task.started_at is None else max(0.0, until - task.started_at - task.paused)
+
+
+def held_for(task: Task, now: float) -> float:
+    """Return how many seconds a task was suspended in all."""
+    return task.paused + (0.0 if task.suspended_at is None else max(0.0, now - task.suspended_at))
+
+
 _FRESH: dict[str, Any] = {
     "placement": {},
     "agent": "",
@@ -144,6 +166,9 @@ _FRESH: dict[str, Any] = {
     "assigned_at": None,
     "started_at": None,
     "ended_at": None,
+    "hold": "",
+    "suspended_at": None,
+    "paused": 0.0,
 }
 
 

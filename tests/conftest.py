@@ -14,6 +14,7 @@ from rainbow.service import Service, Settings
 from rainbow.service.stepping import step
 from rainbow.store import open_store
 from tests.postgres import Postgres, postgres
+from tests.slurm import Slurm, slurm
 
 hypothesis.settings.register_profile("rainbow", deadline=None)  # a busy machine is no fault of ours
 hypothesis.settings.load_profile("rainbow")
@@ -140,6 +141,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def postgres_server() -> Iterator[Postgres]:
     with postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def slurm_server() -> Iterator[Slurm]:
+    with slurm() as server:
+        yield server
+
+
+@pytest.fixture
+def on_slurm(slurm_server: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    """A Slurm of four nodes, which Slurm's commands find for as long as the test lasts."""
+    monkeypatch.setenv("SLURM_CONF", str(slurm_server.conf))
+    return slurm_server
 
 
 @pytest.fixture

@@ -191,11 +191,9 @@ class Play:
             found = self.figures["jobs"].get(job_id(job["id"]))
             if found and self._rule(job["id"]) == "FAIR_SHARE" and found["held"] > found["counted"]:
                 yield f"#3 at rest {job['id']} holds {found['held']} and is counted {found['counted']}"
-        kept = (
-            json.loads(json.dumps(dict(cluster.memory)))
-            if any(tree["settling"]["turns"] for tree in cluster.memory["fair_share"]["trees"].values())
-            else {}
-        )
+        trees = cluster.memory.get("fair_share", {}).get("trees", {})
+        turned = any(tree["settling"]["turns"] for tree in trees.values())
+        kept = json.loads(json.dumps(dict(cluster.memory))) if turned else {}
         restarted = FairShare().plan(replace(cluster.view(), memory=kept))
         if stops := [order.task for order in restarted.orders if isinstance(order, Stop)]:
             yield f"#18 a restart stops {stops}"

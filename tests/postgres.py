@@ -1,7 +1,7 @@
 """A real PostgreSQL for the tests: made in a folder of its own, and a fresh database for each test.
 
 Without the server's programs or the driver the tests that want it are skipped, with the reason; where CI is set
-they must be there. RAINBOW_POSTGRES_BIN names the folder of the programs if they are not where Debian puts them.
+they fail. RAINBOW_POSTGRES_BIN names the folder of the programs if they are not where Debian puts them.
 """
 
 from __future__ import annotations
@@ -17,34 +17,19 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
-import pytest
 import sqlalchemy as sa
 
 from rainbow.store import open_store
+from tests import services
 
 _numbers = count()
 
 
-def programs() -> Path | None:
-    """Return the folder of initdb and pg_ctl."""
-    told = os.environ.get("RAINBOW_POSTGRES_BIN")
-    folders = [Path(told)] if told else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    found = shutil.which("initdb")
-    folders += [Path(found).parent] if found else []
-    return next((folder for folder in folders if (folder / "initdb").exists()), None)
-
-
-def missing() -> str:
-    """Say why there is no PostgreSQL here; an empty text if there is."""
-    if find_spec("psycopg") is None:
-        return "psycopg is not installed (pip install 'rainbow-scheduler[postgres]')"
-    return "" if programs() else "PostgreSQL's programs are not installed (apt-get install postgresql)"
-
-
 def require() -> None:
-    """Skip the test where there is no PostgreSQL."""
-    if reason := missing():
-        pytest.skip(reason)
+    """Leave the test where there is no PostgreSQL."""
+    driver = find_spec("psycopg") is not None
+    services.without("" if driver else "psycopg is not installed (pip install 'rainbow-scheduler[postgres]')")
+    services.require("PostgreSQL")
 
 
 class Postgres:
@@ -99,7 +84,7 @@ class Postgres:
         return f"postgresql+psycopg://rainbow@127.0.0.1:{self.port}/{database}"
 
     def _run(self, program: str, *arguments: str) -> None:
-        command = [str((programs() or Path()) / program), *arguments]
+        command = [str(services.SERVICES["PostgreSQL"].program(program)), *arguments]
         environment = {**os.environ, "LC_ALL": "C"}
         done = subprocess.run(
             command, user=self._user, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, timeout=60

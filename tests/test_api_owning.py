@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import yaml
 
 from rainbow.service import Limits, Service, telling
 from rainbow.service.draining import finish
+from rainbow.service.loop import step_safely
+from rainbow.service.measuring import METRICS
 from rainbow.service.stepping import step
-from rainbow.store import clusters
+from rainbow.store import clusters, events
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, Cluster, grid, jobspec, open_service_at
 from tests.test_end_to_end import until
 
@@ -208,13 +211,44 @@ def test_events_tell_what_happened_in_order_and_are_resumed(api: Api) -> None:
     assert [(each["kind"], each.get("state")) for each in seen] == [
         ("cluster", "registered"),
         ("job", "WAITING"),
+        ("task", "ASSIGNED"),
+        ("task", "ACCEPTED"),
+        ("task", "COMPLETED"),
         ("job", "COMPLETED"),
     ]
-    assert {each["job"] for each in seen if each["kind"] == "job"} == {job}
+    assert {each["job"] for each in seen if each["kind"] in ("job", "task")} == {job}
+    ended = {"job": job, "task": offer["id"], "state": "COMPLETED", "attempt": 1, "exit_code": 0, "cluster": "oak"}
+    assert {key: seen[4][key] for key in ended} == ended
     assert told(api, oak.token, after=seen[1]["id"]) == seen[2:]
     assert [each["cluster"] for each in told(api, elm.token)] == ["elm"]
     assert len(told(api, ADMIN)) == len(seen) + 1
     api.problem(400, "request-invalid", "GET", "/v1/events?after=x", None, oak.token)
+
+
+@pytest.mark.parametrize("how", ["started", "canceled", "lost"])
+def test_events_tell_of_every_state_of_a_task(api: Api, clock: Clock, how: str) -> None:
+    oak = api.register("oak")
+    oak.say("heartbeat")
+    job = api.good("POST", "/v1/jobs", jobspec(), oak.token)["id"]
+    [offer] = oak.take()
+    oak.say("events", events=[{"task": offer["id"], "attempt": 1, "event": "started"}])
+    if how == "canceled":
+        api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
+        oak.end(offer, result="stopped", exit_code=None)
+    if how == "lost":
+        clock.now += 10_000
+        step(api.service, "oak")
+    rest = {"started": [], "canceled": ["STOPPING", "CANCELED"], "lost": ["WAITING"]}[how]
+    states = [each["state"] for each in told(api, oak.token) if each["kind"] == "task"]
+    assert states == ["ASSIGNED", "ACCEPTED", "RUNNING", *rest]
+
+
+def test_events_that_there_are_are_told_to_the_last(api: Api) -> None:
+    oak = api.register("oak")
+    with api.service.store.write() as connection:
+        cluster = api.service.catalogue["oak"].id
+        events.add_all(connection, 0.0, cluster, "job", [{"cluster": "oak", "n": n} for n in range(1_200)])
+    assert [each["n"] for each in told(api, oak.token) if "n" in each] == list(range(1_200))
 
 
 def test_stream_begins_at_last_event_id_and_is_one_of_few(oak: Cluster) -> None:
@@ -258,6 +292,19 @@ def test_placement_is_decided_again_bit_for_bit_after_everything_has_changed(api
 
 
 # ── metrics, pace, the API's own document ──
+
+
+def test_no_metric_stays_empty(oak: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    oak.say("heartbeat")
+    oak.api.good("POST", "/v1/jobs", jobspec(), oak.token)
+    step_safely(oak.api.service, "oak")
+    monkeypatch.setattr("rainbow.service.stepping.check_plan", lambda *_: 1 / 0)
+    oak.api.good("POST", "/v1/jobs", jobspec(), oak.token)
+    step_safely(oak.api.service, "oak")
+    text = oak.api.call("GET", "/metrics", None, ADMIN).get_data(as_text=True)
+    assert set(METRICS) <= set(re.findall(r"^# TYPE (\w+)", text, re.M))
+    for kind in ("read", "write", "commit"):
+        assert float(re.search(rf'rainbow_store_seconds_count{{kind="{kind}"}} (\S+)', text)[1]) > 0  # type: ignore[index]
 
 
 def test_metrics_are_the_administrators(oak: Cluster) -> None:

@@ -20,6 +20,7 @@ from rainbow.selection import selectors
 from rainbow.service import Limits, Settings, settings_of
 from rainbow.service.config import SCHEDULER
 from rainbow.service.measuring import METRICS
+from rainbow.service.metrics import OF_ALL
 from rainbow.service.settings import Server
 
 ROOT = Path(__file__).parents[1]
@@ -79,12 +80,19 @@ def test_every_command_and_exit_code_is_documented():
 def test_every_route_is_documented(service):
     page = (ROOT / "docs" / "reference-http.md").read_text()
     routes = [
-        f"{method} {rule.rule.replace('<', '{').replace('>', '}')}"
+        f"{method} {rule.rule.replace('<id:', '<').replace('<', '{').replace('>', '}')}"
         for rule in create_app(service).url_map.iter_rules()
         for method in sorted(rule.methods - {"HEAD", "OPTIONS"})
     ]
     assert routes
     assert [route for route in routes if f"| `{route}` |" not in page] == []
+
+
+def test_every_kind_of_event_is_documented():
+    page = (ROOT / "docs" / "reference-http.md").read_text()
+    code = "".join(path.read_text() for path in (ROOT / "rainbow").rglob("*.py"))
+    kinds = set(re.findall(r'events\.add(?:_all)?\(connection, [^"]*?"(\w+)"', code))
+    assert kinds == set(re.findall(r"^\| `(\w+)` \|", page.split("## Events")[1].split("##")[0], re.M))
 
 
 def blocks(page):
@@ -107,7 +115,9 @@ def test_commands_of_the_how_to_print_what_it_shows(monkeypatch):
 def test_commands_of_selection_print_what_it_shows(monkeypatch):
     monkeypatch.chdir(ROOT)
     found = re.findall(r"```console\n\$ rainbow (.*?)\n(.*?)```", (ROOT / "docs/selection.md").read_text(), re.S)
-    offline = [(command.split(), output) for command, output in found if command.split()[0] in ("policy", "config")]
+    offline = [
+        (command.split(), output) for command, output in found if command.startswith(("policy", "config check"))
+    ]
     assert len(offline) == 5
     for command, output in offline:
         result = CliRunner().invoke(main, command, env={"COLUMNS": "110", "NO_COLOR": "1"})
@@ -159,4 +169,6 @@ def test_example_configuration_has_every_key_and_is_the_default():
 
 def test_every_metric_is_documented():
     page = (ROOT / "docs" / "metrics.md").read_text()
-    assert set(re.findall(r"^\| `(rainbow_[a-z_]+)` \|", page, re.M)) == set(METRICS)
+    written = dict(re.findall(r"^\| `(rainbow_[a-z_]+)` \|(?:.*\|)? ([^|]+) \|$", page, re.M))
+    told = {name: words for name, (_, _, words) in METRICS.items()}
+    assert written == told | {f"rainbow_{name}": words for name, words in OF_ALL.items()}

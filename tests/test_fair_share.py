@@ -401,7 +401,8 @@ def test_tiny_quantum_is_coarsened_rather_than_tables_made_endless():
 def test_job_of_two_sizes_is_two_parts():
     there = cluster([4], {"c": EAGER}, [job(1, "a", "c", max_shares=1), job(2, "a", "c", 2, max_shares=1)])
     view = there.view()
-    both = replace(view.jobs[0], elastic=None, gangs=(view.jobs[0].gangs[0], view.jobs[1].gangs[0]))
+    other = replace(view.jobs[1].gangs[0], job="j0001", number=1)
+    both = replace(view.jobs[0], elastic=None, gangs=(view.jobs[0].gangs[0], other))
     plan = orders(replace(view, jobs=[both]))
     assert set(plan.figures["jobs"]) == {"j0001/1", "j0001/2"}
     assert len(plan.orders) == 2

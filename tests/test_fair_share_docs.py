@@ -3,29 +3,28 @@
 import re
 from pathlib import Path
 
-from rainbow.scheduling.fair_share.checking import DEFAULTS, check_settings, read_settings
+import yaml
+
+from benchmarks import sharing
+from rainbow.scheduling.fair_share.checking import DEFAULTS, check_settings
 from rainbow.scheduling.fair_share.classes import ALL
 from rainbow.scheduling.fair_share.figures import TEXTS
 from rainbow.scheduling.fair_share.nodepools import KEYS
-from tests.small_clusters import EAGER, cluster, counts, job
+from rainbow.scheduling.written import read_settings
 
-PAGE = (Path(__file__).parents[1] / "docs" / "fair-share.md").read_text()
-
-
-def trace(epochs=22):
-    """Two users on 8 machines of order 4; the second arrives in epoch 10."""
-    doubling = {**EAGER, "expand-by-doubling": True, "initialization-cap": 1}
-    there = cluster([4] * 8, {"normal": doubling}, [job(1, "ann", "normal"), job(2, "bob", "normal", arrive=10)])
-    yield f"{'epoch':>5} {'ann':>4} {'bob':>4}"
-    for epoch in range(epochs):
-        there.step()
-        held = counts(there)
-        ann, bob = held.get(1, 0), held.get(2, 0)
-        yield f"{epoch:>5} {ann:>4} {bob:>4}  {'a' * ann}{'b' * bob}"
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "fair-share.md").read_text()
 
 
-def test_trace_of_the_page_is_what_happens():
-    assert "\n".join(trace()) in PAGE
+def test_trace_and_plot_of_the_page_are_what_happens(tmp_path):
+    moments = list(sharing.play(tmp_path))
+    assert sharing.trace(moments) in PAGE
+    assert (ROOT / "docs" / "fair-share.svg").read_text() == sharing.plot(moments)
+
+
+def test_jobspec_of_the_page_is_that_of_the_trace():
+    (text,) = re.findall(r"```yaml\n(version: 1.*?)```", PAGE, re.S)
+    assert yaml.safe_load(text) == sharing.share_job(2, 32)
 
 
 def test_every_setting_reason_and_order_of_the_page_exists_and_the_other_way_round():
@@ -36,7 +35,7 @@ def test_every_setting_reason_and_order_of_the_page_exists_and_the_other_way_rou
 
 
 def test_example_settings_of_the_page_are_taken():
-    examples = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+    examples = re.findall(r"```yaml\n(quantum.*?)```", PAGE, re.S)
     assert examples
     for example in examples:
-        assert check_settings(read_settings(example))["classes"]
+        assert read_settings(example, check_settings)["classes"]

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rainbow.errors import LimitError, PolicyError
-from rainbow.scheduling.fair_share.checking import check_settings, read_settings
+from rainbow.scheduling.fair_share.checking import check_settings
 from rainbow.scheduling.fair_share.settings import Rule, compile_settings
+from rainbow.scheduling.written import read_settings
 
 REFUSED = yaml.safe_load((Path(__file__).parent / "cases" / "fair_share" / "refused.yaml").read_text())
 
@@ -17,14 +18,15 @@ REFUSED = yaml.safe_load((Path(__file__).parent / "cases" / "fair_share" / "refu
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["text"].replace("\n", " "))
 def test_refused_settings_say_where(case):
     with pytest.raises(PolicyError) as refused:
-        read_settings(case["text"])
+        read_settings(case["text"], check_settings)
     fault = refused.value
     assert (fault.pointer, fault.line, fault.column) == (case["pointer"], case["line"], case["column"])
 
 
 def test_settings_of_the_original_site():
     """The classes the original is shipped with, in our words."""
-    checked = read_settings("""
+    checked = read_settings(
+        """
         classes:
           fair-base: {policy: FAIR_SHARE, nodepool: default, priority: 10, abstract: true}
           background: {parent: fair-base, weight: 1}
@@ -36,7 +38,9 @@ def test_settings_of_the_original_site():
           reserve:    {policy: RESERVE, priority: 1, default: true}
         users:
           bob: {max_allotment: 90, allotments: {fixed: 30}}
-        """)
+        """,
+        check_settings,
+    )
     settings = compile_settings(checked)
     assert set(settings.classes) == {"background", "low", "normal", "urgent", "fixed", "debug", "reserve"}
     urgent = settings.classes["urgent"]
@@ -49,12 +53,12 @@ def test_settings_of_the_original_site():
 
 def test_deep_nesting_is_a_limit():
     with pytest.raises(LimitError):
-        read_settings("users: " + "{a: " * 100 + "1" + "}" * 100)
+        read_settings("users: " + "{a: " * 100 + "1" + "}" * 100, check_settings)
 
 
 def test_text_that_is_no_yaml_is_refused_with_its_line():
     with pytest.raises(PolicyError) as refused:
-        read_settings("classes: {")
+        read_settings("classes: {", check_settings)
     assert refused.value.line is not None
 
 

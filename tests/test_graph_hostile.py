@@ -182,3 +182,12 @@ def test_hostile_graphs_for_a_minute() -> None:
     while time.monotonic() < end:
         campaign()
     assert count > 100
+
+
+def test_templates_in_templates_have_an_end():
+    nodes = {"0": {"metadata": {"type": "cluster"}}}
+    nodes |= {str(at): {"metadata": {"type": "rack", "count": 1}} for at in range(1, 66)}
+    edges = [{"source": str(at), "target": str(at + 1)} for at in range(65)]
+    with pytest.raises(LimitError) as caught:
+        read_cluster({"graph": {"nodes": nodes, "edges": edges}})
+    assert (caught.value.pointer, caught.value.facts["limit"]) == ("/graph/nodes/65/metadata/count", "templates")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rainbow.jobs import BOOKED, ENDED, TaskState, WorkerState
-from rainbow.service import jobspecs, submitting
+from rainbow.service import jobspecs, submission
 from rainbow.service.freezing import freeze
 from rainbow.service.loop import step_safely
 from rainbow.store import tasks, workers
@@ -48,8 +48,8 @@ class Host(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         # ids by number: the cluster a job is sent to is drawn from its id, and a run must be repeatable
-        numbers, self.new_id = numbered(1), submitting._new_id
-        submitting._new_id = lambda: f"{next(numbers):024x}"
+        numbers, self.new_id = numbered(1), submission._new_id
+        submission._new_id = lambda: f"{next(numbers):024x}"
         jobspecs._by_job.clear()
         self.clock = Clock()
         self.service = open_service_at(Path(self.folder.name), self.clock)
@@ -81,7 +81,7 @@ class Host(RuleBasedStateMachine):
                 self.end(task, "exited", 0)
             if all(task.state in ENDED for task in self.all()):
                 break
-        submitting._new_id = self.new_id
+        submission._new_id = self.new_id
         left = [task for task in self.all() if task.state not in ENDED]
         self.service.close()
         self.folder.cleanup()

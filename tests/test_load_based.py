@@ -15,7 +15,7 @@ from rainbow.scheduling import LoadBased, RunView, Start, check_plan
 from rainbow.scheduling.apportion import targets
 from rainbow.scheduling.progress import ClassCount
 from rainbow.scheduling.shares import starts
-from tests.views import job, plan, started, view
+from tests.views import job, plan, reasons, started, view
 
 EXAMPLES = yaml.safe_load((Path(__file__).parent / "cases" / "load_based" / "worked-examples.yaml").read_text())
 
@@ -81,15 +81,15 @@ def test_plan_takes_turns_between_jobs_of_a_class():
 
 def test_gang_larger_than_what_is_idle_waits_and_keeps_it():
     run = RunView("x-0", "x", "user", 0, {"node0": {"core": 1}}, 0.0)
-    made = plan(view([job("wide", 4), job("narrow", 1, submitted=1.0)], runs=[run]))
-    assert started(made) == []
-    assert {wait.job: wait.reason for wait in made.waits}["wide"] == "workers-busy"
+    of = view([job("wide", 4), job("narrow", 1, submitted=1.0)], runs=[run])
+    assert started(plan(of)) == []
+    assert reasons(of, plan(of)) == {"wide": "workers-busy", "narrow": "share-used"}
 
 
 def test_gang_that_no_ready_worker_can_host_holds_nobody_up():
-    made = plan(view([job("impossible", 9), job("narrow", 1, submitted=1.0)]))
-    assert started(made) == ["narrow-0"]
-    assert {wait.job: wait.reason for wait in made.waits} == {"impossible": "no-ready-host"}
+    of = view([job("impossible", 9), job("narrow", 1, submitted=1.0)])
+    assert started(plan(of)) == ["narrow-0"]
+    assert reasons(of, plan(of)) == {"impossible": "no-ready-host"}
 
 
 def test_idle_class_lends_its_workers():
@@ -127,9 +127,9 @@ def test_what_lies_outside_every_worker_is_given_to_one_job_at_a_time():
 
 
 def test_no_ready_worker_is_said():
-    made = plan(view([job("a", 1)], state=WorkerState.NEW))
-    assert made.orders == ()
-    assert made.waits[0].reason == "no-worker-ready"
+    of = view([job("a", 1)], state=WorkerState.NEW)
+    assert plan(of).orders == ()
+    assert reasons(of, plan(of)) == {"a": "no-worker-ready"}
 
 
 @pytest.mark.parametrize(
@@ -178,6 +178,6 @@ def test_matcher_is_asked_as_often_as_tasks_start():
 
 @pytest.mark.parametrize("rounding", ["exact", "classic"])
 def test_empty_requestor_and_no_worker_start_nothing(rounding):
-    made = plan(view([job("a", *[1] * 215, requestor="")], workers=0, settings={"rounding": rounding}))
-    assert made.orders == ()
-    assert [wait.reason for wait in made.waits] == ["no-worker-ready"]
+    of = view([job("a", *[1] * 215, requestor="")], workers=0, settings={"rounding": rounding})
+    assert plan(of).orders == ()
+    assert reasons(of, plan(of)) == {"a": "no-worker-ready"}

@@ -384,7 +384,7 @@ def test_subordinate_queue_is_suspended_while_its_superior_is_in_use():
 
 
 def test_suspend_threshold_holds_the_newest_tasks_one_by_one():
-    known = {"q": {"suspend_thresholds": {"np": 2.0}}}
+    known = {"q": {"suspend_thresholds": {"np": 2.0}, "suspend_interval": 0}}
     memory = where(a=["n0", "q", 1], b=["n0", "q", 1])
     runs = [running("a", "n0", started=NOW - 50), running("b", "n0", started=NOW - 20)]
     made = plan(view([asking("z", 99)], FOUR, runs, memory, {"n0": {"np": 2.0}}, queues=known))
@@ -402,6 +402,21 @@ def test_suspend_threshold_holds_the_newest_tasks_one_by_one():
         )
     )
     assert held(made) == [("Resume", "a")]
+
+
+def test_suspend_threshold_waits_an_interval_between_two_times():
+    known = {"q": {"suspend_thresholds": {"np": 2.0}, "suspend_interval": 60}}
+    memory = where(a=["n0", "q", 1], b=["n0", "q", 1])
+    runs = [running("a", "n0", started=NOW - 50), running("b", "n0", started=NOW - 20)]
+    of = view([asking("z", 99)], FOUR, runs, memory, {"n0": {"np": 2.0}}, queues=known)
+    made = plan(of)
+    assert held(made) == [("Suspend", "b")]
+    of = replace(of, runs=[runs[0], replace(runs[1], suspended=True)], memory={"priority": made.memory})
+    assert held(plan(replace(of, now=NOW + 59))) == []
+    assert held(plan(replace(of, now=NOW + 60))) == [("Suspend", "a")]
+    calm = [replace(worker, load={}) for worker in of.workers]
+    assert held(plan(replace(of, now=NOW + 59, workers=calm))) == []
+    assert held(plan(replace(of, now=NOW + 60, workers=calm))) == [("Resume", "b")]
 
 
 def test_queue_suspended_by_its_calendar_holds_what_runs_there():

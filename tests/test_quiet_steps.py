@@ -112,11 +112,11 @@ def test_longest_expected_are_read_first(service, api):
     lasts = [1.0, 5.0, 0.0, 5.0, 1.0, 9.0]
     with service.store.write() as connection:
         for task in tasks.of_job(connection, job):
-            tasks.save(connection, Task(**{**asdict(task), "expected": lasts[task.index]}))
+            tasks.save(connection, Task(**{**asdict(task), "expected": lasts[task.index]}), 0.0)
         for most in range(1, 8):
             found = [task.index for task in tasks.first_waiting(connection, job, most)]
             assert found == [5, 1, 3, 0, 4, 2][:most]
-        tasks.save(connection, advance(tasks.of_job(connection, job)[5], TaskState.ASSIGNED))
+        tasks.save(connection, advance(tasks.of_job(connection, job)[5], TaskState.ASSIGNED), 0.0)
         assert [task.index for task in tasks.first_waiting(connection, job, 3)] == [1, 3, 0]
         assert tasks.count_waiting(connection, job) == 5
         assert tasks.states_of(connection, job) == sorted([TaskState.WAITING, TaskState.ASSIGNED])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rainbow.errors import Unavailable
 from rainbow.service import Service
 from rainbow.service.config import read_config
 from rainbow.service.reloading import Watch
@@ -109,6 +110,92 @@ def test_credentials_and_name_wait_for_the_next_start(api: Api, service: Service
     assert service.settings.name == "rainbow"
     assert api.call("GET", "/v1/jobs", None, ADMIN).status_code == 200
     assert api.call("GET", "/v1/jobs", None, "rba_other").status_code == 401
+
+
+# ── the administrator's word ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def told(api: Api, service: Service, watch: Watch) -> Watch:
+    service.configuration = watch
+    return watch
+
+
+def events(api: Api, *tokens: str) -> str:
+    return str(api.call("GET", "/v1/events?follow=false", None, *tokens).get_data(as_text=True))
+
+
+def test_reload_takes_the_file_over_at_once_and_says_what_has_to_wait(
+    api: Api, told: Watch, file: File, tokens: list[str]
+) -> None:
+    where = "priority 1, step 1 (sort_descending)"
+    file.write(DOWN.replace("{algorithms", "{name: other, algorithms").replace("cost}", "node_free}"))
+    assert api.good("POST", "/v1/config:reload", {}, ADMIN) == {
+        "changed": ["selector_options"],
+        "needs_restart": ["name"],
+        "warnings": [f"{where}, column 1: node_free is not a usual variable: did you mean nodes_free?"],
+    }
+    file.write(DOWN)
+    assert api.good("POST", "/v1/config:reload", {}, ADMIN)["changed"] == ["selector_options"]
+    assert place(api, tokens) == "oak"
+    assert not told.look(), "it was read already"
+    again = api.good("POST", "/v1/config:reload", {}, ADMIN)
+    assert (again["changed"], again["needs_restart"]) == ([], [])
+
+
+def test_reload_of_a_file_that_cannot_be_used_is_422_with_its_place_and_changes_nothing(
+    api: Api, service: Service, told: Watch, file: File, tokens: list[str]
+) -> None:
+    before, said = service.settings, events(api, ADMIN)
+    file.write(
+        "scheduler:\n  algorithms:\n    selection:\n      name: constraint\n      options:\n"
+        "        priorities:\n        - priority: 1\n          steps:\n          - filter: 'cost > > 1'\n"
+    )
+    problem = api.problem(422, "config-invalid", "POST", "/v1/config:reload", {}, ADMIN)
+    assert problem["detail"] == "priority 1, step 1 (filter), column 8: a value is expected here, not '>'"
+    assert problem["pointer"] == "/scheduler/algorithms/selection/options/priorities/0/steps/0"
+    assert problem["line"] == 9
+    assert service.settings is before
+    assert events(api, ADMIN) == said
+    assert place(api, tokens) == "elm"
+
+
+def test_reload_is_the_administrators_and_needs_a_file(api: Api, service: Service, tokens: list[str]) -> None:
+    api.problem(409, "conflict", "POST", "/v1/config:reload", {}, ADMIN)
+    api.problem(403, "forbidden", "POST", "/v1/config:reload", {}, tokens[0])
+    assert api.call("POST", "/v1/config:reload", {}).status_code == 401
+
+
+def test_reload_is_told_by_an_event_that_only_the_administrator_sees(
+    api: Api, told: Watch, file: File, tokens: list[str]
+) -> None:
+    file.write(DOWN)
+    api.good("POST", "/v1/config:reload", {}, ADMIN)
+    file.write(UP)
+    assert told.look()
+    found = [line for line in events(api, ADMIN).splitlines() if '"changed"' in line]
+    assert ['"by": "admin"' in line for line in found] == [False, True, False]
+    assert '"by": "a change of the file", "changed": ["selector_options"], "needs_restart": []' in found[-1]
+    assert "config-reloaded" not in events(api, *tokens)
+
+
+def test_reload_that_cannot_be_noted_takes_nothing_over(
+    service: Service, told: Watch, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> None:
+        raise Unavailable("the store does not answer")
+
+    before = service.settings
+    file.write(DOWN)
+    with monkeypatch.context() as broken:
+        broken.setattr(service.store, "write", away)
+        assert not told.look()
+        assert service.settings is before
+    assert told.look(), "the next look tries again"
+    assert service.settings is not before
+
+
+# ── while jobs come ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_every_submit_during_a_reload_has_one_of_the_two_policies(

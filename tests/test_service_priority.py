@@ -3,21 +3,12 @@
 import pytest
 from structlog.testing import capture_logs
 
-from rainbow.api import create_app
 from rainbow.scheduling import policies
 from rainbow.service.stepping import step
-from tests.asking import Asking
+from tests.asking import api, cluster
 from tests.test_service_steps import Agent
 
-
-@pytest.fixture
-def api(service):
-    return Asking(create_app(service).test_client())
-
-
-@pytest.fixture
-def cluster(api):
-    return api.register("one", "cluster(node*2(core*4))")
+__all__ = ["api", "cluster"]  # fixtures
 
 
 @pytest.fixture
@@ -137,3 +128,34 @@ def test_switching_with_work_running_loses_and_stops_nothing(api, service, clust
         running = {task["id"]: task for task in agent.take()}
     assert [state(api, cluster, job) for job in jobs] == ["COMPLETED"] * len(jobs)
     assert all(api("GET", f"/v1/jobs/{job}", cluster["token"]).json["tasks"][0]["attempt"] == 1 for job in jobs)
+
+
+def verified(api, cluster, job):
+    return api("GET", f"/v1/jobs/{job}/why?verify=true", cluster["token"]).json["verify"]
+
+
+def test_can_ever_and_can_now_are_told_of_what_waits(api, service, cluster, agent):
+    switch(api, cluster, "priority", quotas=[{"name": "q", "limits": [{"users": "{*}", "to": {"slots": 3}}]}])
+    first, second, never = submit(api, cluster, 4), submit(api, cluster, 4, 2), submit(api, cluster, 1, 4)
+    step(service, "one")
+    assert verified(api, cluster, first) is None  # nothing of it waits
+    told = verified(api, cluster, second)
+    assert (told["ever"], told["now"]["can"]) == ({"can": True, "text": "", "facts": {}}, False)
+    assert told["now"]["text"].startswith("1/2 workers: 1 busy until ")
+    told = verified(api, cluster, never)
+    assert (told["ever"]["can"], told["now"]["can"]) == (False, False)
+    assert "quota" in told["ever"]["text"] or "too few" in told["ever"]["text"] or "room" in told["ever"]["text"]
+
+
+@pytest.mark.parametrize("policy", [name for name in policies.names() if name != "priority"])
+def test_can_ever_and_can_now_are_told_by_every_policy(api, service, cluster, agent, policy):
+    switch(api, cluster, policy)
+    jobs = [submit(api, cluster, 4) for _ in range(3)]
+    step(service, "one")
+    told = [verified(api, cluster, job) for job in jobs]
+    if policy == "delegate":
+        assert told == [None] * 3
+        return
+    assert [bool(one and one["ever"]["can"]) for one in told] == [False, False, True]
+    assert told[2]["now"]["can"] is False
+    assert told[2]["now"]["text"]

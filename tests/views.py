@@ -3,6 +3,7 @@
 from rainbow.jobs import WorkerState
 from rainbow.matching import Take
 from rainbow.scheduling import GangView, JobView, LoadBased, RunView, Start, Stop, View, WorkerView, check_plan
+from rainbow.scheduling.explaining import every_wait
 
 FREE, READY = {"core": 4}, WorkerState.READY
 
@@ -55,3 +56,8 @@ def started(made):
 
 def stopped(made):
     return [order.task for order in made.orders if isinstance(order, Stop)]
+
+
+def reasons(of, made):
+    """Why each job that is left waiting waits."""
+    return {wait.job: wait.reason for wait in every_wait(of, made)}

@@ -210,6 +210,14 @@ class BatchExecutor:
         if active.job is not None and not self._desk.begun(run):
             self._pool.submit(self._cancel, active.job)
 
+    def suspend(self, run: RunId) -> None:
+        """Ask the nodes to hold a run; the resource manager's own limit goes on."""
+        self._desk.ask_to_hold(run)
+
+    def resume(self, run: RunId) -> None:
+        """Ask the nodes to let a run go on."""
+        self._desk.ask_to_go_on(run)
+
     def _cancel(self, job: psij.Job) -> None:
         with contextlib.suppress(Exception):  # it has ended meanwhile, or is canceled again after HARD seconds
             job.cancel()

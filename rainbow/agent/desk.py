@@ -4,6 +4,7 @@
     begun/KEY    the same file, moved by the first node that begins: whoever moves a run has it
     natives/KEY  the number the resource manager gave it
     stops/KEY    its presence asks for the end
+    holds/KEY    its presence asks to hold it in place
     ends/KEY.N   written by the N-th node: how its share ended
 
 Every file appears whole, by renaming. Needs nothing but the standard library.
@@ -21,7 +22,7 @@ from typing import Any
 
 from rainbow.agent.runs import Ended, Run, RunId, end_from_json, end_to_json, run_from_json, run_to_json
 
-ROOMS = ("runs", "begun", "natives", "stops", "ends")
+ROOMS = ("runs", "begun", "natives", "stops", "holds", "ends")
 
 
 def key_of(run: RunId) -> str:
@@ -86,6 +87,18 @@ class Desk:
         """Tell whether a run is to end."""
         return self.at("stops", key_of(run)).exists()
 
+    def ask_to_hold(self, run: RunId) -> None:
+        """Ask the nodes of a run to hold it in place."""
+        self.at("holds", key_of(run)).touch()
+
+    def ask_to_go_on(self, run: RunId) -> None:
+        """Ask the nodes of a run to let it go on."""
+        self.at("holds", key_of(run)).unlink(missing_ok=True)
+
+    def is_asked_to_hold(self, run: RunId) -> bool:
+        """Tell whether a run is to be held."""
+        return self.at("holds", key_of(run)).exists()
+
     def end(self, share: int, end: Ended) -> None:
         """Leave how a share of a run ended."""
         self._write("ends", f"{key_of(end.id)}.{share}", json.dumps(end_to_json(end)))
@@ -125,7 +138,7 @@ class Desk:
     def clear(self, run: RunId, shares: Iterable[int]) -> None:
         """Throw a run's files away."""
         key = key_of(run)
-        files = [self.at(room, key) for room in ROOMS[:4]] + [self.at("ends", f"{key}.{n}") for n in shares]
+        files = [self.at(room, key) for room in ROOMS[:-1]] + [self.at("ends", f"{key}.{n}") for n in shares]
         for file in files:
             file.unlink(missing_ok=True)
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rainbow.agent.runs import TAIL, Ended, Result, Run, RunId
 from rainbow.plugins import Registry
 
-__all__ = ["TAIL", "Ended", "Executor", "MakeExecutor", "Result", "Run", "RunId", "executors", "open_executor"]
+__all__ = [
+    "TAIL",
+    "Ended",
+    "Executor",
+    "MakeExecutor",
+    "Result",
+    "Run",
+    "RunId",
+    "Suspends",
+    "executors",
+    "open_executor",
+]
 
 
 class Executor(Protocol):
@@ -46,6 +57,17 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End everything at once and let go of it."""
+
+
+@runtime_checkable
+class Suspends(Protocol):
+    """What an executor has beside, if it can hold runs in place. A run's time limit stands still meanwhile."""
+
+    def suspend(self, run: RunId) -> None:
+        """Hold every process of a run; nothing happens if it is not running, or held already."""
+
+    def resume(self, run: RunId) -> None:
+        """Let a held run go on."""
 
 
 # called with what follows the colon in "name:argument", the environment every task starts from, and the folder in

@@ -119,8 +119,8 @@ class Keeper:
             self._start(message["run"])
         elif verb == "poll":
             return {"ended": self._told(message["known"]), "begun": self._executor.begun()}
-        elif verb == "stop":
-            self._executor.stop(_run_id(message["run"]))
+        elif verb in ("stop", "suspend", "resume"):
+            getattr(self._executor, verb)(_run_id(message["run"]))
         elif verb == "close":
             self._executor.close()
             self._over = True

@@ -64,6 +64,14 @@ class KeptExecutor:
         """Begin to end a run."""
         self._ask("stop", run=run)
 
+    def suspend(self, run: RunId) -> None:
+        """Hold a run in place."""
+        self._ask("suspend", run=run)
+
+    def resume(self, run: RunId) -> None:
+        """Let a held run go on."""
+        self._ask("resume", run=run)
+
     def running(self) -> Sequence[RunId]:
         """Return the runs whose end has not been told."""
         return list(self._running)

@@ -72,6 +72,7 @@ class _Active:
     kill_at: float = float("inf")
     quiet_at: float = float("inf")  # when the wait for more output is over
     fault: str = ""
+    held_at: float | None = None  # since when it is suspended
 
 
 class LocalExecutor:
@@ -126,6 +127,21 @@ class LocalExecutor:
         if run in self._active:
             self._end(self._active[run], Result.STOPPED, self._clock())
 
+    def suspend(self, run: RunId) -> None:
+        """Send STOP to a run's process groups; its time stands still from now on."""
+        active = self._active.get(run)
+        if active and active.held_at is None and active.ending is None:
+            active.held_at = self._clock()
+            _signal(active, signal.SIGSTOP)
+
+    def resume(self, run: RunId) -> None:
+        """Send CONT to a run's process groups."""
+        active = self._active.get(run)
+        if active and active.held_at is not None:
+            active.deadline += self._clock() - active.held_at
+            active.held_at = None
+            _signal(active, signal.SIGCONT)
+
     def running(self) -> Sequence[RunId]:
         """Return the runs that have not been told as ended."""
         return list(self._active)
@@ -139,7 +155,7 @@ class LocalExecutor:
         self._active.clear()
 
     def _hold_to_limit(self, active: _Active, now: float) -> None:
-        if now >= active.deadline:
+        if now >= active.deadline and active.held_at is None:
             self._end(active, Result.TIMED_OUT, now)
         if now >= active.kill_at:
             _signal(active, signal.SIGKILL)
@@ -150,6 +166,9 @@ class LocalExecutor:
             active.ending = why
             active.kill_at = now + self._grace
             _signal(active, signal.SIGTERM)
+            if active.held_at is not None:  # what is stopped cannot mind TERM
+                active.held_at = None
+                _signal(active, signal.SIGCONT)
 
 
 def _spawn(run: Run, environment: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from rainbow.agent.executor import Ended, Executor, Result, RunId
+from rainbow.agent.holding import hold
 from rainbow.agent.journal import Journal
 from rainbow.agent.line import Line
-from rainbow.agent.messages import batch, ended, refs, run_id, run_of, stale_runs, started
+from rainbow.agent.messages import batch, ended, happened, refs, run_id, run_of, stale_runs
 from rainbow.client import Client, Problem, wire
 
 MAX_TASKS = 64  # at once
@@ -30,7 +31,7 @@ EVENTS = 50  # in one message
 
 
 class Agent:
-    """Works for one cluster. `workers` are those it speaks for, None: all.
+    """Works for one cluster. `workers` are those it speaks for, None: all; `measure` tells their load, if given.
 
     Its `id` is that of its journal. An agent without one knows after a crash nothing of what ran, and has another
     id, for it must not be taken for the one that did.
@@ -48,7 +49,9 @@ class Agent:
         wait: float = WAIT,
         say: Callable[[str], None] = print,
         clock: Callable[[], float] = time.monotonic,
+        measure: Callable[[], Mapping[str, float]] | None = None,
     ) -> None:
+        self._measure = measure
         self._journal = journal or Journal()
         self.id = self._journal.id
         self._client = client
@@ -145,25 +148,29 @@ class Agent:
 
     def _received(self, answer: wire.Received) -> None:
         self._keep_lease(answer["lease"])
-        self._obey(answer["stop"])
+        self._obey(answer)
         fresh = [offer for offer in answer["tasks"] if run_id(offer) not in self._journal.starting]
         if not self._told_to_stop:
             self._journal.keep(fresh)
-        if not fresh and (answer["stop"] or answer["tasks"]):
+        if not fresh and any(answer.get(key) for key in ("stop", "suspend", "resume", "tasks")):
             self._ears.rest(AGAIN)
 
     def _not_received(self, problem: Problem) -> None:
         self._say(f"the server gives no work: {problem}")
         self._ears.rest(FULL_BEAT)
 
-    def _obey(self, stops: Sequence[wire.RunRef]) -> None:
+    def _obey(self, answer: wire.Received | wire.Beat) -> None:
         running = set(self._executor.running())
         told = {(event["task"], event["attempt"]) for event in self._journal.outbox}
-        for run in map(run_id, stops):
+        for run in map(run_id, answer["stop"]):
             if run in running:
                 self._executor.stop(run)
             elif run not in told:  # never started here: its space must not stay booked
                 self._journal.tell(ended(Ended(run, Result.STOPPED, detail="it was not running")))
+        for verb, refs_ in (("suspend", answer.get("suspend", ())), ("resume", answer.get("resume", ()))):
+            for run in map(run_id, refs_):
+                if run in running and run not in told:
+                    self._journal.tell(hold(self._executor, run, verb))
 
     # ── voice ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -216,13 +223,14 @@ class Agent:
     def _beat(self, running: Sequence[RunId]) -> None:
         ours = [run for run in running if run in self._journal.starting]
         number, workers = self._journal.next_number(), self._workers
-        beat = partial(self._client.heartbeat, self._cluster, self.id, refs(ours), workers, seq=number)
+        load = self._measure() if self._measure else None
+        beat = partial(self._client.heartbeat, self._cluster, self.id, refs(ours), workers, seq=number, load=load)
         self._voice.call(beat, partial(self._beaten, ours, workers), partial(self._not_beaten, workers))
 
     def _beaten(self, said: Sequence[RunId], workers: Sequence[str] | None, answer: wire.Beat) -> None:
         self._keep_lease(answer["lease"])
         self._last_beat, self._workers_told = self._clock(), workers
-        self._obey(answer["stop"])
+        self._obey(answer)
         self._disown(answer["stale"], said)
 
     def _not_beaten(self, workers: Sequence[str] | None, problem: Problem) -> None:
@@ -261,7 +269,7 @@ class Agent:
         ends = self._executor.poll()
         for run in self._executor.begun():
             if run in self._journal.starting:
-                self._journal.tell(started(run))
+                self._journal.tell(happened(run, "started"))
         for end in ends:
             if end.id not in self._journal.starting:  # disowned, or told before
                 continue

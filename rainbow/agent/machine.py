@@ -19,6 +19,15 @@ def describe() -> str:
     return json.dumps({"machine": machine})
 
 
+def load() -> dict[str, float]:
+    """Return this machine's load: what runs or waits to (also per core), and the memory that is free, in MiB."""
+    found = {"load_avg": os.getloadavg()[0]}
+    found["np_load_avg"] = round(found["load_avg"] / cores(), 3)
+    said = dict(line.partition(":")[::2] for line in _read(Path("/proc/meminfo")).splitlines())
+    free = said.get("MemAvailable", "").split()
+    return {**found, **({"mem_free": float(int(free[0]) // 1024)} if free else {})}
+
+
 def cores() -> int:
     """Count the cores this process may run on: hardware threads of one core are one, a limit in time is a limit."""
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)

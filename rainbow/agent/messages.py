@@ -33,9 +33,10 @@ def refs(runs: Iterable[RunId]) -> list[wire.RunRef]:
     return [{"id": task, "attempt": attempt} for task, attempt in runs]
 
 
-def started(run: RunId) -> wire.Event:
-    """Report that a run has started."""
-    return {"task": run[0], "attempt": run[1], "event": "started"}
+def happened(run: RunId, event: str, detail: str = "") -> wire.Event:
+    """Report that a run has started, is suspended, has been resumed, or is unable to be."""
+    said: wire.Event = {"task": run[0], "attempt": run[1], "event": event}
+    return {**said, "detail": detail} if detail else said
 
 
 def ended(end: Ended) -> wire.Event:

@@ -38,11 +38,14 @@ def main(folder: str, key: str, count: str) -> None:
     given = {name: value for name, value in os.environ.items() if name.startswith(GIVEN_BY_NODE)}
     executor = LocalExecutor({**environment, **given})
     signal.signal(signal.SIGTERM, lambda *_: executor.stop(run.id))
-    desk.end(place, work(executor, replace(run, ranks=ranks), lambda: desk.is_asked_to_stop(run.id)))
+    asked = (lambda: desk.is_asked_to_stop(run.id), lambda: desk.is_asked_to_hold(run.id))
+    desk.end(place, work(executor, replace(run, ranks=ranks), *asked))
 
 
-def work(executor: LocalExecutor, run: Run, is_to_stop: Callable[[], bool]) -> Ended:
-    """Start a run and return its end."""
+def work(
+    executor: LocalExecutor, run: Run, is_to_stop: Callable[[], bool], is_to_hold: Callable[[], bool] | None = None
+) -> Ended:
+    """Start a run and return its end; it is held in place for as long as that is asked for."""
     if is_to_stop():
         return Ended(run.id, Result.STOPPED)
     executor.start(run)
@@ -53,6 +56,8 @@ def work(executor: LocalExecutor, run: Run, is_to_stop: Callable[[], bool]) -> E
             look = time.monotonic() + STOP_TICK
             if is_to_stop():
                 executor.stop(run.id)
+            elif is_to_hold:
+                (executor.suspend if is_to_hold() else executor.resume)(run.id)
     return ended[0]
 
 

@@ -40,7 +40,7 @@ def heartbeat(name: str) -> Any:
     """Note that the agent lives."""
     asking, body, agent = _message("Heartbeat")
     up, running, seq = body.get("workers"), body.get("running", []), body.get("seq", 0)
-    return jsonify(receiving.heartbeat(service(), asking, name, agent, up, running, seq))
+    return jsonify(receiving.heartbeat(service(), asking, name, agent, up, running, seq, body.get("load")))
 
 
 def _message(form: str) -> tuple[Any, dict[str, Any], str]:

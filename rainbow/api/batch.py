@@ -28,8 +28,6 @@ def submit() -> Any:
     body = read_mapping("Batch")
     jobs = list_of(body, "jobs")
     most = service().settings.limits.batch
-    if not jobs:
-        raise RequestError("jobs is a list of at least one job", pointer="/jobs")
     if len(jobs) > most:
         raise LimitError(f"{len(jobs)} jobs, the limit is {most}", limit="batch", pointer="/jobs")
     optimal = _optimal(body)
@@ -45,12 +43,7 @@ def _optimal(body: Mapping[str, Any]) -> Optimal | None:
     seconds = number_of(body, "time_limit", SECONDS, service().settings.limits.wait)
     if how == "greedy":
         return None
-    variable = body.get("minimise")
-    if not variable:
-        raise RequestError(
-            "assign: optimal wants minimise, the variable whose sum is to be least", pointer="/minimise"
-        )
-    return Optimal(variable, seconds)
+    return Optimal(body["minimise"], seconds)
 
 
 def _entry(asking: Caller, common: Mapping[str, Any], job: Any, at: int) -> Entry:

@@ -13,7 +13,7 @@ from rainbow.api.asking import flag, service, tokens, who
 from rainbow.api.times import rfc3339
 from rainbow.errors import RainbowError, RequestError
 from rainbow.service import Service, telling
-from rainbow.service.access import caller, digest
+from rainbow.service.access import Caller, caller, digest
 from rainbow.store.events import EventRecord
 
 events = Blueprint("events", __name__, url_prefix="/v1")
@@ -26,11 +26,11 @@ def stream() -> Any:
     here, brought, asking = service(), tokens(), who()
     start = _start(here)
     if not flag("follow") and "follow" in request.args:
-        text = "".join(map(_written, telling.since(here, asking, start)))
-        return _answer(iter([text]))
+        first = telling.since(here, asking, start)
+        return _answer(_whole(_pages(here, asking, first)))
     held = ExitStack()
     held.enter_context(telling.one_of_few(here, digest(",".join(sorted(brought))), here.settings.limits.streams))
-    answer = _answer(_told(here, brought, start))
+    answer = _answer(_whole(_told(here, brought, start)))
     answer.call_on_close(held.close)
     return answer
 
@@ -41,9 +41,14 @@ def _answer(parts: Iterator[str]) -> Response:
 
 def _start(here: Service) -> int:
     """Return the number after which events are wanted."""
-    text = request.headers.get("Last-Event-ID") or request.args.get("after")
-    if text is None:
-        return 0 if "follow" in request.args and not flag("follow") else telling.last(here)
+    brought = [request.headers.get("Last-Event-ID") or None, request.args.get("after")]
+    numbers = [_number(text) for text in brought if text is not None]
+    if numbers:
+        return numbers[0]
+    return 0 if "follow" in request.args and not flag("follow") else telling.last(here)
+
+
+def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text[:20]) > LARGEST:
         raise RequestError("Last-Event-ID is the id of an event", pointer="/after")
     return int(text)
@@ -55,9 +60,20 @@ def _told(here: Service, brought: list[str], start: int) -> Iterator[str]:
             return caller(here, connection, brought)
 
     yield ": rainbow\n\n"
+    for some in telling.follow(here, again, start):
+        yield "".join(map(_written, some)) or ": alive\n\n"
+
+
+def _pages(here: Service, asking: Caller, some: list[EventRecord]) -> Iterator[str]:
+    while some:
+        yield "".join(map(_written, some))
+        some = telling.since(here, asking, some[-1].number)
+
+
+def _whole(parts: Iterator[str]) -> Iterator[str]:
+    """End what cannot go on with an event that says why: a stream has told its status long ago."""
     try:
-        for some in telling.follow(here, again, start):
-            yield "".join(map(_written, some)) or ": alive\n\n"
+        yield from parts
     except RainbowError as fault:  # revoked, or the store is away: whoever asks again is told in full
         yield f"event: end\ndata: {json.dumps({'code': fault.code})}\n\n"
 

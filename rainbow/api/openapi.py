@@ -9,7 +9,9 @@ from typing import Any
 from flask import Blueprint, Flask, current_app, jsonify
 
 from rainbow import __version__
-from rainbow.api.schemas import SCHEMAS
+from rainbow.api.examples import EXAMPLES
+from rainbow.api.schemas import NAME, SCHEMAS
+from rainbow.jobs import JobState
 
 openapi = Blueprint("openapi", __name__)
 
@@ -28,38 +30,58 @@ BODIES = {
     "agents.events": "Events",
     "agents.heartbeat": "Heartbeat",
     "tokens.mint": "Token",
+    "reservations.create": "Reservation",
 }
-MADE = {"clusters.register", "jobs.submit", "tokens.mint"}  # these answer 201
-GONE = {"clusters.delete", "clusters.delete_subsystem", "tokens.revoke"}  # these answer 204
+# these answer 201, with what names the new thing in other paths
+MADE = {
+    "clusters.register": ("name", "name"),
+    "jobs.submit": ("job_id", "id"),
+    "tokens.mint": ("token_id", "id"),
+    "reservations.create": ("reservation_id", "id"),
+}
+# these answer 204
+GONE = {"clusters.delete", "clusters.delete_subsystem", "tokens.revoke", "reservations.delete"}
 OPEN = {"health.live", "health.ready", "health.front", "openapi.show"}
-TEXT = {"events.stream": "text/event-stream", "metrics.show": "text/plain"}
+EVENT = {  # one of the stream, as its lines name it
+    "type": "object",
+    "required": ["data"],
+    "properties": {
+        "id": {"type": "string"},
+        "event": {"type": "string"},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+TEXT: dict[str, tuple[str, dict[str, Any]]] = {
+    "events.stream": ("text/event-stream", EVENT),
+    "metrics.show": ("text/plain", {"type": "string"}),
+}
+ANY_STATE = f"({'|'.join(JobState)}|)"
+PAGE = {
+    "state": {"type": "string", "pattern": f"^{ANY_STATE}(,{ANY_STATE})*$"},
+    "cluster": {"type": "string"},
+    "requestor": {"type": "string"},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "cursor": {"type": "string"},
+}
 QUERIES: dict[str, dict[str, Any]] = {
     "clusters.delete": {"drain": {"type": "boolean"}},
     "clusters.put_graph": {"drain": {"type": "boolean"}},
+    "reservations.listing": {"over": {"type": "boolean"}},
     "clusters.patch_graph": {"drain": {"type": "boolean"}},
-    "jobs.listing": {
-        "state": {"type": "string"},
-        "cluster": {"type": "string"},
-        "requestor": {"type": "string"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
-        "cursor": {"type": "string"},
-    },
-    "jobs.decisions": {
-        "state": {"type": "string"},
-        "cluster": {"type": "string"},
-        "requestor": {"type": "string"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
-        "cursor": {"type": "string"},
-    },
+    "jobs.why": {"verify": {"type": "boolean"}},
+    "jobs.listing": PAGE,
+    "jobs.decisions": PAGE,
     "events.stream": {"follow": {"type": "boolean"}, "after": {"type": "integer", "minimum": 0}},
 }
-HEADERS = {
-    "jobs.submit": ["Idempotency-Key"],
-    "batch.submit": ["Idempotency-Key"],
-    "clusters.put_graph": ["If-Match"],
-    "clusters.patch_graph": ["If-Match"],
-    "events.stream": ["Last-Event-ID"],
+WORD = {"type": "string"}
+HEADERS: dict[str, dict[str, Any]] = {
+    "jobs.submit": {"Idempotency-Key": WORD},
+    "batch.submit": {"Idempotency-Key": WORD},
+    "clusters.put_graph": {"If-Match": WORD},
+    "clusters.patch_graph": {"If-Match": WORD},
+    "events.stream": {"Last-Event-ID": {"type": "string", "pattern": "^[0-9]{0,18}$"}},
 }
+IN_PATH = {"name": NAME, "subsystem": NAME}
 FAULTS = {
     400: "not of this form",
     401: "no credential, or one nobody knows",
@@ -89,6 +111,7 @@ def _document(app: Flask) -> dict[str, Any]:
             fixed = fixed or (rule.defaults or {}).get("verb", "")
             for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
                 paths.setdefault(path, {})[method.lower()] = _operation(app, rule.endpoint, method, path, fixed)
+    _link(paths)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -104,9 +127,20 @@ def _document(app: Flask) -> dict[str, Any]:
     }
 
 
+def _link(paths: dict[str, dict[str, Any]]) -> None:
+    """Say of each answer that makes something which operations are about it."""
+    every = [told for methods in paths.values() for told in methods.values()]
+    for endpoint, (parameter, key) in MADE.items():
+        about = [told for told in every if any(p["name"] == parameter for p in told["parameters"])]
+        known = {parameter: f"$response.body#/{key}"}
+        links = {told["operationId"]: {"operationId": told["operationId"], "parameters": known} for told in about}
+        [maker] = [told for told in every if told["operationId"] == f"{endpoint.replace('.', '_')}_post"]
+        maker["responses"]["201"]["links"] = links
+
+
 def _paths(rule: str) -> list[tuple[str, str]]:
     """Return the paths of a rule; one that has a choice in it is as many paths."""
-    plain = re.sub(r"<(?:path:)?(\w+)>", r"{\1}", rule)
+    plain = re.sub(r"<(?:path:|id:)?(\w+)>", r"{\1}", rule)
     choice = re.search(r"<any\(([^)]*)\):\w+>", plain)
     if not choice:
         return [(plain, "")]
@@ -129,11 +163,11 @@ def _operation(app: Flask, endpoint: str, method: str, path: str, fixed: str) ->
 
 
 def _bodies(endpoint: str) -> dict[str, Any]:
-    named = {"schema": _ref(BODIES[endpoint])}
+    example = {"example": EXAMPLES[endpoint]}
     if endpoint in ("jobs.submit", "jobs.match"):
-        bare = {"schema": {"anyOf": [_ref(BODIES[endpoint]), _ref("Jobspec")]}}
+        bare = {"schema": {"anyOf": [_ref(BODIES[endpoint]), _ref("Jobspec")]}, **example}
         return {"application/json": bare, "application/yaml": {"schema": {"type": "string"}}}
-    return {"application/json": named}
+    return {"application/json": {"schema": _ref(BODIES[endpoint]), **example}}
 
 
 def _responses(endpoint: str) -> dict[str, Any]:
@@ -141,11 +175,11 @@ def _responses(endpoint: str) -> dict[str, Any]:
     faults: dict[str, Any] = {str(code): {"description": words, "content": problem} for code, words in FAULTS.items()}
     if endpoint in GONE:
         return {"204": {"description": "done"}, **_drained(endpoint), **faults}
-    kind = TEXT.get(endpoint, "application/json")
-    schema = {"type": "string"} if endpoint in TEXT else _answer(endpoint)
+    kind = TEXT[endpoint][0] if endpoint in TEXT else "application/json"
+    schema = TEXT[endpoint][1] if endpoint in TEXT else _answer(endpoint)
     good = {"description": "done", "content": {kind: {"schema": schema}}}
     answers = {"201": good} if endpoint in MADE else {"200": good}
-    return {**answers, **({"200": good} if endpoint == "jobs.submit" else {}), **faults}
+    return {**answers, **({"200": dict(good)} if endpoint == "jobs.submit" else {}), **faults}
 
 
 def _answer(endpoint: str) -> dict[str, Any]:
@@ -167,7 +201,7 @@ def _ref(name: str) -> dict[str, str]:
 
 def _in_path(path: str) -> list[dict[str, Any]]:
     names = re.findall(r"{(\w+)}", path)
-    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+    return [{"name": name, "in": "path", "required": True, "schema": IN_PATH.get(name, WORD)} for name in names]
 
 
 def _in_query(endpoint: str) -> list[dict[str, Any]]:
@@ -175,4 +209,4 @@ def _in_query(endpoint: str) -> list[dict[str, Any]]:
 
 
 def _in_headers(endpoint: str) -> list[dict[str, Any]]:
-    return [{"name": name, "in": "header", "schema": {"type": "string"}} for name in HEADERS.get(endpoint, [])]
+    return [{"name": name, "in": "header", "schema": schema} for name, schema in HEADERS.get(endpoint, {}).items()]

@@ -33,6 +33,7 @@ STATUS = {
     "jobspec-invalid": 422,
     "state-invalid": 422,
     "selection-invalid": 422,
+    "config-invalid": 422,
     "policy-invalid": 422,
     "plugin-unknown": 422,
     "unsatisfiable": 422,
@@ -88,7 +89,9 @@ def install(app: Flask) -> None:
 def _of_http(fault: HTTPException) -> Response:
     status = fault.code or 500
     code = {404: "not-found", 405: "method-not-allowed", 413: "limit-exceeded"}.get(status, "request-invalid")
-    return problem(status, code, fault.description or HTTPStatus(status).phrase)
+    answer = problem(status, code, fault.description or HTTPStatus(status).phrase)
+    answer.headers.extend((name, value) for name, value in fault.get_headers() if name != "Content-Type")
+    return answer
 
 
 def _unexpected(fault: Exception) -> Response:

@@ -14,6 +14,7 @@ from jsonschema.exceptions import best_match
 from jsonschema.protocols import Validator
 
 from rainbow.errors import RequestError
+from rainbow.service.registering import VARIABLE
 
 NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}
 WORDS = {"type": "string", "maxLength": 200}
@@ -39,12 +40,13 @@ EVENT = _object(
     ["task", "attempt", "event"],
     task={"type": "string"},
     attempt={"type": "integer"},
-    event={"enum": ["started", "ended"]},
+    event={"enum": ["started", "ended", "suspended", "resumed", "unable"]},
     result={"enum": ["exited", "timed_out", "stopped", "failed"]},
     exit_code=_or_null({"type": "integer", "minimum": -(2**31) + 1, "maximum": 2**31 - 1}),
     output=_or_null({"type": "string"}),
     detail=_or_null({"type": "string"}),
 )
+LOAD = _or_null({"type": "object", "maxProperties": 100, "additionalProperties": {"type": "number"}})
 ENVELOPE = {
     "jobspec": {"type": ["string", "object"]},
     "selector": _or_null(_object([], name=_or_null(WORDS), options=_or_null({"type": "object"}))),
@@ -54,6 +56,7 @@ ENVELOPE = {
     "basis": _or_null(WORDS),
     "tag": _or_null(WORDS),
 }
+OPTIMAL = {"required": ["assign"], "properties": {"assign": {"const": "optimal"}}}
 CHANGE = _object(
     ["op"],
     op={"enum": ["add", "remove", "set", "resize"]},
@@ -77,34 +80,49 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     ),
     "Graph": {"description": "JGF, node-link JSON, R version 1", "type": ["object", "array"]},
     "Delta": _object(["changes"], changes=_list(CHANGE)),
-    "State": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
-    "Policy": _object([], policy=ANY, settings=ANY, limits=ANY),
+    "State": {
+        "type": "object",
+        "propertyNames": {"pattern": f"^{VARIABLE.pattern}$"},
+        "additionalProperties": {"type": ["string", "number", "boolean"]},
+    },
+    "Policy": {**_object([], policy=ANY, settings=ANY, limits=ANY), "additionalProperties": False},
     "Jobspec": {"description": "a jobspec of any dialect", "type": "object"},
     "Submission": _object(["jobspec"], **ENVELOPE),
     "Question": _object(["jobspec"], **ENVELOPE, explain={"type": "boolean"}),
     "Batch": _object(
         ["jobs"],
-        jobs=_list(ANY),
+        jobs={**_list(ANY), "minItems": 1},
         selector=ENVELOPE["selector"],
         clusters=ENVELOPE["clusters"],
         requestor=ENVELOPE["requestor"],
         assign=_or_null({"enum": ["greedy", "optimal"]}),
         minimise=_or_null(WORDS),
         time_limit={"type": "number", "minimum": 0},
-    ),
+    )
+    | {"if": OPTIMAL, "then": _object(["minimise"], minimise={**WORDS, "minLength": 1})},
     "Receive": _object(
         ["agent"], agent=AGENT, max={"type": "number", "minimum": 0}, wait={"type": "number", "minimum": 0}
     ),
     "Accept": _object(["agent", "tasks"], agent=AGENT, tasks=_list(RUN), seq=SEQ),
     "Events": _object(["agent", "events"], agent=AGENT, events=_list(EVENT), seq=SEQ),
     "Heartbeat": _object(
-        ["agent"], agent=AGENT, workers=_or_null(_list({"type": "string"})), running=_list(RUN), seq=SEQ
+        ["agent"], agent=AGENT, workers=_or_null(_list({"type": "string"})), running=_list(RUN), seq=SEQ, load=LOAD
     ),
     "Token": _object(
         ["clusters"],
         clusters={**_list({**NAME}, 1_000), "minItems": 1},
         requestors=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
         expires_at=_or_null({"type": "string", "format": "date-time"}),
+        name=_or_null({"type": "string", "maxLength": 100}),
+    ),
+    "Reservation": _object(
+        ["jobspec"],
+        jobspec={"type": ["string", "object"]},
+        start=_or_null({"type": "string", "format": "date-time"}),
+        end=_or_null({"type": "string", "format": "date-time"}),
+        duration=_or_null({"type": "number", "exclusiveMinimum": 0, "maximum": 2**31}),
+        requestor=_or_null({**WORDS, "minLength": 1}),
+        requestors=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
         name=_or_null({"type": "string", "maxLength": 100}),
     ),
     "Problem": _object(

@@ -119,7 +119,8 @@ def application() -> Any:
 def start(service: Service, config: str | None, settings: Settings, *, scheduler: bool) -> None:
     """Start what works beside the requests; `settings` is what the configuration file says."""
     if config:
-        Watch(service, config, settings).start()
+        service.configuration = Watch(service, config, settings)
+        service.configuration.start()
     if service.store.many_processes:
         Peers(service).start()
     if scheduler:

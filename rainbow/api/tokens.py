@@ -26,13 +26,13 @@ def listing() -> Any:
     return jsonify(tokens=timed(verbs.listing(service(), who())))
 
 
-@tokens.post("/<token_id>:rotate")
+@tokens.post("/<id:token_id>:rotate")
 def rotate(token_id: str) -> Any:
     """Give it a new value, told once; the old one ends."""
     return jsonify(timed(verbs.rotate(service(), who(), token_id)))
 
 
-@tokens.delete("/<token_id>")
+@tokens.delete("/<id:token_id>")
 def revoke(token_id: str) -> Any:
     """End a token."""
     verbs.revoke(service(), who(), token_id)

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import click
 
-from rainbow.agent import Agent, open_executor
+from rainbow.agent import Agent, machine, open_executor
 from rainbow.agent.environment import allowed
 from rainbow.agent.journal import Journal, take_folder
+from rainbow.agent.line import NOT_OURS
 from rainbow.agent.loop import MAX_TASKS
 from rainbow.agent.survey import survey
 from rainbow.agent.watch import Watch
 from rainbow.cli import printing
 from rainbow.cli.connection import with_secret
 from rainbow.cli.enrolling import enrolled
-from rainbow.client import Client
+from rainbow.client import Client, Problem
 
 SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the cluster is, by executor
 
@@ -42,6 +43,7 @@ SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the c
 @click.option("--source", help="What says what the cluster is: slurm, flux-r, hwloc or local; else the executor's.")
 @click.option("--registration-secret", envvar="RAINBOW_REGISTRATION_SECRET", help="To register a new cluster.")
 @click.option("--policy", help="The scheduling policy of a new cluster; else the server's default.")
+@click.option("--report-load", is_flag=True, help="Tell this machine's load as that of every worker it speaks for.")
 @click.option("--quiet", is_flag=True, help="Do not tell how tasks end.")
 @with_secret
 def agent(
@@ -56,6 +58,7 @@ def agent(
     source: str | None,
     registration_secret: str | None,
     policy: str | None,
+    report_load: bool,
     quiet: bool,
 ) -> None:
     """Take a cluster's tasks, run them, and report how they end.
@@ -70,15 +73,38 @@ def agent(
         client = enrolled(client, cluster, look(), registration_secret, policy, say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
     opened = open_executor(executor, allowed(os.environ, pass_env), folder)
-    working = Agent(client, cluster, opened, Journal(folder), max_tasks=max_tasks, workers=workers or None, say=say)
+    measure = machine.load if report_load else None
+    working = Agent(
+        client,
+        cluster,
+        opened,
+        Journal(folder),
+        max_tasks=max_tasks,
+        workers=workers or None,
+        say=say,
+        measure=measure,
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: working.stop())
     say(f"agent {working.id} works for {cluster}")
     watch = Watch(client, cluster, look, working.speak_for, say)
     if register:
         watch.start()
-    working.run()
-    watch.stop()
+    try:
+        working.run()
+    except Problem as problem:
+        raise _in_plain_words(problem, cluster) from None
+    finally:
+        watch.stop()
+
+
+def _in_plain_words(problem: Problem, cluster: str) -> Problem:
+    if problem.status not in NOT_OURS:
+        return problem
+    said = (
+        f"the server does not take this secret for that of cluster {cluster}: it is wrong, or was revoked or rotated"
+    )
+    return Problem(problem.status, {"code": problem.code, "title": problem.title, "detail": said})
 
 
 def _state_home() -> Path:

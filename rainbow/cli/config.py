@@ -1,4 +1,4 @@
-"""`rainbow config`: init, check, view."""
+"""`rainbow config`: init, check, view, reload."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pathlib import Path
 import click
 
 from rainbow.cli import printing
+from rainbow.cli.connection import with_tokens
 from rainbow.cli.reading import naming
+from rainbow.client import Client
 from rainbow.errors import Conflict
 
 
 @click.group()
 def config() -> None:
-    """The server's configuration file: init, check, view."""
+    """The server's configuration file: init, check, view, reload."""
 
 
 @config.command()
@@ -62,3 +64,14 @@ def view(file: Path | None, output: str) -> None:
     for section in ("limits", "server"):
         rows |= {f"{section}.{key}": value for key, value in settings[section].items()}
     printing.show(output, {**settings, **hidden}, lambda console: console.print(printing.facts(rows)))
+
+
+@config.command()
+@printing.output_option
+@with_tokens
+def reload(client: Client, output: str) -> None:
+    """Let the server check its configuration file and take it over now; needs the admin token."""
+    told = client.reload_config()
+    for warning in told.pop("warnings"):
+        click.echo(f"rainbow: warning: {printing.one_line(warning)}", err=True)
+    printing.show(output, told, lambda console: console.print(printing.facts(told)))

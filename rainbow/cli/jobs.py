@@ -1,4 +1,4 @@
-"""`rainbow jobs`, `rainbow job show|why|replay|cancel|wait`."""
+"""`rainbow jobs`, `rainbow job show|why|replay|cancel|suspend|resume|wait`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _waits(job: Document) -> str:
 
 @click.group()
 def job() -> None:
-    """One job: show, why, replay, cancel, wait."""
+    """One job: show, why, replay, cancel, suspend, resume, wait."""
 
 
 @job.command()
@@ -79,8 +79,8 @@ def show(client: Client, job_id: str, watch: bool, output: str) -> None:
 @printing.output_option
 @with_tokens
 def why(client: Client, job_id: str, output: str) -> None:
-    """Show why a job is where it is: match, selection, scheduling."""
-    found = client.why(job_id)
+    """Show why a job is where it is: match, selection, scheduling; can it ever run, can it run now."""
+    found = client.why(job_id, verify=True)
     printing.show(output, found, lambda console: _draw_why(console, found))
 
 
@@ -102,6 +102,26 @@ def replay(client: Client, job_id: str, output: str) -> None:
 def cancel(client: Client, job_id: str, output: str) -> None:
     """Cancel a job: what runs is stopped, what waits does not start."""
     found = client.cancel(job_id)
+    printing.show(output, found, lambda console: draw_job(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@printing.output_option
+@with_tokens
+def suspend(client: Client, job_id: str, output: str) -> None:
+    """Hold a job: what runs is stopped in place and keeps its space, what waits does not start."""
+    found = client.suspend(job_id)
+    printing.show(output, found, lambda console: draw_job(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@printing.output_option
+@with_tokens
+def resume(client: Client, job_id: str, output: str) -> None:
+    """Let a suspended job go on."""
+    found = client.resume(job_id)
     printing.show(output, found, lambda console: draw_job(console, found))
 
 
@@ -142,6 +162,20 @@ def _draw_why(console: Console, found: Document) -> None:
     console.print(printing.facts({key: found[key] for key in ("id", "state", "cluster")}))
     draw_decision(console, found["decision"])
     draw_steps(console, found["decision"].get("selection") or {})
-    wait = found.get("wait") or {}
+    waiting = _waiting(found.get("wait") or {}, found.get("verify") or {})
+    if waiting:
+        console.print(printing.facts(waiting))
+
+
+def _waiting(wait: Document, verified: Document) -> dict[str, str]:
+    """Say what blocks a job, since when, when it is expected to start, and whether it can start at all."""
+    told: dict[str, str] = {}
     if wait:
-        console.print(Text(f"waits: {printing.clean(wait.get('text') or wait.get('reason', ''))}"))
+        told["waits"] = str(wait.get("text") or wait.get("reason", ""))
+        told["since"] = printing.when(wait.get("since"))
+        start = (wait.get("facts") or {}).get("start")
+        told |= {"expected start": printing.when(start)} if start is not None else {}
+    for question, words in (("ever", "can it ever run"), ("now", "can it run now")):
+        answer = verified.get(question)
+        told |= {words: "yes" if answer["can"] else f"no: {answer['text']}"} if answer else {}
+    return told

@@ -1,4 +1,4 @@
-"""`rainbow policy`: test, diff."""
+"""`rainbow policy`: check, test, diff."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from rainbow.cli.connection import with_tokens
 from rainbow.cli.exits import Exit
 from rainbow.cli.reading import json_of, naming, text_of
 from rainbow.client import Client
-from rainbow.errors import InputError, SelectionError
+from rainbow.errors import InputError, PolicyError, SelectionError
 from rainbow.jobspec.text import Limits, load
+from rainbow.scheduling import policies
+from rainbow.scheduling.written import load_settings, located
 from rainbow.selection.redeciding import Comparison, Rules, Sum, compare, read_recorded
 from rainbow.selection.trials import Outcome, read_trials, run
 
@@ -25,7 +27,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.group()
 def policy() -> None:
-    """Priorities before they are used: test, diff."""
+    """Policies before they are used: check their settings; test and compare priorities of selection."""
 
 
 def rules_of(path: Path) -> Rules:
@@ -35,6 +37,36 @@ def rules_of(path: Path) -> Rules:
     with naming(path):
         settings = read_config(path)
     return Rules(settings.selector, settings.selector_options)
+
+
+# ── check ──
+
+
+@policy.command()
+@click.argument("file", type=FILE)
+@click.option("--policy", "name", help="The policy that FILE sets, where FILE does not say it.")
+@printing.output_option
+def check(file: Path, name: str | None, output: str) -> None:
+    """Say whether FILE (YAML or JSON) has settings of a scheduling policy, and where they are wrong.
+
+    FILE holds the settings alone, as `rainbow scheduler set --settings` takes them, or {policy, settings}.
+    """
+    with naming(file):
+        found, positions = load_settings(text_of(file))
+        named = name or found.get("policy")
+        whole = "policy" in found
+        if not isinstance(named, str):
+            raise PolicyError("say --policy NAME, or policy: NAME in the file", pointer="")
+        given = found.get("settings", {}) if whole else found
+        if not isinstance(given, Mapping):
+            raise located(PolicyError("settings are a mapping", pointer="/settings"), positions)
+        try:
+            checked = policies.get(named).check(given)
+        except PolicyError as fault:
+            fault.pointer = f"/settings{fault.pointer or ''}" if whole else fault.pointer
+            raise located(fault, positions) from None
+    shown = {"policy": named, "settings": dict(checked)}
+    printing.show(output, shown, lambda console: console.print(printing.facts({"policy": named, **checked})))
 
 
 # ── test ──

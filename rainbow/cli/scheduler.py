@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,8 +14,12 @@ from rich.console import Console
 from rainbow.cli import printing
 from rainbow.cli.connection import with_secret
 from rainbow.cli.database import store_options, url_of
-from rainbow.cli.reading import FILE, json_of
-from rainbow.client import Client
+from rainbow.cli.reading import FILE, naming, text_of
+from rainbow.cli.watching import again, watch_option
+from rainbow.client import Client, Problem
+from rainbow.errors import PolicyError
+from rainbow.jobspec.text import Positions
+from rainbow.scheduling.written import load_settings, located
 
 
 @click.group(invoke_without_command=True)
@@ -48,12 +53,18 @@ def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @scheduler.command()
 @of_cluster
+@watch_option
 @printing.output_option
 @with_secret
-def show(client: Client, cluster: str, output: str) -> None:
+def show(client: Client, cluster: str, watch: bool, output: str) -> None:
     """Show a cluster's policy, its settings and its figures."""
-    found = client.scheduler(cluster)
-    printing.show(output, found, lambda console: _draw(console, found))
+
+    def draw() -> bool:
+        found = client.scheduler(cluster)
+        printing.show(output, found, lambda console: _draw(console, found))
+        return True
+
+    again(client, watch, draw)
 
 
 TITLES = ["CLASS", "LOAD %", "RUNNING", "WAITING", "ENTITLEMENT", "LOANED", "UNUSED"]
@@ -136,6 +147,7 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
 LIMIT, COUNT = click.IntRange(min=-1), click.IntRange(min=0)
 LIMITS = ["throttle", "max_requestors", "max_jobs_per_requestor", "max_waiting_tasks", "max_retries"]
 LIMITS += ["quarantine_after", "quarantine_minutes", "task_minutes", "allowance_seconds"]
+LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 
 
 @scheduler.command(name="set")
@@ -159,27 +171,52 @@ LIMITS += ["quarantine_after", "quarantine_minutes", "task_minutes", "allowance_
 @click.option("--quarantine-minutes", type=COUNT, help="How long such a worker gets nothing.")
 @click.option("--task-minutes", type=COUNT, help="How long a task without a duration may run; 0: for ever.")
 @click.option("--allowance-seconds", type=COUNT, help="How much longer, before the server has it stopped.")
-@click.option("--settings", "file", type=FILE, help="A JSON file of settings; other options go over it.")
+@click.option("--max-reservations-per-requestor", type=LIMIT, help="Kept in advance; -1 is no limit.")
+@click.option("--reservation-days", type=COUNT, help="How long one may last; 0: of any length.")
+@click.option("--settings", "file", type=FILE, help="A YAML or JSON file of settings; other options go over it.")
 @printing.output_option
 @with_secret
 def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> None:
     """Change a cluster's policy, settings or limits; what is not given stays. Effective at the next step."""
-    change = {key: value for key, value in _change(**given) if value}
+    read = _read(given.pop("file"))
+    change = {key: value for key, value in _change(read[0], **given) if value}
     if not change:
         raise click.UsageError("nothing to change is given")
-    made = client.set_scheduler(cluster, change)
+    with _located(*read):
+        made = client.set_scheduler(cluster, change)
     printing.show(output, made, lambda console: _draw(console, {**made, "figures": {}}))
 
 
-def _change(policy: str | None, file: Path | None, **given: Any) -> Iterator[tuple[str, Any]]:
+Read = tuple[Mapping[str, Any], Positions | None, Path | None]
+
+
+def _read(file: Path | None) -> Read:
+    """Read a file of settings, and where everything of it stands."""
+    if file is None:
+        return {}, None, None
+    with naming(file):
+        return *load_settings(text_of(file)), file
+
+
+@contextmanager
+def _located(_: Mapping[str, Any], positions: Positions | None, file: Path | None) -> Iterator[None]:
+    """Let the server's refusal say where in the file the fault stands."""
+    try:
+        yield
+    except Problem as problem:
+        above = "/settings"
+        if positions is None or file is None or not (problem.pointer or "").startswith(above):
+            raise
+        with naming(file):
+            raise located(PolicyError(problem.detail, pointer=problem.pointer), positions, above) from None
+
+
+def _change(settings: Mapping[str, Any], policy: str | None, **given: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a change from the options."""
     yield "policy", policy
     limits = {key: given.pop(key) for key in LIMITS}
     yield "limits", {key: value for key, value in limits.items() if value is not None}
     classes, requestors = given.pop("classes"), given.pop("requestors")
-    settings = json_of(file) if file else {}
-    if not isinstance(settings, Mapping):
-        raise click.BadParameter("the file of settings holds no mapping")
     named = {
         **given,
         "classes": {name: _number(percent) for name, percent in classes} or None,

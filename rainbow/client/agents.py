@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from rainbow.client import wire
@@ -40,7 +40,8 @@ class AgentVerbs:
         workers: Sequence[str] | None = None,
         *,
         seq: int | None = None,
+        load: Mapping[str, float] | None = None,
     ) -> wire.Beat:
-        """Say that the agent lives, what it runs and which workers are up (None: all)."""
-        body = {"agent": agent, "workers": workers, "running": list(running)} | given(seq=seq)
+        """Say that the agent lives, what it runs, which workers are up (None: all), and their load if measured."""
+        body = {"agent": agent, "workers": workers, "running": list(running)} | given(seq=seq, load=load)
         return cast("wire.Beat", self._calls.call("POST", of_cluster(name, "heartbeat"), body))

@@ -1,4 +1,4 @@
-"""The client's verbs for whoever owns clusters: tokens, graph changes, events."""
+"""The client's verbs for whoever owns clusters or the server: tokens, configuration, graph changes, events."""
 
 from __future__ import annotations
 
@@ -41,9 +41,17 @@ class Owning:
         """End a token now."""
         self._own("DELETE", "tokens", token_id)
 
-    def patch_graph(self, cluster: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Change a cluster's graph: add, remove, set, resize; all of it or nothing."""
-        return self._own("PATCH", "clusters", cluster, "graph", body={"changes": list(changes)}, repeatable=False)
+    def reload_config(self) -> dict[str, Any]:
+        """Let the server check its configuration file and take it over; needs the admin token."""
+        return self._own("POST", "config:reload")
+
+    def patch_graph(
+        self, cluster: str, changes: Sequence[Mapping[str, Any]], *, revision: int | None = None
+    ) -> dict[str, Any]:
+        """Change a cluster's graph: add, remove, set, resize; all of it or nothing; only that of a revision."""
+        headers = None if revision is None else {"If-Match": f'"{revision}"'}
+        body = {"changes": list(changes)}
+        return self._own("PATCH", "clusters", cluster, "graph", body=body, headers=headers, repeatable=False)
 
     def stream(
         self, after: int | None = None, *, follow: bool = True, beats: bool = False

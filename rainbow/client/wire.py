@@ -52,13 +52,15 @@ class Offer(RunRef):
 
 
 class Received(TypedDict):
-    """New offers, tasks that must stop, and for how many seconds the server goes without a sign of life.
+    """New offers, tasks that must stop, be held or go on, and how long the server goes without a sign of life.
 
     `jobs` ({id, name, requestor, jobspec}) are told to who pulls whole jobs.
     """
 
     tasks: list[Offer]
     stop: list[RunRef]
+    suspend: NotRequired[list[RunRef]]
+    resume: NotRequired[list[RunRef]]
     lease: float
     jobs: NotRequired[list[dict[str, Any]]]
 
@@ -71,7 +73,10 @@ class Accepted(TypedDict):
 
 
 class Event(TypedDict):
-    """Something that happened to a task: `event` is started or ended, see docs/reference-agent.md."""
+    """Something that happened to a task: `event` is started, suspended, resumed, unable or ended.
+
+    See docs/reference-agent.md.
+    """
 
     task: str
     attempt: int
@@ -93,5 +98,7 @@ class Beat(TypedDict):
     """The answer to a heartbeat."""
 
     stop: list[RunRef]
+    suspend: NotRequired[list[RunRef]]
+    resume: NotRequired[list[RunRef]]
     stale: list[str]
     lease: float

@@ -44,15 +44,19 @@ def _counts(tree: Tree, vertices: Mapping[str, Vertex], limits: Limits) -> dict[
     """Read the counts of templates and refuse what would be too large written out."""
     counts: dict[str, int] = {}
     many: dict[str, int] = {}
+    nested: dict[str, int] = {}
     total = 0
     for vertex in tree.order:
-        read, times = vertices[vertex], many[tree.parents[vertex]] if vertex in tree.parents else 1
+        read, parent = vertices[vertex], tree.parents.get(vertex, "")
+        nested[vertex] = nested.get(parent, 0)
         if "count" in read.metadata:
             pointer = f"{read.fields}/count"
             counts[vertex] = whole(read.metadata["count"], pointer, "the count of a template")
             if vertex == tree.root:
                 raise GraphError("the root of a cluster cannot be a template", pointer=pointer)
-        many[vertex] = times * counts.get(vertex, 1)
+            nested[vertex] += 1
+            limits.check("templates", nested[vertex], pointer)
+        many[vertex] = many.get(parent, 1) * counts.get(vertex, 1)
         total += many[vertex]
         if total > limits.vertices:
             limits.check("vertices", total, f"{read.fields}/count" if vertex in counts else read.pointer)

@@ -23,7 +23,7 @@ from rainbow.graph.order import natural
 if TYPE_CHECKING:
     import networkx as nx
 
-    from rainbow.graph.outline import Copy, Outline
+    from rainbow.graph.outline import Copy, Fields, Outline
 
 WORKER_TYPE = "node"
 WORKER_LEVEL_TYPES = frozenset({"core", "gpu", "memory", "socket", "numanode", "ssd"})
@@ -105,6 +105,13 @@ class Cluster:
         return dict(zip(unique_names(found), (copy.id for copy in found), strict=True))
 
     @cached_property
+    def nodepools(self) -> Mapping[str, str]:
+        """{worker: the nodepool it says it belongs to}: its `nodepool`, or its property nodepool=NAME (a label)."""
+        named = {entry: _nodepool(fields) for entry, fields in enumerate(self.outline.fields)}
+        said = {copy.id: pool for entry, pool in named.items() if pool for copy in self.outline.copies(entry)}
+        return {name: said[vertex] for name, vertex in self.workers.items() if vertex in said}
+
+    @cached_property
     def worker_names(self) -> Mapping[str, str]:
         """{vertex: name} of the workers."""
         return {vertex: name for name, vertex in self.workers.items()}
@@ -125,6 +132,13 @@ class Cluster:
     @cached_property
     def _children(self) -> Mapping[str, list[str]]:
         return {vertex: sorted(self.graph.successors(vertex), key=self.order) for vertex in self.graph}
+
+
+def _nodepool(fields: Fields) -> str:
+    told = fields.metadata.get("nodepool")
+    if isinstance(told, str):
+        return told
+    return next((name.partition("=")[2] for name in sorted(fields.properties) if name.startswith("nodepool=")), "")
 
 
 def unique_names(copies: Sequence[Copy]) -> list[str]:

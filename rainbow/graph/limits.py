@@ -14,6 +14,7 @@ class Limits:
     vertices: int = 2_000_000
     edges: int = 8_000_000  # of a subsystem also: how many times its vertices may be attached
     depth: int = 10_000  # vertices on the way from the root down
+    templates: int = 64  # one inside the other: each lengthens the ids of all copies in it
 
     def check(self, limit: str, found: int, pointer: str) -> None:
         """Raise LimitError, naming the limit, if `found` is more than it allows."""

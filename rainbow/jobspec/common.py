@@ -13,12 +13,14 @@ from rainbow.jobspec.checking import shortened
 from rainbow.jobspec.constraints import read_constraint
 from rainbow.jobspec.counts import read_count
 from rainbow.jobspec.dependencies import SYMBOLIC, read_dependencies
-from rainbow.jobspec.request import Count, Need, Request, Resource, TaskSpec
+from rainbow.jobspec.request import OF_ITS_OWN, Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.scatter import scattered
 from rainbow.jobspec.text import step
 from rainbow.jobspec.written import as_number
 
 SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environment", "job", "scatter"}
+SYSTEM |= {"class", "service"}
+LONGEST_WORD = 200
 
 
 def read_resource(value: Mapping[str, Any], pointer: str) -> Resource:
@@ -119,6 +121,8 @@ def request_of(
         environment=read_environment(system.get("environment"), f"{at}/system/environment"),
         constraint=None if constraints in (None, {}) else read_constraint(constraints, f"{at}/system/constraints"),
         dependencies=() if dependencies is None else read_dependencies(dependencies, f"{at}/system/dependencies"),
+        job_class=_word(system.get("class"), f"{at}/system/class", "class is the name of a class"),
+        service=_service(system.get("service"), f"{at}/system/service"),
         parameters=_parameters(attributes, at),
         attributes=attributes,
         warnings=warnings,
@@ -150,6 +154,21 @@ def _duration(value: Any, pointer: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise JobspecError("duration is a number of seconds, 0 for no limit", pointer=pointer)
     return float(value)
+
+
+def _word(value: Any, pointer: str, told: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_WORD or "\0" in value:
+        raise JobspecError(told, pointer=pointer)
+    return value
+
+
+def _service(value: Any, pointer: str) -> str:
+    """Read the name of the service whose instances the slots are; true: it has none, and is apart from all others."""
+    if isinstance(value, bool):
+        return OF_ITS_OWN if value else ""
+    return _word(value, pointer, "service is true, false or a name")
 
 
 def _parameters(attributes: Mapping[str, Any], at: str) -> dict[str, Any]:

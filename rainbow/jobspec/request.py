@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any
 
 SLOT = "slot"
+OF_ITS_OWN = "\0"  # the service of a job that gives it no name; no name can be this
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,8 @@ class Request:
     constraint: Constraint | None = None
     dependencies: tuple[Dependency, ...] = ()  # on other jobs; TaskSpec.depends_on is on tasks of this one
     elastic: Elastic | None = None
+    job_class: str = ""  # the class it is submitted to, where a policy has classes of jobs; "": the default one
+    service: str = ""  # the service whose instances its slots are; "": it is none
     parameters: Mapping[str, Any] = field(default_factory=dict)  # for selection: attributes.parameter.*
     attributes: Mapping[str, Any] = field(default_factory=dict)  # as given
     warnings: tuple[str, ...] = ()

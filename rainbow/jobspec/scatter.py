@@ -1,6 +1,7 @@
 """`attributes.system.scatter: true`: a bag of independent tasks, every slot a task of its own.
 
-`attributes.system.elastic: {min, max, threads}` is such a bag, whose tasks a policy may start and stop as it likes.
+An elastic job is such a bag, whose tasks a policy may start and stop as it likes (elastic.py). A service is one too
+(`attributes.system.service`): every slot is an instance, and one that ends is started again.
 
 What the slots of a jobspec ask for once is then asked for by each task: `count: 1000` of a slot is a thousand tasks
 of one slot, not one task over a thousand. A cluster that can host one of them can run them all, one after the other.
@@ -13,39 +14,29 @@ from dataclasses import replace
 from typing import Any
 
 from rainbow.errors import JobspecError
-from rainbow.jobspec.request import Count, Elastic, Request, Resource, TaskSpec
+from rainbow.jobspec.elastic import stretched, wanted
+from rainbow.jobspec.request import Count, Request, Resource, TaskSpec
 
 ONE = Count(1, 1)
-MOST = 2**31 - 1
 
 
 def scattered(request: Request, system: Mapping[str, Any], at: str) -> Request:
     """Write a request's slots out as copies of its tasks, if it asks for that; `at` points at `system`."""
     if not isinstance(system.get("scatter", False), bool):
         raise JobspecError("scatter is true or false", pointer=f"{at}/scatter")
-    if "elastic" not in system and not system.get("scatter"):
+    shares = wanted(request, system, f"{at}/elastic")
+    if not (shares or request.service or system.get("scatter")):
         return request
     if "scatter" in system and not system["scatter"]:
-        raise JobspecError("an elastic job is a bag: scatter is true, or not said", pointer=f"{at}/scatter")
-    slots = _slots(request, f"{at}/scatter")
-    tasks = tuple(_copies(task, slots, f"{at}/scatter") for task in request.tasks)
-    variants = tuple(tuple(_each_slot(trees)) for trees in request.variants)
-    copies = sum(task.replicas for task in tasks)
-    elastic = _elastic(system["elastic"], copies, f"{at}/elastic") if "elastic" in system else None
-    return replace(request, variants=variants, tasks=tasks, together=False, elastic=elastic)
-
-
-def _elastic(value: Any, slots: int, at: str) -> Elastic:
-    """Read {min, max, threads}: one share at least and as many as there are slots, if nothing else is said."""
-    if not isinstance(value, Mapping) or not set(value) <= {"min", "max", "threads"}:
-        raise JobspecError("elastic is a mapping of min, max and threads", pointer=at)
-    for key, number in value.items():
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST:
-            raise JobspecError(f"{key} is a whole number from 1 to {MOST}", pointer=f"{at}/{key}")
-    made = Elastic(value.get("min", 1), value.get("max", max(1, slots)), value.get("threads", 1))
-    if not made.min <= made.max <= max(1, slots):
-        raise JobspecError(f"min is no more than max, and max no more than the {slots} slots", pointer=at)
-    return made
+        raise JobspecError(
+            "elastic jobs and services are bags: scatter is true, or not said", pointer=f"{at}/scatter"
+        )
+    whole = stretched(request, f"{at}/elastic") if shares else request
+    slots = _slots(whole, f"{at}/scatter")
+    tasks = tuple(_copies(task, slots, f"{at}/scatter") for task in whole.tasks)
+    variants = tuple(tuple(_each_slot(trees)) for trees in whole.variants)
+    elastic = shares.shares(sum(task.replicas for task in tasks)) if shares else None
+    return replace(whole, variants=variants, tasks=tasks, together=False, elastic=elastic)
 
 
 def _slots(request: Request, at: str) -> dict[str, int]:

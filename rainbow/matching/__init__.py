@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rainbow.matching.hosting import consumables, hosting_kinds, worker_capacity, worker_kinds
 from rainbow.matching.index import Index
@@ -30,16 +30,16 @@ DEFAULT_BACKEND = "index"
 def match(request: Request, clusters: Iterable[Cluster], backend: str = DEFAULT_BACKEND) -> Sequence[Verdict]:
     """Say of every cluster whether it, empty, can run the request; in order of name."""
     chosen, given = backends.get(backend), clusters if isinstance(clusters, list | tuple) else list(clusters)
-    if isinstance(chosen, Index | Walk):
-        return chosen.match_all(request, given)
+    if hasattr(chosen, "match_all"):
+        return cast("Sequence[Verdict]", chosen.match_all(request, given))
     return [chosen.match(request, cluster) for cluster in sorted(given, key=attrgetter("sort_key"))]
 
 
 def prepare(cluster: Cluster, backend: str = DEFAULT_BACKEND) -> Cluster:
     """Work out now what matching would work out at the first request; returns the cluster."""
     chosen = backends.get(backend)
-    if isinstance(chosen, Index) and cluster.levels != "strict":
-        chosen.compiled(cluster)
+    if hasattr(chosen, "prepare"):
+        chosen.prepare(cluster)
     return cluster
 
 

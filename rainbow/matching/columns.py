@@ -32,10 +32,6 @@ Number = Any  # an int, or an array of them
 Least = Callable[[Number, Number], Number]
 
 
-class UnsupportedError(Exception):
-    """The request has a form that columns do not count."""
-
-
 class Vertex(Protocol):
     """A vertex, or many of one type that are alike in all but amounts."""
 
@@ -117,9 +113,7 @@ class Columns:
         return part
 
     def _slot(self, r: Resource, hosted: bool, out: bool) -> Part:
-        """Lay out a slot; inside a worker all of its children are spread, outside some have one place."""
-        if any(child.is_slot for child in r.children):
-            raise UnsupportedError("a slot directly in a slot")
+        """Lay out a slot, its children no slots; in a worker they are spread, outside some have one place."""
         above = parts_above(r, self.rooted.worker_type, self.rooted.worker_level_types, hosted)
         placed = tuple(self._part(child, hosted=False, out=out) for child in above.placed)
         spread = tuple(self._part(child, hosted=True, out=out) for child in above.spread)

@@ -23,7 +23,7 @@ class Compiled:
     def __init__(self, cluster: Cluster) -> None:
         self.hides_names = hides_names(cluster)
         self.rooted: Rooted = rooted(cluster, root_of(cluster))
-        self.is_plain = cluster.levels != "strict" and cluster.worker_type not in self.rooted.nested
+        self.is_plain = cluster.levels != "strict" and not self.rooted.has_nested_workers
         self.own: Memory[bytes, Verdict] = Memory(MOST_OWN)
         self.offers: Memory[bytes, Offers | None] = Memory(MOST_OWN)
 

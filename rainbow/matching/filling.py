@@ -92,6 +92,11 @@ class Offers:
             self._found[key] = self._fresh(state, key[1])
         return self._found[key]
 
+    def forget(self) -> None:
+        """Forget what states offer."""
+        self._most.clear()
+        self._found.clear()
+
     def _bound(self, state: State) -> int:
         if self.passes is not None and not self.passes(state.stand.kind):
             return 0
@@ -140,6 +145,11 @@ class Filling:
         if known is None:
             known = self._serves[state.number] = self.offers.offer(state, self.shape.wanted) is not None
         return known
+
+    def forget(self) -> None:
+        """Forget which states offer a unit."""
+        self._serves.clear()
+        self.offers.forget()
 
     def changed(self, worker: int, state: State) -> None:
         """Hear that a worker is in another state."""

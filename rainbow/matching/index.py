@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MOST_QUESTIONS = 4_096
 FEW = 16  # clusters that are asked one by one rather than in a batch
-MOST_FINDINGS = 65_536
+MOST_FINDINGS = 16_384  # one that was looked at holds its take: a kilobyte a node
 MOST_CATALOGUES = 4  # lists of clusters: callers may use different ones
 
 
@@ -88,6 +88,11 @@ class Index:
         if found is None:
             found = self._compiled[cluster] = Compiled(cluster)
         return found
+
+    def prepare(self, cluster: Cluster) -> None:
+        """Compile a cluster now rather than at the first request."""
+        if cluster.levels != "strict":
+            self.compiled(cluster)
 
     def question(self, request: Request) -> Question:
         """Return a request prepared for asking."""
@@ -149,5 +154,5 @@ def _holds(question: Question, resources: tuple[Resource, ...], cluster: Cluster
         return False
     tally = Tally(compiled.rooted, resources, question.satisfied(compiled.rooted), question.passes)
     if question.rule:
-        tally.root = Relabelling(tally, names_of(cluster, compile_kinds(cluster)[0]), question.rule).root()
+        tally.root = Relabelling(tally, names_of(cluster), compile_kinds(cluster)[0], question.rule).root()
     return all(tally.available(place) >= r.count.min for place, r in enumerate(resources))

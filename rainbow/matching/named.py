@@ -25,9 +25,8 @@ Spot = tuple[int, tuple[int, ...]]
 class Names:
     """Where the workers of a cluster are, by name and by rank."""
 
-    def __init__(self, cluster: Cluster, kinds: Sequence[Kind]) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.outline = cluster.outline
-        self.kinds = kinds
         self.spots: dict[str | int, list[Spot]] = {}
         self.facts: dict[Spot, dict[str, Any]] = {}
         entries = [e for e, fields in enumerate(self.outline.fields) if fields.type == cluster.worker_type] or [0]
@@ -52,27 +51,24 @@ class Names:
         entry, numbers = spot
         return self.outline.parents[entry], numbers[:-1] if self.outline.counts[entry] else numbers
 
-    def kind(self, spot: Spot) -> Kind:
-        """The kind of a vertex."""
-        return self.kinds[spot[0]]
-
 
 _names: WeakKeyDictionary[Cluster, Names] = WeakKeyDictionary()
 
 
-def names_of(cluster: Cluster, kinds: Sequence[Kind]) -> Names:
+def names_of(cluster: Cluster) -> Names:
     """Return where a cluster's workers are, found at the first call and kept as long as the cluster."""
     if cluster not in _names:
-        _names[cluster] = Names(cluster, kinds)
+        _names[cluster] = Names(cluster)
     return _names[cluster]
 
 
 class Relabelling:
-    """Counts the root of a tally anew, with every named worker judged by itself."""
+    """Counts the root of a tally anew, with every named worker judged by itself; `kinds` are those of the entries."""
 
-    def __init__(self, tally: Tally, names: Names, rule: Rule) -> None:
+    def __init__(self, tally: Tally, names: Names, kinds: Sequence[Kind], rule: Rule) -> None:
         self.tally = tally
         self.names = names
+        self.kinds = kinds
         self.rule = rule
         self._states: dict[Spot, State] = {(0, ()): tally.start}
 
@@ -94,7 +90,7 @@ class Relabelling:
         for spot in names.named(rule):
             entry, numbers = spot
             if entry not in of_kind:
-                of_kind[entry] = (names.kinds[entry].number, tally.passes_kind(names.kinds[entry]))
+                of_kind[entry] = (self.kinds[entry].number, tally.passes_kind(self.kinds[entry]))
             kind, like = of_kind[entry]
             passes = rule.passes(facts[spot])
             if passes != like:
@@ -104,7 +100,7 @@ class Relabelling:
 
     def _change(self, spot: Spot, passes: bool) -> list[int]:
         """By how much the columns of a worker differ from its kind's."""
-        kind, state = self.names.kind(spot), self._state(spot)
+        kind, state = self.kinds[spot[0]], self._state(spot)
         return _less(self.tally.judged(kind, state, passes), self.tally.columns_of(state))
 
     def _upwards(self, changes: dict[Spot, list[int]]) -> list[int]:
@@ -113,7 +109,7 @@ class Relabelling:
         while heap:  # what is contained stands behind in the outline, and comes first here
             entry, numbers = heappop(heap)
             spot = (-entry, numbers)
-            kind, state = self.names.kind(spot), self._state(spot)
+            kind, state = self.kinds[spot[0]], self._state(spot)
             new = self.tally.counted(kind, state, _sum(self.tally.sums(kind, state), changes.pop(spot)))
             if spot[0] == 0:
                 return new
@@ -131,7 +127,7 @@ class Relabelling:
             way.append(spot)
             spot = self.names.above(spot)
         for below in reversed(way):
-            state = self.tally.child(self.names.kind(spot), self._states[spot], self.names.kind(below))
+            state = self.tally.child(self.kinds[spot[0]], self._states[spot], self.kinds[below[0]])
             self._states[below] = state
             spot = below
         return self._states[spot]

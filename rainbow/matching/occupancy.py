@@ -90,3 +90,5 @@ class Occupancy:
             filling.changed(worker, state)
         if state.stand.size > MOST_STATES:
             state.stand.forget()
+            for filling in self._fillings.values():
+                filling.forget()

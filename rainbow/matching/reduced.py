@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any
 from rainbow.matching.demand import pools_of
 from rainbow.matching.kinds import Row
 from rainbow.matching.layout import Layout
-from rainbow.matching.verdict import Take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import networkx as nx
 
-    from rainbow.graph import Cluster
-    from rainbow.graph.outline import Copy
     from rainbow.jobspec import Resource
     from rainbow.matching.kinds import Kind, Pool
     from rainbow.matching.rooted import Rooted
@@ -130,37 +127,6 @@ class Reduced(Layout):
     def weight(self, i: int) -> int:
         """How much the whole subtree contains, what is not kept included."""
         return sum(self.kind_at[i].content.values())
-
-    def translate(self, take: Take, cluster: Cluster) -> Take:
-        """Say of a take by positions what it is in a cluster with this root."""
-        copies = _Copies(self, cluster)
-        called = {"": "", **{str(i): copies.worker(i) for i in self.worker_names}}
-        return Take(
-            tuple((label, {called[w]: amounts for w, amounts in held.items()}) for label, held in take.placed),
-            {copies.of(int(i)).id: amount for i, amount in take.vertices.items()},
-        )
-
-
-class _Copies:
-    """The vertices of a cluster at the positions of a reduced layout."""
-
-    def __init__(self, reduced: Reduced, cluster: Cluster) -> None:
-        self.reduced = reduced
-        self.cluster = cluster
-        self._known: dict[int, tuple[int, Copy]] = {0: (0, next(cluster.outline.copies(0)))}
-
-    def of(self, i: int) -> Copy:
-        way = []
-        while i not in self._known:
-            way.append(i)
-            i = self.reduced.parents[i]
-        for i in reversed(way):
-            entry, parent = self._known[self.reduced.parents[i]]
-            self._known[i] = self.cluster.outline.at(entry, parent, self.reduced.places[i])
-        return self._known[i][1]
-
-    def worker(self, i: int) -> str:
-        return self.cluster.worker_names[self.of(i).id]
 
 
 def _kept(kind: Kind, reach: Callable[[Kind], int] | None) -> list[tuple[Kind, int]]:

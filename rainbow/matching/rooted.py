@@ -73,6 +73,11 @@ class Rooted:
         return frozenset(kind.type for kind in self.closure for below in kind.children if kind.type in below.types)
 
     @cached_property
+    def has_nested_workers(self) -> bool:
+        """Whether some worker lies in another one."""
+        return self.worker_type in self.nested
+
+    @cached_property
     def inside(self) -> dict[str, frozenset[str]]:
         """The types that lie in vertices of a type."""
         found: dict[str, frozenset[str]] = {}

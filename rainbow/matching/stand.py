@@ -119,6 +119,7 @@ class Stand:
         for state in self._states.values():
             state.after.clear()
             state.before.clear()
+        self._parts.clear()
         self._states = {(frozenset(), frozenset()): self.fresh}
 
     @property

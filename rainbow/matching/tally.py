@@ -94,35 +94,32 @@ class Tally:
         self.found: dict[State, list[int]] = {}
         self.start = State(rooted.kind.number, False, frozenset())
         self.kinds: dict[State, Kind] = {}
-        self.root = self.count(rooted.kind, self.start)
+        self._count()
+        self.root = self.found[self.start]
 
     def available(self, top: int) -> int:
         """Count the units of a top-level request."""
         at = self.here(self.rooted.kind, self.start)
         return int(self.columns.available(self.columns.tops[top], at, self.root))
 
-    def count(self, kind: Kind, state: State) -> list[int]:
-        """Return the columns of a kind in a state."""
-        states = self._states(kind, state)
-        for key in sorted(states, key=lambda s: s.number):
-            self.kinds[key] = states[key]
-            self.found[key] = self._columns(states[key], key)
-        return self.found[state]
+    def _count(self) -> None:
+        """Count the columns of every state that may offer something, what is contained first."""
+        self._find_states()
+        for state in sorted(self.kinds, key=lambda s: s.number):
+            kind = self.kinds[state]
+            self.found[state] = self.counted(kind, state, self.sums(kind, state))
 
-    def _states(self, kind: Kind, state: State) -> dict[State, Kind]:
-        """Find the states below one that are not counted yet and may offer something."""
-        states: dict[State, Kind] = {}
-        stack = [(kind, state)]
+    def _find_states(self) -> None:
+        stack = [(self.rooted.kind, self.start)]
         while stack:
             kind, state = stack.pop()
-            if state not in self.found and state not in states:
-                states[state] = kind
+            if state not in self.kinds:
+                self.kinds[state] = kind
                 stack.extend(
                     (child, self.child(kind, state, child))
                     for child in kind.children
                     if (child.hung and self.satisfied) or not self.wanted.isdisjoint(child.types)
                 )
-        return states
 
     def child(self, kind: Kind, state: State, child: Kind) -> State:
         """Return the state of a child."""
@@ -131,9 +128,6 @@ class Tally:
         if kind.rows and self.satisfied:
             inherited |= {need for need, rows in self.satisfied.items() if not rows.isdisjoint(kind.rows)}
         return State(child.number, within, inherited)
-
-    def _columns(self, kind: Kind, state: State) -> list[int]:
-        return self.counted(kind, state, self.sums(kind, state))
 
     def counted(self, kind: Kind, state: State, sums: list[int]) -> list[int]:
         """Return the columns of a kind by the sums of its children's."""

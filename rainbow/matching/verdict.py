@@ -126,18 +126,25 @@ class Verdict:
         """Verdicts that say the same are equal."""
         if not isinstance(other, Verdict):
             return NotImplemented
-        said = (self.cluster, self.matched, self.answer, self.take)
-        return said == (other.cluster, other.matched, other.answer, other.take)
+        return (self.cluster, self.matched, self._said) == (other.cluster, other.matched, other._said)
+
+    @property
+    def _said(self) -> Answer:
+        return replace(self.answer, take=self.take)
 
     __hash__ = None  # type: ignore[assignment] # like the mappings it holds
 
     def __repr__(self) -> str:
         """Show all of it."""
-        return f"Verdict({self.cluster!r}, {self.matched}, {replace(self.answer, take=self.take)})"
+        return f"Verdict({self.cluster!r}, {self.matched}, {self._said})"
 
 
 class Backend(Protocol):
-    """Answers which clusters can run a request; two backends give the same answers."""
+    """Answers which clusters can run a request; two backends give the same answers.
+
+    A backend may also have `match_all(request, clusters)`, which answers for a list in order of name, and
+    `prepare(cluster)`, which works out early what the first request would wait for.
+    """
 
     def match(self, request: Request, cluster: Cluster) -> Verdict:
         """Say whether `cluster`, empty, can run `request`."""

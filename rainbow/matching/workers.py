@@ -36,7 +36,7 @@ class Workers:
         self._named = cluster.workers
         self.kinds, _ = compile_kinds(cluster)
         self.rooted = rooted(cluster, self.kinds[0])
-        self.are_apart = cluster.worker_type not in self.rooted.nested
+        self.are_apart = not self.rooted.has_nested_workers
         self.spots = list(self._spots()) if self.are_apart else []
         self.names = [cluster.worker_names[spot.copy.id] for spot in self.spots]
         self.numbers = {name: number for number, name in enumerate(self.names)}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from rainbow.errors import PolicyError
@@ -16,6 +18,7 @@ MOST = 1_000_000  # of any number here: more is a slip, and sums stay exact
 EXACT, CLASSIC = "exact", "classic"
 WORKER = "worker"
 LONGEST = 100  # characters of a type
+MOST_KNOWN = 10_000  # requestors whose class is remembered
 DEFAULTS: dict[str, Any] = {
     "classes": {"default": 100},
     "default_class": "default",
@@ -38,12 +41,20 @@ class Classes:
     rounding: str
     rebalance: Rebalance
     unit: str = WORKER
+    _known: dict[str, str] = field(default_factory=dict, compare=False, repr=False)  # each is looked up once
 
     def of(self, requestor: str) -> str:
         """Name the class of a requestor: the first expression that matches all of its name, else the default.
 
         Classic: that is found anywhere in the name; an unknown class is the default, which is the smallest.
         """
+        if requestor not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[requestor] = self._find(requestor)
+        return self._known[requestor]
+
+    def _find(self, requestor: str) -> str:
         find = re.Pattern.search if self.rounding == CLASSIC else re.Pattern.fullmatch
         name = next((name for pattern, name in self.requestors if find(pattern, requestor)), self.default)
         return name if name in self.percents else self.default
@@ -121,3 +132,13 @@ def read_classes(settings: Mapping[str, Any]) -> Classes:
     weights = dict(sorted(settings["classes"].items()))
     percents = {name: 100 * weight / sum(weights.values()) for name, weight in weights.items()}
     return Classes(weights, percents, requestors, settings["default_class"], EXACT, rebalance, settings["unit"])
+
+
+def classes_of(settings: Mapping[str, Any]) -> Classes:
+    """Check and compile settings; the same settings are compiled once."""
+    return _classes_of(json.dumps(settings))
+
+
+@lru_cache(maxsize=1024)
+def _classes_of(settings: str) -> Classes:
+    return read_classes(check_settings(json.loads(settings)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from rainbow.scheduling.policy import JobView, Wait
+from rainbow.scheduling.policy import Rest, Wait
 
 if TYPE_CHECKING:
     from rainbow.scheduling.load_based import Round
@@ -39,15 +39,41 @@ def _row(round_: Round, name: str, target: int) -> dict[str, Any]:
 
 
 def waits(round_: Round) -> Iterator[Wait]:
-    """Say of every job with something waiting why it waits."""
-    target = round_.counting.targets(round_.counts(1))
-    for name, queue in round_.queues.items():
-        for ahead, job in enumerate(queue.in_order()):
-            yield queue.stuck.get(job.id) or _share_used(round_, name, job, target[name], ahead)
+    """Say of the jobs that came to their turn and could not start why that is."""
+    for queue in round_.queues.values():
+        yield from queue.stuck.values()
 
 
-def _share_used(round_: Round, name: str, job: JobView, target: int, ahead: int) -> Wait:
-    held, idle = round_.held[name], round_.placing.left
-    facts = {"class": name, "held": held, "target": target, "idle": idle, "ahead": ahead}
-    text = f"class {name} holds {held} of its {target} {round_.placing.unit}s, {idle} idle; {ahead} jobs ahead"
-    return Wait(job.id, "share-used", text, facts)
+def rest_of(round_: Round) -> Rest:
+    """Say why all the others wait."""
+    return ShareUsed(round_) if round_.placing.ready else NoWorker()
+
+
+class NoWorker:
+    """Why all jobs wait of a cluster without workers that take tasks."""
+
+    reason = "no-worker-ready"
+
+    def of(self, job: str) -> Wait:
+        """Say it of one job."""
+        return Wait(job, self.reason, "no worker is ready: its cluster's agent has not been seen")
+
+
+class ShareUsed:
+    """Why all other jobs wait: their class has its share, or its turn has not come. Asked while the round lasts."""
+
+    reason = "share-used"
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self._target = round_.counting.targets(round_.counts(1))
+
+    def of(self, job: str) -> Wait:
+        """Say it of one job."""
+        round_, view = self._round, self._round.census.jobs[job]
+        name = round_.classes.of(view.requestor)
+        held, idle, target = round_.held[name], round_.placing.left, self._target[name]
+        ahead = round_.queues[name].ahead(view)
+        facts = {"class": name, "held": held, "target": target, "idle": idle, "ahead": ahead}
+        text = f"class {name} holds {held} of its {target} {round_.placing.unit}s, {idle} idle; {ahead} jobs ahead"
+        return Wait(job, self.reason, text, facts)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 
-from rainbow.scheduling.policy import WorkerView
+from rainbow.scheduling.census import Place
+from rainbow.scheduling.ranked import Ranked
 
 
 class Idle:
-    """Workers to be taken; taking one costs the same however many there are."""
+    """Workers to be taken; beginning and taking one cost the same however many there are."""
 
-    def __init__(self, workers: Iterable[WorkerView]) -> None:
-        self._kinds: dict[str, list[tuple[int, str]]] = {}  # kind → (place in the order, worker)
-        self._left = 0
-        for place, worker in enumerate(workers):
-            self._kinds.setdefault(worker.kind, []).append((place, worker.id))
-            self._left += 1
+    def __init__(self, kinds: Mapping[str, Ranked[Place]]) -> None:
+        self._kinds = {kind: ranked.items() for kind, ranked in kinds.items()}
+        self._left = sum(map(len, self._kinds.values()))
         self._begin = dict.fromkeys(self._kinds, 0)  # before it everything is taken
         self._taken: set[str] = set()
 
@@ -34,7 +32,7 @@ class Idle:
             return (name for _, name in self._of_kind(known[0]))
         return (name for _, name in merge(*map(self._of_kind, known)))
 
-    def _of_kind(self, kind: str) -> Iterator[tuple[int, str]]:
+    def _of_kind(self, kind: str) -> Iterator[Place]:
         found, begin = self._kinds[kind], self._begin[kind]
         while begin < len(found) and found[begin][1] in self._taken:
             begin += 1

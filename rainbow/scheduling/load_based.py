@@ -13,14 +13,15 @@ any other unit workers are shared, and a gang costs what it takes of that type (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rainbow.scheduling.classes import CLASSIC, WORKER, Classes, check_settings, read_classes
+from rainbow.scheduling.census import Census, census_of
+from rainbow.scheduling.classes import CLASSIC, WORKER, Classes, check_settings, classes_of
 from rainbow.scheduling.counting import Classic, Counting, Exact
-from rainbow.scheduling.figures import figures, waits
+from rainbow.scheduling.figures import figures, rest_of, waits
 from rainbow.scheduling.placing import Placing
-from rainbow.scheduling.policy import GangView, JobView, Order, Placement, Plan, RunView, View
+from rainbow.scheduling.policy import GangView, JobView, Order, Plan, View
 from rainbow.scheduling.progress import ClassCount
 from rainbow.scheduling.queues import Queue
 from rainbow.scheduling.sharing import Sharing
@@ -38,23 +39,26 @@ class LoadBased:
 
     def plan(self, view: View) -> Plan:
         """Start what the classes are entitled to, then what can be lent; stop loans that have lasted too long."""
-        round_ = Round(view, read_classes(check_settings(view.settings)))
+        round_ = Round(view, census_of(view), classes_of(view.settings))
         while round_.grant_and_place() and round_.counting.repeats:
             pass
         orders = (*round_.placing.orders, *round_.stops())
-        return Plan(orders, tuple(waits(round_)), figures(round_), round_.memory())
+        return Plan(orders, tuple(waits(round_)), figures(round_), round_.memory(), rest_of(round_))
 
 
 class Round:
     """One planning round: what is held, who waits, what was decided."""
 
-    def __init__(self, view: View, classes: Classes) -> None:
+    def __init__(self, view: View, census: Census, classes: Classes) -> None:
         self.view = view
+        self.census = census
         self.classes = classes
-        self.placing = Placing(view) if classes.unit == WORKER else Sharing(view, classes.unit)
-        self._class_of: dict[str, str] = {}
-        self.queues = self._queues()
-        self.held, self.running = self._held()
+        whole = classes.unit == WORKER
+        self.placing = Placing(view, census) if whole else Sharing(view, census, classes.unit)
+        self.queues = {name: Queue(census, own) for name, own in self._by_class(census.queues).items()}
+        holders = self._by_class(census.held)
+        self.held = {name: self.placing.held_by(own) for name, own in holders.items()}
+        self.running = {name: sum(census.held[one].tasks for one in own) for name, own in holders.items()}
         self.blocked: set[str] = set()  # classes whose head keeps what it is granted
         earned = view.memory.get("credit", {})
         units_ = self.placing.total
@@ -67,25 +71,11 @@ class Round:
 
     # ── 1 count ──
 
-    def class_of(self, requestor: str) -> str:
-        """Name a requestor's class; each is looked up once."""
-        if requestor not in self._class_of:
-            self._class_of[requestor] = self.classes.of(requestor)
-        return self._class_of[requestor]
-
-    def _queues(self) -> dict[str, Queue]:
-        jobs: dict[str, list[JobView]] = {name: [] for name in self.classes.weights}
-        for job in self.view.jobs:
-            jobs[self.class_of(job.requestor)].append(job)
-        return {name: Queue(found) for name, found in jobs.items()}
-
-    def _held(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Count the units each class's tasks hold, and those tasks."""
-        held: dict[str, list[Placement]] = {name: [] for name in self.classes.weights}
-        for run in self.view.runs:
-            held[self.class_of(run.requestor)].append(run.placement)
-        counted = {name: self.placing.held(placements) for name, placements in held.items()}
-        return counted, {name: len(placements) for name, placements in held.items()}
+    def _by_class(self, requestors: Iterable[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {name: [] for name in self.classes.weights}
+        for requestor in requestors:
+            found[self.classes.of(requestor)].append(requestor)
+        return found
 
     def counts(self, most: int) -> list[ClassCount]:
         """Count by class what is held and waited for, the latter no further than `most`."""
@@ -103,7 +93,7 @@ class Round:
         """Tell whether to rebalance; not before the victims of the last time have ended."""
         excess = self.view.memory.get("over_since")
         due, since = self.classes.rebalance.due(self.spread, excess, self.view.now, clears=self.counting.clears)
-        if due and any(run.stopping for run in self.view.runs):
+        if due and self.census.stopping:
             return False, excess
         return due, since
 
@@ -124,7 +114,7 @@ class Round:
 
     def _start_class(self, name: str, granted: int) -> None:
         queue = self.queues[name]
-        while (head := queue.head()) is not None:
+        while self.placing.ready and (head := queue.head()) is not None:
             job, gang = head
             cost = self.placing.cost(gang)
             if not cost:
@@ -159,8 +149,8 @@ class Round:
         yield from Exchange(self.placing, found).stops(self.queues, needs)
 
     def _units(self, name: str) -> list[Unit]:
-        runs: list[RunView] = [run for run in self.view.runs if self.class_of(run.requestor) == name]
-        return units([run for run in runs if not run.stopping], self.placing.held)
+        own = (run for run in self.view.runs if self.classes.of(run.requestor) == name)
+        return units([run for run in own if not run.stopping], self.placing.held)
 
     # ── what is remembered ──
 

@@ -9,12 +9,12 @@ starts times workers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from rainbow.jobs import WorkerState
+from rainbow.scheduling.census import Census
 from rainbow.scheduling.idle import Idle
-from rainbow.scheduling.policy import GangView, JobView, Placement, Start, View, Wait, WorkerView
+from rainbow.scheduling.policy import GangView, JobView, Placement, Start, View, Wait
 
 if TYPE_CHECKING:
     from rainbow.matching import Take
@@ -26,19 +26,22 @@ class Placing:
 
     unit = "worker"
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, census: Census) -> None:
         self.view = view
+        self.census = census
         self.orders: list[Start] = []
-        self._ready = [worker for worker in view.workers if worker.state is WorkerState.READY]
-        self.ready = len(self._ready)
-        self._one_of_kind = {worker.kind: worker.id for worker in reversed(self._ready)}
-        self.kinds: Mapping[str, str] = {worker.id: worker.kind for worker in view.workers}
+        self.ready = census.ready
         self.consumables = dict(view.consumables)
         self._costs: dict[str, int] = {}
-        self._prepare(self._ready)
+        self._prepare()
 
-    def _prepare(self, ready: list[WorkerView]) -> None:
-        self._idle = Idle(worker for worker in ready if not worker.tasks)
+    def _prepare(self) -> None:
+        self._idle = Idle(self.census.idle)
+
+    def _one_of(self, kind: str) -> str | None:
+        """Name a ready worker of a kind."""
+        ranked = self.census.kinds.get(kind)
+        return ranked.items()[0][1] if ranked else None
 
     @property
     def total(self) -> int:
@@ -54,6 +57,12 @@ class Placing:
         """Count the units that are held by tasks of these placements."""
         return len({worker for placement in placements for worker in placement if worker})
 
+    def held_by(self, requestors: Collection[str]) -> int:
+        """Count the units that tasks of these requestors hold."""
+        held = sum(len(self.census.held[requestor].workers) for requestor in requestors)
+        shared = (sum(one in requestors for one in self.census.holders(worker)) for worker in self.census.mixed)
+        return held - sum(max(0, times - 1) for times in shared)
+
     # ── start ──
 
     def cost(self, gang: GangView) -> int:
@@ -64,9 +73,10 @@ class Placing:
 
     def _cost(self, gang: GangView) -> int:
         for kind in sorted(self.view.hosts(gang.demand)):
-            if kind in self._one_of_kind and self.view.place(gang.demand, [self._one_of_kind[kind]]):
+            one = self._one_of(kind)
+            if one is not None and self.view.place(gang.demand, [one]):
                 return 1
-        take = self.view.place(gang.demand, [worker.id for worker in self._ready]) if self.ready else None
+        take = self.view.place(gang.demand, self.census.everyone()) if self.ready else None
         return len(workers_of(take.placed)) if take else 0
 
     def start(self, gang: GangView, most: int) -> int:
@@ -116,7 +126,7 @@ class Placing:
         hosts, wanted = self.view.hosts(gang.demand), self.cost(gang)
         chosen: list[Unit] = []
         for unit in units:
-            if unit.size <= wanted and all(self.kinds.get(worker) in hosts for worker in unit.workers):
+            if unit.size <= wanted and all(self._kind_of(worker) in hosts for worker in unit.workers):
                 chosen.append(unit)
                 wanted -= unit.size
             if not wanted:
@@ -124,12 +134,13 @@ class Placing:
         freed = sorted(worker for unit in chosen for worker in unit.workers)
         return [] if wanted or self.view.place(gang.demand, freed) is None else chosen
 
+    def _kind_of(self, worker: str) -> str:
+        return self.census.workers[worker].kind if worker in self.census.workers else ""
+
     # ── for people ──
 
     def unhosted(self, job: JobView) -> Wait:
         """Say that no ready worker could ever host what a job waits to start."""
-        if not self.ready:
-            return Wait(job.id, "no-worker-ready", "no worker is ready: its cluster's agent has not been seen")
         text = f"none of the {self.ready} ready workers can host it; others are offline, lost or draining"
         return Wait(job.id, "no-ready-host", text, {"ready": self.ready})
 

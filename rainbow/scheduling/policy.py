@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from rainbow.jobs import WorkerState
     from rainbow.matching import Take
+    from rainbow.scheduling.census import Census
 
 Placement = Mapping[str, Mapping[str, int]]  # {worker: {type: amount}}
 
@@ -103,7 +104,7 @@ class JobView:
     id: str
     requestor: str
     submitted: float
-    gangs: tuple[GangView, ...]  # waiting, in the order they should start
+    gangs: Sequence[GangView]  # waiting, in the order they should start
     running: int = 0  # tasks that hold workers
     priority: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes.system of the jobspec, as given
@@ -140,12 +141,13 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class ReservationView:
-    """Space kept in advance over [start, end) for the jobs that name it."""
+    """Space kept in advance over [start, end) for the jobs that name it; `requestors` None: of anybody."""
 
     id: str
     placement: Placement
     start: float
     end: float
+    requestors: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,7 @@ class View:
     memory: Mapping[str, Any] = field(default_factory=dict)
     consumables: Mapping[str, int] = field(default_factory=dict)
     reservations: Sequence[ReservationView] = ()
+    census: Census | None = field(default=None, compare=False)  # the same counted; None: see census_of
 
 
 # ── what a policy says ──────────────────────────────────────────────────────────────────────────────────────
@@ -224,24 +227,65 @@ class Wait:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Rest(Protocol):
+    """Why jobs wait that a plan does not name: for all of them the same reason, told of one when somebody asks."""
+
+    reason: str
+
+    def of(self, job: str) -> Wait:
+        """Say it of one job."""
+
+
 Order = Start | Stop | Suspend | Resume | Reserve
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Orders in sequence, a Wait for every job left waiting, figures for people, the policy's next memory."""
+    """Orders in sequence, a Wait for every job left waiting, figures for people, the policy's next memory.
+
+    `rest`: says it of every job `waits` does not name, so that a plan need not say it of thousands each time.
+    """
 
     orders: tuple[Order, ...] = ()
     waits: tuple[Wait, ...] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
+    rest: Rest | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Space found for an advance reservation; none: `text` says why."""
+
+    placement: Placement | None = None
+    start: float = 0.0
+    end: float = 0.0
+    text: str = ""
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """What a policy has beside, if it honours `view.reservations`."""
+
+    def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
+        """Find space for a job's one gang for so long, from `start` on, or (None) from the earliest time there is."""
+
+
+@runtime_checkable
+class Promises(Protocol):
+    """What a policy has beside, if it promises times."""
+
+    def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the settings as they are when every job may be promised a time."""
 
 
 class Policy(Protocol):
     """Plans one cluster's next step. Same view, same plan.
 
     A policy may say `by_events = True`: where its memory is empty, a later `now` alone changes nothing, and the host
-    need not ask it again before something happens.
+    need not ask it again before something happens. With `sees_all = True` its views have every job that has not
+    ended, with class, service and progress, also if nothing of them waits; else only those with something waiting.
+    One that keeps space for advance reservations has `keep`, see `Keeps`.
     """
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,56 +1,78 @@
-"""The waiting jobs of one class in the order of their turns, and how far a round has come with each."""
+"""The waiting jobs of one class in the order of their turns, and how far a round has come with each.
+
+line   the jobs of one requestor, which the census keeps in order; a round goes along it and changes nothing there
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from heapq import heapify, heappop, heappush
 
+from rainbow.scheduling.census import Census, Turn, turn
 from rainbow.scheduling.policy import GangView, JobView, Wait
 
-Turn = tuple[int, int, float, str, JobView]  # running, -priority, submitted, id
+AGAIN = -1  # in place of a line: a job that has come to its turn before
 
 
 class Queue:
     """Whose turn it is: the job that runs least; ties by priority, submission, then id."""
 
-    def __init__(self, jobs: list[JobView]) -> None:
-        self.jobs = jobs
-        self.stuck: dict[str, Wait] = {}  # why a job goes no further this round
-        self.gangs = sum(len(job.gangs) for job in jobs)  # that wait and are not stuck
-        self.tasks = sum(job.tasks for job in jobs)  # that wait
-        self._next_gang: dict[str, int] = {}
-        # ordered once: every start then costs the logarithm of the jobs
-        self._heap = [_turn(job, job.running) for job in jobs if job.gangs]
+    def __init__(self, census: Census, requestors: Iterable[str]) -> None:
+        named = [requestor for requestor in requestors if requestor in census.queues]
+        self._jobs = census.jobs
+        self._lines = [census.queues[requestor].items() for requestor in named]
+        self._at = [0] * len(named)  # how far along each line
+        self._heap: list[tuple[Turn, int]] = [(line[0], k) for k, line in enumerate(self._lines)]
         heapify(self._heap)
+        self.stuck: dict[str, Wait] = {}  # why a job goes no further this round
+        self.gangs = sum(census.gangs[requestor] for requestor in named)  # that wait and are not stuck
+        self.tasks = sum(census.waiting[requestor] for requestor in named)  # that wait
+        self._begun: dict[str, int] = {}  # gangs a job has started
+        self._turns: dict[str, Turn] = {}  # of jobs that have come to their turn and still wait
+        self._in_order: list[Turn] = []
 
     def head(self) -> tuple[JobView, GangView] | None:
         """Return the next gang of the job whose turn it is."""
         if not self._heap:
             return None
-        job = self._heap[0][-1]
+        job = self._jobs[self._heap[0][0][-1]]
         return job, job.gangs[self._next(job)]
 
     def advance(self) -> None:
         """Go on to the next gang of the job at the head, and to the job whose turn comes then."""
-        running, *_, job = heappop(self._heap)
-        started = job.gangs[self._next(job)]
-        self._next_gang[job.id] = self._next(job) + 1
+        now, job = self._pop()
+        begun = job.gangs[self._next(job)]
+        self._begun[job.id] = self._next(job) + 1
         self.gangs -= 1
-        self.tasks -= len(started.tasks)
+        self.tasks -= len(begun.tasks)
         if self._next(job) < len(job.gangs):
-            heappush(self._heap, _turn(job, running + len(started.tasks)))
+            later = turn(job, now[0] - job.running + len(begun.tasks))
+            self._turns[job.id] = later
+            heappush(self._heap, (later, AGAIN))
 
     def give_up(self, wait: Wait) -> None:
         """Leave the job at the head out of this round; say why it waits."""
-        job = heappop(self._heap)[-1]
+        now, job = self._pop()
+        self._turns[job.id] = now
         self.stuck[job.id] = wait
         self.gangs -= len(job.gangs) - self._next(job)
+
+    def _pop(self) -> tuple[Turn, JobView]:
+        now, line = heappop(self._heap)
+        self._turns.pop(now[-1], None)
+        if line != AGAIN:
+            self._at[line] += 1
+            if self._at[line] < len(self._lines[line]):
+                heappush(self._heap, (self._lines[line][self._at[line]], line))
+        return now, self._jobs[now[-1]]
 
     def upcoming(self) -> Iterator[tuple[JobView, GangView]]:
         """Yield what would come to the head, were everything started."""
         ahead = copy(self)
-        ahead._next_gang, ahead._heap = dict(self._next_gang), list(self._heap)
+        ahead._begun, ahead._turns = dict(self._begun), dict(self._turns)
+        ahead._heap, ahead._at = list(self._heap), list(self._at)
         while (head := ahead.head()) is not None:
             yield head
             ahead.advance()
@@ -59,23 +81,31 @@ class Queue:
         """Count the workers its gangs wait for, no further than `most`; a gang waits for one at least."""
         if self.gangs >= most:
             return most
-        return min(most, sum(cost(gang) for *_, job in self._heap for gang in self.left(job)))
+        return min(most, sum(cost(gang) for job in self._waiting() for gang in self.left(job)))
 
-    def left(self, job: JobView) -> tuple[GangView, ...]:
-        """Return the gangs of a job that still wait."""
-        return job.gangs[self._next(job) :]
+    def _waiting(self) -> Iterator[JobView]:
+        """Yield the jobs that are not stuck."""
+        for now, line in self._heap:
+            yield self._jobs[now[-1]]
+            if line != AGAIN:
+                rest: Sequence[Turn] = self._lines[line]
+                yield from (self._jobs[rest[k][-1]] for k in range(self._at[line] + 1, len(rest)))
 
-    def has_left(self, job: JobView) -> int:
-        """Count the gangs of a job that still wait."""
-        return len(job.gangs) - self._next(job)
+    def left(self, job: JobView) -> Iterator[GangView]:
+        """Yield the gangs of a job that still wait."""
+        return (job.gangs[k] for k in range(self._next(job), len(job.gangs)))
 
-    def in_order(self) -> Iterable[JobView]:
-        """Return the jobs that still wait, the oldest first."""
-        return sorted((job for job in self.jobs if self.has_left(job)), key=lambda job: (job.submitted, job.id))
+    def has_left(self, job: JobView) -> bool:
+        """Tell whether a gang of a job still waits."""
+        return self._next(job) < len(job.gangs)
+
+    def ahead(self, job: JobView) -> int:
+        """Count the jobs whose turn comes before that of a job, when the round is over."""
+        now = self._turns.get(job.id) or turn(job)
+        if len(self._in_order) != len(self._turns):
+            self._in_order = sorted(self._turns.values())
+        unseen = (bisect_left(line, now) - at for line, at in zip(self._lines, self._at, strict=True))
+        return bisect_left(self._in_order, now) + sum(max(0, number) for number in unseen)
 
     def _next(self, job: JobView) -> int:
-        return self._next_gang.get(job.id, 0)
-
-
-def _turn(job: JobView, running: int) -> Turn:
-    return running, -job.priority, job.submitted, job.id, job
+        return self._begun.get(job.id, 0)

@@ -12,40 +12,34 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rainbow.scheduling.census import Census
 from rainbow.scheduling.placing import Placing
-from rainbow.scheduling.policy import GangView, Placement, View, WorkerView
+from rainbow.scheduling.policy import GangView, Placement, View
+from rainbow.scheduling.rooms import Amounts, Rooms
 
 if TYPE_CHECKING:
     from rainbow.matching import Take
     from rainbow.scheduling.victims import Unit
 
-Amounts = Mapping[str, int]
 Template = Mapping[str, Amounts]
 
 
 class Sharing(Placing):
     """The free amounts of one round."""
 
-    def __init__(self, view: View, unit: str) -> None:
+    def __init__(self, view: View, census: Census, unit: str) -> None:
         self.unit = unit
         self._templates: dict[str, list[Template]] = {}
-        # free amounts only shrink in a round: whoever has no room for something is not looked at for it again
-        self._begin: dict[tuple[str, frozenset[tuple[str, int]]], int] = {}
-        super().__init__(view)
+        self._rooms = Rooms(census)
+        super().__init__(view, census)
 
-    def _prepare(self, ready: list[WorkerView]) -> None:
-        self._free: dict[str, dict[str, int]] = {worker.id: dict(worker.free) for worker in ready}
-        self._empty = {worker.id for worker in ready if not worker.tasks}
-        self._of_kind: dict[str, list[str]] = {}
-        for worker in ready:
-            self._of_kind.setdefault(worker.kind, []).append(worker.id)
-        self._total = sum(worker.capacity.get(self.unit, 0) for worker in ready)
-        self._left = sum(max(0, free.get(self.unit, 0)) for free in self._free.values())
+    def _prepare(self) -> None:
+        self._left = self.census.free[self.unit]
 
     @property
     def total(self) -> int:
         """How much of the unit all ready workers have."""
-        return self._total
+        return self.census.capacity[self.unit]
 
     @property
     def left(self) -> int:
@@ -55,6 +49,10 @@ class Sharing(Placing):
     def held(self, placements: Iterable[Placement]) -> int:
         """Count how much of the unit tasks of these placements hold."""
         return sum(amounts.get(self.unit, 0) for placement in placements for amounts in placement.values())
+
+    def held_by(self, requestors: Collection[str]) -> int:
+        """Count how much of the unit tasks of these requestors hold."""
+        return sum(self.census.held[requestor].amounts[self.unit] for requestor in requestors)
 
     # ── start ──
 
@@ -66,9 +64,9 @@ class Sharing(Placing):
         return self._templates[gang.demand]
 
     def _asked(self, gang: GangView) -> Iterator[Take]:
-        ones = [self._one_of_kind[kind] for kind in sorted(self.view.hosts(gang.demand)) if kind in self._one_of_kind]
+        ones = [one for kind in sorted(self.view.hosts(gang.demand)) if (one := self._one_of(kind)) is not None]
         takes = [take for one in ones if (take := self.view.place(gang.demand, [one]))]
-        if not takes and ones and (take := self.view.place(gang.demand, list(self._free))):
+        if not takes and ones and (take := self.view.place(gang.demand, self.census.everyone())):
             takes = [take]
         yield from takes
 
@@ -85,35 +83,24 @@ class Sharing(Placing):
                     take = self._checked(gang, chosen)
                     if take:
                         return take
-        empty = [name for name in self._free if name in self._empty]
+        empty = self._rooms.empty()
         take = self.view.place(gang.demand, empty) if empty and self.cost(gang) <= most else None
         return take if take and self._price(merged(take)) <= most else None
 
     def _checked(self, gang: GangView, chosen: list[str]) -> Take | None:
         """Ask the matcher about the chosen workers, and whether they have room for what it says."""
         take = self.view.place(gang.demand, chosen) if chosen else None
-        return take if take and all(self._room(*part) for part in merged(take).items()) else None
+        return take if take and all(self._rooms.has(*part) for part in merged(take).items()) else None
 
     def _mapped(self, template: Template) -> list[str]:
         """Choose a worker with room for every part of a template; none if one has none."""
         chosen: list[str] = []
         for worker, amounts in template.items():
-            name = next(self._with_room(self.kinds[worker], amounts, chosen), None)
+            name = next(self._rooms.with_room(self._kind_of(worker), amounts, chosen), None)
             if name is None:
                 return []
             chosen.append(name)
         return chosen
-
-    def _with_room(self, kind: str, amounts: Amounts, taken: Collection[str]) -> Iterator[str]:
-        names, key = self._of_kind[kind], (kind, frozenset(amounts.items()))
-        begin = self._begin.get(key, 0)
-        while begin < len(names) and not self._room(names[begin], amounts):
-            begin += 1
-        self._begin[key] = begin
-        return (names[k] for k in range(begin, len(names)) if names[k] not in taken and self._room(names[k], amounts))
-
-    def _room(self, worker: str, amounts: Amounts) -> bool:
-        return all(self._free[worker].get(kind, 0) >= amount for kind, amount in amounts.items())
 
     def _book(self, gang: GangView, take: Take) -> int:
         template = merged(take)
@@ -122,10 +109,8 @@ class Sharing(Placing):
         return self._price(template)
 
     def _take(self, worker: str, amounts: Amounts) -> None:
-        free = self._free[worker]
-        free.update({kind: free.get(kind, 0) - amount for kind, amount in amounts.items()})
+        self._rooms.take(worker, amounts)
         self._left -= amounts.get(self.unit, 0)
-        self._empty.discard(worker)
 
     def keep(self, gang: GangView, most: int) -> int:
         """Keep what is free on the workers that have most of it, so that the sum comes together in one place."""
@@ -133,8 +118,9 @@ class Sharing(Placing):
             return 0
         kept = 0
         for worker, amounts in self.templates(gang)[0].items():
-            roomiest = max(self._of_kind[self.kinds[worker]], key=lambda name: self._free[name].get(self.unit, 0))
-            part = {kind: min(amount, max(0, self._free[roomiest].get(kind, 0))) for kind, amount in amounts.items()}
+            roomiest = self._rooms.roomiest(self._kind_of(worker), self.unit)
+            free = self._rooms.free(roomiest)
+            part = {kind: min(amount, max(0, free.get(kind, 0))) for kind, amount in amounts.items()}
             part[self.unit] = min(part.get(self.unit, 0), most - kept)
             self._take(roomiest, part)
             kept += part[self.unit]
@@ -157,7 +143,7 @@ class Sharing(Placing):
         wanted = self.cost(gang)
         chosen: list[Unit] = []
         for unit in units:
-            if unit.size <= wanted and all(worker in self._free for worker in unit.workers):
+            if unit.size <= wanted and all(self.census.is_ready(worker) for worker in unit.workers):
                 chosen.append(unit)
                 wanted -= unit.size
                 if self._would_fit(gang, chosen):
@@ -171,18 +157,17 @@ class Sharing(Placing):
         if take is None:
             return False
         parts = [part for unit in chosen for part in unit.amounts.items()]
-        self._give(parts)
-        fits = all(self._room(*part) for part in merged(take).items())
+        self._give(parts, 1)
+        fits = all(self._rooms.has(*part) for part in merged(take).items())
         if fits:
             self._book(gang, take)
         else:
-            self._give([(worker, {kind: -amount for kind, amount in held.items()}) for worker, held in parts])
+            self._give(parts, -1)
         return fits
 
-    def _give(self, parts: Iterable[tuple[str, Amounts]]) -> None:
+    def _give(self, parts: Iterable[tuple[str, Amounts]], sign: int) -> None:
         for worker, amounts in parts:
-            free = self._free[worker]
-            free.update({kind: free.get(kind, 0) + amount for kind, amount in amounts.items()})
+            self._rooms.take(worker, {kind: -sign * amount for kind, amount in amounts.items()})
 
 
 def merged(take: Take) -> dict[str, dict[str, int]]:

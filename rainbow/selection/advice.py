@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from rainbow.selection.expression import Expression
+from rainbow.selection.bounds import SIZE, Known, bounds, narrowed, never
+from rainbow.selection.costs import RISES, Trend, trend
 from rainbow.selection.groups import unused
 from rainbow.selection.priorities import OPTIONS, UNINFORMED_SORT, Instruction, Priority, Settings, nearest
 from rainbow.selection.variables import MATCHED, OURS
@@ -37,59 +39,82 @@ def _about_priorities(priorities: tuple[Priority, ...]) -> tuple[str, ...]:
     return (*warnings, *(text for priority in priorities for text in _about_priority(priority)))
 
 
+@dataclass
+class _Before:
+    """What the steps before one have made true."""
+
+    known: Known = field(default_factory=dict)
+    computed: dict[str, Trend] = field(default_factory=dict)  # variable → how it goes with cost
+    sort: Instruction | None = None  # the last one
+
+    def add(self, step: Instruction) -> None:
+        """Carry out a step."""
+        tree = step.expression.tree if step.expression else None
+        if tree and step.kind == "filter":
+            self.known = narrowed(tree, self.known, holds=True)
+        elif tree and step.variable:
+            self.computed[step.variable] = trend(tree, self.known, self.computed)
+            self.known = {**self.known, step.variable: bounds(tree, self.known)}
+        elif step.kind.startswith("sort"):
+            self.sort = step
+
+
 def _about_priority(priority: Priority) -> Iterator[str]:
-    computed: set[str] = set()
-    sorts: list[Instruction] = []
+    before = _Before()
     for at, step in enumerate(priority.steps):
         where = f"priority {priority.number}, step {at + 1} ({step.kind})"
-        for name, warning in _about_names(step, computed):
+        for name, warning in _about_names(step, before.computed):
             yield f"{where}, column {_column(step, name)}: {warning}"
-        for warning in _about_step(step, sorts):
+        for warning in _about_step(step, before):
             yield f"{where}: {warning}"
-        if step.kind.startswith("sort"):
-            sorts.append(step)
-        if step.variable:
-            computed.add(step.variable)
+        before.add(step)
         if step.kind == "select" and at + 1 < len(priority.steps):
             yield f"{where}: the steps after it are never reached"
             return
     if priority.steps[-1].kind != "select":
-        yield from (f"priority {priority.number}: {text}" for text in _about_end("first", sorts))
+        yield from (f"priority {priority.number}: {text}" for text in _about_end("first", before))
 
 
-def _about_step(step: Instruction, sorts: Sequence[Instruction]) -> Iterator[str]:
+def _about_step(step: Instruction, before: _Before) -> Iterator[str]:
     if step.kind == "select":
-        yield from _about_end(step.argument, sorts)
-    elif step.kind == "calc" and step.expression and _can_be_negative(step.expression.tree):
-        yield f"{step.variable} can be negative"
-    elif step.kind == "filter" and step.expression and isinstance(step.expression.tree, ast.BinOp):
+        yield from _about_end(step.argument, before)
+    elif step.kind == "calc" and step.expression and bounds(step.expression.tree, before.known)[0] < 0:
+        below = [name for name in step.expression.names if before.known.get(name, SIZE)[0] < 0]
+        yield f"{step.variable} can be negative" + (f", as {below[0]} can" if below else "")
+    elif step.kind == "filter" and step.expression:
+        yield from _about_filter(step.expression.tree, before.known)
+
+
+def _about_filter(tree: ast.expr, known: Known) -> Iterator[str]:
+    if isinstance(tree, ast.BinOp):
         yield "this is a number, and every number but 0 passes, negative ones too"
+    elif never(tree, known):
+        yield "no cluster passes this, as variables are 0 or more and what the steps before leave"
 
 
-def _about_end(mode: str, sorts: Sequence[Instruction]) -> Iterator[str]:
-    if not sorts:
+def _about_end(mode: str, before: _Before) -> Iterator[str]:
+    last = before.sort
+    if not last or not last.expression:
         return
-    last = sorts[-1]
     if mode == "random":
         yield "random ignores the sort before it: it draws from all that are left"
-    if not last.expression or not _is_cost(last.expression):
+    rising = trend(last.expression.tree, before.known, before.computed)
+    if not rising:  # no cost, or nobody can say
         return
     what = f"{last.kind} of {last.expression.text}"
-    if mode == "last" and last.kind == "sort_ascending":
+    dearest_first = (last.kind == "sort_descending") is (rising == RISES)
+    if mode == "last" and not dearest_first:
         yield f"{what} and last takes the dearest; for the cheapest use first"
-    if mode != "last" and last.kind == "sort_descending":
-        yield f"{what} and first takes the dearest; for the cheapest use sort_ascending"
-
-
-def _is_cost(expression: Expression) -> bool:
-    return any(word in name.lower() for name in expression.names for word in ("cost", "price"))
+    if mode != "last" and dearest_first:
+        other = "sort_ascending" if last.kind == "sort_descending" else "sort_descending"
+        yield f"{what} and first takes the dearest; for the cheapest use {other}"
 
 
 # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _about_names(step: Instruction, computed: set[str]) -> Iterator[tuple[str, str]]:
-    known = USUAL_NAMES | computed
+def _about_names(step: Instruction, computed: Collection[str]) -> Iterator[tuple[str, str]]:
+    known = USUAL_NAMES | set(computed)
     for name in step.expression.names if step.expression else ():
         if name in known:
             continue
@@ -105,35 +130,3 @@ def _column(step: Instruction, name: str) -> int:
     tree = step.expression.tree if step.expression else ast.Constant(None)
     found = [node.col_offset for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
     return min(found) + 1
-
-
-# ── signs ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _can_be_negative(node: ast.AST) -> bool:
-    """Tell whether a value can fall below zero although every variable, a size or a price, is zero or more.
-
-    >>> from rainbow.selection.expression import compile_expression
-    >>> _can_be_negative(compile_expression("min(100, memory_per_node - 100)").tree)
-    True
-    >>> _can_be_negative(compile_expression("max(0, memory_per_node - 100)").tree)
-    False
-    """
-    match node:
-        case ast.BinOp(op=ast.Sub()) | ast.UnaryOp(op=ast.USub()):
-            return True
-        case ast.BinOp(op=ast.Mod()):
-            return _can_be_negative(node.right)
-        case ast.BinOp():
-            return _can_be_negative(node.left) or _can_be_negative(node.right)
-        case ast.IfExp():
-            return _can_be_negative(node.body) or _can_be_negative(node.orelse)
-        case ast.Call(func=ast.Name(id="abs" | "sqrt" | "exp")):
-            return False
-        case ast.Call(func=ast.Name(id="log")):
-            return True
-        case ast.Call(func=ast.Name(id="max")):
-            return all(_can_be_negative(argument) for argument in node.args)
-        case ast.Call():
-            return any(_can_be_negative(argument) for argument in node.args)
-    return False

@@ -4,8 +4,9 @@ Three kinds of value: numbers (int, float), text, truth values. A truth value is
 evaluated. A condition takes truth values and numbers (0 is false), never text; `and`, `or`, `not` answer true or
 false. Values of different kinds are unequal, and only values of one kind, numbers or text, have an order.
 
-Every number is finite: a variable or a result that is infinite or no number breaks the expression, as does an
-integer beyond 1024 bits, which no float could hold. So no expression can be slow or large.
+Every number is finite: a variable or a result that is infinite or no number breaks the expression, as do an
+integer beyond 1024 bits, which no float could hold, and a text of more than 4,096 characters. So no expression can be
+slow or large.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from rainbow.selection.choice import Scalar
 MAX_BITS = 1024  # of an integer; the largest float has as many
 MAX_EXPONENT = 1024  # of an integer power
 SUMMABLE = 1e290  # a billion billion of these are no infinity yet
+MAX_TEXT = 4096  # characters of a variable; an expression may compare it a thousand times
 MAX_DIGITS = 308  # that round may be asked for; floats have no more
+PLAIN = frozenset([int, float])  # the types of numbers, without that of truth values, which Python counts among them
+SAFE = 2**53  # what is nearer to zero is finite and small; above, floats skip integers
 
 Number = int | float
 Thunk = Callable[[], Any]
@@ -63,6 +67,10 @@ def describe(value: Any) -> str:
 
 def admit(name: str, value: Any) -> Scalar:
     """Return a variable's value if an expression may use it."""
+    if type(value) in PLAIN and -SAFE < value < SAFE:  # nearly always, so asked first
+        return value  # type: ignore[no-any-return]  # PLAIN are two of Scalar
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        raise Broken(f"{name} is too long a text")
     if isinstance(value, bool | str):
         return value
     if not isinstance(value, int | float):
@@ -90,6 +98,8 @@ def _numbers(sign: str, *values: Any) -> None:
 
 
 def _bounded(result: Any) -> Any:
+    if type(result) in PLAIN and -SAFE < result < SAFE:
+        return result
     if isinstance(result, int):
         if result.bit_length() > MAX_BITS:
             raise Broken("the result is too large")
@@ -112,7 +122,8 @@ def truth(value: Any) -> bool:
 
 def _binary(sign: str, apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def operate(left: Any, right: Any) -> Any:
-        _numbers(sign, left, right)
+        if not (type(left) in PLAIN and type(right) in PLAIN):  # else asked again, with the reason
+            _numbers(sign, left, right)
         return _bounded(apply(left, right))
 
     return operate
@@ -148,9 +159,10 @@ def equal(left: Any, right: Any) -> bool:
 
 def _ordered(sign: str, apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any], bool]:
     def compare(left: Any, right: Any) -> bool:
-        if isinstance(left, str) and isinstance(right, str):
+        if type(left) in PLAIN and type(right) in PLAIN:  # nearly always, so asked first
             return bool(apply(left, right))
-        _numbers(sign, left, right)
+        if not (isinstance(left, str) and isinstance(right, str)):
+            _numbers(sign, left, right)
         return bool(apply(left, right))
 
     return compare
@@ -168,8 +180,13 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def compare(left: Any, signs: tuple[str, ...], *rights: Thunk) -> bool:
-    """Carry out a chain of comparisons; each operand is evaluated once, and only while the chain holds."""
+def relate(left: Any, sign: str, right: Any) -> bool:
+    """Carry out one comparison."""
+    return COMPARISONS[sign](left, right)
+
+
+def chain(left: Any, signs: tuple[str, ...], *rights: Thunk) -> bool:
+    """Carry out several comparisons; each operand is evaluated once, and only while the chain holds."""
     for sign, thunk in zip(signs, rights, strict=True):
         right = thunk()
         if not COMPARISONS[sign](left, right):
@@ -244,7 +261,8 @@ PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "negate": _negate,
     "plus": _plus,
     "invert": lambda value: not truth(value),
-    "compare": compare,
+    "relate": relate,
+    "chain": chain,
     "all_of": _all,
     "any_of": _any,
     "choose": _choose,

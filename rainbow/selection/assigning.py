@@ -16,9 +16,7 @@ from typing import Any
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, Scalar, select
-from rainbow.selection.arithmetic import is_number, summable
-
-SAFE = 2**53  # above, a float may not be the number it was written as
+from rainbow.selection.arithmetic import SAFE, is_number, summable
 
 States = Mapping[str, Mapping[str, Scalar]]
 

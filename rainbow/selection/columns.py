@@ -1,4 +1,4 @@
-"""The same expressions over many clusters at once: one numpy operation per operator.
+"""What the operators and functions of an expression do with many values at once: one numpy operation for each.
 
 Row by row the answers are those of arithmetic.py, to the last bit and with integers staying integers. That
 holds because columns only do what IEEE 754 fixes (exp, log and powers are left to the single evaluation: numpy
@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rainbow.selection.choice import Scalar
-from rainbow.selection.expression import Expression, bind
-
-SAFE = 2.0**53  # below it every integer is a float
+from rainbow.selection.arithmetic import SAFE
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -55,59 +52,15 @@ class Truths:
 Column = Numbers | Truths
 
 
-def read_column(values: Sequence[Any]) -> Numbers:
-    """Return a column of these values, those that are no safe number in doubt."""
-    kinds = set(map(type, values))
-    if not kinds <= {int, float}:
-        values = [value if type(value) in (int, float) else np.nan for value in values]
-    try:
-        value = np.array(values, dtype=np.float64)
-    except OverflowError:  # an integer no float can hold
-        value = np.array([v if abs(v) < SAFE else np.nan for v in values], dtype=np.float64)
-    if len(kinds) == 1:
-        whole = np.full(len(values), kinds == {int})
-    else:
-        whole = np.array([type(v) is int for v in values], dtype=np.bool_)
-    return Numbers(value, whole, _unsafe(value))
-
-
-def evaluate_columns(
-    expression: Expression, column: Callable[[str], Column | Scalar], rows: int
-) -> tuple[list[Scalar], list[int]] | None:
-    """Return the value of every row and the rows in doubt, whose value means nothing; None if not columnar."""
-    try:
-        with np.errstate(all="ignore"):  # what overflows or divides by zero is in doubt
-            result = _column(_columnar(expression)(column))
-    except NotColumnar:
-        return None
-    doubt = np.flatnonzero(np.broadcast_to(result.doubt, rows)).tolist()
-    return _values(result, rows), doubt
-
-
-@lru_cache(maxsize=256)
-def _columnar(expression: Expression) -> Callable[[Callable[[str], Column | Scalar]], Any]:
-    return bind(expression.code, PRIMITIVES)
-
-
-def _values(result: Column, rows: int) -> list[Scalar]:
-    value = np.broadcast_to(result.value, rows)
-    if isinstance(result, Truths) or not result.whole.any():
-        return value.tolist()  # type: ignore[no-any-return]  # numpy cannot say what tolist gives
-    safe = np.where(result.doubt, 0.0, value)
-    if result.whole.all():
-        return safe.astype(np.int64).tolist()  # type: ignore[no-any-return]  # as above
-    whole = np.broadcast_to(result.whole, rows).tolist()
-    return [int(v) if w else v for v, w in zip(safe.tolist(), whole, strict=True)]
-
-
 # ── kinds ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _unsafe(value: Floats) -> Bools:
+def unsafe(value: Floats) -> Bools:
+    """Tell which rows have left the safe ground."""
     return ~(np.abs(value) < SAFE)  # so that no number is unsafe too
 
 
-def _column(value: Any) -> Column:
+def as_column(value: Any) -> Column:
     """Return a constant as a column of one row, which goes with any."""
     if isinstance(value, Numbers | Truths):
         return value
@@ -118,24 +71,24 @@ def _column(value: Any) -> Column:
     if isinstance(value, int) and abs(value) >= SAFE:
         raise NotColumnar
     number = np.array(float(value))
-    return Numbers(number, np.array(isinstance(value, int)), _unsafe(number))
+    return Numbers(number, np.array(isinstance(value, int)), unsafe(number))
 
 
 def _number(value: Any) -> Numbers:
-    column = _column(value)
+    column = as_column(value)
     if isinstance(column, Truths):
         raise NotColumnar
     return column
 
 
 def _truth(value: Any) -> Truths:
-    column = _column(value)
+    column = as_column(value)
     return column if isinstance(column, Truths) else Truths(column.value != 0, column.doubt)
 
 
 def _result(value: Floats, whole: Bools, doubt: Bools) -> Numbers:
     # integers know no -0.0, and -0.0 + 0.0 is 0.0
-    return Numbers(np.where(whole, value + 0.0, value), whole, doubt | _unsafe(value))
+    return Numbers(np.where(whole, value + 0.0, value), whole, doubt | unsafe(value))
 
 
 # ── operators ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -177,12 +130,12 @@ def _ordered(apply: Callable[[Any, Any], Any]) -> Callable[[Column, Any], Truths
 
 
 def _is(left: Column, right: Any) -> Truths:
-    b = _column(right)
+    b = as_column(right)
     return Truths(_equal(left, b), left.doubt | b.doubt)
 
 
 def _is_in(left: Column, options: tuple[Any, ...]) -> Truths:
-    columns = [_column(option) for option in options]
+    columns = [as_column(option) for option in options]
     found = (_equal(left, column) for column in columns)  # one at a time: there may be thousands
     doubts = (column.doubt for column in columns)
     return Truths(reduce(np.logical_or, found, np.array(False)), reduce(np.logical_or, doubts, left.doubt))
@@ -200,13 +153,17 @@ COMPARISONS: Mapping[str, Callable[[Column, Any], Truths]] = {
 }
 
 
-def _compare(left: Any, signs: tuple[str, ...], *rights: Thunk) -> Truths:
+def _relate(left: Any, sign: str, right: Any) -> Truths:
+    return COMPARISONS[sign](as_column(left), right)
+
+
+def _chain(left: Any, signs: tuple[str, ...], *rights: Thunk) -> Truths:
     held = Truths(np.array(True), np.array(False))
-    before: Any = _column(left)
+    before: Any = as_column(left)
     for sign, thunk in zip(signs, rights, strict=True):
         right = thunk()  # a tuple after in, which stands last
         held = _both(held, COMPARISONS[sign](before, right))
-        before = right if isinstance(right, tuple) else _column(right)
+        before = right if isinstance(right, tuple) else as_column(right)
     return held
 
 
@@ -222,7 +179,7 @@ def _either(left: Truths, right: Truths) -> Truths:
 
 
 def _choose(test: Any, body: Thunk, orelse: Thunk) -> Column:
-    condition, a, b = _truth(test), _column(body()), _column(orelse())
+    condition, a, b = _truth(test), as_column(body()), as_column(orelse())
     value = np.where(condition.value, a.value, b.value)
     doubt = condition.doubt | np.where(condition.value, a.doubt, b.doubt)
     if isinstance(a, Numbers) and isinstance(b, Numbers):
@@ -283,7 +240,8 @@ PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "negate": _negate,
     "plus": _number,
     "invert": _invert,
-    "compare": _compare,
+    "relate": _relate,
+    "chain": _chain,
     "all_of": lambda *operands: reduce(_both, (_truth(operand()) for operand in operands)),
     "any_of": lambda *operands: reduce(_either, (_truth(operand()) for operand in operands)),
     "choose": _choose,

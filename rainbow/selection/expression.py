@@ -118,9 +118,11 @@ def evaluate(expression: Expression | str, variables: Mapping[str, Any]) -> Scal
         expression = compile_expression(expression)
 
     def get(name: str) -> Scalar:
-        if name not in variables:
-            raise Unknown(name)
-        return admit(name, variables[name])
+        try:
+            value = variables[name]
+        except KeyError:
+            raise Unknown(name) from None
+        return admit(name, value)
 
     return evaluate_with(expression, get)
 
@@ -177,15 +179,18 @@ def _constant(node: ast.Constant) -> ast.expr:
 
 def _comparison(node: ast.Compare, names: dict[str, None]) -> ast.expr:
     left = _translate(node.left, names)
-    signs = ast.Tuple([ast.Constant(_SIGNS[type(op)]) for op in node.ops], ast.Load())
-    rights = []
-    for right in node.comparators:
-        if isinstance(right, ast.Tuple):
-            options: ast.expr = ast.Tuple([_translate(option, names) for option in right.elts], ast.Load())
-            rights.append(_thunk(options))
-        else:
-            rights.append(_thunk(_translate(right, names)))
-    return _call("compare", left, signs, *rights)
+    signs: list[ast.expr] = [ast.Constant(_SIGNS[type(op)]) for op in node.ops]
+    rights = [_options(right, names) for right in node.comparators]
+    if len(signs) == 1:  # as nearly always: neither a chain nor thunks are needed
+        return _call("relate", left, signs[0], rights[0])
+    return _call("chain", left, ast.Tuple(signs, ast.Load()), *map(_thunk, rights))
+
+
+def _options(node: ast.expr, names: dict[str, None]) -> ast.expr:
+    """Translate what stands right of a comparison: a list after in, or a value."""
+    if isinstance(node, ast.Tuple):
+        return ast.Tuple([_translate(option, names) for option in node.elts], ast.Load())
+    return _translate(node, names)
 
 
 def _function(node: ast.Call, names: dict[str, None]) -> ast.expr:

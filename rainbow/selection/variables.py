@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 from rainbow.matching import names_of
 from rainbow.selection.arithmetic import Unknown, admit
 from rainbow.selection.choice import Scalar
-from rainbow.selection.columns import Numbers, evaluate_columns, read_column
+from rainbow.selection.columns import Numbers
 from rainbow.selection.expression import Expression, Fault, evaluate_with
+from rainbow.selection.vectorised import evaluate_columns, read_column
 
 if TYPE_CHECKING:
     from rainbow.matching import Verdict

@@ -9,6 +9,7 @@ from typing import Any
 
 from rainbow.errors import ConfigError, InputError, JobspecError, RainbowError
 from rainbow.jobspec.text import Limits, Positions, load
+from rainbow.scheduling import policies
 from rainbow.selection import check_options
 from rainbow.service import settings as service
 from rainbow.service.settings import Settings
@@ -67,7 +68,7 @@ def _settings(document: Any) -> Settings:
         selector=name,
         selector_options=options,
         backend=_text(scheduler, "backend", default.backend, "/scheduler"),
-        policy=_text(scheduler, "policy", default.policy, "/scheduler"),
+        policy=_policy(_text(scheduler, "policy", default.policy, "/scheduler")),
         tick=_seconds(scheduler, "tick", default.tick),
         lease=_seconds(scheduler, "lease", default.lease),
         history=_number(scheduler, "history", default.history / DAY, "/scheduler", 36_500) * DAY,
@@ -75,6 +76,13 @@ def _settings(document: Any) -> Settings:
         server=_server(_mapping(top.get("server"), "/server"), warnings),
         warnings=tuple(warnings),
     )
+
+
+def _policy(name: str) -> str:
+    if name not in policies.names():
+        told = f"there is no policy {name[:40]}; there are: {', '.join(policies.names())}"
+        raise ConfigError(told, pointer="/scheduler/policy")
+    return name
 
 
 def _limits(given: Mapping[str, Any], warnings: list[str]) -> service.Limits:

@@ -51,9 +51,9 @@ class Desk:
             self._accepted.add(job_id)
             jobs.change(self.connection, job_id, accepted_clock=clusters.tick(self.connection, self.cluster_id))
 
-    def write(self) -> None:
+    def write(self, now: float) -> None:
         """Store what was changed."""
-        tasks.save_all(self.connection, list(self._changed.values()))
+        tasks.save_all(self.connection, list(self._changed.values()), now)
 
 
 def _names(references: Sequence[Mapping[str, Any]], key: str) -> list[str]:

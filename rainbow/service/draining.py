@@ -73,7 +73,7 @@ def _drain(
         if any(task.state not in NOT_BEGUN for task in own):
             told["running"].append(job.id)
             continue
-        _take_back(connection, record, own)
+        _take_back(connection, record, own, service.clock())
         if place_anew(service, connection, job, "its cluster was deleted"):
             told["placed"].append(job.id)
         else:
@@ -83,8 +83,8 @@ def _drain(
     return told
 
 
-def _take_back(connection: sa.Connection, record: ClusterRecord, own: list[Task]) -> None:
+def _take_back(connection: sa.Connection, record: ClusterRecord, own: list[Task], now: float) -> None:
     """Offer no more what nobody has accepted."""
     why = f"cluster {record.name} is drained"
     offered = [advance(task, TaskState.WAITING, detail=why) for task in own if task.state is TaskState.ASSIGNED]
-    tasks.save_all(connection, offered)
+    tasks.save_all(connection, offered, now)

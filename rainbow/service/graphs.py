@@ -103,7 +103,7 @@ def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool
     with service.changing:
         with service.store.write() as connection:
             _check_unchanged(connection, record)
-            _leave(connection, record, cluster, drain)
+            _leave(connection, record, cluster, drain, service.clock())
             revision = clusters.replace_document(connection, record.id, document)
             keep_summary(connection, record.id, revision, cluster)
             workers.keep_only(connection, record.id, names, service.clock())
@@ -119,15 +119,15 @@ def _check_unchanged(connection: sa.Connection, record: ClusterRecord) -> None:
         raise _Overtaken(f"the graphs of {record.name} were changed by somebody else meanwhile; try again")
 
 
-def _leave(connection: sa.Connection, record: ClusterRecord, cluster: Cluster, drain: bool) -> None:
+def _leave(connection: sa.Connection, record: ClusterRecord, cluster: Cluster, drain: bool, now: float) -> None:
     """Refuse a graph that lacks a worker with tasks on it, or (drain) give back what has not begun there."""
     held = tasks.of_cluster(connection, record.id, BOOKED)
     lost = sorted({w for task in held for w in task.placement if w and w not in cluster.workers})
     if lost and not drain:
         raise Conflict(f"worker {lost[0]} has tasks and is not in the new graph", workers=lost)
-    for task in held:
-        if task.state is TaskState.ASSIGNED and set(lost) & set(task.placement):
-            tasks.save(connection, advance(task, TaskState.WAITING, detail="its worker was taken away"))
+    offered = [task for task in held if task.state is TaskState.ASSIGNED and set(lost) & set(task.placement)]
+    why = "its worker was taken away"
+    tasks.save_all(connection, [advance(task, TaskState.WAITING, detail=why) for task in offered], now)
 
 
 def graph(service: Service, who: Caller, name: str) -> tuple[Any, int]:

@@ -70,13 +70,16 @@ class Loop:
             self._stop.wait(min(max(time.monotonic() - began, SHORTEST_PAUSE), LONGEST_PAUSE))
 
     def _end(self, name: str) -> None:
-        """Let a draining cluster go once it has nothing to do."""
+        """Let a draining cluster go once it has nothing to do; not while the store is away."""
         entry = self.service.catalogue.get(name)
         if entry and entry.draining:
-            with self.service.store.read() as connection:
-                record = clusters.get(connection, entry.id)
-            if record:
-                finish(self.service, record)
+            try:
+                with self.service.store.read() as connection:
+                    record = clusters.get(connection, entry.id)
+                if record:
+                    finish(self.service, record)
+            except RainbowError as fault:
+                log.warning("cluster-stays", cluster=name, fault=str(fault))
 
     def _names(self, now: float) -> list[str]:
         """Name the clusters whose turn it is."""
@@ -130,9 +133,8 @@ def step_safely(service: Service, name: str) -> bool:
         observe("rainbow_step_seconds", "failed", time.monotonic() - began)
         if entry and service.faults.get(entry.id) != told:
             service.faults[entry.id] = told
-            log.error(
-                "step-failed", cluster=name, fault=told, expected=isinstance(fault, RainbowError), exc_info=True
-            )
+            expected = isinstance(fault, RainbowError)  # says all there is to say: where it was raised adds nothing
+            log.error("step-failed", cluster=name, fault=told, expected=expected, exc_info=not expected)
         return False
     if entry:
         service.faults.pop(entry.id, None)

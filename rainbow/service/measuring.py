@@ -28,7 +28,11 @@ METRICS = {
     ),
     "rainbow_step_seconds": ("histogram", "outcome", "Time of a scheduling step: ordered, idle or failed"),
     "rainbow_step_faults_total": ("counter", "cluster", "Scheduling steps that failed"),
-    "rainbow_store_seconds": ("histogram", "kind", "Time of a read or write of the store"),
+    "rainbow_store_seconds": (
+        "histogram",
+        "kind",
+        "Time of the store: read, write (its turn to its end), commit (a part of it)",
+    ),
     "rainbow_jobs": ("gauge", "cluster,state", "Jobs that have not ended"),
     "rainbow_tasks": ("gauge", "cluster,state", "Tasks that have not ended: waiting, or holding workers"),
     "rainbow_workers": ("gauge", "cluster,state", "Workers by state"),

@@ -24,6 +24,12 @@ OF_CLUSTER = {
     "units": "Units of all ready workers.",
     "idle": "Units that are free.",
 }
+OF_HOST = {
+    "tasks_waiting": "Tasks that wait.",
+    "tasks_booked": "Tasks that hold something.",
+    "step_failed": "1 if the last step failed, else 0.",
+}
+OF_ALL = {f"class_{key}": text for key, text in OF_CLASS.items()} | OF_CLUSTER | OF_HOST
 Sample = tuple[dict[str, str], float]
 
 
@@ -33,15 +39,7 @@ def metrics(service: Service) -> str:
     for name in sorted(service.catalogue):
         for metric, sample in _of_cluster(service, name):
             found.setdefault(metric, []).append(sample)
-    told = {f"class_{key}": text for key, text in OF_CLASS.items()} | OF_CLUSTER | _HOST
-    return "".join(line for metric, text in told.items() for line in _written(metric, text, found.get(metric, [])))
-
-
-_HOST = {
-    "tasks_waiting": "Tasks that wait.",
-    "tasks_booked": "Tasks that hold something.",
-    "step_failed": "1 if the last step failed, else 0.",
-}
+    return "".join(line for metric, text in OF_ALL.items() for line in _written(metric, text, found.get(metric, [])))
 
 
 def _of_cluster(service: Service, name: str) -> Iterator[tuple[str, Sample]]:

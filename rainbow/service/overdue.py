@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rainbow.jobs import Task, TaskState, advance
+from rainbow.jobs import Task, TaskState, advance, ran_for
 from rainbow.service.admission import check_limits
 from rainbow.service.jobspecs import reading
 from rainbow.store import clusters, tasks
@@ -31,8 +31,7 @@ def may_run(request: Request, limits: Mapping[str, int]) -> float:
 def is_overdue(connection: sa.Connection, task: Task, limits: Mapping[str, int], now: float) -> bool:
     """Tell whether a task runs longer than it may, and than the allowance."""
     seconds = may_run(reading(connection, task.job).request, limits)
-    started = task.started_at
-    return seconds > 0 and started is not None and now - started > seconds + limits["allowance_seconds"]
+    return seconds > 0 and ran_for(task, now) > seconds + limits["allowance_seconds"]
 
 
 def stop_the_overdue(service: Service, entry: Entry) -> None:
@@ -46,7 +45,7 @@ def stop_the_overdue(service: Service, entry: Entry) -> None:
     if found:
         with service.store.write() as connection:
             late = [advance(task, TaskState.STOPPING, detail=WHY) for task in _overdue(connection, entry.id, now)]
-            tasks.save_all(connection, late)
+            tasks.save_all(connection, late, now)
         service.tell(entry.id)
 
 

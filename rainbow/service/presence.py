@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rainbow.store.workers import WorkerRecord
 
 PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
+BEATS = 3  # an agent says so often in a lease that it is there
 EVERY = 1.0  # seconds between two signs of an agent that say nothing new and are stored
 
 
@@ -34,14 +35,28 @@ def greet(service: Service, who: Caller, name: str, agent: str, seq: int = 0) ->
 
 
 def beat(
-    service: Service, who: Caller, name: str, agent: str, up: Collection[str] | None, seq: int = 0
+    service: Service,
+    who: Caller,
+    name: str,
+    agent: str,
+    up: Collection[str] | None,
+    seq: int = 0,
+    load: Mapping[str, float] | None = None,
 ) -> ClusterRecord:
-    """Note a sign of life that says which workers are up (None: all)."""
-    return _note(service, who, name, agent, None if up is None else frozenset(up), seq, beats=True)
+    """Note a sign of life that says which workers are up (None: all), and the load of the machine it watches."""
+    return _note(service, who, name, agent, None if up is None else frozenset(up), seq, load, beats=True)
 
 
 def _note(
-    service: Service, who: Caller, name: str, agent: str, up: frozenset[str] | None, seq: int = 0, *, beats: bool
+    service: Service,
+    who: Caller,
+    name: str,
+    agent: str,
+    up: frozenset[str] | None,
+    seq: int = 0,
+    load: Mapping[str, float] | None = None,
+    *,
+    beats: bool,
 ) -> ClusterRecord:
     """Renew the lease; workers the agents now speak for are ready, those they no longer speak for are lost."""
     now = service.clock()
@@ -55,7 +70,8 @@ def _note(
     if last and 0 < seq < last.seq:
         return record
     said = up if beats or last is None else last.workers
-    sign = AgentRecord(agent, now, said, max(seq, last.seq if last else 0))
+    measured = load if beats or last is None else last.load
+    sign = AgentRecord(agent, now, said, max(seq, last.seq if last else 0), measured)
     before = spoken_for(alive(service, signs).values(), known)
     after = spoken_for(alive(service, {**signs, agent: sign}).values(), known)
     back = [name for name in sorted(after) if known[name].state in (WorkerState.NEW, WorkerState.LOST)]
@@ -71,7 +87,7 @@ def _is_news(last: AgentRecord | None, sign: AgentRecord) -> bool:
     """Tell whether a sign has to be stored: one that says nothing new need not be, for a moment."""
     if last is None or sign.seen_at - last.seen_at >= EVERY:
         return True
-    return (last.workers, last.seq) != (sign.workers, sign.seq)
+    return (last.workers, last.seq, last.load) != (sign.workers, sign.seq, sign.load)
 
 
 def _store(connection: sa.Connection, cluster_id: str, sign: AgentRecord, back: list[str], lost: list[str]) -> None:
@@ -90,6 +106,29 @@ def spoken_for(signs: Iterable[AgentRecord], known: Collection[str]) -> set[str]
     for sign in signs:
         up |= set(known) if sign.workers is None else sign.workers & set(known)
     return up
+
+
+def loads(signs: Iterable[AgentRecord], known: Iterable[str]) -> dict[str, Mapping[str, float]]:
+    """Return {worker: load} as the agents that speak for it measured it; of several the last seen is believed."""
+    found: dict[str, Mapping[str, float]] = {}
+    names = list(known)
+    for sign in sorted((sign for sign in signs if sign.load), key=lambda sign: sign.seen_at):
+        found.update({name: sign.load or {} for name in names if sign.workers is None or name in sign.workers})
+    return found
+
+
+def missed_beats(service: Service, signs: Mapping[str, AgentRecord], known: Collection[str]) -> dict[str, int | None]:
+    """Return {worker: how many heartbeats in a row are missing}, None where no agent has ever spoken for it.
+
+    Agents beat three times in a lease: a worker that misses BEATS of them is lost.
+    """
+    now, missed = service.clock(), dict[str, int | None](dict.fromkeys(known))
+    for sign in signs.values():
+        silent = int(BEATS * max(0.0, now - sign.seen_at) / service.settings.lease)
+        for worker in spoken_for([sign], known):
+            before = missed[worker]
+            missed[worker] = silent if before is None else min(before, silent)
+    return missed
 
 
 def lose_the_silent(service: Service, entry: Entry) -> Mapping[str, WorkerRecord]:
@@ -134,9 +173,9 @@ def _why_lost(task: Task, living: Collection[str], gone: Collection[str], anew: 
 def _give_back(connection: sa.Connection, task: Task, why: str, now: float) -> None:
     job = jobs.get(connection, task.job)
     if job and job.canceled_at is not None:
-        tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now))
+        tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now), now)
     else:
-        tasks.save(connection, advance(task, TaskState.WAITING, detail=why))
+        tasks.save(connection, advance(task, TaskState.WAITING, detail=why), now)
     settle(connection, task.job, now)
 
 

@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict
-from rainbow.jobs import ENDED, Task, TaskState, advance
+from rainbow.jobs import ENDED, Task, TaskState, advance, ran_for
 from rainbow.scheduling import processes
 from rainbow.service import quarantine
 from rainbow.service.access import Caller
 from rainbow.service.admission import check_limits
 from rainbow.service.desk import Desk
+from rainbow.service.instances import again
 from rainbow.service.jobspecs import reading
 from rainbow.service.overdue import is_overdue, may_run
 from rainbow.service.presence import PULLS, beat, greet
 from rainbow.service.showing import settle
+from rainbow.service.suspending import after
 from rainbow.service.telling import one_of_few
 from rainbow.store import clusters, durations, jobs, tasks
 
@@ -51,13 +53,13 @@ def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> 
     most, pulls = min(most, service.settings.limits.offers), agent.startswith(PULLS)
     with service.store.read() as connection:
         offers = _offers(connection, record, most, whole=pulls) if most > 0 else []
-        stops = _stops(connection, record.id, agent)
+        told = _told(connection, record.id, agent)
         whole = _jobs(connection, offers) if pulls else {}
-    return {"tasks": offers, "stop": stops, "lease": service.settings.lease, **whole}
+    return {"tasks": offers, **told, "lease": service.settings.lease, **whole}
 
 
 def _says_something(found: Mapping[str, Any]) -> bool:
-    return bool(found["tasks"] or found["stop"])
+    return any(found[key] for key in ("tasks", "stop", "suspend", "resume"))
 
 
 def _await(service: Service, record: ClusterRecord, agent: str, most: int, seconds: float) -> dict[str, Any]:
@@ -108,9 +110,12 @@ def _offer(connection: sa.Connection, task: Task, worker_type: str, limits: Mapp
     }
 
 
-def _stops(connection: sa.Connection, cluster_id: str, agent: str) -> list[dict[str, Any]]:
-    stopping = tasks.of_cluster(connection, cluster_id, [T.STOPPING])
-    return [{"id": task.id, "attempt": task.attempt} for task in stopping if task.agent == agent]
+def _told(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[dict[str, Any]]]:
+    """Return what an agent is told of its tasks: which must stop, which must be held, which may go on."""
+    stopping = [task for task in tasks.of_cluster(connection, cluster_id, [T.STOPPING]) if task.agent == agent]
+    suspend, resume = tasks.to_hold(connection, cluster_id, agent)
+    named = {"stop": stopping, "suspend": suspend, "resume": resume}
+    return {key: [{"id": task.id, "attempt": task.attempt} for task in found] for key, found in named.items()}
 
 
 def accept(
@@ -128,7 +133,7 @@ def accept(
                 refused.append({"id": str(ref["id"]), "reason": reason})
             else:
                 accepted.append(ref["id"])
-        desk.write()
+        desk.write(service.clock())
     service.tell(record.id)
     return {"accepted": accepted, "refused": refused}
 
@@ -158,7 +163,7 @@ def record_events(
         desk = Desk(connection, record.id, events, "task")
         for event in events:
             (recorded if _happened(service, desk, agent, event) else stale).append(event["task"])
-        desk.write()
+        desk.write(service.clock())
         for job_id in sorted({desk.tasks[task_id].job for task_id in recorded}):
             settle(connection, job_id, service.clock())
     service.tell(record.id)
@@ -172,9 +177,8 @@ def _happened(service: Service, desk: Desk, agent: str, event: Mapping[str, Any]
         return False
     if task.agent != agent or task.state not in HELD:
         return task.agent == agent and task.state in ENDED  # told before
-    if event["event"] == "started":
-        if task.state is T.ACCEPTED:
-            desk.put(advance(task, T.RUNNING, started_at=service.clock()))
+    if event["event"] != "ended":
+        desk.put(after(task, event["event"], str(event.get("detail") or "")[:1_000], service.clock()))
         return True
     desk.put(_ended(service, desk, task, event))
     return True
@@ -198,6 +202,10 @@ def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -
             return advance(task, T.WAITING, detail=changes["detail"] or "stopped, waits again")
         return advance(task, T.CANCELED, ended_at=now, **changes)
     good = result in (None, "exited") and event.get("exit_code") == 0
+    if not canceled and reading(desk.connection, task.job).request.service:
+        how = changes["detail"] or f"it ended with exit code {changes['exit_code']}"
+        if (restarted := again(task, now, how)) is not None:
+            return restarted
     if job is not None:
         _learn(desk, job, task, event, now, good=good)
     state = T.COMPLETED if good else RESULTS.get(str(result), T.FAILED)
@@ -213,7 +221,7 @@ def _learn(desk: Desk, job: JobRecord, task: Task, event: Mapping[str, Any], now
         quarantine.note(desk, task, started=event.get("result") != "failed", now=now)
     if task.started_at is not None and (good or event.get("result") == "timed_out"):
         key = durations.job_key(job.cluster_id, job.requestor, job.name)
-        durations.learn(desk.connection, key, task.name, max(0.0, now - task.started_at), now)
+        durations.learn(desk.connection, key, task.name, ran_for(task, now), now)
 
 
 def heartbeat(
@@ -224,14 +232,15 @@ def heartbeat(
     up: Sequence[str] | None,
     running: Sequence[Mapping[str, Any]],
     seq: int = 0,
+    load: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Renew an agent's lease; tell it what must stop and what is no longer its own."""
-    record = beat(service, who, name, agent, up, seq)
+    record = beat(service, who, name, agent, up, seq, load)
     with service.store.read() as connection:
         known = Desk(connection, record.id, running, "id").tasks
-        stops = _stops(connection, record.id, agent)
+        told = _told(connection, record.id, agent)
     stale = [ref["id"] for ref in running if not _is_held(known.get(ref["id"]), agent, ref)]
-    return {"stop": stops, "stale": stale, "lease": service.settings.lease}
+    return {**told, "stale": stale, "lease": service.settings.lease}
 
 
 def _is_held(task: Task | None, agent: str, ref: Mapping[str, Any]) -> bool:

@@ -1,5 +1,7 @@
 """The configuration file read again while the server runs: checked first, taken over whole or not at all.
 
+It is looked at every second, and read at once when the administrator says so; either way an event tells who did it.
+
 What is decided anew with every request or step is taken over: selector and options, the policy of new clusters, tick
 and lease. The rest is wired at the start (WIRED): a change there is told, and waits for the next start.
 """
@@ -11,28 +13,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import RainbowError
+from rainbow.errors import Conflict, Forbidden, RainbowError, Unavailable
 from rainbow.service.config import read_config
 from rainbow.service.service import log
+from rainbow.store import events
 
 if TYPE_CHECKING:
+    from rainbow.service.access import Caller
     from rainbow.service.service import Service
     from rainbow.service.settings import Settings
 
 TAKEN_OVER = ("selector", "selector_options", "policy", "tick", "lease", "warnings")
 WIRED = ("name", "secret", "admin", "backend", "limits", "history", "server")
 PAUSE = 1.0  # seconds between two looks at the file
+OF_NO_CLUSTER = ""  # events of it are the administrator's alone
 
 
-def take_over(service: Service, before: Settings, after: Settings) -> list[str]:
-    """Let the service use new settings, in one assignment; return what has to wait for the next start.
+def reload(service: Service, who: Caller) -> dict[str, Any]:
+    """Read the configuration file now; a fault in it is raised, and the old settings stay."""
+    if not who.admin:
+        raise Forbidden("reading the configuration again needs the admin token")
+    if service.configuration is None:
+        raise Conflict("this server was started without a configuration file")
+    return service.configuration.reload("admin")
 
-    `before` is what the file said until now: the service's own settings have the credentials made at its start.
-    """
-    changes: dict[str, Any] = {name: getattr(after, name) for name in TAKEN_OVER}
+
+def take_over(service: Service, settings: Settings) -> None:
+    """Let the service use new settings, in one assignment: every request has the old ones or the new."""
+    changes: dict[str, Any] = {name: getattr(settings, name) for name in TAKEN_OVER}
     service.settings = replace(service.settings, **changes)
     service.tell()
-    return [name for name in WIRED if getattr(before, name) != getattr(after, name)]
 
 
 class Watch:
@@ -47,6 +57,7 @@ class Watch:
         self.fault = ""  # why the file, as it is now, is not used
         self._read = read
         self._seen: tuple[int, int, int] | None = None
+        self._one_at_a_time = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="configuration", daemon=True)
 
@@ -64,22 +75,36 @@ class Watch:
         signature = self._signature()
         if signature == self._seen:
             return False
-        self._seen = signature
         try:
-            settings = read_config(self.path)
+            told = self.reload("a change of the file")
+        except Unavailable:  # the store's fault, not the file's: the next look tries again
+            return False
         except RainbowError as fault:
-            self.fault = str(fault)
+            self._seen, self.fault = signature, str(fault)
             log.error("config-not-reloaded", file=str(self.path), fault=self.fault)
             return False
-        self.fault = ""
-        if settings == self._read:
-            return False
+        self._seen = signature
+        return bool(told["changed"] or told["needs_restart"])
+
+    def reload(self, by: str) -> dict[str, Any]:
+        """Check the file and take over what has changed since it was read last; RainbowError changes nothing."""
+        with self._one_at_a_time:
+            settings = read_config(self.path)
+            self.fault = ""
+            told = _told(self._read, settings)
+            if settings != self._read:
+                self._take_over(settings, by, told)
+        return {**told, "warnings": [*settings.warnings]}
+
+    def _take_over(self, settings: Settings, by: str, told: dict[str, list[str]]) -> None:
+        """Note who did it, then do it: where nothing can be noted nothing is taken over."""
+        with self.service.store.write() as connection:
+            events.add(connection, self.service.clock(), OF_NO_CLUSTER, "config-reloaded", by=by, **told)
+        take_over(self.service, settings)
+        self._read = settings
         for warning in settings.warnings:
             log.warning("config", warning=warning)
-        waiting = take_over(self.service, self._read, settings)
-        self._read = settings
-        log.info("config-reloaded", file=str(self.path), selector=settings.selector, needs_restart=waiting)
-        return True
+        log.info("config-reloaded", file=str(self.path), by=by, selector=settings.selector, **told)
 
     def _signature(self) -> tuple[int, int, int] | None:
         """Return what changes with every writing of the file; None while there is none."""
@@ -95,3 +120,14 @@ class Watch:
                 self.look()
             except Exception as fault:  # a plug-in's check is anybody's code: it must not end the looking
                 log.error("config-not-reloaded", file=str(self.path), fault=repr(fault), exc_info=True)
+
+
+def _told(before: Settings, after: Settings) -> dict[str, list[str]]:
+    """Name what differs: what is taken over, and what has to wait for the next start.
+
+    `before` is what the file said until now: the service's own settings have the credentials made at its start.
+    """
+    told = {"changed": [name for name in TAKEN_OVER if name != "warnings"], "needs_restart": [*WIRED]}
+    return {
+        key: [name for name in names if getattr(before, name) != getattr(after, name)] for key, names in told.items()
+    }

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from rainbow.matching.memory import Memory
 from rainbow.service import reach
 from rainbow.service.access import digest, mint
 from rainbow.service.compiling import compile_all, compile_one
+from rainbow.service.measuring import observe
 from rainbow.service.news import News
 from rainbow.service.remembering import Matches
 from rainbow.service.settings import Settings
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from rainbow.service.access import Caller
     from rainbow.service.candidates import Snapshot
     from rainbow.service.reach import Reach
+    from rainbow.service.reloading import Watch
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
 
@@ -60,6 +63,7 @@ class Service:
         self, store: Store, settings: Settings | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.store = store
+        self.store.observe = partial(observe, "rainbow_store_seconds")
         self.settings = settings or Settings()
         self.clock = clock
         self.started = clock()
@@ -78,6 +82,7 @@ class Service:
         self.news = News()
         self.turns = Turns(store)
         self.ending = False
+        self.configuration: Watch | None = None  # of the file it was started with
         self.local = False  # listens on this machine only
         self._compile_all()
 

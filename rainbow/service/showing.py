@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -140,12 +140,16 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> None:
     """Cancel a job's tasks that have not started, tell the others to stop; `why` is what people are told."""
     jobs.change(connection, job_id, canceled_at=now)
-    for task in tasks.of_job(connection, job_id):
-        if task.state in (TaskState.WAITING, TaskState.ASSIGNED):
-            tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now, detail=why))
-        elif task.state not in ENDED and task.state is not TaskState.STOPPING:
-            tasks.save(connection, advance(task, TaskState.STOPPING, detail=why or "canceled"))
+    tasks.save_all(connection, list(_told_to_end(tasks.of_job(connection, job_id), now, why)), now)
     settle(connection, job_id, now)
+
+
+def _told_to_end(found: Iterable[Task], now: float, why: str) -> Iterator[Task]:
+    for task in found:
+        if task.state in (TaskState.WAITING, TaskState.ASSIGNED):
+            yield advance(task, TaskState.CANCELED, placement={}, ended_at=now, detail=why)
+        elif task.state not in ENDED and task.state is not TaskState.STOPPING:
+            yield advance(task, TaskState.STOPPING, detail=why or "canceled")
 
 
 def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> None:
@@ -157,7 +161,7 @@ def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> No
     found = {task.index: task for task in tasks.of_job(connection, job_id)}
     for index, name in never_started(asked, {index: task.state for index, task in found.items()}).items():
         detail = f"depends on {name}, which did not complete"
-        tasks.save(connection, advance(found[index], TaskState.CANCELED, ended_at=now, detail=detail))
+        tasks.save(connection, advance(found[index], TaskState.CANCELED, ended_at=now, detail=detail), now)
 
 
 def settle(connection: sa.Connection, job_id: str, now: float) -> None:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from rainbow.jobs import BOOKED, Task, TaskState, advance
-from rainbow.scheduling import Plan, Start, Stop, check_plan, diagram, policies, slots_of
+from rainbow.jobs import BOOKED, Hold, Task, TaskState, advance
+from rainbow.scheduling import (
+    Plan,
+    Reserve,
+    Resume,
+    Start,
+    Stop,
+    Suspend,
+    check_plan,
+    diagram,
+    policies,
+    slots_of,
+)
+from rainbow.scheduling.explaining import every_wait
 from rainbow.service.freezing import Frozen, freeze
 from rainbow.service.moving import is_away, leave
 from rainbow.service.overdue import stop_the_overdue
@@ -75,8 +87,8 @@ def _carry_out(service: Service, frozen: Frozen, plan: Plan, turn: Turn) -> bool
     now = service.clock()
     with turn.write() as connection:
         changed = list(_ordered(connection, frozen, plan, now))
-        tasks.save_all(connection, changed)
-        waits = (*plan.waits, *frozen.blocked)
+        tasks.save_all(connection, changed, now)
+        waits = (*every_wait(frozen.view, plan), *frozen.blocked)
         started = {task.job for task in changed if task.state is T.ASSIGNED}
         for job in sorted(started - {wait.job for wait in waits}):
             jobs.change(connection, job, wait=None)
@@ -91,7 +103,7 @@ def _carry_out(service: Service, frozen: Frozen, plan: Plan, turn: Turn) -> bool
 
 def _ordered(connection: sa.Connection, frozen: Frozen, plan: Plan, now: float) -> Iterator[Task]:
     """Yield the tasks as the orders make them; those that have moved since the view was frozen are left alone."""
-    orders = {order.task: order for order in plan.orders if isinstance(order, (Start, Stop))}
+    orders = {order.task: order for order in plan.orders if not isinstance(order, Reserve)}
     found = tasks.get(connection, frozen.record.id, orders)
     for name, order in orders.items():
         task = found.get(name)
@@ -102,6 +114,10 @@ def _ordered(connection: sa.Connection, frozen: Frozen, plan: Plan, now: float) 
             yield advance(task, T.WAITING if task.state is T.ASSIGNED else T.STOPPING, detail=order.why)
         if isinstance(order, Start) and task.state is T.WAITING:
             yield _started(frozen, task, order, now)
+        if isinstance(order, Suspend) and task.state is T.RUNNING and task.hold == Hold.NONE:
+            yield replace(task, hold=Hold.POLICY)
+        if isinstance(order, Resume) and task.hold == Hold.POLICY:
+            yield replace(task, hold=Hold.NONE)
 
 
 def _started(frozen: Frozen, task: Task, order: Start, now: float) -> Task:

@@ -20,6 +20,7 @@ from rainbow.service.access import Caller, requestor_of
 from rainbow.service.admission import admit, check_limits
 from rainbow.service.candidates import states_of
 from rainbow.service.depending import check_dependencies
+from rainbow.service.instances import STARTS
 from rainbow.service.measuring import phase
 from rainbow.service.parts import Part
 from rainbow.service.remembering import Match
@@ -103,8 +104,6 @@ class Placement:
             return states, select(self.request, found.verdicts, states, selector, options, seed=job_id)
 
     def _states(self, connection: sa.Connection) -> States:
-        if reads(self.selector, self.options, "nodes_free"):
-            clusters.hold(connection, self.found.ids)
         idle = reads(self.selector, self.options, "queue.idle_workers")
         return states_of(self.service, connection, self.found.ids, idle)
 
@@ -161,7 +160,8 @@ class Placement:
         jobs.add(connection, record, _text(asked.jobspec), kept, **key)
         records.keep(connection, record.id, ledger.long(parts))
         expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
-        tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted, limits["max_retries"], expected))
+        retries = STARTS if self.request.service else limits["max_retries"]
+        tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted, retries, expected))
         told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
         events.add(connection, record.submitted_at, record.cluster_id, "job", **told)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rainbow.service.placing import Placing
     from rainbow.store.jobs import JobRecord
 
+SUSPENDED = "it is suspended, and waits to be resumed"
 FIRST = 1_000  # tasks of a job that are read at least
 
 
@@ -39,8 +40,13 @@ class Queue:
 
     def views(self, placing: Placing) -> list[JobView]:
         """Return the jobs that have gangs which may start."""
-        found = (self._view(job, placing) for job in self.live if job.id in self.waiting and job.id not in self.unmet)
+        may = (job for job in self.live if job.id in self.waiting and not self._is_kept(job))
+        found = (self._view(job, placing) for job in may)
         return [view for view in found if view.gangs]
+
+    def _is_kept(self, job: JobRecord) -> bool:
+        """Tell whether nothing of a job may start now, whatever is free."""
+        return job.id in self.unmet or job.suspended_at is not None
 
     def _view(self, job: JobRecord, placing: Placing) -> JobView:
         own, read = self.waiting[job.id], self.readings[job.id]
@@ -58,7 +64,7 @@ class Queue:
             job.priority,
             system_of(read),
             waits,
-            elastic=_elastic(read),
+            elastic=elastic_of(read),
         )
 
     def _gangs(self, job: str, placing: Placing) -> list[GangView]:
@@ -79,7 +85,9 @@ class Queue:
     def blocked(self, seen: Collection[str]) -> list[Wait]:
         """Say why jobs wait that a policy does not see."""
         waits = [wait_of(job, one) for job, one in self.unmet.items() if not one.never]
-        for job in self.waiting.keys() - self.unmet.keys() - set(seen):
+        held = {job.id for job in self.live if job.suspended_at is not None and job.id in self.waiting}
+        waits += [Wait(job, "suspended", SUSPENDED) for job in sorted(held - self.unmet.keys())]
+        for job in self.waiting.keys() - self.unmet.keys() - held - set(seen):
             unended = self._unended(job)
             names = sorted({name for gang in self.readings[job].gangs for name in waits_for(gang, unended)})
             waits.append(Wait(job, "dependency", f"waits for {', '.join(names)} to complete", {"tasks": names}))
@@ -128,7 +136,8 @@ def _gang_view(job: str, gang: Gang, ids: list[str], placing: Placing) -> GangVi
     return GangView(job, gang.number, tuple(ids), demand, gang.request.duration, slots)
 
 
-def _elastic(read: Reading) -> Elastic | None:
+def elastic_of(read: Reading) -> Elastic | None:
+    """Return how many shares a job works with, if they may come and go."""
     asked = read.request.elastic
     return Elastic(asked.min, asked.max, asked.threads) if asked else None
 

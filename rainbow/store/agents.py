@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -23,17 +24,18 @@ class AgentRecord:
     seen_at: float
     workers: frozenset[str] | None = None
     seq: int = 0
+    load: Mapping[str, float] | None = None  # of the machine it watches, by name of the value
 
 
 def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, AgentRecord]:
     """Return {agent: its last sign of life}."""
-    rows = connection.execute(_OF_CLUSTER, {"wanted": cluster_id})
-    return {row.name: AgentRecord(row.name, row.seen_at, _workers(row.workers), row.seq) for row in rows}
+    return {row.name: _record(row) for row in connection.execute(_OF_CLUSTER, {"wanted": cluster_id})}
 
 
 def put(connection: sa.Connection, cluster_id: str, record: AgentRecord) -> None:
     """Store a sign of life in place of the agent's last."""
-    values = {"seen_at": record.seen_at, "workers": _written(record.workers), "seq": record.seq}
+    values: dict[str, Any] = {"seen_at": record.seen_at, "workers": _written(record.workers), "seq": record.seq}
+    values["load"] = None if record.load is None else dict(record.load)
     this = sa.and_(agents.c.cluster_id == cluster_id, agents.c.name == record.name)
     if not connection.execute(agents.update().where(this).values(**values)).rowcount:
         connection.execute(agents.insert().values(cluster_id=cluster_id, name=record.name, **values))
@@ -42,6 +44,10 @@ def put(connection: sa.Connection, cluster_id: str, record: AgentRecord) -> None
 def forget(connection: sa.Connection, before: float) -> None:
     """Forget agents that were last seen before a time."""
     connection.execute(agents.delete().where(agents.c.seen_at < before))
+
+
+def _record(row: sa.Row[Any]) -> AgentRecord:
+    return AgentRecord(row.name, row.seen_at, _workers(row.workers), row.seq, row.load)
 
 
 def _workers(stored: Collection[str] | None) -> frozenset[str] | None:

@@ -102,13 +102,6 @@ def new_revision(connection: sa.Connection, cluster_id: str) -> int:
     return _count(connection, cluster_id, clusters.c.revision)
 
 
-def hold(connection: sa.Connection, cluster_ids: Collection[str]) -> None:
-    """Keep others from booking on these clusters until this transaction ends; SQLite has one writer anyway."""
-    if connection.dialect.name != "sqlite":
-        query = sa.select(clusters.c.id).where(clusters.c.id.in_(cluster_ids)).order_by(clusters.c.id)
-        connection.execute(query.with_for_update())
-
-
 def tick(connection: sa.Connection, cluster_id: str) -> int:
     """Count one more event of the cluster's free nodes and return the clock."""
     return _count(connection, cluster_id, clusters.c.clock)

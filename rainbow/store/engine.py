@@ -6,11 +6,15 @@ transaction that writes takes an advisory lock first, so that it holds for all p
 at a lock of ours: the databases' own waiting has no order, and on SQLite an end ("database is locked").
 
 A burst of writers costs one wait for the disk, not one each: see `together`.
+
+`Store.observe` is told how long each transaction took: a read, a write from its turn to its end, and of that the
+commit, which is the wait for the disk.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,11 +52,21 @@ class Store:
         self.many_processes = engine.dialect.name == "postgresql"
         self.one_writer = threading.RLock()
         self._queue: list[Work[Any]] = []
+        self.observe: Callable[[str, float], None] = lambda kind, seconds: None
+
+    @contextmanager
+    def timed(self, kind: str) -> Iterator[None]:
+        """Tell how long a block takes."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.observe(kind, time.perf_counter() - start)
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Give a connection that sees one snapshot."""
-        with _trouble_as_unavailable(), self.engine.connect() as connection:
+        with _trouble_as_unavailable(), self.timed("read"), self.engine.connect() as connection:
             if self.many_processes:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
@@ -109,10 +123,13 @@ class Store:
     def _writing(self) -> Iterator[sa.Connection]:
         with self.engine.connect() as connection:
             connection = connection.execution_options(**{sqlite.WRITING: True})
-            with connection.begin():
+            with connection.begin() as transaction:
                 if self.many_processes:
                     postgresql.take_turn(connection)
-                yield connection
+                with self.timed("write"):
+                    yield connection
+                    with self.timed("commit"):
+                        transaction.commit()
 
     def close(self) -> None:
         """Close every connection."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -28,7 +28,13 @@ _ADD = events.insert().inline()  # nobody asks for its number
 
 def add(connection: sa.Connection, now: float, cluster_id: str, kind: str, **facts: Any) -> None:
     """Store an event."""
-    connection.execute(_ADD, {"at": now, "cluster_id": cluster_id, "kind": kind, "facts": facts})
+    add_all(connection, now, cluster_id, kind, [facts])
+
+
+def add_all(connection: sa.Connection, now: float, cluster_id: str, kind: str, facts: Sequence[Any]) -> None:
+    """Store several events of one kind, in order."""
+    rows = [{"at": now, "cluster_id": cluster_id, "kind": kind, "facts": each} for each in facts]
+    connection.execute(_ADD, rows)
 
 
 def after(

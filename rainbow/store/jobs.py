@@ -35,6 +35,7 @@ class JobRecord:
     wait: Mapping[str, Any] | None = None
     basis: str = ""  # what this job is a version of
     tag: str = ""  # which version
+    suspended_at: float | None = None  # since when its owner wants it held
 
     def moved(self, cluster_id: str, cluster: str, nodes: int) -> JobRecord:
         """Return the job as it is at another cluster."""

@@ -5,7 +5,8 @@
               ├─ states          the flat state of selection, and when it was reported
               ├─ workers         the workers' states
               ├─ changes         who changed the scheduling settings, when, from what, to what
-              ├─ agents          their last signs of life
+              ├─ agents          their last signs of life, and the load they measured
+              ├─ reservations    space kept in advance
               └─ grants ──────── credentials     which clusters a token or secret (its SHA-256) is good for
     jobs ─┬─── tasks             kept when their cluster is deleted: they are history
           └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
@@ -113,6 +114,7 @@ agents = sa.Table(
     sa.Column("seen_at", TIME, nullable=False),
     sa.Column("workers", JSON),  # those it speaks for; NULL: all of the cluster
     sa.Column("seq", sa.BigInteger, nullable=False, server_default="0"),  # the highest number of a message of its
+    sa.Column("load", JSON),  # of its workers, by name of the value
 )
 
 credentials = sa.Table(
@@ -161,6 +163,7 @@ jobs = sa.Table(
     sa.Column("request_digest", ID),
     sa.Column("basis", TEXT, nullable=False, server_default=""),
     sa.Column("tag", TEXT, nullable=False, server_default=""),
+    sa.Column("suspended_at", TIME),  # its owner wants it held: what runs stays where it is, what waits waits
     # the two sums of booking.py are answered from these alone
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended_at", "ended_at"),
@@ -203,6 +206,9 @@ tasks = sa.Table(
     sa.Column("started_at", TIME),
     sa.Column("ended_at", TIME),
     sa.Column("expected", TIME, nullable=False, server_default="0"),  # seconds, as those before it ran
+    sa.Column("hold", WORD, nullable=False, server_default=""),
+    sa.Column("suspended_at", TIME),
+    sa.Column("paused", TIME, nullable=False, server_default="0"),
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
     # the order in which a job's tasks wait
     sa.Index("ix_tasks_queue", "job", "state", "expected", "index"),
@@ -230,6 +236,20 @@ tags = sa.Table(
     sa.Column("basis", TEXT, nullable=False),
     sa.Column("tag", TEXT, nullable=False),
     sa.Index("ix_tags_requestor_basis", "requestor", "basis"),
+)
+
+reservations = sa.Table(
+    "reservations",
+    metadata,
+    sa.Column("id", ID, primary_key=True),
+    _cluster_id(index=True),
+    sa.Column("requestor", TEXT, nullable=False),  # whose it is
+    sa.Column("requestors", JSON),  # whose jobs may run in it; NULL: anybody's
+    sa.Column("name", TEXT, nullable=False, server_default=""),
+    sa.Column("start", TIME, nullable=False),
+    sa.Column("end", TIME, nullable=False),
+    sa.Column("placement", JSON, nullable=False),
+    sa.Column("created_at", TIME, nullable=False),
 )
 
 events = sa.Table(

@@ -1,4 +1,4 @@
-"""The tasks of jobs."""
+"""The tasks of jobs. Every change of a task's state is an event, written with it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.jobs import ENDED, Task, TaskState
-from rainbow.store.schema import tasks
+from rainbow.jobs import ENDED, Hold, Task, TaskState
+from rainbow.store import events
+from rainbow.store.schema import clusters, jobs, tasks
 
 NAMED = 500  # tasks named in one statement
 
@@ -53,9 +54,7 @@ def of_cluster(
 
 def waiting_of(connection: sa.Connection, job_ids: Collection[str]) -> list[Task]:
     """Return all tasks of these jobs that wait, by job and in the order of its jobspec."""
-    wanted = list(job_ids)
-    parts = [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
-    return [task for part in parts for task in _tasks(connection, tasks.c.job.in_(part), _WAITS)]
+    return [task for part in _parts(job_ids) for task in _tasks(connection, tasks.c.job.in_(part), _WAITS)]
 
 
 def first_waiting(connection: sa.Connection, job_id: str, most: int) -> list[Task]:
@@ -69,10 +68,49 @@ def first_waiting(connection: sa.Connection, job_id: str, most: int) -> list[Tas
     return sorted(longer, key=lambda task: (-task.expected, task.index)) + equal
 
 
+def to_hold(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[list[Task], list[Task]]:
+    """Return an agent's tasks that run and are to be held, and those that are held and are to go on."""
+    own = (tasks.c.cluster_id == cluster_id, tasks.c.agent == agent)
+    asked = sa.exists().where(jobs.c.id == tasks.c.job, jobs.c.suspended_at.is_not(None))
+    wanted = sa.or_(tasks.c.hold == Hold.POLICY, sa.and_(asked, tasks.c.hold != Hold.UNABLE))
+    running, held = tasks.c.state == TaskState.RUNNING, tasks.c.state == TaskState.SUSPENDED
+    return _tasks(connection, *own, running, wanted), _tasks(connection, *own, held, sa.not_(wanted))
+
+
+def let_go(connection: sa.Connection, cluster_id: str) -> None:
+    """Forget what a policy wanted to be held: another one plans from now on."""
+    own = (tasks.c.cluster_id == cluster_id, tasks.c.hold == Hold.POLICY)
+    connection.execute(tasks.update().where(*own).values(hold=Hold.NONE))
+
+
+def ask_again(connection: sa.Connection, job_id: str) -> None:
+    """Forget that a job's tasks could not be held."""
+    own = (tasks.c.job == job_id, tasks.c.hold == Hold.UNABLE)
+    connection.execute(tasks.update().where(*own).values(hold=Hold.NONE))
+
+
 def count_waiting(connection: sa.Connection, job_id: str) -> int:
     """Count the tasks of a job that wait."""
     query = sa.select(sa.func.count()).select_from(tasks).where(tasks.c.job == job_id, _WAITS)
     return connection.execute(query).scalar_one()
+
+
+def counts(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, dict[TaskState, int]]:
+    """Return {job: {state: how many of its tasks are in it}}."""
+    found: dict[str, dict[TaskState, int]] = {job: {} for job in job_ids}
+    query = sa.select(tasks.c.job, tasks.c.state, sa.func.count()).group_by(tasks.c.job, tasks.c.state)
+    for part in _parts(job_ids):
+        for job, state, count in connection.execute(query.where(tasks.c.job.in_(part))):
+            found[job][TaskState(state)] = count
+    return found
+
+
+def mean_seconds(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, float]:
+    """Return {job: how long its tasks that completed ran on average}, of the jobs with any."""
+    ran = sa.func.avg(tasks.c.ended_at - tasks.c.started_at)
+    query = sa.select(tasks.c.job, ran).where(tasks.c.state == TaskState.COMPLETED).group_by(tasks.c.job)
+    rows = [row for part in _parts(job_ids) for row in connection.execute(query.where(tasks.c.job.in_(part)))]
+    return {row[0]: float(row[1]) for row in rows if row[1] is not None}
 
 
 def agents_of(connection: sa.Connection, cluster_id: str, states: Collection[TaskState]) -> set[str]:
@@ -83,16 +121,28 @@ def agents_of(connection: sa.Connection, cluster_id: str, states: Collection[Tas
 
 def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -> dict[str, Task]:
     """Return {id: task} of those that exist at this cluster."""
-    wanted = list(task_ids)
-    parts = [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
-    found = (_tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.id.in_(part)) for part in parts)
+    found = (_tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.id.in_(part)) for part in _parts(task_ids))
     return {task.id: task for part in found for task in part}
 
 
-def save_all(connection: sa.Connection, changed: Sequence[Task]) -> None:
-    """Store many tasks' new values at once."""
+def save_all(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
+    """Store the new states of many tasks of one cluster at once."""
     if changed:
         connection.execute(_SAVE, [{f"new_{name}": getattr(task, name) for name in _NAMES} for task in changed])
+        _tell(connection, changed, now)
+
+
+def _tell(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
+    query = sa.select(clusters.c.id, clusters.c.name).join(tasks, tasks.c.cluster_id == clusters.c.id)
+    where = connection.execute(query.where(tasks.c.id == changed[0].id)).first()
+    if where:
+        facts = [{**_facts(task), "cluster": where.name} for task in changed]
+        events.add_all(connection, now, where.id, "task", facts)
+
+
+def _facts(task: Task) -> dict[str, Any]:
+    told = {"job": task.job, "task": task.id, "state": str(task.state), "attempt": task.attempt}
+    return told if task.exit_code is None else {**told, "exit_code": task.exit_code}
 
 
 def move(connection: sa.Connection, job_id: str, cluster_id: str) -> None:
@@ -109,9 +159,15 @@ def unended(connection: sa.Connection, cluster_id: str) -> tuple[int, int]:
     return waiting, sum(counts.values())
 
 
-def save(connection: sa.Connection, changed: Task) -> None:
-    """Store a task's new value."""
-    save_all(connection, [changed])
+def save(connection: sa.Connection, changed: Task, now: float) -> None:
+    """Store a task's new state."""
+    save_all(connection, [changed], now)
+
+
+def _parts(ids: Collection[str]) -> list[list[str]]:
+    """Divide ids into as many as one statement names."""
+    wanted = list(ids)
+    return [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
 
 
 def _tasks(connection: sa.Connection, *where: sa.ColumnElement[bool], most: int | None = None) -> list[Task]:

@@ -42,8 +42,10 @@ class Turn:
         with self._store.one_writer:
             connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{postgresql.IDLE}s'")
             postgresql.take_turn(connection)
-            yield connection
-            connection.commit()
+            with self._store.timed("write"):
+                yield connection
+                with self._store.timed("commit"):
+                    connection.commit()
 
 
 class Turns:

@@ -10,11 +10,12 @@ from typing import Any
 from rainbow.errors import PolicyError
 from rainbow.scheduling.fair_share.apportion import apportion, entity
 from rainbow.scheduling.fair_share.caps import Growth, Load, job_cap, projected
-from rainbow.scheduling.fair_share.checking import read_settings
+from rainbow.scheduling.fair_share.checking import check_settings
 from rainbow.scheduling.fair_share.investment import Invested, eviction_order
 from rainbow.scheduling.fair_share.quanta import share_counts, total_quanta
 from rainbow.scheduling.fair_share.splitting import remove
 from rainbow.scheduling.fair_share.tables import Tables
+from rainbow.scheduling.written import read_settings
 from tests.conformance import Comparison, rows
 from tests.ducc_classes import as_yaml
 from tests.epoch_checks import Play
@@ -121,7 +122,7 @@ def _job_cap(row: Row) -> Iterator[str]:
 def _config(row: Row) -> Iterator[str]:
     """Read the text in our words: refused where the original refuses, and the same values where it does not."""
     try:
-        classes = read_settings(as_yaml(row["text"]))["classes"]
+        classes = read_settings(as_yaml(row["text"]), check_settings)["classes"]
     except PolicyError as fault:
         if row["ok"] and not _default_false(row):
             yield f"ours refuses: {fault}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -18,7 +18,8 @@ import pytest
 from rainbow.agent import Ended, Executor, Result, Run, RunId, executors, open_executor
 from rainbow.agent.environment import allowed
 from rainbow.agent.executor import TAIL
-from rainbow.agent.local import LocalExecutor, Tail
+from rainbow.agent.local import GRACE, LocalExecutor, Tail
+from tests import services
 
 NAMES = ["local", "local, kept", "psij:local", "psij:slurm", "dask"]
 PYTHON = sys.executable
@@ -45,13 +46,11 @@ def there(request: pytest.FixtureRequest) -> str:
 def there_of(called: str, request: pytest.FixtureRequest) -> str:
     """Return the executor of this name, with its address."""
     if called.startswith("psij"):
-        pytest.importorskip("psij", reason="psij-python is not installed")
-    if called == "psij:slurm" and not shutil.which("sbatch"):
-        pytest.skip("there is no Slurm: sbatch is not on the PATH")
-    if called == "psij:slurm" and subprocess.run(["sinfo"], capture_output=True).returncode:
-        pytest.skip("there is no Slurm: sinfo finds no controller (SLURM_CONF)")
+        services.without("" if find_spec("psij") else "psij-python is not installed")
+    if called == "psij:slurm":
+        request.getfixturevalue("on_slurm")
     if called == "dask":
-        pytest.importorskip("distributed", reason="distributed is not installed")
+        services.without("" if find_spec("distributed") else "distributed is not installed")
         return f"dask:{request.getfixturevalue('dask_scheduler')}, kept"
     return called
 
@@ -84,7 +83,7 @@ def python(code: str, **more: object) -> Run:
     return run_of(PYTHON, "-c", code, **more)
 
 
-def ends(executor: Executor, count: int = 1, seconds: float = 30) -> Mapping[RunId, Ended]:
+def ends(executor: Executor, count: int = 1, seconds: float = 60) -> Mapping[RunId, Ended]:
     found: dict[RunId, Ended] = {}
     limit = time.monotonic() + seconds
     while len(found) < count and time.monotonic() < limit:
@@ -101,7 +100,7 @@ def end_of(executor: Executor, run: Run) -> Ended:
     return ends(executor)[run.id]
 
 
-def until(true: object, seconds: float = 10) -> None:
+def until(true: object, seconds: float = 60) -> None:
     limit = time.monotonic() + seconds
     while not true():  # type: ignore[operator]  # a function without arguments
         assert time.monotonic() < limit
@@ -132,7 +131,7 @@ def test_a_run_over_its_limit_is_ended_with_all_it_started(executor: Executor) -
     assert end.result is Result.TIMED_OUT
     assert end.exit_code not in (0, None)
     assert end.detail == "ran longer than its 1 seconds"
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     grandchild = int(end.output)
     until(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE)
 
@@ -164,10 +163,17 @@ def test_stop_of_what_has_ended_keeps_its_end(executor: Executor, tmp_path: Path
 
 
 def test_term_is_minded_if_the_program_minds_it(executor: Executor, tmp_path: Path) -> None:
-    executor.start(run_of(PYTHON, "-c", MIND_TERM, str(tmp_path / "up")))
-    until((tmp_path / "up").exists)
-    executor.stop(("t1", 1))
-    assert ends(executor)[("t1", 1)] == Ended(("t1", 1), Result.STOPPED, 3, "tidied\n")
+    for attempt in (1, 2, 3):
+        up, run = tmp_path / f"up{attempt}", ("t1", attempt)
+        executor.start(replace(run_of(PYTHON, "-c", MIND_TERM, str(up)), id=run))
+        until(up.exists)
+        asked = time.monotonic()
+        executor.stop(run)
+        end = ends(executor)[run]
+        # a machine so busy that the program had no turn in all of its grace says nothing of us
+        if end.exit_code != 137 or time.monotonic() < asked + GRACE:
+            break
+    assert end == Ended(run, Result.STOPPED, 3, "tidied\n")
 
 
 def test_output_keeps_its_last_bytes_of_both_streams(executor: Executor) -> None:
@@ -183,11 +189,11 @@ def test_output_that_is_no_text_is_replaced(executor: Executor) -> None:
 
 
 def test_output_held_open_by_an_escaped_process_does_not_hold_up_the_end(executor: Executor) -> None:
-    escape = "import subprocess; print(subprocess.Popen(['sleep', '20'], start_new_session=True).pid, flush=True)"
+    escape = "import subprocess; print(subprocess.Popen(['sleep', '90'], start_new_session=True).pid, flush=True)"
     begun = time.monotonic()
     end = end_of(executor, python(escape))
     psutil.Process(int(end.output)).kill()
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 def test_what_a_run_leaves_in_its_group_ends_with_it(executor: Executor) -> None:
@@ -209,23 +215,25 @@ def test_a_semicolon_is_an_argument_and_no_command(executor: Executor, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("run", "said"),
-    [
-        (run_of("no-such-program-anywhere"), "cannot start 'no-such-program-anywhere': No such file or directory"),
-        (run_of("echo", cwd="/no/such/place"), "cannot be started in '/no/such/place': No such file or directory"),
-        (run_of("/"), "cannot start '/': Permission denied"),
-        (run_of("echo", "nul\0"), "cannot be started: embedded null byte"),
-        (run_of("echo", "\ud800"), "cannot be started: "),
-        (run_of("echo", environment={"A=B": "1"}), "cannot be started: illegal environment variable name"),
-        (run_of(), "cannot be started: there is no command"),
-    ],
-    ids=["executable", "directory", "permission", "nul", "surrogate", "variable", "empty"],
-)
-def test_what_cannot_be_started_fails_and_says_why(executor: Executor, run: Run, said: str) -> None:
-    end = end_of(executor, run)
-    assert (end.result, end.exit_code, end.output) == (Result.FAILED, None, "")
-    assert end.detail.startswith(said)
+IMPOSSIBLE = [
+    (run_of("no-such-program-anywhere"), "cannot start 'no-such-program-anywhere': No such file or directory"),
+    (run_of("echo", cwd="/no/such/place"), "cannot be started in '/no/such/place': No such file or directory"),
+    (run_of("/"), "cannot start '/': Permission denied"),
+    (run_of("echo", "nul\0"), "cannot be started: embedded null byte"),
+    (run_of("echo", "\ud800"), "cannot be started: "),
+    (run_of("echo", environment={"A=B": "1"}), "cannot be started: illegal environment variable name"),
+    (run_of(), "cannot be started: there is no command"),
+]
+
+
+def test_what_cannot_be_started_fails_and_says_why(executor: Executor) -> None:
+    for number, (run, _) in enumerate(IMPOSSIBLE):
+        executor.start(replace(run, id=(f"t{number}", 1)))
+    found = ends(executor, len(IMPOSSIBLE))
+    for number, (_, said) in enumerate(IMPOSSIBLE):
+        end = found[(f"t{number}", 1)]
+        assert (end.result, end.exit_code, end.output) == (Result.FAILED, None, "")
+        assert end.detail.startswith(said)
     assert executor.running() == []
 
 
@@ -292,12 +300,14 @@ def test_standard_input_is_empty(executor: Executor) -> None:
     assert end_of(executor, run_of("cat")).exit_code == 0
 
 
-def test_50_runs_at_once_all_end_with_their_own_output(executor: Executor) -> None:
-    many_at_once(executor, 50, 60)
+def test_many_runs_at_once_all_end_with_their_own_output(executor: Executor, request: pytest.FixtureRequest) -> None:
+    quick = request.node.callspec.params["executor"].startswith("local")  # the others' thousand is soaked
+    many_at_once(executor, 1_000 if quick else 50, 120)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("executor", ["psij:local", "psij:slurm", "dask"], indirect=True)
 def test_1000_runs_at_once_all_end_with_their_own_output(executor: Executor) -> None:
     many_at_once(executor, 1_000, 550)
 
@@ -317,10 +327,12 @@ import os, signal, sys, time
 from pathlib import Path
 from rainbow.agent import Run, open_executor
 from rainbow.agent.environment import allowed
-name, folder, mark, seconds = sys.argv[1:]
+name, folder, *marks = sys.argv[1:]
 executor = open_executor(name, allowed(os.environ), Path(folder))
-executor.start(Run(("t1", 1), "job1", ("sh", "-c", 'echo >> "$1"; sleep "$2"; echo done', "sh", mark, seconds)))
-while not os.path.exists(mark):
+for mark, seconds in zip(marks, ("4", "0")):
+    command = ("sh", "-c", 'echo >> "$1"; sleep "$2"; echo done', "sh", mark, seconds)
+    executor.start(Run((seconds, 1), "job1", command))
+while not all(map(os.path.exists, marks)):
     executor.poll()
     time.sleep(0.05)
 time.sleep(1)  # Dask publishes in the background
@@ -328,22 +340,23 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.parametrize("seconds", ["5", "0"])
 @pytest.mark.parametrize("executor", [name for name in NAMES if name != "local"], indirect=True)
 def test_what_an_agent_that_was_killed_left_behind_is_adopted(
-    executor: Executor, request: pytest.FixtureRequest, tmp_path: Path, seconds: str
+    executor: Executor, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     called = there_of(request.node.callspec.params["executor"], request)
-    mark = tmp_path / "mark"
-    script = [PYTHON, "-c", LEFT_BEHIND, called.partition(",")[0], str(tmp_path), str(mark), seconds]
+    marks = [tmp_path / "of what runs", tmp_path / "of what has ended"]
+    script = [PYTHON, "-c", LEFT_BEHIND, called.partition(",")[0], str(tmp_path), *map(str, marks)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    assert subprocess.run(script, env=environment, timeout=50, check=False).returncode == -9
+    assert subprocess.run(script, env=environment, timeout=120, check=False).returncode == -9
     again = opened(f"{called.partition(',')[0]}, kept", tmp_path)
     try:
-        assert again.running() == [("t1", 1)]
-        again.start(run_of("sh", "-c", "exit 9"))  # it is known: nothing is started
-        assert ends(again)[("t1", 1)] == Ended(("t1", 1), Result.EXITED, 0, "done\n")
-        assert len(mark.read_text()) == 1
+        assert sorted(again.running()) == [("0", 1), ("4", 1)]
+        for task in ("0", "4"):
+            again.start(run_of("sh", "-c", "exit 9", task=task))  # it is known: nothing is started
+        found = ends(again, 2)
+        assert {(end.result, end.exit_code, end.output) for end in found.values()} == {(Result.EXITED, 0, "done\n")}
+        assert [len(mark.read_text()) for mark in marks] == [1, 1]
         again.poll()
         assert again.running() == []
     finally:

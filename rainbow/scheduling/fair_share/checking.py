@@ -1,7 +1,7 @@
 """Settings as they are written → checked, with inheritance resolved and every default filled in.
 
 Checked settings stay as they are when they are checked again. A fault is a PolicyError that points at it; in a YAML
-text it has a line and a column.
+text it has a line and a column (written.py).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rainbow.errors import JobspecError, PolicyError
-from rainbow.jobspec.text import Limits, Positions, load, step
+from rainbow.errors import PolicyError
+from rainbow.jobspec.text import step
 from rainbow.scheduling.fair_share.classes import check_classes
 from rainbow.scheduling.fair_share.nodepools import check_nodepools
 from rainbow.scheduling.fair_share.values import Check, entries, flag, mapping, number, one_of, optional, text, whole
@@ -40,23 +40,6 @@ OTHERS: dict[str, Check] = {
     "epoch": number("epoch"),
     "mode": one_of("own", "classic"),
 }
-
-
-def read_settings(document: str | bytes) -> dict[str, Any]:
-    """Check settings written as YAML; PolicyError names the first fault by pointer, line and column."""
-    try:
-        settings, positions = load(document, Limits())
-    except JobspecError as fault:
-        raise PolicyError(fault.message, pointer=fault.pointer, line=fault.line, column=fault.column) from None
-    try:
-        return check_settings(mapping(settings, ""))
-    except PolicyError as fault:
-        raise _located(fault, positions) from None
-
-
-def _located(fault: PolicyError, positions: Positions) -> PolicyError:
-    line, column = positions.nearest(fault.pointer or "") or (1, 1)
-    return PolicyError(fault.message, pointer=fault.pointer, line=line, column=column)
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

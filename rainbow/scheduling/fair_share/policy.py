@@ -32,6 +32,8 @@ MEMORY = "fair_share"  # a cluster's memory may be another policy's: ours is und
 class FairShare:
     """Plans by weighted fair shares of memory, with preemption, fixed shares and reservations."""
 
+    sees_all = True  # a job that only runs has a class, a size and a part of what is counted like any other
+
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""
         return check_settings(settings)
@@ -39,15 +41,13 @@ class FairShare:
     def plan(self, view: View) -> Plan:
         """Decide what starts, stops and waits."""
         memory = view.memory.get(MEMORY, {})
-        building = Building(view, compile_settings(check_settings(view.settings)), memory.get("known", {}))
+        building = Building(view, compile_settings(check_settings(view.settings)))
         world = building.build()
         clear_limbo(world)
         decided = Decided(list(_stops(world.limbo)), building.waits)
         decided.trees_of(world, building, view, memory.get("trees", {}))
-        known = {job.name: [job.cls.name, job.submitted] for job in world.jobs if job.shares or job.starts}
-        known |= {job.name: [job.cls.name, job.submitted] for job in world.wide if job.spread}
         figures = {**figures_of(world), **({"failed": decided.failed} if decided.failed else {})}
-        kept = {MEMORY: {"trees": decided.memories, "known": known}}
+        kept = {MEMORY: {"trees": decided.memories}} if view.jobs or view.runs else {}
         return Plan(tuple(decided.orders), tuple(_merged(decided.waits)), figures, kept)
 
 

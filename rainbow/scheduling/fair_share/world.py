@@ -28,10 +28,9 @@ PLENTY = 1 << 30
 class Building:
     """Builds the world of one view, and says of jobs that take no part why not."""
 
-    def __init__(self, view: View, settings: Settings, known: Mapping[str, Any]) -> None:
+    def __init__(self, view: View, settings: Settings) -> None:
         self.view = view
         self.settings = settings
-        self.known = known  # class and submission of jobs that only run
         self.waits: list[Wait] = []
         self.counted = counted_type(settings.quantum_type, view.workers)
         self.asking = Asking(view, self.counted)
@@ -48,7 +47,7 @@ class Building:
         views = {job.id: job for job in self.view.jobs}
         for name in sorted({*views, *runs}):
             own = runs.get(name, [])
-            self._job(views.get(name) or self._only_running(name, own), own)
+            self._job(views.get(name) or _only_running(name, own), own)
         self.world.jobs.sort(key=lambda job: job.rank)
         self.world.wide.sort(key=lambda job: (job.cls.priority, *job.rank))
         self.world.machines.sort(key=lambda machine: machine.id)
@@ -84,11 +83,6 @@ class Building:
         )
 
     # ── jobs ──
-
-    def _only_running(self, name: str, runs: Sequence[RunView]) -> JobView:
-        """Stand in for a job of which nothing waits and the view says nothing more."""
-        cls, submitted = self.known.get(name, ("", min(run.started for run in runs)))
-        return JobView(name, runs[0].requestor, submitted, (), len(runs), job_class=cls)
 
     def _job(self, view: JobView, runs: Sequence[RunView]) -> None:
         cls = self._class(view)
@@ -152,6 +146,7 @@ class Building:
             for worker, group in held.get(order, []):
                 self._share(job, worker, group)
             job.load = _load(view, job)
+            job.least = min(job.least, len(job.gangs) + len(job.shares))  # what is left of its work may be less
             job.ready = view.progress is not None and view.progress.initialised
             self.world.jobs.append(job)
 
@@ -202,6 +197,11 @@ class Building:
             leaving=any(run.stopping for run in group),
             pinned=any(len(_workers(run)) > 1 for run in group),
         )
+
+
+def _only_running(name: str, runs: Sequence[RunView]) -> JobView:
+    """Stand in for a job of which the view says no more than that it runs."""
+    return JobView(name, runs[0].requestor, min(run.started for run in runs), (), len(runs))
 
 
 def _groups(runs: Sequence[RunView]) -> dict[tuple[int, str], list[RunView]]:

@@ -139,6 +139,7 @@ QUEUE = record(
         "load_thresholds": ({}, table(number(-MOST))),
         "suspend_thresholds": ({}, table(number(-MOST))),
         "suspend_tasks": (1, integer(1)),  # how many at a time
+        "suspend_interval": (300.0, number()),  # seconds from one time to the next
         "subordinates": ({}, table(integer(1))),  # {queue: slots in use here that suspend it there}
         "pe_list": ([], NAMES),
         "users": ([], NAMES),

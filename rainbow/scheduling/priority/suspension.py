@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from math import inf
 
-from rainbow.scheduling.policy import Resume, RunView, Suspend
+from rainbow.scheduling.policy import Order, Resume, RunView, Suspend
 from rainbow.scheduling.priority.calendar import SUSPENDED
 from rainbow.scheduling.priority.capacity import queue_line
 from rainbow.scheduling.priority.lines import Lines
@@ -42,6 +43,20 @@ def suspensions(lines: Lines, spots: set[Spot]) -> Iterator[Suspend | Resume]:
             yield Resume(run.task)
 
 
+def paced(lines: Lines, held: Iterable[Order]) -> dict[str, float]:
+    """Return {queue on a worker: when tasks there were last held or let go on}, while that matters."""
+    moved = {order.task for order in held if isinstance(order, (Suspend, Resume))}
+    touched = {spot for run in lines.view.runs if run.task in moved for spot in placed(lines, run)}
+    before = lines.view.memory.get("paced", {})
+    found = {}
+    for spot in _instances(lines):
+        line, given = queue_line(spot), lines.queues[spot.queue].given
+        last = lines.view.now if spot in touched else before.get(line, -inf)
+        if given["suspend_thresholds"] and lines.view.now - last < given["suspend_interval"]:
+            found[line] = last
+    return found
+
+
 def placed(lines: Lines, run: RunView) -> list[Spot]:
     """Return where a running task lies, as far as this policy started it."""
     known = lines.view.memory.get("running", {}).get(run.task, {})
@@ -54,8 +69,9 @@ def _by_threshold(lines: Lines, spot: Spot, ours: set[str]) -> list[str]:
     if not queue.given["suspend_thresholds"]:
         return []
     here = sorted((r for r in lines.view.runs if spot in placed(lines, r)), key=lambda r: (-r.started, r.task))
-    held = sum(1 for run in here if run.task in ours and run.suspended)
-    step = queue.given["suspend_tasks"]
+    held = sum(1 for run in here if run.task in ours)
+    last = lines.view.memory.get("paced", {}).get(queue_line(spot), -inf)
+    step = queue.given["suspend_tasks"] if lines.view.now - last >= queue.given["suspend_interval"] else 0
     over = queue.alarmed(lines.load.values[spot.worker], "suspend_thresholds")
     return [run.task for run in here[: max(0, held + (step if over else -step))]]
 

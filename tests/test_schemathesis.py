@@ -1,0 +1,129 @@
+"""Schemathesis against the served OpenAPI document, with every check it has, on a server with something in it.
+
+What is not checked, and why:
+
+- `DELETE /v1/clusters/{name}` and what ends or changes tokens ask for things of their own, so that the rest of the
+  run has a cluster, a job and a token to find.
+- 422 counts as an answer to what the schemas allow: what makes a graph, a jobspec, a state or a policy is more than a
+  schema of JSON says, and is refused so; 412 likewise, for no schema knows the revision. 400 does not count, but for
+  `POST /v1/tokens`: that `expires_at` is over is no matter of form either.
+- Events are asked for with `follow=false`: a stream that follows has no end. tests/test_api_owning.py reads those.
+- `object_level_authorization` is the second run's, which has two owners; the first has the administrator only.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from rainbow.client import Client
+from rainbow.service import Limits
+from tests import services
+from tests.conftest import ADMIN, REGISTRATION, grid, jobspec
+from tests.live import rainbow_at
+from tests.test_end_to_end import free_port, until
+from tests.test_two_processes import Processes
+
+CONFIG = """
+[parameters]
+"path.name" = "oak"
+"path.worker" = "n0"
+"path.subsystem" = "io"
+"path.job_id" = "{job}"
+
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", 401, 403, 404, 409, 412, 422, 429]
+
+[[operations]]
+include-path = "/v1/clusters/{{name}}"
+include-method = "DELETE"
+parameters = {{ "path.name" = "elm" }}
+
+[[operations]]
+include-path = "/v1/events"
+parameters = {{ "query.follow" = "false" }}
+
+[[operations]]
+include-path = "/v1/tokens"
+include-method = "POST"
+[operations.checks.positive_data_acceptance]
+expected-statuses = ["2xx", 400, 401, 403, 404, 409, 422, 429]
+"""
+PEERS = """
+[checks.positive_data_acceptance]
+enabled = false
+
+[[operations]]
+include-path = "/v1/events"
+parameters = { "query.follow" = "false" }
+
+[auth.wfc]
+path = "FOLDER/owners.json"
+peers = ["oak", "elm"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def there() -> None:
+    services.without("" if find_spec("schemathesis") else "schemathesis is not installed (pip install -e '.[dev]')")
+
+
+def furnish(url: str, folder: Path, peers: bool = False) -> list[str]:
+    """Register two clusters with a job and a token; return the options that make a run find them."""
+    owners = {name: Client(url, REGISTRATION).register_cluster(name, grid(2, 2)) for name in ("oak", "elm")}
+    job = Client(url, owners["oak"]["token"]).submit(jobspec())["id"]
+    Client(url, ADMIN).mint_token(["oak"])
+    bearers = {name: f"Bearer {told['token']}, Bearer {told['secret']}" for name, told in owners.items()}
+    header = [{"name": name, "fixedHeaders": [{"name": "Authorization", "value": b}]} for name, b in bearers.items()]
+    (folder / "owners.json").write_text(json.dumps({"auth": header}))
+    config = PEERS.replace("FOLDER", str(folder)) if peers else CONFIG.format(job=job)
+    (folder / "schemathesis.toml").write_text(config)
+    admin = [] if peers else ["-H", f"Authorization: Bearer {ADMIN}"]
+    return ["--config-file", str(folder / "schemathesis.toml"), "run", f"{url}/openapi.json", *admin]
+
+
+def run(options: list[str], *more: str, seconds: int = 280) -> None:
+    command = [sys.executable, "-m", "schemathesis.cli", *options, "--continue-on-failure", "--request-timeout", "20"]
+    done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=seconds, check=False)
+    assert done.returncode == 0, done.stdout[-6_000:] + done.stderr
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    with rainbow_at(tmp_path, limits=Limits(wait=0.1)) as found:
+        yield found
+
+
+def test_administrator_finds_no_fault_of_ours(url: str, tmp_path: Path) -> None:
+    run(furnish(url, tmp_path), "-n", "2", "--seed", "1")
+
+
+def test_two_owners_find_nothing_of_each_other(url: str, tmp_path: Path) -> None:
+    run(furnish(url, tmp_path, peers=True), "-n", "2", "--seed", "1", "--phases", "examples,fuzzing,stateful")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_long_run_against_the_real_server_finds_no_fault_of_ours(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    database = f"sqlite:///{tmp_path}/rainbow.db"
+    if kind == "postgresql":
+        database = request.getfixturevalue("postgres_server").new_database()
+    processes, port = Processes(tmp_path, database), free_port()
+    (tmp_path / "rainbow.yaml").write_text("limits:\n  wait: 0.1\n")
+    try:
+        processes.start("serve", "--port", str(port), "--config", "rainbow.yaml")
+        url = f"http://127.0.0.1:{port}"
+        until(Client(url, tries=1).ready)
+        run(furnish(url, tmp_path), "-n", "200", seconds=3_000)
+        assert "Traceback" not in (tmp_path / "0-serve.log").read_text()
+    finally:
+        processes.end()

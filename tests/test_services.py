@@ -1,0 +1,53 @@
+"""The set-up of the tests: what is missing is said, skipped here and failed where CI is set."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests import services
+from tests.services import Wanted
+from tests.test_end_to_end import ROOT
+
+
+def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(services.SERVICES, "Nothing", Wanted(("no-such-package",), ("no-such-program",)))
+
+
+def test_service_that_is_not_there_skips_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing(monkeypatch)
+    monkeypatch.setattr(services, "CI", False)
+    with pytest.raises(pytest.skip.Exception, match="no no-such-program"):
+        services.require("Nothing")
+
+
+def test_service_that_is_not_there_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing(monkeypatch)
+    monkeypatch.setattr(services, "CI", True)
+    with pytest.raises(pytest.fail.Exception, match="apt-get install no-such-package"):
+        services.require("Nothing")
+
+
+@pytest.mark.parametrize(("ci", "code"), [(True, 1), (False, 0)])
+def test_what_cannot_be_installed_fails_in_ci_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: bool, code: int
+) -> None:
+    nothing(monkeypatch)
+    monkeypatch.setattr(services, "CI", ci)
+    monkeypatch.setattr(services, "_install", lambda packages: "there is no network")
+    assert services.main() == code
+    assert "no-such-program" in capsys.readouterr().out
+
+
+def test_folder_that_was_named_is_looked_in_first(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.setenv("RAINBOW_POSTGRES_BIN", str(tmp_path))
+    assert services.SERVICES["PostgreSQL"].absent() == ["initdb", "pg_ctl"]
+
+
+def test_set_up_says_nothing_where_all_is_there() -> None:
+    for service in services.SERVICES:
+        services.require(service)
+    done = subprocess.run([sys.executable, "-m", "tests.services"], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
