@@ -90,7 +90,8 @@ def fill(url: str, count: int, nodes: int, graph: Graph = template) -> str:
 def _copy_workers(connection: sa.Connection, first: str) -> None:
     """Give every other cluster the workers of the first: templates of one size name them alike."""
     columns = [column if column.name != "cluster_id" else clusters_table.c.id for column in workers_table.c]
-    others = sa.select(*columns).where(workers_table.c.cluster_id == first, clusters_table.c.id != first)
+    pairs = workers_table.join(clusters_table, clusters_table.c.id != workers_table.c.cluster_id)
+    others = sa.select(*columns).select_from(pairs).where(workers_table.c.cluster_id == first)
     connection.execute(workers_table.insert().from_select([column.name for column in workers_table.c], others))
 
 
@@ -155,4 +156,4 @@ def _await(served: Served, server: subprocess.Popen[bytes], seconds: float = 300
             return
         except OSError:
             time.sleep(0.02)
-    raise RuntimeError(f"the server is not ready after {seconds} seconds")
+    raise RuntimeError("the server has ended" if server.poll() is not None else f"not ready after {seconds} seconds")
