@@ -21,6 +21,7 @@ from rainbow.service.admission import admit, check_limits
 from rainbow.service.candidates import states_of
 from rainbow.service.depending import check_dependencies
 from rainbow.service.instances import STARTS
+from rainbow.service.jobspecs import Reading, remember
 from rainbow.service.measuring import phase
 from rainbow.service.parts import Part
 from rainbow.service.remembering import Match
@@ -31,7 +32,6 @@ from rainbow.store.jobs import JobRecord
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.jobspec import Request
     from rainbow.service.service import Service
 
 States = Mapping[str, Mapping[str, Any]]
@@ -69,9 +69,8 @@ class Placement:
     service: Service
     who: Caller
     asked: Submission
-    request: Request
+    wanted: Reading
     found: Match
-    wanted: Sequence[Gang]
     selector: str
     options: Mapping[str, Any]
     snapshot: Part | None = None  # what is kept of the states if the selector reads none
@@ -82,9 +81,9 @@ class Placement:
         if earlier := earlier_job(connection, self.asked):
             return earlier, True
         job_id = _new_id()
-        check_dependencies(connection, self.who, self.request)
+        check_dependencies(connection, self.who, self.wanted.request)
         states, choice = self._choose(connection, job_id)
-        told = self.found.told(self.request, choice.cluster)
+        told = self.found.told(self.wanted.request, choice.cluster)
         decision = {**told, "selection": ledger.told(choice, self.found), "seed": job_id}
         if self.asked.place is not None:
             decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
@@ -101,7 +100,7 @@ class Placement:
         selector, options, found = self.selector, self.options, self.found
         states = {} if self.snapshot else self._states(connection)
         with phase("select"):
-            return states, select(self.request, found.verdicts, states, selector, options, seed=job_id)
+            return states, select(self.wanted.request, found.verdicts, states, selector, options, seed=job_id)
 
     def _states(self, connection: sa.Connection) -> States:
         idle = reads(self.selector, self.options, "queue.idle_workers")
@@ -120,7 +119,7 @@ class Placement:
         self._check_live(connection, cluster.id, requestor)
         return JobRecord(
             id=job_id,
-            name=asked.name or self.request.name or "job",
+            name=asked.name or self.wanted.request.name or "job",
             requestor=requestor,
             cluster_id=cluster.id,
             cluster=cluster.name,
@@ -155,13 +154,14 @@ class Placement:
         key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
         limits = check_limits(clusters.limits(connection, record.cluster_id, lock=True))
         replace_ancestors(self.service, connection, self.who, record)
-        admit(connection, record, sum(len(gang.tasks) for gang in self.wanted), limits)
+        admit(connection, record, sum(len(gang.tasks) for gang in self.wanted.gangs), limits)
         kept = {**decision, ledger.LEDGER: ledger.entry(parts)}
         jobs.add(connection, record, _text(asked.jobspec), kept, **key)
+        remember(record.id, self.wanted)
         records.keep(connection, record.id, ledger.long(parts))
         expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
-        retries = STARTS if self.request.service else limits["max_retries"]
-        tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted, retries, expected))
+        retries = STARTS if self.wanted.request.service else limits["max_retries"]
+        tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted.gangs, retries, expected))
         told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
         events.add(connection, record.submitted_at, record.cluster_id, "job", **told)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import JobspecError, LimitError, RainbowError
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.matching import backends, match, shown, shown_explained
-from rainbow.scheduling import Gang, gangs
 from rainbow.selection import check_options, reads_states
 from rainbow.service.access import Caller
 from rainbow.service.candidates import snapshot
+from rainbow.service.jobspecs import Reading, read_request
 from rainbow.service.measuring import count, phase
 from rainbow.service.reach import reach_of
 from rainbow.service.remembering import Found
@@ -93,22 +93,22 @@ def _outcome(service: Service, placement: Placement, work: Work[tuple[dict[str, 
 def _prepare(service: Service, who: Caller, asked: Submission) -> Placement:
     """Do all that needs no writing: parse, match, check."""
     found = find_for(service, who, asked)
-    wanted = _checked_gangs(service, found.request)
+    wanted = _checked(service, found.request)
     selector, options = selector_of(service, asked)
     kept = None if reads_states(selector) else snapshot(service, found.match.reach)
-    return Placement(service, who, asked, found.request, found.match, wanted, selector, options, kept)
+    return Placement(service, who, asked, wanted, found.match, selector, options, kept)
 
 
-def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:
+def _checked(service: Service, request: Request) -> Reading:
     count = sum(task.replicas for task in request.tasks)  # before they are written out
     if count > service.settings.limits.tasks:
         raise LimitError(f"{count} tasks, the limit is {service.settings.limits.tasks}", limit="tasks")
-    wanted = gangs(request)
-    for gang in wanted:
+    wanted = read_request(request)
+    for gang in wanted.gangs:
         for task in gang.tasks:
             if not task.spec.command:
                 raise JobspecError(f"{task.name} has no command to run", pointer=f"/tasks/{task.index}/command")
-    if not wanted:
+    if not wanted.gangs:
         raise JobspecError("there is no task to run", pointer="/tasks")
     return wanted
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -49,7 +50,15 @@ def of_cluster(
     connection: sa.Connection, cluster_id: str, states: Collection[TaskState], most: int | None = None
 ) -> list[Task]:
     """Return the cluster's tasks in these states (the first so many), by job and in the order of its jobspec."""
-    return _tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.state.in_(states), most=most)
+    query = _of_cluster(frozenset(states))
+    rows = connection.execute(query.limit(most) if most is not None else query, {"wanted": cluster_id})
+    return [_task(row) for row in rows]
+
+
+@cache
+def _of_cluster(states: frozenset[TaskState]) -> sa.Select[Any]:
+    of_it = tasks.c.cluster_id == sa.bindparam("wanted")
+    return sa.select(*_COLUMNS).where(of_it, tasks.c.state.in_(states)).order_by(tasks.c.job, tasks.c.index)
 
 
 def waiting_of(connection: sa.Connection, job_ids: Collection[str]) -> list[Task]:
@@ -115,8 +124,13 @@ def mean_seconds(connection: sa.Connection, job_ids: Collection[str]) -> dict[st
 
 def agents_of(connection: sa.Connection, cluster_id: str, states: Collection[TaskState]) -> set[str]:
     """Return the agents that have tasks in these states."""
-    query = sa.select(tasks.c.agent).where(tasks.c.cluster_id == cluster_id, tasks.c.state.in_(states))
-    return set(connection.execute(query.distinct()).scalars())
+    return set(connection.execute(_agents_of(frozenset(states)), {"wanted": cluster_id}).scalars())
+
+
+@cache
+def _agents_of(states: frozenset[TaskState]) -> sa.Select[Any]:
+    of_it = tasks.c.cluster_id == sa.bindparam("wanted")
+    return sa.select(tasks.c.agent).where(of_it, tasks.c.state.in_(states)).distinct()
 
 
 def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -> dict[str, Task]:
