@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -90,7 +91,7 @@ def rate(served: Served, token: str, callers: int, batch: bool) -> tuple[float, 
 
 def phases(served: Served) -> dict[str, float]:
     """Return milliseconds of CPU for each submit by phase, as the server has counted them."""
-    found = {(which, name): float(value) for which, name, value in PHASE.findall(served.get("/metrics"))}
+    found = {(which, name): float(value) for which, name, value in PHASE.findall(served.get("/metrics?brief=true"))}
     jobs = found.get(("count", "select"), 0.0)
     return {name: found.get(("sum", name), 0.0) / jobs * 1e3 if jobs else 0.0 for name in PHASES}
 
@@ -104,9 +105,9 @@ def stores() -> Iterator[dict[str, Callable[[Path], str]]]:
     made: dict[str, Callable[[Path], str]] = {"SQLite": lambda folder: str(folder / "rainbow.db")}
     with ExitStack() as stack:
         try:
-            from tests import postgres
+            from tests import postgres, services
 
-            if not postgres.missing():
+            if find_spec("psycopg") and not services.missing("PostgreSQL"):
                 server = stack.enter_context(postgres.postgres(durable=True))
                 made["PostgreSQL"] = lambda _: server.new_database()
         except ImportError:
@@ -126,6 +127,7 @@ def disk() -> float:
     return median(times) * 1e3
 
 
+# rates are of the whole machine; CPU is of the server with its scheduler, the phases are of the thread that submits
 HEAD = ("store", "clusters", "nodes", "caller/s", "8 callers/s", "batch of 100/s", "CPU ms", "p50 ms")
 
 
