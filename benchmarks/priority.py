@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from statistics import median
 from typing import Any
 
 from rainbow.jobs import WorkerState
 from rainbow.scheduling import GangView, JobView, Plan, Priority, Reserve, RunView, SlotsView, Start, View, WorkerView
 
 CORE = {"core": 1}
+ROUNDS = 3
 
 
 def workers(count: int, cores: int, free: int) -> list[WorkerView]:
@@ -54,11 +56,14 @@ def full(count: int, cores: int) -> list[RunView]:
 
 
 def measured(label: str, of: View, rival: str = "") -> float:
-    """Plan once, print what it took, return the seconds."""
+    """Plan a few times, print what it took (seconds of this thread, the median), return the seconds."""
     policy: Callable[[View], Plan] = Priority().plan
-    begin = time.perf_counter()
-    plan = policy(of)
-    spent = time.perf_counter() - begin
+    times = []
+    for _ in range(ROUNDS):
+        begin = time.thread_time()
+        plan = policy(of)
+        times.append(time.thread_time() - begin)
+    spent = median(times)
     starts = sum(isinstance(order, Start) for order in plan.orders)
     kept = sum(isinstance(order, Reserve) for order in plan.orders)
     rate = f"{starts / spent:,.0f} starts/s" if starts else ""
@@ -68,6 +73,7 @@ def measured(label: str, of: View, rival: str = "") -> float:
 
 def main() -> None:
     """Print every comparison and the growth."""
+    measured("(warming up)", view(workers(10, 8, 8), map(job, range(80))))
     measured("800 sequential jobs, 100 hosts of 8", view(workers(100, 8, 8), map(job, range(800))), "peer 16,000/s")
     measured("10,000 jobs for 800 slots", view(workers(100, 8, 8), map(job, range(10_000)), discipline="tuned"))
     many = (job(k, 1, 100.0 + k % 300) for k in range(10_000))

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rainbow.api import create_app
 from rainbow.graph import write_jgf
+from tests import shapes
 from tests.conftest import REGISTRATION
-from tests.shapes import cluster
 
 SHARED = Path(__file__).parents[2] / "shared"
 
@@ -37,7 +38,7 @@ class Asking:
 
     def register(self, name, shape, **more):
         """Register a cluster of a shape (tests/shapes.py) and return its {"token", "secret"}."""
-        body = {"name": name, "graph": write_jgf(cluster(shape, name)), **more}
+        body = {"name": name, "graph": write_jgf(shapes.cluster(shape, name)), **more}
         answer = self("POST", "/v1/clusters", REGISTRATION, json=body)
         assert answer.status_code == 201, answer.get_data(as_text=True)
         return answer.json
@@ -47,3 +48,18 @@ def jobspec(cores=1, command=("true",), **more):
     """Write a jobspec of one slot."""
     resources = {"work": {"type": "core", "replicas": 1, "count": cores}}
     return json.dumps({"resources": resources, "tasks": [{"command": list(command), "resources": "work"}], **more})
+
+
+# ── fixtures: a module that imports them has them ───────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def api(service):
+    """The API of a service."""
+    return Asking(create_app(service).test_client())
+
+
+@pytest.fixture
+def cluster(api):
+    """A registered cluster of two nodes of four cores: its {"token", "secret"}."""
+    return api.register("one", "cluster(node*2(core*4))")

@@ -269,7 +269,7 @@ def test_every_verb_without_a_credential_or_with_an_unknown_one_is_401(oak: Clus
         if not rule.rule.startswith("/v1"):
             continue
         path = re.sub(r"<any\((\w+)[^>]*>", r"\1", rule.rule).replace("<name>", "oak")
-        path = re.sub(r"<\w+>", "x", path)
+        path = re.sub(r"<(\w+:)?\w+>", "x", path)
         body = jobspec() if path in ("/v1/jobs", "/v1/match") else {"agent": "a"}
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
             sent = None if method in ("GET", "DELETE") else body

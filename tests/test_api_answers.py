@@ -6,16 +6,12 @@ import threading
 
 import pytest
 
-from rainbow.api import create_app
-from tests.asking import Asking, jobspec
+from tests.asking import api, jobspec
 from tests.conftest import ADMIN, REGISTRATION
 
+__all__ = ["api"]  # fixtures
+
 NODES = "cluster(node*3(core*4))"
-
-
-@pytest.fixture
-def api(service):
-    return Asking(create_app(service).test_client())
 
 
 @pytest.fixture

@@ -109,39 +109,65 @@ def test_cluster_outside_ones_tokens_leaves_no_trace(api: Api, oak: Cluster) -> 
         assert job not in text
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("GET", "/v1/clusters/{}", None),
-        ("GET", "/v1/clusters/{}/graph", None),
-        ("PUT", "/v1/clusters/{}/graph", grid(2, 2)),
-        ("PATCH", "/v1/clusters/{}/graph", {"changes": []}),
-        ("PUT", "/v1/clusters/{}/state", {"a": 1}),
-        ("DELETE", "/v1/clusters/{}", None),
-        ("GET", "/v1/clusters/{}/workers", None),
-        ("POST", "/v1/clusters/{}/workers/n0:offline", None),
-        ("POST", "/v1/clusters/{}/receive", {"agent": "a"}),
-        ("POST", "/v1/tokens", {"clusters": ["{}"]}),
-        ("POST", "/v1/jobs", {"jobspec": jobspec(), "clusters": [{"name": "{}"}]}),
-        ("GET", "/v1/jobs?cluster={}", None),
-    ],
-)
-def test_same_statements_run_for_a_name_that_is_not_yours_and_one_that_is_nobodys(
-    api: Api, oak: Cluster, method: str, path: str, body: Any
-) -> None:
-    api.register("elm")
+ELSEWHERE: list[tuple[str, str, Any]] = [
+    ("POST", "/v1/tokens", {"clusters": ["{}"]}),
+    ("POST", "/v1/jobs", {"jobspec": jobspec(), "clusters": [{"name": "{}"}]}),
+    ("POST", "/v1/match", {"jobspec": jobspec(), "clusters": [{"name": "{}"}]}),
+    ("POST", "/v1/jobs:batch", {"jobs": [{"jobspec": jobspec(), "clusters": [{"name": "{}"}]}]}),
+    ("GET", "/v1/jobs?cluster={}", None),
+    ("GET", "/v1/jobs?cursor={}", None),
+    ("GET", "/v1/decisions?cluster={}", None),
+]
+NAMING = [
+    (*row["verb"].replace("oak", "{}").replace("{job}", "{}").replace("{token}", "{}").split(), row.get("body", ""))
+    for row in TABLE["verbs"]
+]
+EVERY = ELSEWHERE + [(method, path, BODIES.get(body)) for method, path, body in NAMING if "{}" in path]
 
-    def asked(name: str) -> tuple[list[str], str]:
+
+def test_same_statements_and_answer_for_what_is_not_yours_and_what_is_nobodys(api: Api, oak: Cluster) -> None:
+    elm = api.register("elm")
+    job = api.good("POST", "/v1/jobs", jobspec(), elm.token)["id"]
+    token = api.good("POST", "/v1/tokens", {"clusters": ["elm"]}, elm.secret)["id"]
+
+    def asked(method: str, path: str, body: Any, name: str) -> tuple[list[str], int, dict[str, str], str]:
         said: list[str] = []
 
         def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
             said.append(statement)
 
         sa.event.listen(api.service.store.engine, "before_cursor_execute", note)
-        sent = json.loads(json.dumps(body).replace("{}", name)) if body is not None else None
+        sent = json.loads(json.dumps(body).replace('"{}"', json.dumps(name)))
         answer = api.call(method, path.format(name), sent, oak.secret, oak.token)
         sa.event.remove(api.service.store.engine, "before_cursor_execute", note)
-        return said, answer.get_data(as_text=True).replace(name, "*")
+        headers = {key: value for key, value in answer.headers.items() if key != "X-Request-ID"}
+        return said, answer.status_code, headers, answer.get_data(as_text=True).replace(name, "*")
 
-    asked("elm")  # whatever is prepared once is prepared
-    assert asked("elm") == asked("xyz")
+    for method, path, body in EVERY:
+        theirs = job if "/v1/jobs/" in path or "cursor" in path else token if "/v1/tokens/" in path else "elm"
+        nobodys = theirs[::-1]  # as long, so that the lengths of what is said are the same
+        asked(method, path, body, theirs)  # whatever is prepared once is prepared
+        yours, none = asked(method, path, body, theirs), asked(method, path, body, nobodys)
+        assert yours[0], f"{method} {path} did not ask the store"
+        assert yours == none, f"{method} {path}"
+
+
+def test_nothing_of_a_cluster_elsewhere_comes_with_time(api: Api, oak: Cluster) -> None:
+    """What is listed, counted and told stays word for word the same, whatever happens at the other cluster."""
+
+    def told() -> list[str]:
+        jobs, events = "/v1/jobs?limit=1", "/v1/events?follow=false&after=0"
+        paths = ["/v1/clusters", "/v1/clusters/oak", jobs, "/v1/tokens", events, "/v1/clusters/oak/workers"]
+        return [api.call("GET", path, None, oak.token, oak.secret).get_data(as_text=True) for path in paths]
+
+    api.good("POST", "/v1/jobs", jobspec(), oak.token)
+    before = told()
+    elm = api.register("elm", grid(3, 3))
+    elm.say("heartbeat")
+    for _ in range(3):
+        api.good("POST", "/v1/jobs", jobspec(), elm.token)
+    for offer in elm.take():
+        elm.end(offer)
+    api.good("PUT", "/v1/clusters/elm/graph", grid(4, 3), elm.secret)
+    api.good("DELETE", "/v1/clusters/elm", None, elm.secret)
+    assert told() == before

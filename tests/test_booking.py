@@ -15,6 +15,7 @@ from rainbow.service import Service, Settings
 from rainbow.service.stepping import step
 from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
+from tests.postgres import Postgres
 
 NODES = 20
 SELECTOR = {
@@ -121,7 +122,8 @@ def test_reports_between_submits_neither_double_nor_lose_a_booking(cluster: Clus
 # ── any interleaving ────────────────────────────────────────────────────────────────────────────────────────
 
 EVENTS = st.lists(
-    st.tuples(st.sampled_from(["submit", "submit", "accept", "end", "report"]), st.integers(0, 8)), max_size=14
+    st.tuples(st.sampled_from(["submit", "submit", "accept", "end", "report", "mention"]), st.integers(0, 8)),
+    max_size=14,
 )
 
 
@@ -167,13 +169,69 @@ class History:
         state = {"nodes_free": NODES - taken}
         self.cluster.api.good("PUT", f"/v1/clusters/{self.cluster.name}/state", state, self.cluster.secret)
 
+    def mention(self, k: int) -> None:
+        """Report something else: the nodes are as they were counted before."""
+        self.cluster.api.good("PATCH", f"/v1/clusters/{self.cluster.name}/state", {"cost": k}, self.cluster.secret)
+
+
+@pytest.mark.parametrize("free", [20, 20.0])
+def test_report_of_something_else_loses_no_booking(cluster: Cluster, free: float) -> None:
+    """Accepted since the nodes were counted, and since then only the price was reported."""
+    where = f"/v1/clusters/{cluster.name}/state"
+    cluster.api.good("PUT", where, {"nodes_free": free, "cost": 1}, cluster.secret)
+    assert ask(cluster, 3).status_code == 201
+    cluster.take()
+    assert effective(cluster) == 17
+    assert cluster.api.good("PATCH", where, {"cost": 2}, cluster.secret) == {"nodes_free": free, "cost": 2}
+    assert effective(cluster) == 17
+    cluster.api.good("PATCH", where, {"nodes_free": 17}, cluster.secret)
+    assert effective(cluster) == 17
+    cluster.api.good("PUT", where, {"cost": 3}, cluster.secret)
+    told = cluster.api.good("GET", where, None, cluster.secret)
+    assert (told["state"], told["effective"]) == ({"cost": 3}, {"cost": 3})
+
+
+def live_through(api: Api, events: list[tuple[str, int]]) -> None:
+    history = History(fresh(api))
+    for what, k in events:
+        getattr(history, what)(k)
+        assert effective(history.cluster) == history.free
+
 
 @given(EVENTS)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_effective_nodes_free_after_any_interleaving_is_what_no_live_job_holds(
     api: Api, events: list[tuple[str, int]]
 ) -> None:
-    history = History(fresh(api))
-    for what, k in events:
-        getattr(history, what)(k)
-        assert effective(history.cluster) == history.free
+    live_through(api, events)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@given(EVENTS)
+@settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_effective_nodes_free_after_any_interleaving_campaign(api: Api, events: list[tuple[str, int]]) -> None:
+    live_through(api, events)
+
+
+# ── several servers on one store ────────────────────────────────────────────────────────────────────────────
+
+
+def test_200_submits_at_once_to_two_servers_book_every_node_once(postgres_server: Postgres) -> None:
+    url = postgres_server.new_database()
+    services = [Service(open_store(url), Settings(secret=REGISTRATION, admin=ADMIN)) for _ in range(2)]
+    oak = fresh(Api(services[0]))
+    servers = [oak, Cluster(Api(services[1]), oak.name, {"token": oak.token, "secret": oak.secret})]
+    placed: list[int] = []
+    start = threading.Barrier(200)
+
+    def submit(k: int) -> None:
+        start.wait()
+        if ask(servers[k % 2], 1 + k % 3).status_code == 201:
+            placed.append(1 + k % 3)
+
+    all_at_once([lambda k=k: submit(k) for k in range(200)])
+    assert sum(placed) == NODES
+    assert effective(oak) == effective(servers[1]) == 0
+    for service in services:
+        service.close()

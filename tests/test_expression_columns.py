@@ -128,6 +128,7 @@ def test_clusters_among_many_have_what_each_has_alone(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @settings(max_examples=10_000, deadline=None)
 @given(expressions, STATES, st.dictionaries(st.sampled_from("abcd"), st.integers(-3, 3) | FLOATS | ODD))
 def test_clusters_among_many_have_what_each_has_alone_campaign(

@@ -4,20 +4,16 @@ import json
 
 import pytest
 
-from rainbow.api import create_app
 from rainbow.service.stepping import step
-from tests.asking import Asking, jobspec
+from tests.asking import api, jobspec
 from tests.test_service_steps import Agent
+
+__all__ = ["api"]  # fixtures
 
 SETTINGS = {
     "quantum": {"type": "core"},
     "classes": {"all": {"policy": "FAIR_SHARE", "default": True}},
 }
-
-
-@pytest.fixture
-def api(service):
-    return Asking(create_app(service).test_client())
 
 
 @pytest.fixture

@@ -6,20 +6,16 @@ import re
 import pytest
 
 import rainbow
-from rainbow.api import create_app
 from rainbow.service import settings_of
-from tests.asking import Asking, shared_folder
+from tests.asking import api, shared_folder
 from tests.conftest import REGISTRATION
+
+__all__ = ["api"]  # fixtures
 
 
 @pytest.fixture
 def shared():
     return shared_folder()
-
-
-@pytest.fixture
-def api(service):
-    return Asking(create_app(service).test_client())
 
 
 def test_official_example_is_placed_every_time(api, shared):

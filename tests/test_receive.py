@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,3 +121,43 @@ def test_a_canceled_job_is_told_to_who_has_it(shell: Shell) -> None:
 @pytest.mark.parametrize("words", [(), ("--started", "--stopped"), ("--exit-code", "x"), ("--exit-code", "256")])
 def test_report_wants_one_word(shell: Shell, words: tuple[str, ...]) -> None:
     assert shell.code("report", "j", "--cluster", "oak", *words) is Exit.USAGE
+
+
+# ── a cluster that only pulls, as a script of its operator's would be ──
+
+SCRIPT = """
+set -eu
+rainbow() { "$PYTHON" -m rainbow "$@"; }
+rainbow receive --cluster oak --wait 10 --out jobs --as operator > /dev/null
+for file in jobs/*.json; do
+    job=$(basename "$file" .json)
+    rainbow report "$job" --cluster oak --started
+    set +e
+    "$PYTHON" run.py "$file" > "$job.out"
+    code=$?
+    set -e
+    rainbow report "$job" --cluster oak --exit-code "$code" --written "$job.out"
+done
+"""
+RUN = """
+import json, subprocess, sys
+[task] = json.load(open(sys.argv[1]))["tasks"]
+sys.exit(subprocess.run(task["command"]).returncode)
+"""
+
+
+def test_a_cluster_that_only_pulls_runs_whole_jobs_by_a_script(tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text(RUN)
+    with rainbow_at(tmp_path) as url:
+        with Client(url, REGISTRATION) as registering:
+            told = registering.register_cluster("oak", grid(1, 2), policy={"name": "delegate"})
+        with Client(url, told["token"]) as user:
+            good = user.submit(jobspec(command=["echo", "; touch x", "naïve"]))["id"]
+            bad = user.submit(jobspec(command=["sh", "-c", "exit 7"]))["id"]
+            ours = {"PYTHON": sys.executable, "PYTHONPATH": str(Path(__file__).parents[1])}
+            ours |= {"RAINBOW_URL": url, "RAINBOW_TOKEN": told["token"], "RAINBOW_SECRET": told["secret"]}
+            subprocess.run(["sh", "-c", SCRIPT], cwd=tmp_path, env={**os.environ, **ours}, check=True, timeout=120)
+            [one], [other] = (user.job(job)["tasks"] for job in (good, bad))
+    assert (one["state"], one["exit_code"], one["output"]) == ("COMPLETED", 0, "; touch x naïve\n")
+    assert (other["state"], other["exit_code"], one["agent"]) == ("FAILED", 7, "pull:operator")
+    assert not (tmp_path / "x").exists()

@@ -297,12 +297,19 @@ def agent_with(tmp_path: Path, url: str, secret: str) -> Any:
     return processes.start(*arguments, RAINBOW_SECRET=secret)
 
 
+NOT_TAKEN = (
+    "rainbow: the server does not take this secret for that of cluster oak: it is wrong, or was revoked or rotated"
+)
+
+
 @pytest.mark.parametrize("secret", ["rbs_wrong", "rbt_wrong", ""])
 def test_an_agent_with_a_wrong_secret_ends_and_says_why(site: Site, tmp_path: Path, secret: str) -> None:
     agent = agent_with(tmp_path, site.url, secret)
     assert agent.wait(20) == 5
     said = (tmp_path / "agent.log").read_text()
     assert "Traceback" not in said
+    if secret:
+        assert said.splitlines()[-1] == NOT_TAKEN
     assert said.splitlines()[-1].startswith("rainbow: ")
     until(lambda: keepers(tmp_path) == [])
 
@@ -321,7 +328,7 @@ def test_an_agent_whose_secret_is_revoked_while_it_works_ends_and_says_why(tmp_p
             connection.execute(credentials.update().where(credentials.c.kind == "secret").values(revoked_at=1.0))
         assert agent.wait(40) == 5
         said = (tmp_path / "agent.log").read_text().splitlines()
-        assert said[-1].startswith("rainbow: ")
+        assert said[-1] == NOT_TAKEN
         until(lambda: keepers(tmp_path) == [])
         assert [one for one in psutil.process_iter() if f"65.{os.getpid()}" in words(one)] == []
         site.user.close()

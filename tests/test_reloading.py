@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rainbow.errors import Unavailable
-from rainbow.service import Service
+from rainbow.service import Service, Settings
 from rainbow.service.config import read_config
 from rainbow.service.reloading import Watch
 from tests.conftest import ADMIN, Api, jobspec
@@ -46,7 +46,7 @@ def file(tmp_path: Path) -> File:
 
 @pytest.fixture
 def watch(service: Service, file: File) -> Watch:
-    watch = Watch(service, file.path, service.settings)
+    watch = Watch(service, file.path, Settings())
     assert watch.look(), "it has changed since the service was started"
     return watch
 
@@ -141,6 +141,9 @@ def test_reload_takes_the_file_over_at_once_and_says_what_has_to_wait(
     assert not told.look(), "it was read already"
     again = api.good("POST", "/v1/config:reload", {}, ADMIN)
     assert (again["changed"], again["needs_restart"]) == ([], [])
+    file.write(DOWN.replace("{algorithms", "{name: other, algorithms"))
+    for _ in range(2):  # it has to wait however often the file is read
+        assert api.good("POST", "/v1/config:reload", {}, ADMIN)["needs_restart"] == ["name"]
 
 
 def test_reload_of_a_file_that_cannot_be_used_is_422_with_its_place_and_changes_nothing(

@@ -56,8 +56,15 @@ include-method = "POST"
 expected-statuses = ["2xx", 400, 401, 403, 404, 409, 422, 429]
 """
 PEERS = """
+[checks.positive_data_acceptance]
+enabled = false
+
+[[operations]]
+include-path = "/v1/events"
+parameters = { "query.follow" = "false" }
+
 [auth.wfc]
-path = "{folder}/owners.json"
+path = "FOLDER/owners.json"
 peers = ["oak", "elm"]
 """
 
@@ -75,7 +82,7 @@ def furnish(url: str, folder: Path, peers: bool = False) -> list[str]:
     bearers = {name: f"Bearer {told['token']}, Bearer {told['secret']}" for name, told in owners.items()}
     header = [{"name": name, "fixedHeaders": [{"name": "Authorization", "value": b}]} for name, b in bearers.items()]
     (folder / "owners.json").write_text(json.dumps({"auth": header}))
-    config = CONFIG.format(job=job) + (PEERS.format(folder=folder) if peers else "")
+    config = PEERS.replace("FOLDER", str(folder)) if peers else CONFIG.format(job=job)
     (folder / "schemathesis.toml").write_text(config)
     admin = [] if peers else ["-H", f"Authorization: Bearer {ADMIN}"]
     return ["--config-file", str(folder / "schemathesis.toml"), "run", f"{url}/openapi.json", *admin]

@@ -1,7 +1,7 @@
 """`constraint` beside a model of it, written from the contract as plainly as can be.
 
 It has no columns, no caches, and tells nothing. Only the value of one expression for one cluster is taken from the
-product; it has tests of its own.
+product; that has tests of its own.
 """
 
 from __future__ import annotations
@@ -196,7 +196,8 @@ def test_any_configuration_decides_as_the_contract_says(
 
 
 @pytest.mark.soak
-@settings(max_examples=20_000, deadline=None)
+@pytest.mark.timeout(3600)
+@settings(max_examples=10_000, deadline=None)
 @given(STATES, PARAMETERS, OPTIONS, st.integers(1, 4), st.integers(0, 3))
 def test_any_configuration_decides_as_the_contract_says_campaign(
     states: dict[str, State], parameters: State, options: State, nodes: int, seed: int

@@ -3,21 +3,12 @@
 import pytest
 from structlog.testing import capture_logs
 
-from rainbow.api import create_app
 from rainbow.scheduling import policies
 from rainbow.service.stepping import step
-from tests.asking import Asking
+from tests.asking import api, cluster
 from tests.test_service_steps import Agent
 
-
-@pytest.fixture
-def api(service):
-    return Asking(create_app(service).test_client())
-
-
-@pytest.fixture
-def cluster(api):
-    return api.register("one", "cluster(node*2(core*4))")
+__all__ = ["api", "cluster"]  # fixtures
 
 
 @pytest.fixture
@@ -120,20 +111,69 @@ def test_settings_are_refused_with_their_pointer(api, cluster):
     assert answer.json["pointer"].endswith("/queues/q/slots")
 
 
-def test_switching_with_work_running_loses_and_stops_nothing(api, service, cluster, agent):
-    order = [name for name in ("load_based", "priority", "fair_share", "load_based") if name in policies]
-    jobs, running = [], {}
-    for name in order:
-        switch(api, cluster, name)
-        jobs.append(submit(api, cluster, 1))
+@pytest.mark.parametrize("unit", ["worker", "core"])
+def test_switching_with_work_running_loses_and_stops_nothing(api, service, cluster, agent, clock, unit):
+    """More waits than there is room for, in parallel and singly; every policy starts some of it while others run."""
+    settings = {"load_based": {"unit": unit}}
+    jobs, running, ended = [], {}, []
+
+    def tasks():
+        return [task for job in jobs for task in api("GET", f"/v1/jobs/{job}", cluster["token"]).json["tasks"]]
+
+    def go_on():
+        before = {task["id"] for task in tasks() if task["state"] == "RUNNING"}
+        clock.now += 1
+        agent.say("heartbeat", running=[{"id": t["id"], "attempt": t["attempt"]} for t in running.values()])
         step(service, "one")
-        running |= {task["id"]: task for task in agent.take()}
-        assert all(state(api, cluster, job) != "STOPPING" for job in jobs)
-    for _ in range(10):
-        for task in list(running.values()):
-            agent.end(task)
-        running = {}
-        step(service, "one")
-        running = {task["id"]: task for task in agent.take()}
-    assert [state(api, cluster, job) for job in jobs] == ["COMPLETED"] * len(jobs)
-    assert all(api("GET", f"/v1/jobs/{job}", cluster["token"]).json["tasks"][0]["attempt"] == 1 for job in jobs)
+        for task in agent.take():
+            running[task["id"]] = task
+            agent.say("events", events=[{"task": task["id"], "attempt": task["attempt"], "event": "started"}])
+        states = {task["id"]: task["state"] for task in tasks()}
+        assert {states[task] for task in before} <= {"RUNNING"}
+        assert agent.say("heartbeat")["stop"] == []
+
+    for policy in ("load_based", "priority", "fair_share", "load_based"):
+        switch(api, cluster, policy, **settings.get(policy, {}))
+        jobs += [submit(api, cluster, 2, slots, duration=10_000) for slots in (1, 2, 1)]
+        go_on()
+        first = next(iter(running))  # one ends under each policy, so that each has something to start
+        agent.end(running.pop(first))
+        ended.append(first)
+        go_on()
+    while running:
+        agent.end(running.pop(next(iter(running))))
+        go_on()
+    assert {task["state"] for task in tasks()} == {"COMPLETED"}
+    assert {task["attempt"] for task in tasks()} == {1}
+    assert len(jobs) == 12
+
+
+def verified(api, cluster, job):
+    return api("GET", f"/v1/jobs/{job}/why?verify=true", cluster["token"]).json["verify"]
+
+
+def test_can_ever_and_can_now_are_told_of_what_waits(api, service, cluster, agent):
+    switch(api, cluster, "priority", quotas=[{"name": "q", "limits": [{"users": "{*}", "to": {"slots": 3}}]}])
+    first, second, never = submit(api, cluster, 4), submit(api, cluster, 4, 2), submit(api, cluster, 1, 4)
+    step(service, "one")
+    assert verified(api, cluster, first) is None  # nothing of it waits
+    told = verified(api, cluster, second)
+    assert (told["ever"], told["now"]["can"]) == ({"can": True, "text": "", "facts": {}}, False)
+    assert told["now"]["text"].startswith("1/2 workers: 1 busy until ")
+    told = verified(api, cluster, never)
+    assert (told["ever"]["can"], told["now"]["can"]) == (False, False)
+    assert "quota" in told["ever"]["text"] or "too few" in told["ever"]["text"] or "room" in told["ever"]["text"]
+
+
+@pytest.mark.parametrize("policy", [name for name in policies.names() if name != "priority"])
+def test_can_ever_and_can_now_are_told_by_every_policy(api, service, cluster, agent, policy):
+    switch(api, cluster, policy)
+    jobs = [submit(api, cluster, 4) for _ in range(3)]
+    step(service, "one")
+    told = [verified(api, cluster, job) for job in jobs]
+    if policy == "delegate":
+        assert told == [None] * 3
+        return
+    assert [bool(one and one["ever"]["can"]) for one in told] == [False, False, True]
+    assert told[2]["now"]["can"] is False
+    assert told[2]["now"]["text"]

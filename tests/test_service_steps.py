@@ -9,18 +9,10 @@ from rainbow.service import Service, Settings, settings_of
 from rainbow.service.loop import step_safely
 from rainbow.service.stepping import step
 from rainbow.store import open_store, tasks
-from tests.asking import Asking, jobspec, shared_folder
+from tests.asking import api, cluster, jobspec, shared_folder
 from tests.conftest import ADMIN, REGISTRATION
 
-
-@pytest.fixture
-def api(service):
-    return Asking(create_app(service).test_client())
-
-
-@pytest.fixture
-def cluster(api):
-    return api.register("one", "cluster(node*2(core*4))")
+__all__ = ["api", "cluster"]  # fixtures
 
 
 @pytest.fixture

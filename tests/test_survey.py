@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from rainbow.errors import RainbowError, RequestError, Unavailable
 from rainbow.graph import read_cluster
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.live import agent_of, rainbow_at
+from tests.registering import agent, note_graphs, processes_of
 from tests.test_end_to_end import Processes, until
-from tests.test_recovery import end_of_marked, keepers
 
 
 def test_this_machine_is_described_as_it_is() -> None:
@@ -65,6 +66,26 @@ def test_slurm_is_asked_as_its_version_answers(tmp_path: Path, monkeypatch: pyte
     names = list(read_cluster(found.document).workers)
     assert set(found.up) < set(names)
     assert found.state["nodes_free"] == len({"node01"} & set(found.up))
+
+
+def test_flux_and_hwloc_are_asked_with_their_own_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    free = 'test "$2" = list && echo 2 && echo 1 && exit 0'  # a line for every set of nodes that are alike
+    command_saying(tmp_path, "flux", f'{free}; test "$*" = "resource R" && cat {CASES / "flux-r.json"}')
+    command_saying(tmp_path, "lstopo-no-graphics", f'test "$*" = "--of xml" && cat {CASES / "hwloc-2.9.xml"}')
+    flux, hwloc = survey("flux-r"), survey("hwloc")
+    assert flux.up == ("big", "tioga0", "tioga1", "tioga2", "tioga3")
+    assert (flux.state["nodes_free"], read_cluster(flux.document).totals["gpu"]) == (3, 16)
+    assert hwloc.up == ("vm",)
+    assert (read_cluster(hwloc.document).totals["core"], hwloc.state["nodes_free"]) == (2, 1)
+
+
+@pytest.mark.skipif(not shutil.which("lstopo-no-graphics"), reason="lstopo is not installed (apt-get install hwloc)")
+def test_lstopo_and_the_kernel_agree_on_this_machine() -> None:
+    kernel, hwloc = (read_cluster(survey(source).document).totals for source in ("local", "hwloc"))
+    assert kernel["core"] <= hwloc["core"]
+    assert hwloc["node"] == 1
+    assert abs(hwloc["memory"] - kernel["memory"]) <= hwloc["memory"] / 10 or kernel["memory"] < hwloc["memory"]
 
 
 @pytest.mark.parametrize("script", ["echo no controller >&2; exit 1", "echo '{'", "echo '{}'"])
@@ -117,6 +138,60 @@ def test_a_change_is_told_once_and_what_others_have_set_stays(oak: tuple[str, Cl
     assert seen == [("n0", "n1"), ("n0", "n1"), ("n1",)]
 
 
+@pytest.fixture
+def graphs_told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    return note_graphs(monkeypatch)
+
+
+def in_order(document: Any) -> Any:
+    return document["graph"]["nodes"], sorted(json.dumps(edge, sort_keys=True) for edge in document["graph"]["edges"])
+
+
+def test_a_graph_that_changes_is_told_by_its_changes(oak: tuple[str, Client], graphs_told: list[str]) -> None:
+    _, client = oak
+    surveys = [Survey(grid(2, 2), {}, ())]
+    watch = watching(client, surveys, [])
+    for nodes, cores in ((3, 2), (3, 2), (1, 4), (5, 1)):
+        surveys[0] = Survey(grid(nodes, cores), {}, ())
+        watch.look()
+        assert in_order(client.graph("oak")) == in_order(grid(nodes, cores))
+    assert graphs_told == ["patch_graph"] * 3
+
+
+def test_a_graph_somebody_else_has_changed_is_told_whole(oak: tuple[str, Client], graphs_told: list[str]) -> None:
+    _, client = oak
+    surveys = [Survey(grid(3, 2), {}, ())]
+    watch = watching(client, surveys, [])
+    watch.look()
+    client.patch_graph("oak", [{"op": "remove", "vertex": "n0"}])
+    surveys[0] = Survey(grid(4, 2), {}, ())
+    watch.look()
+    assert graphs_told == ["patch_graph", "patch_graph", "patch_graph", "put_graph"]
+    assert in_order(client.graph("oak")) == in_order(grid(4, 2))
+    surveys[0] = Survey(grid(5, 2), {}, ())
+    watch.look()
+    assert graphs_told[4:] == ["patch_graph"]
+
+
+def test_a_worker_in_use_is_taken_away_when_it_is_free(oak: tuple[str, Client], tmp_path: Path) -> None:
+    url, client = oak
+    surveys = [Survey(grid(1, 2), {}, ())]
+    watch = watching(client, surveys, [])
+    secret = client._calls._http.headers["Authorization"].removeprefix("Bearer ")
+    with agent_of(url, "oak", secret):
+        spec = jobspec(2, ["sh", "-c", 'while [ ! -e "$1" ]; do sleep 0.1; done', "sh", str(tmp_path / "end")])
+        [token] = [client.mint_token(["oak"])["token"]]
+        with Client(url, token) as user:
+            job = user.submit(spec)["id"]
+            until(lambda: user.job(job)["state"] == "RUNNING", 20)
+            with pytest.raises(RainbowError, match="worker n1 has tasks"):
+                watch.look()
+            (tmp_path / "end").touch()
+            assert user.wait(job, 20, every=0.1)["state"] == "COMPLETED"
+    watch.look()
+    assert client.cluster("oak")["totals"]["node"] == 1
+
+
 def test_a_worker_that_is_down_is_lost_and_comes_back(oak: tuple[str, Client]) -> None:
     url, client = oak
 
@@ -151,18 +226,8 @@ def test_a_resource_manager_that_is_away_for_a_while_is_complained_of_once(oak: 
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
-    made = Processes(tmp_path)
-    yield made
-    made.end()
-    for keeper in keepers(tmp_path):
-        keeper.kill()
-    end_of_marked(tmp_path)
-
-
-def agent(processes: Processes, url: str, cluster: str, *more: str) -> Any:
-    folder = processes.folder
-    given = ("--url", url, "--state-dir", str(folder / "state"), "--credentials", str(folder / "credentials.json"))
-    return processes.start("agent", "--cluster", cluster, "--register", *given, *more)
+    with processes_of(tmp_path) as made:
+        yield made
 
 
 def test_this_machine_registers_itself_and_runs_a_job(tmp_path: Path, processes: Processes) -> None:
@@ -184,42 +249,3 @@ def test_registering_without_the_secret_for_it_is_refused_and_says_so(tmp_path: 
         ran = processes.start("agent", "--cluster", "x", "--register", *given, RAINBOW_REGISTRATION_SECRET="")
         assert ran.wait(20) == 2 or ran.returncode == 1
         assert "the registration secret is needed" in (tmp_path / "agent.log").read_text()
-
-
-@pytest.mark.usefixtures("on_slurm")
-def test_a_slurm_cluster_registers_itself_and_runs_the_job_that_was_selected_for_it(
-    tmp_path: Path, processes: Processes
-) -> None:
-    with rainbow_at(tmp_path) as url, Client(url, REGISTRATION) as registering:
-        tokens = [
-            registering.register_cluster(name, grid(4, cores), state={"cost": cost, "nodes_free": 4})["token"]
-            for name, cores, cost in (("dear", 8, 9), ("small", 1, 1))
-        ]
-        agent(processes, url, "oak", "--executor", "psij:slurm")
-        until(lambda: (tmp_path / "credentials.json").exists())
-        saved = json.loads((tmp_path / "credentials.json").read_text())["clusters"]["oak"]
-        with Client(url, saved["secret"]) as owner:
-            owner.change_state("oak", {"cost": 2})
-        steps = [{"filter": "nodes_free > 1"}, {"sort_ascending": "cost"}, {"select": "first"}]
-        choose = {"name": "constraint", "options": {"priorities": [{"priority": 1, "steps": steps}]}}
-        with Client(url, [*tokens, saved["token"]]) as user:
-            command = ["sh", "-c", "echo $SLURMD_NODENAME; exit $RAINBOW_TASK_RANK"]
-            spec = jobspec(2, command)
-            spec["resources"][0]["with"][0]["with"][0]["count"] = 4
-            placed = user.submit(spec, selector=choose)
-            assert sorted(c["cluster"] for c in placed["decision"]["candidates"]) == ["dear", "oak"]
-            assert placed["cluster"] == "oak"
-            [task] = user.wait(placed["id"], 60)["tasks"]
-        nodes = sorted(task["placement"])
-        assert len(nodes) == 2
-        assert set(nodes) <= {"n0001", "n0002", "n0003", "n0004"}
-        assert (task["state"], task["exit_code"]) == ("FAILED", 1)
-        assert sorted(task["output"].split()) == nodes
-
-
-@pytest.mark.usefixtures("on_slurm")
-def test_a_survey_of_slurm_says_what_sinfo_says() -> None:
-    found = survey("slurm")
-    assert found.up == ("n0001", "n0002", "n0003", "n0004")
-    assert found.state["memory_per_node"] == 15
-    assert 0 <= found.state["nodes_free"] <= 4

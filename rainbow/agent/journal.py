@@ -21,10 +21,10 @@ from rainbow.agent.runs import RunId
 from rainbow.client import wire
 from rainbow.errors import Conflict
 
-STARTS = 2**20  # messages an agent may send between two starts before their numbers meet
+BLOCK = 2**20  # numbers of messages are reserved in blocks, so that not every message is a write
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS agent (id TEXT NOT NULL, starts INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS agent (id TEXT NOT NULL, starts INTEGER NOT NULL); -- the last block of numbers
 CREATE TABLE IF NOT EXISTS runs (task TEXT, attempt INTEGER, starting INTEGER NOT NULL, offer TEXT NOT NULL,
                                  PRIMARY KEY (task, attempt));
 CREATE TABLE IF NOT EXISTS outbox (number INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL);
@@ -44,8 +44,8 @@ class Journal:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")  # an agent that is killed loses nothing, see recovery in docs
         self._db.executescript(SCHEMA)
-        self.id, starts = self._begin()
-        self._number = starts * STARTS
+        self.id, block = self._begin()
+        self._number = block * BLOCK
         self.offers: dict[RunId, wire.Offer] = {}
         self.starting: set[RunId] = set()
         for starting, offer in self._db.execute("SELECT starting, offer FROM runs ORDER BY rowid"):
@@ -60,14 +60,17 @@ class Journal:
     def _begin(self) -> tuple[str, int]:
         found = self._db.execute("SELECT id, starts FROM agent").fetchone()
         called = found[0] if found else f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        starts = found[1] + 1 if found else 1
-        self._db.execute("DELETE FROM agent")
-        self._db.execute("INSERT INTO agent VALUES (?, ?)", (called, starts))
-        return called, starts
+        block = found[1] + 1 if found else 1
+        with self._together():
+            self._db.execute("DELETE FROM agent")
+            self._db.execute("INSERT INTO agent VALUES (?, ?)", (called, block))
+        return called, block
 
     def next_number(self) -> int:
         """Return a number greater than that of every message before, those before a restart too."""
         self._number += 1
+        if self._number % BLOCK == 0:
+            self._db.execute("UPDATE agent SET starts = ?", (self._number // BLOCK,))
         return self._number
 
     @property

@@ -41,9 +41,14 @@ def _answer(parts: Iterator[str]) -> Response:
 
 def _start(here: Service) -> int:
     """Return the number after which events are wanted."""
-    text = request.headers.get("Last-Event-ID") or request.args.get("after")
-    if text is None:
-        return 0 if "follow" in request.args and not flag("follow") else telling.last(here)
+    brought = [request.headers.get("Last-Event-ID") or None, request.args.get("after")]
+    numbers = [_number(text) for text in brought if text is not None]
+    if numbers:
+        return numbers[0]
+    return 0 if "follow" in request.args and not flag("follow") else telling.last(here)
+
+
+def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text[:20]) > LARGEST:
         raise RequestError("Last-Event-ID is the id of an event", pointer="/after")
     return int(text)

@@ -42,5 +42,6 @@ EXAMPLES: dict[str, Any] = {
     "agents.accept": {"agent": "a", "tasks": []},
     "agents.events": {"agent": "a", "events": []},
     "agents.heartbeat": {"agent": "a", "workers": ["n0"], "running": []},
+    "reservations.create": {"jobspec": JOBSPEC, "duration": 3600, "requestor": "ann", "name": "the demonstration"},
     "tokens.mint": {"clusters": ["oak"], "requestors": ["ann"], "name": "for ann"},
 }

@@ -7,12 +7,12 @@ from typing import Any
 
 from flask import Blueprint, jsonify, request
 
-from rainbow.api.asking import list_of, read_jobspec, service, tokens, who
+from rainbow.api.asking import flag, list_of, read_jobspec, service, tokens, who
 from rainbow.api.schemas import check
 from rainbow.api.times import timed
 from rainbow.errors import RequestError
 from rainbow.jobs import JobState
-from rainbow.service import ledger, showing, submitting, suspending
+from rainbow.service import ledger, showing, submitting, suspending, verifying
 from rainbow.service.access import Caller, digest
 from rainbow.service.submitting import Submission
 from rainbow.store.jobs import Filter
@@ -118,8 +118,9 @@ def show(job_id: str) -> Any:
 
 @jobs.get("/jobs/<job_id>/why")
 def why(job_id: str) -> Any:
-    """Show the whole decision."""
-    return jsonify(timed(showing.why(service(), who(), job_id)))
+    """Show the whole decision; with verify=true whether the job can ever run, and whether it could run now."""
+    asked = verifying.why_verified if flag("verify") else showing.why
+    return jsonify(timed(asked(service(), who(), job_id)))
 
 
 @jobs.get("/jobs/<job_id>/replay")
@@ -139,13 +140,13 @@ def decisions() -> Any:
     return jsonify(decisions=listed, next=following)
 
 
-@jobs.post("/jobs/<job_id>:suspend")
+@jobs.post("/jobs/<id:job_id>:suspend")
 def suspend(job_id: str) -> Any:
     """Hold a job: what runs is stopped in place, what waits does not start."""
     return jsonify(timed(suspending.suspend(service(), who(), job_id)))
 
 
-@jobs.post("/jobs/<job_id>:resume")
+@jobs.post("/jobs/<id:job_id>:resume")
 def resume(job_id: str) -> Any:
     """Let a suspended job go on."""
     return jsonify(timed(suspending.resume(service(), who(), job_id)))

@@ -30,10 +30,17 @@ BODIES = {
     "agents.events": "Events",
     "agents.heartbeat": "Heartbeat",
     "tokens.mint": "Token",
+    "reservations.create": "Reservation",
 }
 # these answer 201, with what names the new thing in other paths
-MADE = {"clusters.register": ("name", "name"), "jobs.submit": ("job_id", "id"), "tokens.mint": ("token_id", "id")}
-GONE = {"clusters.delete", "clusters.delete_subsystem", "tokens.revoke"}  # these answer 204
+MADE = {
+    "clusters.register": ("name", "name"),
+    "jobs.submit": ("job_id", "id"),
+    "tokens.mint": ("token_id", "id"),
+    "reservations.create": ("reservation_id", "id"),
+}
+# these answer 204
+GONE = {"clusters.delete", "clusters.delete_subsystem", "tokens.revoke", "reservations.delete"}
 OPEN = {"health.live", "health.ready", "health.front", "openapi.show"}
 EVENT = {  # one of the stream, as its lines name it
     "type": "object",
@@ -59,7 +66,9 @@ PAGE = {
 QUERIES: dict[str, dict[str, Any]] = {
     "clusters.delete": {"drain": {"type": "boolean"}},
     "clusters.put_graph": {"drain": {"type": "boolean"}},
+    "reservations.listing": {"over": {"type": "boolean"}},
     "clusters.patch_graph": {"drain": {"type": "boolean"}},
+    "jobs.why": {"verify": {"type": "boolean"}},
     "jobs.listing": PAGE,
     "jobs.decisions": PAGE,
     "events.stream": {"follow": {"type": "boolean"}, "after": {"type": "integer", "minimum": 0}},

@@ -115,6 +115,16 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         expires_at=_or_null({"type": "string", "format": "date-time"}),
         name=_or_null({"type": "string", "maxLength": 100}),
     ),
+    "Reservation": _object(
+        ["jobspec"],
+        jobspec={"type": ["string", "object"]},
+        start=_or_null({"type": "string", "format": "date-time"}),
+        end=_or_null({"type": "string", "format": "date-time"}),
+        duration=_or_null({"type": "number", "exclusiveMinimum": 0, "maximum": 2**31}),
+        requestor=_or_null({**WORDS, "minLength": 1}),
+        requestors=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
+        name=_or_null({"type": "string", "maxLength": 100}),
+    ),
     "Problem": _object(
         ["type", "title", "status", "code", "detail"],
         type={"type": "string", "format": "uri"},

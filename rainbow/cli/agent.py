@@ -15,13 +15,14 @@ import click
 from rainbow.agent import Agent, machine, open_executor
 from rainbow.agent.environment import allowed
 from rainbow.agent.journal import Journal, take_folder
+from rainbow.agent.line import NOT_OURS
 from rainbow.agent.loop import MAX_TASKS
 from rainbow.agent.survey import survey
 from rainbow.agent.watch import Watch
 from rainbow.cli import printing
 from rainbow.cli.connection import with_secret
 from rainbow.cli.enrolling import enrolled
-from rainbow.client import Client
+from rainbow.client import Client, Problem
 
 SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the cluster is, by executor
 
@@ -89,8 +90,21 @@ def agent(
     watch = Watch(client, cluster, look, working.speak_for, say)
     if register:
         watch.start()
-    working.run()
-    watch.stop()
+    try:
+        working.run()
+    except Problem as problem:
+        raise _in_plain_words(problem, cluster) from None
+    finally:
+        watch.stop()
+
+
+def _in_plain_words(problem: Problem, cluster: str) -> Problem:
+    if problem.status not in NOT_OURS:
+        return problem
+    said = (
+        f"the server does not take this secret for that of cluster {cluster}: it is wrong, or was revoked or rotated"
+    )
+    return Problem(problem.status, {"code": problem.code, "title": problem.title, "detail": said})
 
 
 def _state_home() -> Path:

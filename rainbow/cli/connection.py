@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from rainbow.cli import credentials
+from rainbow.cli.progress import Upload
 from rainbow.client import Client
 from rainbow.errors import RequestError
 
@@ -115,8 +116,10 @@ def _saved(path: Path) -> credentials.Saved:
 
 
 def _client(url: str, tokens: Sequence[str]) -> Client:
-    client = Client(url or DEFAULT_URL, tokens)
+    upload = Upload()
+    client = Client(url or DEFAULT_URL, tokens, sent=upload)
     click.get_current_context().call_on_close(client.close)
+    click.get_current_context().call_on_close(upload.close)
     return client
 
 

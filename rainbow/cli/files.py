@@ -73,7 +73,7 @@ def jobspecs_of(paths: Sequence[Path]) -> tuple[dict[Path, Request], dict[Path, 
     found: dict[Path, Request] = {}
     faults: dict[Path, InputError] = {}
     for given in paths:
-        for path in _jobspecs_in(given):
+        for path in jobspec_files(given):
             try:
                 with naming(path):
                     found[path] = parse_jobspec(text_of(path))
@@ -84,7 +84,8 @@ def jobspecs_of(paths: Sequence[Path]) -> tuple[dict[Path, Request], dict[Path, 
     return found, faults
 
 
-def _jobspecs_in(path: Path) -> list[Path]:
+def jobspec_files(path: Path) -> list[Path]:
+    """Return the file itself, or of a folder all files below it that are YAML or JSON by name."""
     if not path.is_dir():
         return [path]
     found = [file for file in sorted(path.rglob("*")) if file.suffix in JOBSPECS and file.is_file()]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from rainbow.cli import progress
 from rainbow.cli.printing import one_line
 from rainbow.cli.reading import FILE, text_of
 from rainbow.errors import InputError
@@ -27,11 +28,13 @@ def import_graph(source: str, file: Path, out: Path, name: str) -> None:
 
     The graph goes to stdout, or to the file of --out; a line on stderr says what is in it.
     """
-    document = graph_sources.get(source)(text_of(file))
-    if name:
-        document = {**document, "name": name}
-    cluster = read_cluster(document)
-    text = _written(document)
+    with progress.going_on(f"reading {file}") as now:
+        document = graph_sources.get(source)(text_of(file))
+        if name:
+            document = {**document, "name": name}
+        now("checking the graph")
+        cluster = read_cluster(document)
+        text = _written(document)
     with click.open_file(str(out), "w", encoding="utf-8") as stream:
         stream.write(text)
     click.echo(one_line(_summary(cluster, document)), err=True)

@@ -79,8 +79,8 @@ def show(client: Client, job_id: str, watch: bool, output: str) -> None:
 @printing.output_option
 @with_tokens
 def why(client: Client, job_id: str, output: str) -> None:
-    """Show why a job is where it is: match, selection, scheduling."""
-    found = client.why(job_id)
+    """Show why a job is where it is: match, selection, scheduling; can it ever run, can it run now."""
+    found = client.why(job_id, verify=True)
     printing.show(output, found, lambda console: _draw_why(console, found))
 
 
@@ -162,6 +162,20 @@ def _draw_why(console: Console, found: Document) -> None:
     console.print(printing.facts({key: found[key] for key in ("id", "state", "cluster")}))
     draw_decision(console, found["decision"])
     draw_steps(console, found["decision"].get("selection") or {})
-    wait = found.get("wait") or {}
+    waiting = _waiting(found.get("wait") or {}, found.get("verify") or {})
+    if waiting:
+        console.print(printing.facts(waiting))
+
+
+def _waiting(wait: Document, verified: Document) -> dict[str, str]:
+    """Say what blocks a job, since when, when it is expected to start, and whether it can start at all."""
+    told: dict[str, str] = {}
     if wait:
-        console.print(Text(f"waits: {printing.clean(wait.get('text') or wait.get('reason', ''))}"))
+        told["waits"] = str(wait.get("text") or wait.get("reason", ""))
+        told["since"] = printing.when(wait.get("since"))
+        start = (wait.get("facts") or {}).get("start")
+        told |= {"expected start": printing.when(start)} if start is not None else {}
+    for question, words in (("ever", "can it ever run"), ("now", "can it run now")):
+        answer = verified.get(question)
+        told |= {words: "yes" if answer["can"] else f"no: {answer['text']}"} if answer else {}
+    return told

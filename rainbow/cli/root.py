@@ -15,11 +15,13 @@ from rainbow.cli import (
     config,
     database,
     doctor,
+    helping,
     importing,
     jobs,
     policy,
     printing,
     receive,
+    reserving,
     scheduler,
     serve,
     state,
@@ -38,7 +40,8 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 no match, 4 not found, 5 not allowed,
 
 Settings come from flags, then the environment (RAINBOW_URL, RAINBOW_TOKEN,
 RAINBOW_TOKEN_FILE, RAINBOW_SECRET, RAINBOW_SECRET_FILE), then the credentials
-file that `cluster register --save` writes (RAINBOW_CREDENTIALS)."""
+file that `cluster register --save` writes (RAINBOW_CREDENTIALS).
+`rainbow help TOPIC` explains these and more."""
 
 
 class Root(click.Group):
@@ -96,6 +99,7 @@ for _command in (
     jobs.jobs,
     jobs.job,
     workers.worker,
+    reserving.reserve,
     scheduler.scheduler,
     config.config,
     policy.policy,
@@ -104,5 +108,6 @@ for _command in (
     tokens.token,
     watching.events,
     completion.completion,
+    helping.show_help,
 ):
     main.add_command(_command)

@@ -15,6 +15,7 @@ from rainbow.cli import printing
 from rainbow.cli.connection import with_secret
 from rainbow.cli.database import store_options, url_of
 from rainbow.cli.reading import FILE, naming, text_of
+from rainbow.cli.watching import again, watch_option
 from rainbow.client import Client, Problem
 from rainbow.errors import PolicyError
 from rainbow.jobspec.text import Positions
@@ -52,12 +53,18 @@ def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @scheduler.command()
 @of_cluster
+@watch_option
 @printing.output_option
 @with_secret
-def show(client: Client, cluster: str, output: str) -> None:
+def show(client: Client, cluster: str, watch: bool, output: str) -> None:
     """Show a cluster's policy, its settings and its figures."""
-    found = client.scheduler(cluster)
-    printing.show(output, found, lambda console: _draw(console, found))
+
+    def draw() -> bool:
+        found = client.scheduler(cluster)
+        printing.show(output, found, lambda console: _draw(console, found))
+        return True
+
+    again(client, watch, draw)
 
 
 TITLES = ["CLASS", "LOAD %", "RUNNING", "WAITING", "ENTITLEMENT", "LOANED", "UNUSED"]
@@ -140,6 +147,7 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
 LIMIT, COUNT = click.IntRange(min=-1), click.IntRange(min=0)
 LIMITS = ["throttle", "max_requestors", "max_jobs_per_requestor", "max_waiting_tasks", "max_retries"]
 LIMITS += ["quarantine_after", "quarantine_minutes", "task_minutes", "allowance_seconds"]
+LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 
 
 @scheduler.command(name="set")
@@ -163,6 +171,8 @@ LIMITS += ["quarantine_after", "quarantine_minutes", "task_minutes", "allowance_
 @click.option("--quarantine-minutes", type=COUNT, help="How long such a worker gets nothing.")
 @click.option("--task-minutes", type=COUNT, help="How long a task without a duration may run; 0: for ever.")
 @click.option("--allowance-seconds", type=COUNT, help="How much longer, before the server has it stopped.")
+@click.option("--max-reservations-per-requestor", type=LIMIT, help="Kept in advance; -1 is no limit.")
+@click.option("--reservation-days", type=COUNT, help="How long one may last; 0: of any length.")
 @click.option("--settings", "file", type=FILE, help="A YAML or JSON file of settings; other options go over it.")
 @printing.output_option
 @with_secret

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-from rainbow.cli import files, printing, sweep
+from rainbow.cli import files, many, printing, sweep
 from rainbow.cli.connection import with_tokens
 from rainbow.cli.decisions import draw_decision, draw_match
 from rainbow.cli.exits import UNSATISFIABLE, Exit
@@ -24,7 +24,7 @@ Jobspec = str | dict[str, Any]
 
 def _job_options(command: Any) -> Any:
     options = [
-        click.argument("what", nargs=-1, metavar="FILE | -- COMMAND..."),
+        click.argument("what", nargs=-1, metavar="FILE... | -- COMMAND..."),
         click.option("-n", "--nodes", type=click.IntRange(1), help="Nodes for the command."),
         click.option("-c", "--cores", type=click.IntRange(1), help="Cores for the command, on every node."),
         click.option("-g", "--gpus", type=click.IntRange(1), help="GPUs for the command, on every node."),
@@ -90,9 +90,15 @@ def submit(
     wait: bool,
     output: str,
 ) -> None:
-    """Submit a jobspec FILE (- for stdin), or a command: rainbow submit -n 2 -c 4 -- hostname."""
-    jobspec = _jobspec(what, nodes, cores, gpus, seconds)
+    """Submit a jobspec FILE (- for stdin), or a command: rainbow submit -n 2 -c 4 -- hostname.
+
+    Several FILEs, or folders of them, are submitted together; each has its own answer.
+    """
     among = [{"name": one} for one in clusters] or None
+    if (nodes, cores, gpus) == (None, None, None) and many.is_many(what):
+        given = {"name": name, "requestor": requestor, "selector": _selector(selector, selector_options)}
+        _submit_many(client, what, {**given, "clusters": among}, key, output, alone=bool(wait or basis or tag))
+    jobspec = _jobspec(what, nodes, cores, gpus, seconds)
     try:
         made = client.submit(jobspec, name, requestor, _selector(selector, selector_options), among, key, basis, tag)
     except Problem as problem:
@@ -106,6 +112,18 @@ def submit(
     ended = client.wait(made["id"])
     printing.show(output, ended, lambda console: draw_job(console, ended))
     click.get_current_context().exit(outcome(ended))
+
+
+def _submit_many(
+    client: Client, what: tuple[str, ...], common: dict[str, Any], key: str | None, output: str, *, alone: bool
+) -> NoReturn:
+    if alone:
+        raise click.UsageError("--wait, --basis and --tag are for one jobspec")
+    if missing := [path for path in what if not Path(path).exists()]:
+        raise click.UsageError(f"there is no file {missing[0]!r}; a command needs -n, -c or -g")
+    rows = many.submit_many(client, what, {k: v for k, v in common.items() if v is not None}, key)
+    printing.show(output, rows, lambda console: many.draw_many(console, rows))
+    click.get_current_context().exit(many.exit_of_many(rows))
 
 
 def _show_refusals(problem: Problem, output: str) -> None:

@@ -6,6 +6,7 @@ import click
 
 from rainbow.cli import printing
 from rainbow.cli.connection import with_secret
+from rainbow.cli.watching import again, watch_option
 from rainbow.client import Client
 
 
@@ -16,46 +17,41 @@ def worker() -> None:
 
 @worker.command(name="list")
 @click.option("--cluster", required=True)
+@watch_option
 @printing.output_option
 @with_secret
-def list_workers(client: Client, cluster: str, output: str) -> None:
+def list_workers(client: Client, cluster: str, watch: bool, output: str) -> None:
     """List the workers of a cluster and their states."""
-    found = client.workers(cluster)
-    rows = [(one["name"], one["state"], printing.when(one["since"]), one["missed"], one["capacity"]) for one in found]
-    table = printing.table(["WORKER", "STATE", "SINCE", "MISSED", "CAPACITY"], rows)
-    printing.show(output, found, lambda console: console.print(table))
+
+    def show() -> bool:
+        found = client.workers(cluster)
+        rows = [
+            (one["name"], one["state"], printing.when(one["since"]), one["missed"], one["capacity"]) for one in found
+        ]
+        table = printing.table(["WORKER", "STATE", "SINCE", "MISSED", "CAPACITY"], rows)
+        printing.show(output, found, lambda console: console.print(table))
+        return True
+
+    again(client, watch, show)
 
 
-@worker.command()
-@click.argument("name")
-@click.option("--cluster", required=True)
-@printing.output_option
-@with_secret
-def offline(client: Client, cluster: str, name: str, output: str) -> None:
-    """Take a worker away: it gets nothing new until it is reinstated."""
-    _moved(client, cluster, name, "offline", output)
+VERBS = {
+    "offline": "Take a worker away: it gets nothing new until it is reinstated.",
+    "drain": "Let a worker end what it has; it gets nothing new until it is reinstated.",
+    "reinstate": "Bring a worker back that was taken away, drained or quarantined.",
+}
 
 
-@worker.command()
-@click.argument("name")
-@click.option("--cluster", required=True)
-@printing.output_option
-@with_secret
-def drain(client: Client, cluster: str, name: str, output: str) -> None:
-    """Let a worker end what it has; it gets nothing new until it is reinstated."""
-    _moved(client, cluster, name, "drain", output)
+def _add(verb: str, words: str) -> None:
+    @worker.command(name=verb, help=words)
+    @click.argument("name")
+    @click.option("--cluster", required=True)
+    @printing.output_option
+    @with_secret
+    def move(client: Client, cluster: str, name: str, output: str) -> None:
+        made = client.move_worker(cluster, name, verb)
+        printing.show(output, made, lambda console: console.print(printing.facts(made)))
 
 
-@worker.command()
-@click.argument("name")
-@click.option("--cluster", required=True)
-@printing.output_option
-@with_secret
-def reinstate(client: Client, cluster: str, name: str, output: str) -> None:
-    """Bring a worker back that was taken away, drained or quarantined."""
-    _moved(client, cluster, name, "reinstate", output)
-
-
-def _moved(client: Client, cluster: str, name: str, verb: str, output: str) -> None:
-    made = client.move_worker(cluster, name, verb)
-    printing.show(output, made, lambda console: console.print(printing.facts(made)))
+for _verb, _words in VERBS.items():
+    _add(_verb, _words)

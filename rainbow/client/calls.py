@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from rainbow.client.sending import Sent, Told
 from rainbow.errors import RainbowError, RequestError, Unavailable
 
 TRIES = 5
@@ -57,8 +58,10 @@ class Calls:
         tries: int = TRIES,
         sleep: Callable[[float], None] = time.sleep,
         transport: httpx.BaseTransport | None = None,
+        sent: Sent | None = None,
     ) -> None:
         self.url = url
+        self._sent = sent
         self._timeout = timeout
         self._tries = tries
         self._sleep = sleep
@@ -128,11 +131,14 @@ class Calls:
     ) -> httpx.Request:
         content = None if body is None else _encode(body)
         headers = {**(headers or {}), **({"Content-Type": "application/json"} if content else {})}
+        sending: bytes | Told | None = content
+        if content and self._sent is not None:
+            sending, headers["Content-Length"] = Told(content, self._sent), str(len(content))
         given = {key: value for key, value in (query or {}).items() if value is not None}
         timeout = httpx.Timeout(self._timeout, read=self._timeout + patience)
         try:
             return self._http.build_request(
-                verb, path, content=content, params=given or None, headers=headers, timeout=timeout
+                verb, path, content=sending, params=given or None, headers=headers, timeout=timeout
             )
         except (httpx.InvalidURL, UnicodeError) as error:
             raise RequestError(f"cannot be asked for: {error}") from error

@@ -45,9 +45,13 @@ class Owning:
         """Let the server check its configuration file and take it over; needs the admin token."""
         return self._own("POST", "config:reload")
 
-    def patch_graph(self, cluster: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Change a cluster's graph: add, remove, set, resize; all of it or nothing."""
-        return self._own("PATCH", "clusters", cluster, "graph", body={"changes": list(changes)}, repeatable=False)
+    def patch_graph(
+        self, cluster: str, changes: Sequence[Mapping[str, Any]], *, revision: int | None = None
+    ) -> dict[str, Any]:
+        """Change a cluster's graph: add, remove, set, resize; all of it or nothing; only that of a revision."""
+        headers = None if revision is None else {"If-Match": f'"{revision}"'}
+        body = {"changes": list(changes)}
+        return self._own("PATCH", "clusters", cluster, "graph", body=body, headers=headers, repeatable=False)
 
     def stream(
         self, after: int | None = None, *, follow: bool = True, beats: bool = False

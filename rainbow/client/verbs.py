@@ -14,6 +14,7 @@ from typing import Any, Self, cast
 from rainbow.client import wire
 from rainbow.client.agents import AgentVerbs
 from rainbow.client.calls import Calls, Problem
+from rainbow.client.keeping import Keeping
 from rainbow.client.owning import Owning
 from rainbow.client.paths import given, of_cluster, path
 from rainbow.errors import TryLater
@@ -22,7 +23,7 @@ ENDED = frozenset({"COMPLETED", "FAILED", "CANCELED"})
 Document = Mapping[str, Any]
 
 
-class Client(AgentVerbs, Owning):
+class Client(AgentVerbs, Owning, Keeping):
     """A Rainbow server, as seen with some credentials.
 
     `token` is one token or secret, or several: the clusters of all of them are considered together. `timeout`
@@ -221,9 +222,9 @@ class Client(AgentVerbs, Owning):
         """Show a job and its tasks."""
         return self._object("GET", path("jobs", job_id))
 
-    def why(self, job_id: str) -> dict[str, Any]:
-        """Show the whole decision: match, selection steps, why it waits."""
-        return self._object("GET", path("jobs", job_id, "why"))
+    def why(self, job_id: str, *, verify: bool = False) -> dict[str, Any]:
+        """Show the whole decision: match, selection steps, why it waits; `verify`: can it ever run, and now."""
+        return self._object("GET", path("jobs", job_id, "why"), query=given(verify="true" if verify else None))
 
     def replay(self, job_id: str) -> dict[str, Any]:
         """Have a job's selection taken again: {"equal", "selection", "replayed", "digests", ...}."""

@@ -10,7 +10,7 @@ What the result means is not looked at here: `read_cluster` does that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rainbow.errors import GraphError
@@ -75,15 +75,22 @@ def _add(nodes: Nodes, edges: Edges, change: Mapping[str, Any], at: str) -> tupl
     return {**nodes, **{str(key): dict(node) for key, node in new.items()}}, [*edges, *map(dict, tied)]
 
 
-def _remove(nodes: Nodes, edges: Edges, vertex: str) -> tuple[Nodes, Edges]:
+def contained(edges: Iterable[Mapping[str, Any]], vertices: Iterable[str]) -> set[str]:
+    """Return these vertices and all they contain, at any depth."""
     below: dict[str, list[str]] = {}
     for edge in edges:
         if (edge.get("relation") or "contains") == "contains":
             below.setdefault(str(edge.get("source")), []).append(str(edge.get("target")))
-    gone, left = {vertex}, [vertex]
+    left = list(vertices)
+    found = set(left)
     while left:
-        new = [each for each in below.get(left.pop(), []) if each not in gone]
-        gone.update(new)
+        new = [each for each in below.get(left.pop(), []) if each not in found]
+        found.update(new)
         left += new
+    return found
+
+
+def _remove(nodes: Nodes, edges: Edges, vertex: str) -> tuple[Nodes, Edges]:
+    gone = contained(edges, [vertex])
     kept = [edge for edge in edges if str(edge.get("source")) not in gone and str(edge.get("target")) not in gone]
     return {key: node for key, node in nodes.items() if key not in gone}, kept

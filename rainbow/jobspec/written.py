@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 LONGEST_NUMBER = 100  # characters; reading a longer one takes time that grows with its square
 
 
-class WrittenInt(int):
+class _Written:
+    """What both kinds share; stands before int or float among the bases."""
+
+    text: str
+
+    def __new__(cls, value: Any, text: str = "") -> Self:
+        """Make the number; without a text only to be copied, as its text follows."""
+        made = super().__new__(cls, value)  # type: ignore[call-arg]  # int and float take it
+        made.text = text
+        return made
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class WrittenInt(_Written, int):
     """A whole number whose text is its own: 0x10, 1_000, 010."""
 
-    text: str
 
-    def __new__(cls, value: int, text: str = "") -> WrittenInt:
-        """Make the number; without a text only to be copied, as its text follows."""
-        made = super().__new__(cls, value)
-        made.text = text
-        return made
-
-    def __str__(self) -> str:
-        return self.text
-
-
-class WrittenFloat(float):
+class WrittenFloat(_Written, float):
     """A number whose text is its own: 1.10, 3600."""
-
-    text: str
-
-    def __new__(cls, value: float, text: str = "") -> WrittenFloat:
-        """Make the number; without a text only to be copied, as its text follows."""
-        made = super().__new__(cls, value)
-        made.text = text
-        return made
-
-    def __str__(self) -> str:
-        return self.text
 
 
 def written(value: Any, text: str) -> Any:

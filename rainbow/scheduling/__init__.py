@@ -13,6 +13,8 @@ from rainbow.scheduling.policy import (
     GangView,
     JobProgress,
     JobView,
+    Keeps,
+    Kept,
     Plan,
     Policy,
     ReservationView,
@@ -29,6 +31,7 @@ from rainbow.scheduling.policy import (
     WorkerView,
 )
 from rainbow.scheduling.priority import Priority
+from rainbow.scheduling.priority.verify import Answer, can_ever, can_now
 
 policies: Registry[Policy] = Registry("rainbow.policies")
 policies.add("load_based")(LoadBased())
@@ -40,6 +43,7 @@ DEFAULT_POLICY = "load_based"
 
 __all__ = [
     "DEFAULT_POLICY",
+    "Answer",
     "Delegate",
     "Elastic",
     "FairShare",
@@ -48,6 +52,8 @@ __all__ = [
     "GangView",
     "JobProgress",
     "JobView",
+    "Keeps",
+    "Kept",
     "LoadBased",
     "Plan",
     "Policy",
@@ -64,6 +70,8 @@ __all__ = [
     "View",
     "Wait",
     "WorkerView",
+    "can_ever",
+    "can_now",
     "check_plan",
     "diagram",
     "gangs",

@@ -1,7 +1,11 @@
-"""The resource diagram of a plan: what runs, what would start, what is promised, as far as times are known."""
+"""The resource diagram of a plan: what runs, what would start, what is promised or kept, as far as times are known.
+
+What an advance reservation keeps is drawn whole, and not a second time for the jobs that run in it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from math import inf
 
 from rainbow.scheduling.policy import Plan, Reserve, Start, View
@@ -16,12 +20,23 @@ def diagram(view: View, plan: Plan) -> Timeline:
         for kind, amount in run.placement.get("", {}).items():
             outside[kind] = outside.get(kind, 0) + amount
     made = Timeline({**capacity, "": outside})
+    for kept in view.reservations:
+        made.add(kept.placement, kept.start, kept.end)
+    kept_for = {kept.id for kept in view.reservations}
     for run in view.runs:
-        made.add(run.placement, run.started, max(run.until, view.now) if run.until else inf)
-    expected = {task: gang.expected for job in view.jobs for gang in job.gangs for task in gang.tasks}
+        if run.attributes.get("reservation") not in kept_for:
+            made.add(run.placement, run.started, max(run.until, view.now) if run.until else inf)
+    _enter(made, view, plan, {job.id for job in view.jobs if job.attributes.get("reservation") in kept_for})
+    return made
+
+
+def _enter(made: Timeline, view: View, plan: Plan, inside: Set[str]) -> None:
+    """Enter what a plan would book, but for the jobs inside reservations."""
+    gangs = {task: (job.id, gang.expected) for job in view.jobs for gang in job.gangs for task in gang.tasks}
     for order in plan.orders:
         if isinstance(order, Start):
-            made.add(order.placement, view.now, view.now + (expected[order.task] or inf))
-        elif isinstance(order, Reserve):
+            job, expected = gangs[order.task]
+            if job not in inside:
+                made.add(order.placement, view.now, view.now + (expected or inf))
+        elif isinstance(order, Reserve) and order.job not in inside:
             made.add(order.placement, order.at, order.until)
-    return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from rainbow.jobs import WorkerState
@@ -141,12 +141,13 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class ReservationView:
-    """Space kept in advance over [start, end) for the jobs that name it."""
+    """Space kept in advance over [start, end) for the jobs that name it; `requestors` None: of anybody."""
 
     id: str
     placement: Placement
     start: float
     end: float
+    requestors: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +253,32 @@ class Plan:
     rest: Rest | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Space found for an advance reservation; none: `text` says why."""
+
+    placement: Placement | None = None
+    start: float = 0.0
+    end: float = 0.0
+    text: str = ""
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """What a policy has beside, if it honours `view.reservations`."""
+
+    def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
+        """Find space for a job's one gang for so long, from `start` on, or (None) from the earliest time there is."""
+
+
+@runtime_checkable
+class Promises(Protocol):
+    """What a policy has beside, if it promises times."""
+
+    def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the settings as they are when every job may be promised a time."""
+
+
 class Policy(Protocol):
     """Plans one cluster's next step. Same view, same plan.
 
@@ -259,6 +286,7 @@ class Policy(Protocol):
     need not ask it again before something happens; `rests = True`: the same after a plan that orders nothing and
     leaves its memory as it was. With `sees_all = True` its views have every job that has not ended, with class,
     service and progress, also if nothing of it waits; else only those with something waiting.
+    One that keeps space for advance reservations has `keep`, see `Keeps`.
     """
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:

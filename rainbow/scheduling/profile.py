@@ -13,8 +13,9 @@ operation costs about the square root of the number of steps, and little more th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
+from typing import Self
 
 LARGEST = 256
 
@@ -62,6 +63,11 @@ class Profile:
             for time, level in profile:
                 changes[time] = changes.get(time, 0) + level - last
                 last = level
+        return cls.of(changes)
+
+    @classmethod
+    def of(cls, changes: Mapping[float, int]) -> Self:
+        """Return the use that grows (or shrinks) by so much at each time: many bookings entered at once."""
         made, level, half = cls(), 0, max(1, LARGEST // 2)
         steps: list[tuple[float, int]] = []
         for time in sorted(changes):
@@ -101,6 +107,13 @@ class Profile:
         """The largest use at any time in [start, end); 0 if that is empty."""
         if not start < end or not self._blocks:
             return 0
+        if len(self._blocks) == 1:  # the ordinary case, and asked very often
+            block = self._blocks[0]
+            low, high = bisect_right(block.times, start) - 1, bisect_left(block.times, end)
+            if high - low == 1 and low >= 0:
+                return block.levels[low] + block.lift
+            most = max(block.levels[max(low, 0) : high], default=-block.lift) + block.lift
+            return most if low >= 0 else max(0, most)  # before its first step nothing is in use
         first, last = bisect_right(self._starts, start) - 1, bisect_left(self._starts, end) - 1
         if last < 0:
             return 0

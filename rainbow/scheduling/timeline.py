@@ -10,7 +10,7 @@ question answers for all of them: is this much free here for the whole of that t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from rainbow.scheduling.profile import Profile
@@ -43,6 +43,24 @@ class Timeline:
                     if summed == kind and worker in workers:
                         use.add(start, end, amount)
 
+    def fill(self, bookings: Iterable[tuple[Mapping[str, Amounts], float, float]]) -> None:
+        """Enter many bookings at once, (placement, start, end) each; cheaper than one by one."""
+        changes: dict[Line, dict[float, int]] = {}
+        for placement, start, end in bookings:
+            if not start < end:
+                continue
+            for worker, amounts in placement.items():
+                for kind, amount in amounts.items():
+                    if amount:
+                        line = changes.setdefault((worker, kind), {})
+                        line[start] = line.get(start, 0) + amount
+                        line[end] = line.get(end, 0) - amount
+        for (worker, kind), line in changes.items():
+            lines = self.lines.setdefault(worker, {})
+            before = [lines[kind]] if kind in lines else []
+            lines[kind] = Profile.total([*before, Profile.of(line)]) if before else Profile.of(line)
+        self._sums.clear()
+
     def remove(self, placement: Mapping[str, Amounts], start: float, end: float) -> None:
         """Take a booking out again."""
         self.add({w: {kind: -amount for kind, amount in a.items()} for w, a in placement.items()}, start, end)
@@ -56,7 +74,9 @@ class Timeline:
 
     def free(self, worker: str, kind: str, start: float, end: float) -> int:
         """How much is free for the whole of [start, end)."""
-        return self.capacity.get(worker, {}).get(kind, 0) - self.used(worker, kind, start, end)
+        capacity, lines = self.capacity.get(worker), self.lines.get(worker)
+        line = lines.get(kind) if lines else None
+        return (capacity.get(kind, 0) if capacity else 0) - (line.most(start, end) if line is not None else 0)
 
     def free_at(self, worker: str, kind: str, time: float) -> int:
         """How much is free at one moment."""
@@ -119,10 +139,10 @@ class Timeline:
 
     # ── for people ──
 
-    def text(self) -> str:
-        """Print one line for every worker and type: use from each time on, of the capacity."""
+    def text(self, now: float = 0.0) -> str:
+        """Print one line for every worker and type: use from each time on (seconds from `now`), of the capacity."""
         rows = []
         for (worker, kind), line in self.entries():
-            steps = "  ".join(f"{time:g}:{level}" for time, level in line)
+            steps = "  ".join(f"{time - now:.10g}:{level}" for time, level in line)
             rows.append(f"{worker or '(cluster)'} {kind} of {self.capacity.get(worker, {}).get(kind, 0)}  {steps}")
         return "\n".join(rows)

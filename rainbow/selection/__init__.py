@@ -1,4 +1,13 @@
-"""Candidates and state → one cluster, with every step that led to it."""
+"""Candidates and state → one cluster, with every step that led to it.
+
+choice                                       what a selector is, and what it answers
+random, constraint                           the selectors
+priorities, groups, advice, bounds, costs    the options of constraint: read, checked, warned of
+grammar, expression, arithmetic              an expression for one cluster: text → tree → code
+variables, columns, vectorised               what it can read, and the same code for many clusters
+redeciding, trials                           decisions taken again, operators' cases
+assigning, optimal                           many jobs together
+"""
 
 from __future__ import annotations
 
@@ -11,16 +20,26 @@ from rainbow.errors import SelectionError
 from rainbow.graph.order import natural
 from rainbow.matching import candidates_of, is_in_order, names_of
 from rainbow.plugins import Registry
-from rainbow.selection.choice import Choice, Scalar, Selector, Step
+from rainbow.selection.choice import Choice, Frugal, Scalar, Selector, Step
 from rainbow.selection.constraint import ConstraintSelector
-from rainbow.selection.priorities import read_options, variables_read
 from rainbow.selection.random import RandomSelector
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Request
     from rainbow.matching import Verdict
 
-__all__ = ["Choice", "Scalar", "Selector", "Step", "check_options", "reads", "reads_states", "select", "selectors"]
+__all__ = [
+    "Choice",
+    "Frugal",
+    "Scalar",
+    "Selector",
+    "Step",
+    "check_options",
+    "reads",
+    "reads_states",
+    "select",
+    "selectors",
+]
 
 selectors: Registry[Selector] = Registry("rainbow.selectors")
 selectors.add("constraint")(ConstraintSelector())
@@ -71,9 +90,7 @@ def reads(selector: str, options: Mapping[str, Any], variable: str) -> bool:
     False
     """
     plugin = selectors.get(selector)
-    if isinstance(plugin, ConstraintSelector):
-        return variable in variables_read(read_options(options))
-    return not isinstance(plugin, RandomSelector)
+    return not isinstance(plugin, Frugal) or variable in plugin.reads(options)
 
 
 def reads_states(selector: str) -> bool:

@@ -89,7 +89,7 @@ def _about_filter(tree: ast.expr, known: Known) -> Iterator[str]:
     if isinstance(tree, ast.BinOp):
         yield "this is a number, and every number but 0 passes, negative ones too"
     elif never(tree, known):
-        yield "no cluster passes this, as variables are 0 or more and what the steps before leave"
+        yield "no cluster can pass this after the steps before it, unless a variable is negative"
 
 
 def _about_end(mode: str, before: _Before) -> Iterator[str]:

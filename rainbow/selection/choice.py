@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import random
@@ -92,3 +92,11 @@ class Selector(Protocol):
         rng: random.Random,
     ) -> Choice:
         """Choose one of the candidates, all of which match."""
+
+
+@runtime_checkable
+class Frugal(Protocol):
+    """A selector that says which variables it may read, so that others need not be found out for it."""
+
+    def reads(self, options: Mapping[str, Any]) -> Collection[str]:
+        """Name every variable a decision with these options may read."""

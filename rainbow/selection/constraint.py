@@ -12,7 +12,7 @@ in (candidates by number, in order of name) to those left, with the Step that te
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import ge
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,15 @@ from rainbow.selection.advice import advise
 from rainbow.selection.arithmetic import Broken, describe, is_number, shown, truth
 from rainbow.selection.choice import Choice, Scalar, Step
 from rainbow.selection.expression import Expression, compile_expression
-from rainbow.selection.priorities import Instruction, Priority, Settings, check_work, nearest, read_options
+from rainbow.selection.priorities import (
+    Instruction,
+    Priority,
+    Settings,
+    check_work,
+    nearest,
+    read_options,
+    variables_read,
+)
 from rainbow.selection.variables import MISSING, Variables
 
 if TYPE_CHECKING:
@@ -42,6 +50,10 @@ class ConstraintSelector:
     def check(self, options: Mapping[str, Any]) -> Sequence[str]:
         """Return warnings about the options; SelectionError names priority, step and column of a fault."""
         return advise(read_options(options), options)
+
+    def reads(self, options: Mapping[str, Any]) -> Collection[str]:
+        """Name every variable a decision with these options may read."""
+        return variables_read(read_options(options))
 
     def select(
         self,
@@ -171,8 +183,10 @@ class _Decision:
 
     def _record(self, number: int, instruction: Instruction, outcome: _Outcome) -> None:
         names = self._variables.names
-        survivors = names if isinstance(outcome.rows, range) else tuple(map(names.__getitem__, outcome.rows))
-        values = dict(zip(map(names.__getitem__, outcome.values), outcome.values.values(), strict=True))
+        every = isinstance(outcome.rows, range)  # they, and values if there are any, stand in order of name
+        survivors = names if every else tuple(map(names.__getitem__, outcome.rows))
+        named = names if every and outcome.values else map(names.__getitem__, outcome.values)
+        values = dict(zip(named, outcome.values.values(), strict=True))
         dropped = {names[row]: why for row, why in outcome.dropped.items()}
         self._steps.append(
             Step(number, instruction.kind, instruction.argument, survivors, values, dropped, outcome.note)

@@ -32,8 +32,9 @@ def trend(node: ast.AST, known: Known, computed: Mapping[str, Trend]) -> Trend:
             return _operation(node, known, computed)
         case ast.UnaryOp(op=ast.USub()):
             return _turned(trend(node.operand, known, computed), FALLS)
-        case ast.IfExp() if trend(node.test, known, computed) is None:
-            return _together(trend(branch, known, computed) for branch in (node.body, node.orelse))
+        case ast.IfExp():
+            branches = _together(trend(branch, known, computed) for branch in (node.body, node.orelse))
+            return branches if trend(node.test, known, computed) is None else UNCLEAR
         case ast.Call(func=ast.Name(id=name)) if name in OF_MANY or (name in OF_ONE and len(node.args) == 1):
             return _together(trend(argument, known, computed) for argument in node.args)
         case ast.Call():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rainbow.selection.choice import Choice, Scalar, Step
@@ -20,6 +20,10 @@ class RandomSelector:
     def check(self, options: Mapping[str, Any]) -> Sequence[str]:
         """Warn of every option: there are none."""
         return [f"random takes no options: {name!s:.60} is not used" for name in options]
+
+    def reads(self, options: Mapping[str, Any]) -> Collection[str]:
+        """Name no variable."""
+        return ()
 
     def select(
         self,

@@ -5,6 +5,7 @@ values of a variable ── read_column ──► Numbers ── the expression 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -23,7 +24,7 @@ def read_column(values: Sequence[Any]) -> Numbers:
     if not kinds <= {int, float}:
         values = [value if type(value) in (int, float) else np.nan for value in values]
     try:
-        value = np.array(values, dtype=np.float64)
+        value = np.frombuffer(array("d", values))  # twice as fast as np.array of Python's integers
     except OverflowError:  # an integer no float can hold
         value = np.array([v if abs(v) < SAFE else np.nan for v in values], dtype=np.float64)
     if len(kinds) == 1:

@@ -28,7 +28,10 @@ DEFAULTS = {
     "quarantine_minutes": 15,
     "task_minutes": 0,  # a task may run that asks for no duration; 0: for ever
     "allowance_seconds": 15,  # beyond what a task may run, before its agent is told to stop it
+    "max_reservations_per_requestor": 10,  # in advance, not over
+    "reservation_days": 0,  # the longest one, 0: of any length
 }
+UNBOUND = "max_reservations_per_requestor"  # may be unlimited, and is not asked about jobs
 WORDS = {
     "max_requestors": "requestors with live jobs",
     "max_jobs_per_requestor": "live jobs of one requestor",
@@ -44,9 +47,9 @@ def check_limits(given: Any) -> dict[str, int]:
     for key, value in given.items():
         if key not in DEFAULTS:
             raise PolicyError(f"there is no limit {key}; there are: {', '.join(DEFAULTS)}", pointer=f"/limits/{key}")
-        least = UNLIMITED if key in WORDS else 0
+        least = UNLIMITED if key in WORDS or key == UNBOUND else 0
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-            unlimited = f", or {UNLIMITED} for no limit" if key in WORDS else ""
+            unlimited = f", or {UNLIMITED} for no limit" if least < 0 else ""
             raise PolicyError(f"{key} is a whole number{unlimited}", pointer=f"/limits/{key}")
     return {**DEFAULTS, **given}
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rainbow.matching import Verdict
+from rainbow.selection.arithmetic import is_number
 from rainbow.store import states, workers
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def states_of(
             values |= reported[cluster_id].values
             values["state.age"] = max(0.0, service.clock() - reported[cluster_id].reported_at)
         free = values.get("nodes_free")
-        if isinstance(free, (int, float)) and not isinstance(free, bool):
+        if is_number(free):
             values["nodes_free"] = free + booked[cluster_id]
         found[name] = values
     return found

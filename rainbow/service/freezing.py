@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING
 
 from rainbow.jobs import BOOKED, Task, TaskState, WorkerState, held_for
 from rainbow.matching import Take, consumables, worker_capacity, worker_kinds
-from rainbow.scheduling import RunView, View, Wait, WorkerView, policies
+from rainbow.scheduling import ReservationView, RunView, View, Wait, WorkerView, policies
 from rainbow.service.growing import read_work
 from rainbow.service.jobspecs import Reading, reading
 from rainbow.service.placing import Placing
 from rainbow.service.presence import alive, loads
 from rainbow.service.waiting import read_queue, system_of
-from rainbow.store import agents, clusters, jobs, tasks, workers
+from rainbow.store import agents, clusters, jobs, reservations, tasks, workers
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from rainbow.graph import Cluster
     from rainbow.service.service import Entry, Service
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
+    from rainbow.store.reservations import ReservationRecord
 
 T = TaskState
 
@@ -37,6 +40,7 @@ class Frozen:
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocked: list[Wait] = field(default_factory=list)  # why jobs wait that the policy does not see
     doomed: dict[str, str] = field(default_factory=dict)  # jobs that can never start, and why
+    placing: Placing | None = None  # the matcher's answers, for whoever asks about more
 
 
 def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | None:
@@ -55,7 +59,9 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         readings = {job: reading(connection, job) for job in {task.job for task in running}}
         sees_all = getattr(policies.get(record.policy), "sees_all", False)
         work = read_work(connection, live, running) if sees_all else None
-    if not (queue.waiting or record.memory or quiet):
+        kept = reservations.of_cluster(connection, entry.id, now)
+        doomed = queue.doomed() | _left_behind({**readings, **queue.readings}, connection, entry.id, now)
+    if not (queue.waiting or record.memory or doomed or quiet):
         return None
     placing = Placing(entry.cluster, service.settings.backend)
     views = queue.views(placing)
@@ -70,11 +76,26 @@ def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | N
         divide=placing.divide,
         memory=record.memory,
         consumables=_consumables(entry.cluster, running),
+        reservations=[_kept(one) for one in kept],
     )
     view = work.told(view, entry.cluster) if work else view
     by_id = {job.id: job for job in live}
     blocked = queue.blocked({seen.id for seen in views})
-    return Frozen(entry, record, view, by_id, placing.by_task, placing.labels, blocked, queue.doomed())
+    return Frozen(entry, record, view, by_id, placing.by_task, placing.labels, blocked, doomed, placing)
+
+
+def _kept(record: ReservationRecord) -> ReservationView:
+    requestors = None if record.requestors is None else tuple(record.requestors)
+    return ReservationView(record.id, record.placement, record.start, record.end, requestors)
+
+
+def _left_behind(
+    readings: Mapping[str, Reading], connection: sa.Connection, cluster_id: str, now: float
+) -> dict[str, str]:
+    """Name the jobs whose advance reservation is over, and say so: they end with it."""
+    named = {job: system_of(read).get("reservation") for job, read in readings.items()}
+    over = reservations.over(connection, cluster_id, now) if any(named.values()) else set()
+    return {job: f"its advance reservation {one} is over" for job, one in named.items() if one in over}
 
 
 def _startable(known: list[WorkerView], record: ClusterRecord) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rainbow.store import agents, history
+from rainbow.store import agents, history, reservations
 
 if TYPE_CHECKING:
     from rainbow.service.service import Service
@@ -20,4 +20,5 @@ def forget_old(service: Service) -> int:
             return 0
     with service.store.write() as connection:
         agents.forget(connection, before)
+        reservations.forget(connection, before)
         return history.forget(connection, before, MOST)

@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import PolicyError, RequestError
+from rainbow.errors import Conflict, PolicyError, RequestError
 from rainbow.matching import worker_capacity
-from rainbow.scheduling import diagram, gantt, policies
+from rainbow.scheduling import Keeps, diagram, gantt, policies
 from rainbow.scheduling.overlaps import overlaps
 from rainbow.scheduling.policy import Order
 from rainbow.service.access import Caller, own_cluster
@@ -19,7 +19,7 @@ from rainbow.service.freezing import freeze
 from rainbow.service.loop import step_safely
 from rainbow.service.presence import missed_beats
 from rainbow.service.stepping import plan_only
-from rainbow.store import agents, changes, clusters, jobs, tasks, workers
+from rainbow.store import agents, changes, clusters, jobs, reservations, tasks, workers
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -56,11 +56,19 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
         note(connection, who, record.id, service.clock(), _parts(record), _parts(after))
         clusters.set_policy(connection, record.id, policy, settings)
         if policy != record.policy:
+            _check_kept(connection, record, policy, service.clock())
             tasks.let_go(connection, record.id)
         clusters.set_limits(connection, record.id, after.limits)
         told = _told(connection, after)
     service.tell(record.id)
     return told
+
+
+def _check_kept(connection: sa.Connection, record: ClusterRecord, policy: str, now: float) -> None:
+    """Refuse a policy that would not keep the space that users have reserved."""
+    kept = reservations.of_cluster(connection, record.id, now)
+    if kept and not isinstance(policies.get(policy), Keeps):
+        raise Conflict(f"policy {policy} keeps no reservations; there are {len(kept)}: delete them, or wait")
 
 
 def _told(connection: sa.Connection, record: ClusterRecord) -> dict[str, Any]:
@@ -161,7 +169,7 @@ def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
         }
         for (worker, kind), line in made.entries()
     ]
-    return {"lines": lines, "text": made.text(), "svg": gantt.draw(made, frozen.view.now)}
+    return {"lines": lines, "text": made.text(frozen.view.now), "svg": gantt.draw(made, frozen.view.now)}
 
 
 def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:

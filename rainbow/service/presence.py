@@ -108,6 +108,15 @@ def spoken_for(signs: Iterable[AgentRecord], known: Collection[str]) -> set[str]
     return up
 
 
+def loads(signs: Iterable[AgentRecord], known: Iterable[str]) -> dict[str, Mapping[str, float]]:
+    """Return {worker: load} as the agents that speak for it measured it; of several the last seen is believed."""
+    found: dict[str, Mapping[str, float]] = {}
+    names = list(known)
+    for sign in sorted((sign for sign in signs if sign.load), key=lambda sign: sign.seen_at):
+        found.update({name: sign.load or {} for name in names if sign.workers is None or name in sign.workers})
+    return found
+
+
 def missed_beats(service: Service, signs: Mapping[str, AgentRecord], known: Collection[str]) -> dict[str, int | None]:
     """Return {worker: how many heartbeats in a row are missing}, None where no agent has ever spoken for it.
 
@@ -120,15 +129,6 @@ def missed_beats(service: Service, signs: Mapping[str, AgentRecord], known: Coll
             before = missed[worker]
             missed[worker] = silent if before is None else min(before, silent)
     return missed
-
-
-def loads(signs: Iterable[AgentRecord], known: Iterable[str]) -> dict[str, Mapping[str, float]]:
-    """Return {worker: load} as the agents that speak for it measured it; of several the last seen is believed."""
-    found: dict[str, Mapping[str, float]] = {}
-    names = list(known)
-    for sign in sorted((sign for sign in signs if sign.load), key=lambda sign: sign.seen_at):
-        found.update({name: sign.load or {} for name in names if sign.workers is None or name in sign.workers})
-    return found
 
 
 def lose_the_silent(service: Service, entry: Entry) -> Mapping[str, WorkerRecord]:

@@ -13,6 +13,7 @@ from rainbow.graph import read_cluster
 from rainbow.graph.order import natural
 from rainbow.matching import prepare
 from rainbow.scheduling import policies
+from rainbow.selection.arithmetic import is_number
 from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster, visible_cluster
 from rainbow.service.service import Entry
 from rainbow.store import clusters, events, states, workers
@@ -149,10 +150,10 @@ def put_state(service: Service, who: Caller, name: str, values: Any, merge: bool
     given = check_state(values)
     with service.store.write() as connection:
         record = own_cluster(connection, who, name)
-        stored = states.get(connection, [record.id]).get(record.id) if merge else None
-        whole = {**(stored.values if stored else {}), **given}
-        states.put(connection, record.id, whole, service.clock())
-    return whole
+        if merge:
+            return states.change(connection, record.id, given, service.clock())
+        states.put(connection, record.id, given, service.clock())
+    return given
 
 
 def state(service: Service, who: Caller, name: str) -> dict[str, Any]:
@@ -162,7 +163,7 @@ def state(service: Service, who: Caller, name: str) -> dict[str, Any]:
         found = states.get(connection, [record.id]).get(record.id)
         booked = states.booked(connection, [record.id])[record.id]
     values = dict(found.values) if found else {}
-    effective = {"nodes_free": values["nodes_free"] + booked} if isinstance(values.get("nodes_free"), int) else {}
+    effective = {"nodes_free": values["nodes_free"] + booked} if is_number(values.get("nodes_free")) else {}
     return {
         "state": values,
         "effective": {**values, **effective},

@@ -9,6 +9,7 @@ and lease. The rest is wired at the start (WIRED): a change there is told, and w
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from rainbow.service.service import Service
     from rainbow.service.settings import Settings
 
-TAKEN_OVER = ("selector", "selector_options", "policy", "tick", "lease", "warnings")
+CHANGES = ("selector", "selector_options", "policy", "tick", "lease")
+TAKEN_OVER = (*CHANGES, "warnings")
 WIRED = ("name", "secret", "admin", "backend", "limits", "history", "server")
 PAUSE = 1.0  # seconds between two looks at the file
 OF_NO_CLUSTER = ""  # events of it are the administrator's alone
@@ -55,7 +57,7 @@ class Watch:
         self.service = service
         self.path = Path(path)
         self.fault = ""  # why the file, as it is now, is not used
-        self._read = read
+        self._started = self._read = read  # what it said at the start, and when it was read last
         self._seen: tuple[int, int, int] | None = None
         self._one_at_a_time = threading.Lock()
         self._stop = threading.Event()
@@ -75,8 +77,9 @@ class Watch:
         signature = self._signature()
         if signature == self._seen:
             return False
+        before = self._read
         try:
-            told = self.reload("a change of the file")
+            self.reload("a change of the file")
         except Unavailable:  # the store's fault, not the file's: the next look tries again
             return False
         except RainbowError as fault:
@@ -84,14 +87,17 @@ class Watch:
             log.error("config-not-reloaded", file=str(self.path), fault=self.fault)
             return False
         self._seen = signature
-        return bool(told["changed"] or told["needs_restart"])
+        return self._read is not before
 
     def reload(self, by: str) -> dict[str, Any]:
         """Check the file and take over what has changed since it was read last; RainbowError changes nothing."""
         with self._one_at_a_time:
             settings = read_config(self.path)
             self.fault = ""
-            told = _told(self._read, settings)
+            told = {
+                "changed": _different(CHANGES, self._read, settings),
+                "needs_restart": _different(WIRED, self._started, settings),
+            }
             if settings != self._read:
                 self._take_over(settings, by, told)
         return {**told, "warnings": [*settings.warnings]}
@@ -122,12 +128,5 @@ class Watch:
                 log.error("config-not-reloaded", file=str(self.path), fault=repr(fault), exc_info=True)
 
 
-def _told(before: Settings, after: Settings) -> dict[str, list[str]]:
-    """Name what differs: what is taken over, and what has to wait for the next start.
-
-    `before` is what the file said until now: the service's own settings have the credentials made at its start.
-    """
-    told = {"changed": [name for name in TAKEN_OVER if name != "warnings"], "needs_restart": [*WIRED]}
-    return {
-        key: [name for name in names if getattr(before, name) != getattr(after, name)] for key, names in told.items()
-    }
+def _different(names: Iterable[str], before: Settings, after: Settings) -> list[str]:
+    return [name for name in names if getattr(before, name) != getattr(after, name)]

@@ -23,6 +23,7 @@ from rainbow.scheduling import (
     policies,
     slots_of,
 )
+from rainbow.scheduling.explaining import every_wait
 from rainbow.service.freezing import Frozen, freeze
 from rainbow.service.moving import is_away, leave
 from rainbow.service.overdue import stop_the_overdue
@@ -64,7 +65,7 @@ def step(service: Service, name: str) -> bool:
         policy = policies.get(frozen.record.policy)
         plan = policy.plan(frozen.view)  # 3
         if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
-            log.info("timeline", cluster=name, text=diagram(frozen.view, plan).text())
+            log.info("timeline", cluster=name, text=diagram(frozen.view, plan).text(frozen.view.now))
         ordered = _carry_out(service, frozen, plan, turn)  # 4, 5
         if frozen.blocked or _awaits_time(policy, frozen, plan):
             service.restless.add(entry.id)
@@ -95,7 +96,7 @@ def _carry_out(service: Service, frozen: Frozen, plan: Plan, turn: Turn) -> bool
     with turn.write() as connection:
         changed = list(_ordered(connection, frozen, plan, now))
         tasks.save_all(connection, changed, now)
-        waits = (*plan.waits, *frozen.blocked)
+        waits = (*every_wait(frozen.view, plan), *frozen.blocked)
         started = {task.job for task in changed if task.state is T.ASSIGNED}
         for job in sorted(started - {wait.job for wait in waits}):
             jobs.change(connection, job, wait=None)

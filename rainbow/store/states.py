@@ -35,6 +35,21 @@ def put(connection: sa.Connection, cluster_id: str, values: Mapping[str, Any], n
     connection.execute(states.insert().values(row))
 
 
+def change(connection: sa.Connection, cluster_id: str, values: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Store a report of some variables; return the whole state.
+
+    One that does not count the free nodes again leaves the count, and what was booked on it, as old as it is.
+    """
+    stored = get(connection, [cluster_id]).get(cluster_id)
+    whole = {**(stored.values if stored else {}), **values}
+    if stored and "nodes_free" not in values:
+        query = states.update().where(states.c.cluster_id == cluster_id)
+        connection.execute(query.values({"values": whole, "reported_at": now}))
+    else:
+        put(connection, cluster_id, whole, now)
+    return whole
+
+
 def get(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, StateRecord]:
     """Return {cluster id: state as reported} of those that have reported."""
     query = sa.select(states).where(states.c.cluster_id.in_(cluster_ids))

@@ -1,9 +1,10 @@
-"""The contract of a scheduling policy, over every one that is installed."""
+"""The contract of a scheduling policy, over every one that is installed and every kind of view."""
 
 from __future__ import annotations
 
 import copy
-import random
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,60 +12,28 @@ import pytest
 
 from rainbow.errors import PolicyError
 from rainbow.jobs import WorkerState
-from rainbow.matching import Take
-from rainbow.scheduling import (
-    GangView,
-    JobView,
-    Plan,
-    Policy,
-    RunView,
-    SlotsView,
-    Start,
-    Stop,
-    View,
-    WorkerView,
-    check_plan,
-    policies,
-)
+from rainbow.scheduling import Plan, Policy, RunView, Start, Stop, View, check_plan, policies
 from rainbow.scheduling.explaining import every_wait
+from tests.contract.policy_views import READY, busy_view, job, view, whole_view
 
-READY = WorkerState.READY
+Maker = Callable[[Policy, int], View]
+AWAY = (READY, WorkerState.LOST, WorkerState.DRAINING, WorkerState.OFFLINE)
+
+
+def half_away(policy: Policy, seed: int) -> View:
+    """Make a busy view whose workers are in all kinds of states."""
+    return busy_view(policy, seed, AWAY)
 
 
 @pytest.fixture(params=list(policies))
 def policy(request: pytest.FixtureRequest) -> Policy:
-    return policies.get(request.param)
+    return policies.get(str(request.param))
 
 
-def view(jobs: list[JobView], workers: int = 4, runs: tuple[RunView, ...] = (), **more: Any) -> View:
-    """Workers of four cores each; a demand is the number of whole workers it takes, as text."""
-    held = {worker for run in runs for worker in run.placement}
-    state = more.pop("state", READY)
-
-    def place(demand: str, free: Any) -> Take | None:
-        wanted = int(demand.rpartition(":")[2])
-        return Take(tuple(("s", {name: {"core": 4}}) for name in free[:wanted]), {}) if len(free) >= wanted else None
-
-    def divide(demand: str, take: Take) -> Any:
-        return [{worker: amounts for _, placed in take.placed for worker, amounts in placed.items()}]
-
-    seen = [
-        WorkerView(name, "k", {"core": 4}, {"core": 0 if name in held else 4}, state, 0.0, int(name in held))
-        for name in (f"n{k}" for k in range(workers))
-    ]
-    return View(100.0, {}, seen, jobs, runs, place, lambda demand: frozenset({"k"}), divide, **more)
-
-
-def job(name: str, *sizes: int, slots: bool = True, **more: Any) -> JobView:
-    gangs = tuple(
-        GangView(name, k, (f"{name}-{k}",), f"{name}/{k}:{size}", 10.0, (wholes(size),) if slots else ())
-        for k, size in enumerate(sizes)
-    )
-    return JobView(name, more.pop("requestor", "user"), more.pop("submitted", 0.0), gangs, **more)
-
-
-def wholes(count: int) -> SlotsView:
-    return SlotsView("s", {"core": 4}, count, count, (), True)
+@pytest.fixture(params=[whole_view, busy_view, half_away])
+def make(request: pytest.FixtureRequest) -> Maker:
+    made: Maker = request.param
+    return made
 
 
 def planned(policy: Policy, of: View) -> Plan:
@@ -77,40 +46,59 @@ def started(plan: Plan) -> list[str]:
     return [order.task for order in plan.orders if isinstance(order, Start)]
 
 
-def random_view(seed: int) -> View:
-    rng = random.Random(seed)
-    jobs = [
-        job(
-            f"j{k}",
-            *(rng.randint(1, 5) for _ in range(rng.randint(1, 3))),
-            slots=rng.random() < 0.5,
-            submitted=float(k),
-        )
-        for k in range(rng.randint(0, 8))
-    ]
-    busy = rng.sample(range(6), rng.randint(0, 4))
-    runs = tuple(
-        RunView(f"r{k}", f"r{k}", "other", 0, {f"n{k}": {"core": 4}}, 90.0, until=rng.choice([0.0, 95.0, 150.0]))
-        for k in busy
-    )
-    return view(jobs, 6, runs)
+# ── any view ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_policy_plans_only_what_may_be_carried_out(policy: Policy, seed: int) -> None:
-    planned(policy, random_view(seed))
+def test_policy_plans_only_what_may_be_carried_out(policy: Policy, make: Maker, seed: int) -> None:
+    planned(policy, make(policy, seed))
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_policy_of_equal_views_plans_equally_and_changes_none(policy: Policy, seed: int) -> None:
-    of = random_view(seed)
+def test_policy_of_equal_views_plans_equally_and_changes_none(policy: Policy, make: Maker, seed: int) -> None:
+    of = make(policy, seed)
     before = copy.deepcopy((of.workers, of.jobs, of.runs, of.settings, of.memory))
-    assert policy.plan(of) == policy.plan(random_view(seed))
+    assert policy.plan(of) == policy.plan(of) == policy.plan(make(policy, seed))
     assert (of.workers, of.jobs, of.runs, of.settings, of.memory) == before
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_policy_figures_and_memory_are_json_and_memory_comes_back(policy: Policy, make: Maker, seed: int) -> None:
+    of = make(policy, seed)
+    first = planned(policy, of)
+    json.dumps(dict(first.figures))
+    kept: Any = json.loads(json.dumps(dict(first.memory)))
+    assert kept == dict(first.memory)
+    planned(policy, replace(of, memory=kept))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_policy_stops_nothing_twice_nor_what_does_not_run(policy: Policy, make: Maker, seed: int) -> None:
+    of = make(policy, seed)
+    stops = [order.task for order in planned(policy, of).orders if isinstance(order, Stop)]
+    running = {run.task for run in of.runs if not run.stopping}
+    assert len(stops) == len(set(stops))
+    assert set(stops) <= running
+
+
+def test_policy_memory_of_another_policy_is_no_fault(policy: Policy, make: Maker) -> None:
+    left = {name: ["another", 1] for name in ("left", "running", "usage", "suspended", "slot_search", "priority")}
+    made = planned(policy, replace(make(policy, 3), memory=left))
+    planned(policy, replace(make(policy, 4), memory=made.memory))
+
+
+# ── what is waited for ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_policy_of_nothing_plans_nothing(policy: Policy) -> None:
     assert planned(policy, view([])).orders == ()
+    assert planned(policy, view([], workers=0)).orders == ()
+
+
+def test_policy_uses_an_idle_worker_when_somebody_fits(policy: Policy) -> None:
+    of = busy_view(policy, 3)
+    of = replace(of, runs=[], workers=[replace(one, free=dict(one.capacity), tasks=0) for one in of.workers])
+    assert started(planned(policy, of))
 
 
 def test_policy_starts_what_fits_an_idle_cluster(policy: Policy) -> None:
@@ -138,18 +126,17 @@ def test_policy_places_nothing_on_workers_that_are_not_ready(policy: Policy, sta
     assert all(not order.placement for order in plan.orders if isinstance(order, Start))
 
 
-def test_policy_check_fills_defaults_that_are_accepted_again(policy: Policy) -> None:
-    filled = policy.check({})
-    assert policy.check(filled) == filled
+# ── settings ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_policy_check_names_the_setting_nobody_knows(policy: Policy) -> None:
+def test_policy_check_fills_defaults_that_are_accepted_again_and_are_json(policy: Policy) -> None:
+    filled = dict(policy.check({}))
+    assert dict(policy.check(filled)) == filled
+    assert json.loads(json.dumps(filled)) == filled
+
+
+@pytest.mark.parametrize(("name", "pointers"), [("no/such~", ["/no~1such~0", "/no/such~"]), ("colour", ["/colour"])])
+def test_policy_check_names_the_setting_nobody_knows(policy: Policy, name: str, pointers: list[str]) -> None:
     with pytest.raises(PolicyError) as fault:
-        policy.check({"no/such~": 1})
-    assert fault.value.pointer in ("/no~1such~0", "/no/such~")
-
-
-def test_policy_memory_of_another_policy_is_no_fault(policy: Policy) -> None:
-    left = {name: ["another", 1] for name in ("left", "running", "usage", "suspended", "slot_search", "priority")}
-    made = planned(policy, replace(random_view(3), memory=left))
-    planned(policy, replace(random_view(4), memory=made.memory))
+        policy.check({name: 1})
+    assert fault.value.pointer in pointers

@@ -16,12 +16,15 @@ from rainbow.scheduling.priority.search import backwards, earliest
 from rainbow.scheduling.priority.soft import violations
 from rainbow.scheduling.priority.times import Times
 
+TIMES = 64  # lists of workers that are remembered for times to come
+
 
 class Assigner:
     """Answers where an item fits at a time, and when first; books nothing.
 
     `alive` is the skip list turned round: the spots (or, for many slots, the workers) where a category may still
     start now, the most suitable last. Nothing is freed during a run, so what has no room now has none later in it.
+    `later` is the same for the times last promised.
     """
 
     def __init__(self, lines: Lines, settings: Mapping[str, Any], experience: Mapping[str, float]) -> None:
@@ -31,20 +34,39 @@ class Assigner:
         self.now = lines.view.now
         self.experience = dict(experience)
         self.alive: dict[Hashable, list[Any]] = {}
+        self.later: dict[Hashable, list[str]] = {}
         self.searches = 0
+        self.tight = False  # something did not fit
 
     def now_for(self, item: Item) -> Grant | None:
         """Return the largest grant that starts now; of equal ones that with the fewest violations."""
         self.searches += 1
         found: Grant | None = None
         for environment in item.environments:
+            if self.tight and self._hopeless(item, environment):
+                continue
             if self._single(item, environment):
                 grant = self._one(item, environment)
             else:
                 grant = self._most(item, environment, self.now)
             if grant and (found is None or (-grant.count, grant.violations) < (-found.count, found.violations)):
                 found = grant
+        self.tight = self.tight or found is None
         return found
+
+    def _hopeless(self, item: Item, environment: Environment) -> bool:
+        """Tell whether the workers together have too little now: one look in place of one at each of them."""
+        counts = admissible(environment.rule, item.counts)
+        if not counts or item.asks.reservation or self.settings["consumables"]:
+            return not counts  # other lines, or amounts that are not taken by every slot
+        workers, end = self.lines.reachable(item, environment).workers, self.now + item.duration
+        for group in item.groups:
+            least = counts[0] if len(item.groups) == 1 else group.least
+            for kind, amount in group.amounts.items():
+                use, capacity = self.timeline.sum_over(workers, kind) if amount else (None, 0)
+                if use is not None and use.most(self.now, end) > capacity - amount * least:
+                    return True
+        return False
 
     def later_for(self, item: Item) -> Grant | None:
         """Return the grant with the earliest start: first the fewest slots, then as many as fit at that time."""
@@ -74,7 +96,7 @@ class Assigner:
             self.alive[key] = self.lines.reachable(item, environment).spots[::-1]
         spots = self.alive[key]
         while spots:
-            if self._has_room(item, environment, spots[-1], end, once=True):
+            if self._has_room(item, environment, spots[-1], self.now, end, once=True):
                 ledger = Ledger(self.timeline, self.now, end)
                 placer = Placer(item, ledger, environment, tuple, {}, self._wanted(item, environment))
                 placer.given.append((0, spots[-1], 1))
@@ -82,32 +104,42 @@ class Assigner:
             spots.pop()
         return None
 
-    def _has_room(self, item: Item, environment: Environment, spot: Spot, end: float, once: bool = False) -> bool:
-        """Tell whether a spot has room for a slot of any group from now until `end`; `once`: a job's only slot."""
-        free, now = self.timeline.free, self.now
-        return any(
-            all(
-                free(line, kind, now, end) >= amount
-                for line, kind, amount, _ in (
-                    wanted.each + wanted.per_worker + wanted.per_job if once else wanted.each
-                )
-            )
-            for wanted in (self.lines.wanted(item, k, spot, environment) for k in range(len(item.groups)))
-        )
+    def _has_room(
+        self, item: Item, environment: Environment, spot: Spot, start: float, end: float, once: bool = False
+    ) -> bool:
+        """Tell whether a spot has room for a slot of any group over [start, end); `once`: a job's only slot."""
+        free = self.timeline.free
+        for k in range(len(item.groups)):
+            wanted = self.lines.wanted(item, k, spot, environment)
+            needs = wanted.each + wanted.per_worker + wanted.per_job if once and wanted.fixed else wanted.each
+            for line, kind, amount, _ in needs:
+                if free(line, kind, start, end) < amount:
+                    break
+            else:
+                return True
+        return False
 
-    def _living(self, item: Item, environment: Environment) -> Iterator[str]:
-        """Yield the workers that may have room now, the most suitable first; forget those that have none."""
-        key, end = (item.category, environment.name), self.now + item.duration
-        by_worker = self.lines.reachable(item, environment).by_worker
-        if key not in self.alive:
-            self.alive[key] = list(reversed(by_worker))
-        workers = self.alive[key]
+    def _living(self, item: Item, environment: Environment, start: float) -> Iterator[str]:
+        """Yield the workers that may have room from a time on, the most suitable first; forget those without."""
+        by_worker, end = self.lines.reachable(item, environment).by_worker, start + item.duration
+        workers = self._alive_at(item, environment, start, by_worker)
         for at in range(len(workers) - 1, -1, -1):
             worker = workers[at]
-            if any(self._has_room(item, environment, spot, end) for spot in by_worker[worker]):
+            if any(self._has_room(item, environment, spot, start, end) for spot in by_worker[worker]):
                 yield worker
             else:
                 del workers[at]
+
+    def _alive_at(self, item: Item, environment: Environment, start: float, by_worker: Iterable[str]) -> list[str]:
+        key: Hashable = (item.category, environment.name)
+        known = self.alive
+        if start != self.now:
+            key, known = (item.category, environment.name, start), self.later
+            if len(known) >= TIMES:
+                known.clear()
+        if key not in known:
+            known[key] = list(by_worker)[::-1]
+        return known[key]
 
     def _most(self, item: Item, environment: Environment, start: float) -> Grant | None:
         """Return the grant with the most slots at a time."""
@@ -132,9 +164,7 @@ class Assigner:
             by_worker = self.lines.slaves(item, environment)
 
         def workers() -> Iterable[str]:
-            if start == self.now and masters is None:
-                return self._living(item, environment)
-            return by_worker
+            return self._living(item, environment, start) if masters is None else by_worker
 
         ledger = Ledger(self.timeline, start, end)
         placer = Placer(item, ledger, environment, workers, by_worker, self._wanted(item, environment), masters)

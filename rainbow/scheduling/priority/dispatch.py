@@ -140,6 +140,7 @@ class Dispatch:
         """Drop the spots that became overloaded or suspended, and order the others again by load."""
         if self.lines.sort_out(suspended_spots(self.lines) if self.lines.queues else set()):
             self.assigner.alive.clear()
+            self.assigner.later.clear()
 
     def _may_reserve(self) -> bool:
         return self.reservations < self.most

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
@@ -63,18 +63,36 @@ class Explainer:
     def __init__(self, lines: Lines) -> None:
         self.lines = lines
         self.known: dict[tuple[str, str], tuple[int, float]] = {}  # line → free now, when more is
+        self.told: dict[Hashable, Reasons] = {}  # what was said since the last booking, whatever the duration
         self.spots: dict[str, list[Spot]] = {}
         for spot in instances(lines.queues, lines.workers.values()):
             self.spots.setdefault(spot.worker, []).append(spot)
 
     def forget(self, booking: Placement) -> None:
         """Look again at the lines of a booking."""
+        self.told.clear()
         for line, amounts in booking.items():
             for kind in amounts:
                 self.known.pop((line, kind), None)
 
     def explain(self, item: Item) -> Reasons:
         """Ask every worker why it cannot take a slot of an item now; the best of its queues speaks for it."""
+        key = self._key(item)
+        if key is not None and key in self.told:
+            return self.told[key]
+        reasons = self._asked(item)
+        if key is not None and not {FITS, KEPT} & set(reasons.counts):  # those depend on how long it runs
+            self.told[key] = reasons
+        return reasons
+
+    def _key(self, item: Item) -> Hashable:
+        """Name what the workers' words depend on, None if that is more than one slot's amounts."""
+        if len(item.groups) != 1 or self.lines.queues or item.asks.reservation:
+            return None
+        environment = item.environments[0]
+        return (self.lines.shape(item, 0, environment), item.kinds)
+
+    def _asked(self, item: Item) -> Reasons:
         reasons = Reasons(len(self.lines.workers), {})
         usable = set(self.lines.spots) if self.lines.queues else None
         counts: Counter[str] = Counter()

@@ -49,8 +49,7 @@ class Lines:
         self._book_queues()
         for kept in view.reservations:
             self._book_reservation(kept)
-        for run in view.runs:
-            self.timeline.add(self._booking(run), min(run.started, view.now), self.until(run))
+        self.timeline.fill((self._booking(run), min(run.started, view.now), self.until(run)) for run in view.runs)
 
     def until(self, run: RunView) -> float:
         """When a running task is taken to end: one that is over its time ends within the next interval."""
@@ -144,6 +143,8 @@ class Lines:
     def _booking(self, run: RunView) -> Placement:
         """What a running task holds of every line."""
         asks = read_asks(run)
+        if not (asks.reservation or self.queues or self.limits or self.quotas.sets):
+            return run.placement
         known = self.view.memory.get("running", {}).get(run.task, {})
         spots = known.get("spots") or [
             [worker, "", amounts.get(self.settings["slot_type"], 0) or 1]
@@ -193,16 +194,19 @@ class Lines:
 
     def wanted(self, item: Item, k: int, spot: Spot, environment: Environment) -> Wanted:
         """Return what a slot of an item's k-th group takes at a spot."""
-        own = (item.category, k, environment.name)
-        if own not in self._shape_of:
-            self._shape_of[own] = self._shape(item, item.groups[k], environment)
-        key = (self._shape_of[own], spot)
+        key = (self.shape(item, k, environment), spot)
         if key not in self._wanted:
             self._wanted[key] = self._needs(item, item.groups[k], spot, environment)
         return self._wanted[key]
 
+    def shape(self, item: Item, k: int, environment: Environment) -> int:
+        """Number what decides about the needs of a slot of an item's k-th group: equal numbers need the same."""
+        own = (item.category, k, environment.name)
+        if own not in self._shape_of:
+            self._shape_of[own] = self._shape(item, item.groups[k], environment)
+        return self._shape_of[own]
+
     def _shape(self, item: Item, group: SlotsView, environment: Environment) -> int:
-        """Number what decides about a slot's needs; slots of one number need the same everywhere."""
         amounts = tuple(sorted(group.amounts.items())), tuple(sorted(group.outside.items()))
         limits = (
             (environment.name, item.user, item.asks.project)

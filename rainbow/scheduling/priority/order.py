@@ -63,16 +63,17 @@ def assumed_slots(item: Item) -> float:
 def prioritise(waiting: Sequence[Item], now: float, settings: Mapping[str, Any], tickets: Sequence[float]) -> None:
     """Set the priority of every item and the terms it is made of."""
     weights = settings["weights"]
+    by_priority, by_urgency, by_ticket = weights["priority"], weights["urgency"], weights["ticket"]
+    may_ask = settings["most_asked_priority"]
     parts = [urgency(item, now, settings) for item in waiting]
     urgencies = [sum(part.values()) for part in parts]
     low, high = min(urgencies, default=0.0), max(urgencies, default=0.0)
     most = max(tickets, default=0.0)
     for item, part, urgent, own in zip(waiting, parts, urgencies, tickets, strict=True):
-        asked = min(item.asks.priority, settings["most_asked_priority"])
-        npprio = normalised(item.job.priority + asked, LOWEST, HIGHEST)
+        npprio = normalised(item.job.priority + min(item.asks.priority, may_ask), LOWEST, HIGHEST)
         nurg, ntix = normalised(urgent, low, high), normalised(own, 0.0, most)
         item.terms = {**part, "tickets": own, "npprio": npprio, "nurg": nurg, "ntix": ntix}
-        item.priority = weights["priority"] * npprio + weights["urgency"] * nurg + weights["ticket"] * ntix
+        item.priority = by_priority * npprio + by_urgency * nurg + by_ticket * ntix
 
 
 def ordered(waiting: Sequence[Item]) -> list[Item]:

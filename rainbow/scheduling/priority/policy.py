@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rainbow.scheduling.policy import Order, Plan, View
+from rainbow.scheduling.policy import JobView, Kept, Order, Plan, View
+from rainbow.scheduling.priority.advance import keep
 from rainbow.scheduling.priority.asks import read_asks
 from rainbow.scheduling.priority.assign import Assigner
 from rainbow.scheduling.priority.dispatch import Dispatch, Outcome
@@ -56,15 +57,16 @@ def dispatch(view: View) -> Run:
 def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Set the priority of every item; return the memory with usage brought up to now."""
     given = settings["tickets"]
-    held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
     memory: dict[str, Any] = {}
+    if not any((given["share"], given["functional"], *given["override"].values())):
+        prioritise(waiting, view.now, settings, [0.0] * len(waiting))
+        return memory
+    held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
     if given["share"] and given["share_tree"]:
         memory["usage"] = counted(view, held, settings)
     active = list({own["job"]: own for own in held.values()}.values())
-    counts = any((given["share"], given["functional"], *given["override"].values()))
     used = memory.get("usage", {}).get("used", {})
-    own = tickets(waiting, active, used, given) if counts else [0.0] * len(waiting)
-    prioritise(waiting, view.now, settings, own)
+    prioritise(waiting, view.now, settings, tickets(waiting, active, used, given))
     return memory
 
 
@@ -90,6 +92,15 @@ class Priority:
         made = (*orders(view, run.outcomes), *held)
         told = tuple(waits(run.lines, run.outcomes))
         return Plan(made, told, figures(run.outcomes), {**memory, NAME: own} if own else memory)
+
+    def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return settings under which every job may be promised a time."""
+        given = {key: value for key, value in settings.items() if key != "max_reservation"}
+        return {**given, "discipline": "conservative", "max_jobs_per_user": 0, "compat": "", "search": "gaps"}
+
+    def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
+        """Find space for an advance reservation."""
+        return keep(view, job, start, seconds)
 
 
 def own_view(view: View) -> View:

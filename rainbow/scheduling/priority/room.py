@@ -57,6 +57,11 @@ class Wanted:
     per_worker: tuple[Need, ...] = ()
     per_job: tuple[Need, ...] = ()
 
+    @property
+    def fixed(self) -> bool:
+        """Tell whether anything is taken once."""
+        return bool(self.per_worker or self.per_job)
+
 
 class Placer:
     """Places one item over one interval; `given` lists (group, spot, count) in the order taken."""
@@ -142,6 +147,8 @@ class Placer:
         if group.apart and spot.worker in self.ledger.apart:
             return 0
         wanted = self.wanted(k, spot)
+        if not wanted.fixed:
+            return min(self.ledger.copies(wanted.each), 1 if group.apart else inf)
         fixed = [*self._due(wanted.per_worker, spot.worker), *self._due(wanted.per_job, "")]
         if not fixed:
             return min(self.ledger.copies(wanted.each), 1 if group.apart else inf)
@@ -158,7 +165,7 @@ class Placer:
 
     def _give(self, k: int, spot: Spot, count: int) -> None:
         wanted = self.wanted(k, spot)
-        for needs, worker in ((wanted.per_worker, spot.worker), (wanted.per_job, "")):
+        for needs, worker in ((wanted.per_worker, spot.worker), (wanted.per_job, "")) if wanted.fixed else ():
             self.ledger.debit(self._due(needs, worker), 1)
             self.ledger.once.update((worker, need.kind) for need in needs)
         self.ledger.debit(wanted.each, count)

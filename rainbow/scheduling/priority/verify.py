@@ -1,7 +1,7 @@
-"""Two questions about one job: can it ever run, and could it run now if it were alone in the queue.
+"""Two questions about one job that waits: can it ever run, and could it run now if it were alone in the queue.
 
-Both are answered by the dispatcher itself, on a view that is changed: without anything running and with every worker
-ready for the first; with only this job waiting for the second.
+Both are answered by the policy itself, whichever it is, on a view that is changed: without anything running and with
+every worker ready for the first; with only this job waiting for the second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rainbow.jobs import WorkerState
-from rainbow.scheduling.policy import Plan, Policy, Start, View
+from rainbow.scheduling.policy import Plan, Policy, Promises, Start, View, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +45,16 @@ def can_ever(policy: Policy, view: View, job: str) -> Answer:
 
 
 def _answer(policy: Policy, view: View, later: bool = False) -> Answer:
-    plan = policy.plan(replace(view, settings=_promising(view.settings) if later else view.settings))
+    promising = policy.promising if later and isinstance(policy, Promises) else None
+    plan = policy.plan(replace(view, settings=promising(view.settings)) if promising else view)
     started = {order.task for order in plan.orders if isinstance(order, Start)}
     wanted = {task for job in view.jobs for gang in job.gangs for task in gang.tasks}
-    if started >= wanted or (later and _promised(plan)):
+    if started >= wanted or (promising and _promised(plan)):
         return Answer(True)
-    wait = plan.waits[0]
+    wait = plan.waits[0] if plan.waits else plan.rest.of(view.jobs[0].id) if plan.rest else Wait("", "", "it waits")
     return Answer(False, wait.text, wait.facts)
 
 
 def _promised(plan: Plan) -> bool:
     """Tell whether a time was found, such as after closed hours."""
     return any(wait.reason == "reserved" for wait in plan.waits)
-
-
-def _promising(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings under which every job may be promised a time."""
-    given = {key: value for key, value in settings.items() if key != "max_reservation"}
-    return {**given, "discipline": "conservative", "max_jobs_per_user": 0, "compat": "", "search": "gaps"}

@@ -32,15 +32,40 @@ def _items(view: View, settings: Mapping[str, Any], known: Mapping[str, Environm
     kept = {reservation.id: reservation for reservation in view.reservations}
     place = 0
     for job in view.jobs:
-        asks = _possible(view, read_asks(job), known)
+        asks = _possible(view, job, read_asks(job), known)
         matching = _environments(asks, known)
+        last: Item | None = None
         for gang in job.gangs:
-            item = _item(view, settings, job, gang, asks, place)
-            item.environments = matching or ((ALONE if item.counts == (1,) else SPREAD),)
-            item.duration = _duration(gang, settings, kept.get(asks.reservation), view.now)
-            item.category = names.category(item) if settings["categories"] else place
+            if last and gang.slots and gang.slots is last.gang.slots and gang.expected == last.gang.expected:
+                item = _again(last, gang, place)  # what is told completely by the same amounts asks for the same
+            else:
+                item = _item(view, settings, job, gang, asks, place)
+                item.environments = matching or ((ALONE if item.counts == (1,) else SPREAD),)
+                item.duration = _duration(gang, settings, kept.get(asks.reservation), view.now)
+                item.category = names.category(item)
+            if not settings["categories"]:
+                item.category = place
+            last = item
             place += 1
             yield item
+
+
+def _again(last: Item, gang: GangView, place: int) -> Item:
+    """Return the item of a gang that asks for the same as the one before it."""
+    return Item(
+        last.job,
+        gang,
+        place,
+        last.asks,
+        last.groups,
+        last.counts,
+        last.environments,
+        last.duration,
+        last.kinds,
+        last.reserve,
+        last.category,
+        last.user,
+    )
 
 
 def _item(view: View, settings: Mapping[str, Any], job: JobView, gang: GangView, asks: Asks, place: int) -> Item:
@@ -73,13 +98,20 @@ def _duration(gang: GangView, settings: Mapping[str, Any], inside: ReservationVi
     return float(duration) + float(settings["duration_offset"])
 
 
-def _possible(view: View, asks: Asks, environments: Mapping[str, Environment]) -> Asks:
+def _possible(view: View, job: JobView, asks: Asks, environments: Mapping[str, Environment]) -> Asks:
     """Return what a job asks, or the fault that it names something there is not."""
     if asks.pe and not _environments(asks, environments):
         return Asks(fault=f"there is no parallel environment {asks.pe!r}")
     if asks.reservation and all(kept.id != asks.reservation for kept in view.reservations):
         return Asks(fault=f"there is no advance reservation {asks.reservation!r}")
+    if asks.reservation and any(kept.id == asks.reservation and not admits(kept, job) for kept in view.reservations):
+        return Asks(fault=f"the advance reservation {asks.reservation!r} is not for {job.requestor}")
     return asks
+
+
+def admits(kept: ReservationView, job: JobView) -> bool:
+    """Tell whether a job may run in an advance reservation."""
+    return kept.requestors is None or job.requestor in kept.requestors
 
 
 class Names:

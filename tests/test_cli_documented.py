@@ -1,0 +1,71 @@
+"""Each command's help, exit codes and JSON are in the documentation, and are what the command really has."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import click
+import pytest
+
+from rainbow.api.examples import SUBSYSTEM
+from rainbow.cli import main
+from rainbow.cli.exits import Exit
+from tests.commands_page import CASES, PAGE, commands, page
+from tests.conftest import REGISTRATION, grid, jobspec
+from tests.test_cli import ROOT, Shell, server, shell  # noqa: F401 - fixtures
+
+
+def test_every_command_has_its_section_as_it_is() -> None:
+    assert set(CASES) == {name for name, _ in commands(main)}
+    # where lines are broken is click's affair
+    assert PAGE.read_text().split() == page().split(), "run: python -m tests.commands_page"
+
+
+def test_every_command_with_json_says_what_it_prints() -> None:
+    with_json = {name for name, context in commands(main) if _has_json(context.command)}
+    assert with_json - {"receive"} == {name for name, case in CASES.items() if "run" in case}
+
+
+def _has_json(command: click.Command) -> bool:
+    return any(isinstance(p, click.Option) and p.name == "output" for p in command.params)
+
+
+def test_exit_codes_are_those_there_are() -> None:
+    assert {code for case in CASES.values() for code in case["exits"]} == {int(code) for code in Exit}
+    for name, case in CASES.items():
+        assert Exit.OK in case["exits"], name
+
+
+@pytest.fixture
+def named(shell: Shell) -> dict[str, Any]:  # noqa: F811
+    """What the commands of the table are given."""
+    shell.json("scheduler", "set", "oak", "--max-retries", "2")
+    files = {"graph": grid(1, 1), "jobspec": jobspec(), "state": {"price": 1}, "subsystem": SUBSYSTEM, "config": {}}
+    return {
+        **{name: shell.file(f"{name}.json", content) for name, content in files.items()},
+        "job": shell.json("submit", "--wait", "-n", "1", "--", "true")["id"],
+        "waiting": shell.json("submit", "-n", "2", "-c", "4", "--", "sleep", "60")["id"],
+        "token": shell.json("token", "mint", "--cluster", "oak")["id"],
+        "new": "elm",
+        "folder": shell.folder,
+    }
+
+
+def test_json_has_the_keys_that_are_documented(
+    shell: Shell,  # noqa: F811
+    named: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    for name, case in CASES.items():
+        if "run" not in case:
+            continue
+        words = shlex.split(case["run"].format(**named))
+        result = shell(*words, "-o", "json", RAINBOW_REGISTRATION_SECRET=REGISTRATION)
+        assert result.exit_code in case["exits"], (name, result.output)
+        text = result.stdout.splitlines()[0] if name == "events" else result.stdout
+        found = json.loads(text)
+        found = found[0] if "json_list" in case else found
+        assert list(found) == case.get("json_list", case.get("json")), name

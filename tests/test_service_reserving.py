@@ -1,0 +1,214 @@
+"""Advance reservations by users, on both stores: made, used, refused, limited, ended."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rainbow.service.stepping import step
+from tests.conftest import ADMIN, jobspec
+
+
+@pytest.fixture
+def oak(api):
+    found = api.register("oak")  # two nodes of two cores
+    found.say("heartbeat")
+    plan_by(api, found, "priority", settings={"discipline": "conservative"})
+    return found
+
+
+def plan_by(api, cluster, policy, status=200, **more):
+    body = {"policy": policy, **more}
+    assert api.call("PUT", "/v1/clusters/oak/scheduler", body, cluster.secret).status_code == status
+
+
+def at(clock, seconds):
+    return datetime.fromtimestamp(clock.now + seconds, UTC).isoformat()
+
+
+def wide(nodes=2, cores=2):
+    slot = {"type": "slot", "count": 1, "label": "it", "with": [{"type": "core", "count": cores}]}
+    return {**jobspec(), "resources": [{"type": "node", "count": nodes, "with": [slot]}]}
+
+
+def body(clock, start=100, seconds=50, nodes=2, **more):
+    found = {"jobspec": wide(nodes), "duration": seconds, **more}
+    return found if start is None else {**found, "start": at(clock, start)}
+
+
+def reserve(api, cluster, asked, *tokens):
+    return api.good("POST", "/v1/clusters/oak/reservations", asked, *(tokens or [cluster.token]))
+
+
+def submit(api, cluster, seconds, cores=2, requestor=None, nodes=1, **system):
+    spec = {**wide(nodes, cores), "attributes": {"system": {"duration": seconds, **system}}}
+    envelope = {"jobspec": spec, **({"requestor": requestor} if requestor else {})}
+    return api.good("POST", "/v1/jobs", envelope, cluster.token)["id"]
+
+
+def show(api, cluster, job):
+    return api.good("GET", f"/v1/jobs/{job}", None, cluster.token)
+
+
+def test_reserved_space_is_left_to_the_jobs_that_name_it(api, oak, clock):
+    made = reserve(api, oak, body(clock, requestor="ann"))
+    assert (made["state"], made["requestor"], made["requestors"]) == ("coming", "ann", ["ann"])
+    assert made["placement"] == {name: {"core": 2, "node": 1} for name in ("n0", "n1")}
+    short, long_ = submit(api, oak, 90), submit(api, oak, 150)
+    inside = submit(api, oak, 40, requestor="ann", nodes=2, reservation=made["id"])
+    (offer,) = oak.take()
+    assert offer["job"] == short
+    waits = [show(api, oak, job)["wait"] for job in (long_, inside)]
+    assert waits[0]["facts"]["start"] == clock.now + 150
+    assert waits[1]["facts"]["start"] == clock.now + 100
+    oak.end(offer)
+    clock.now += 101
+    oak.say("heartbeat")
+    assert [offer["job"] for offer in oak.take()] == [inside]
+
+
+def test_without_a_start_it_is_the_earliest_there_is(api, oak, clock):
+    submit(api, oak, 70)
+    oak.take()
+    first = reserve(api, oak, body(clock, None, 30))
+    assert first["start"] == at(clock, 70).replace("+00:00", ".000Z")
+    second = reserve(api, oak, body(clock, None, 100, nodes=1))
+    assert second["start"] == at(clock, 100).replace("+00:00", ".000Z")
+    third = reserve(api, oak, body(clock, None, 60, nodes=1))
+    assert third["state"] == "active"
+
+
+def test_what_has_no_room_is_refused_with_every_workers_reason(api, oak, clock):
+    submit(api, oak, 0)  # runs for ever
+    oak.take()
+    told = api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", body(clock), oak.token)
+    assert told["detail"].endswith("1/2 workers: 1 busy, 1 room for one slot")
+    reserve(api, oak, body(clock, nodes=1))
+    told = api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", body(clock, nodes=1), oak.token)
+    assert "2 busy" in told["detail"]
+    big = {**body(clock), "jobspec": wide(1, 5)}
+    assert (
+        "too small"
+        in api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", big, oak.token)["detail"]
+    )
+
+
+def test_only_those_it_is_for_run_in_it(api, oak, clock):
+    made = reserve(api, oak, body(clock, requestor="ann", requestors=["bob"]))
+    jobs = {who: submit(api, oak, 10, requestor=who, reservation=made["id"]) for who in ("ann", "bob", "eve")} | {
+        "lost": submit(api, oak, 10, requestor="ann", reservation="nothing")
+    }
+    clock.now += 101
+    oak.say("heartbeat")
+    assert {offer["job"] for offer in oak.take()} == {jobs["ann"], jobs["bob"]}
+    eve, lost = (show(api, oak, jobs[who])["wait"] for who in ("eve", "lost"))
+    assert (eve["reason"], eve["text"]) == ("attributes", f"the advance reservation {made['id']!r} is not for eve")
+    assert lost["text"] == "there is no advance reservation 'nothing'"
+    assert reserve(api, oak, body(clock, 500, requestors=["*"]))["requestors"] is None
+
+
+def test_tokens_reserve_for_their_requestors_and_see_what_is_theirs(api, oak, clock):
+    token = api.good("POST", "/v1/tokens", {"clusters": ["oak"], "requestors": ["ann"]}, oak.secret)["token"]
+    other = api.good("POST", "/v1/tokens", {"clusters": ["oak"], "requestors": ["bob"]}, oak.secret)["token"]
+    stranger = api.register("elm")
+    path = "/v1/clusters/oak/reservations"
+    api.problem(403, "forbidden", "POST", path, body(clock, requestor="bob"), token)
+    api.problem(404, "not-found", "POST", path, body(clock), stranger.token)
+    api.problem(401, "unauthenticated", "POST", path, body(clock))
+    mine = reserve(api, oak, body(clock), token)
+    shared = reserve(api, oak, body(clock, 200, requestors=["bob"]), token)
+    assert mine["requestor"] == "ann"
+
+    def seen(*tokens):
+        return [one["id"] for one in api.good("GET", path, None, *tokens)["reservations"]]
+
+    assert seen(token) == seen(oak.secret) == seen(ADMIN) == [mine["id"], shared["id"]]
+    assert seen(other) == [shared["id"]]
+    api.problem(404, "not-found", "GET", f"{path}/{mine['id']}", None, other)
+    api.problem(404, "not-found", "DELETE", f"{path}/{mine['id']}", None, other)
+    api.problem(403, "forbidden", "DELETE", f"{path}/{shared['id']}", None, other)
+    assert api.good("GET", f"{path}/{shared['id']}", None, other)["state"] == "coming"
+    assert api.call("DELETE", f"{path}/{mine['id']}", None, token).status_code == 204
+    api.problem(409, "conflict", "DELETE", f"{path}/{mine['id']}", None, token)
+    assert seen(token) == [shared["id"]]
+    over = api.good("GET", f"{path}?over=true", None, token)["reservations"]
+    assert {(one["id"], one["state"]) for one in over} == {(mine["id"], "over"), (shared["id"], "coming")}
+
+
+def test_deleted_or_over_its_jobs_end_with_it_and_its_space_is_free(api, oak, clock, service):
+    made = reserve(api, oak, body(clock, 0, 50))
+    forever = submit(api, oak, 0, reservation=made["id"])
+    late = submit(api, oak, 60, reservation=made["id"])
+    free = submit(api, oak, 20)
+    offers = oak.take()
+    assert [offer["job"] for offer in offers] == [forever]
+    assert show(api, oak, late)["wait"]["reason"] == "never"
+    clock.now += 51
+    oak.say("heartbeat")
+    step(service, "oak")
+    assert [one["id"] for one in oak.say("heartbeat")["stop"]] == [offers[0]["id"]]
+    oak.end(offers[0], result="stopped")
+    assert [show(api, oak, job)["state"] for job in (forever, late)] == ["CANCELED"] * 2
+    assert show(api, oak, late)["tasks"][0]["detail"] == f"its advance reservation {made['id']} is over"
+    assert [offer["job"] for offer in oak.take()] == [free]
+
+
+def test_limits_hold_and_are_told(api, oak, clock):
+    plan_by(api, oak, "priority", limits={"max_reservations_per_requestor": 2, "reservation_days": 1})
+    for k in range(2):
+        reserve(api, oak, body(clock, 100 * k))
+    path = "/v1/clusters/oak/reservations"
+    told = api.problem(429, "too-many", "POST", path, body(clock, 300), oak.token)
+    assert (told["limit"], told["most"], told["present"]) == ("max_reservations_per_requestor", 2, 2)
+    reserve(api, oak, body(clock, 300, requestor="bob"))
+    told = api.problem(429, "too-many", "POST", path, body(clock, 1_000, 86_401, requestor="eve"), oak.token)
+    assert told["limit"] == "reservation_days"
+
+
+@pytest.mark.parametrize(
+    ("more", "pointer"),
+    [
+        ({"start": "soon"}, "/start"),
+        ({"start": "1970-01-02T00:00:00Z"}, "/start"),
+        ({"end": "2001-01-01T00:00:00Z"}, "/duration"),
+        ({"duration": None}, "/duration"),
+        ({"duration": 0}, "/duration"),
+        ({"requestors": "ann"}, "/requestors"),
+        ({"jobspec": 7}, "/jobspec"),
+    ],
+)
+def test_malformed_is_refused_with_its_pointer(api, oak, clock, more, pointer):
+    told = api.problem(
+        400, "request-invalid", "POST", "/v1/clusters/oak/reservations", {**body(clock), **more}, oak.token
+    )
+    assert told["pointer"] == pointer
+    assert api.good("GET", "/v1/clusters/oak/reservations", None, oak.token) == {"reservations": []}
+
+
+def test_it_is_audited_and_told_as_an_event(api, oak, clock):
+    made = reserve(api, oak, body(clock, requestor="ann"))
+    assert api.call("DELETE", f"/v1/clusters/oak/reservations/{made['id']}", None, oak.secret).status_code == 204
+    changes = api.good("GET", "/v1/clusters/oak/scheduler/changes", None, oak.secret)["changes"][:2]
+    assert [one["what"] for one in changes] == [f"reservation {made['id']}"] * 2
+    assert changes[1]["who"] == "requestor ann"
+    assert changes[0]["who"].startswith("secret ")
+    assert (changes[0]["to"], changes[1]["from"]) == (None, None)
+    told = api.call("GET", "/v1/events?follow=false&after=0", None, oak.secret).get_data(as_text=True)
+    assert told.count("event: reservation") == 2
+
+
+def test_policies_that_keep_nothing_are_refused_while_something_is_kept(api, oak, clock):
+    made = reserve(api, oak, body(clock))
+    plan_by(api, oak, "load_based", status=409)
+    assert api.call("DELETE", f"/v1/clusters/oak/reservations/{made['id']}", None, oak.token).status_code == 204
+    plan_by(api, oak, "load_based")
+    api.problem(409, "conflict", "POST", "/v1/clusters/oak/reservations", body(clock), oak.token)
+
+
+def test_timeline_shows_what_is_kept_once(api, oak, clock):
+    made = reserve(api, oak, body(clock, 0, 50, nodes=1))
+    submit(api, oak, 40, reservation=made["id"])
+    oak.take()
+    (line,) = api.good("GET", "/v1/clusters/oak/timeline", None, oak.secret)["lines"]
+    assert line["steps"] == [[clock.now, 2], [clock.now + 50, 0]]
