@@ -41,12 +41,15 @@ def test_exit_codes_are_those_there_are() -> None:
 @pytest.fixture
 def named(shell: Shell) -> dict[str, Any]:  # noqa: F811
     """What the commands of the table are given."""
-    shell.json("scheduler", "set", "oak", "--max-retries", "2")
+    shell.json("scheduler", "set", "oak", "--max-retries", "2", "--policy", "priority")
     files = {"graph": grid(1, 1), "jobspec": jobspec(), "state": {"price": 1}, "subsystem": SUBSYSTEM, "config": {}}
     return {
         **{name: shell.file(f"{name}.json", content) for name, content in files.items()},
         "job": shell.json("submit", "--wait", "-n", "1", "--", "true")["id"],
-        "waiting": shell.json("submit", "-n", "2", "-c", "4", "--", "sleep", "60")["id"],
+        "waiting": shell.json("submit", "-n", "2", "-c", "4", "-t", "90", "--", "sleep", "60")["id"],
+        "reservation": shell.json(
+            *("reserve", "create", "--cluster", "oak", "-n", "1", "-t", "60", "--start", "2100-01-01T00:00:00Z")
+        )["id"],
         "token": shell.json("token", "mint", "--cluster", "oak")["id"],
         "new": "elm",
         "folder": shell.folder,
