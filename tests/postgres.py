@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
+import psutil
 import sqlalchemy as sa
 
 from rainbow.store import open_store
@@ -35,14 +36,14 @@ def require() -> None:
 class Postgres:
     """A server in its own folder, owned by the user who may run it: PostgreSQL refuses to be root."""
 
-    def __init__(self) -> None:
+    def __init__(self, *initdb: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rainbow-pg-"))
         self.port = _free_port()
         self._template = ""
         self._user = "postgres" if os.getuid() == 0 else None
         if self._user:
             shutil.chown(self.folder, self._user)
-        self._run("initdb", "-D", self._data, "-U", "rainbow", "--auth=trust", "-E", "UTF8", "--locale=C")
+        self._run("initdb", "-D", self._data, "-U", "rainbow", "--auth=trust", "-E", "UTF8", "--locale=C", *initdb)
         self.start()
 
     @property
@@ -54,9 +55,33 @@ class Postgres:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=300"
         self._run("pg_ctl", "-D", self._data, "-w", "-l", str(self.folder / "log"), "-o", options, "start")
 
+    @property
+    def pid(self) -> int:
+        """Its first process, the parent of all others."""
+        return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+
     def stop(self, mode: str = "immediate") -> None:
         """Stop it: at once, as after a power cut, unless another mode is asked for."""
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
+
+    def stand_by(self) -> None:
+        """Start it anew as a standby does: it answers, and writes nothing until it is promoted."""
+        self.stop("fast")
+        signal = self.folder / "data" / "standby.signal"
+        signal.touch()
+        if self._user:
+            shutil.chown(signal, self._user)
+        self.start()
+
+    def promote(self) -> None:
+        """Let a standby write."""
+        self._run("pg_ctl", "-D", self._data, "-w", "promote")
+
+    def limit_files(self, most: str) -> None:
+        """Let no file grow beyond this: what a full disk is to who writes."""
+        parent = psutil.Process(self.pid)
+        for process in [parent, *parent.children(recursive=True)]:
+            subprocess.run(["prlimit", f"--pid={process.pid}", f"--fsize={most}:"], user=self._user, check=True)
 
     def end(self) -> None:
         """Stop it and leave nothing."""
@@ -97,10 +122,10 @@ def _free_port() -> int:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
+def postgres(*initdb: str) -> Iterator[Postgres]:
     """Run a server until the block is left."""
     require()
-    server = Postgres()
+    server = Postgres(*initdb)
     try:
         yield server
     finally:

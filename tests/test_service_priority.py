@@ -113,7 +113,7 @@ def test_settings_are_refused_with_their_pointer(api, cluster):
 
 @pytest.mark.parametrize("unit", ["worker", "core"])
 def test_switching_with_work_running_loses_and_stops_nothing(api, service, cluster, agent, clock, unit):
-    """More waits than there is room for; every policy starts some of it while others run."""
+    """More waits than there is room for, in parallel and singly; every policy starts some of it while others run."""
     settings = {"load_based": {"unit": unit}}
     jobs, running, ended = [], {}, []
 

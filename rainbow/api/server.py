@@ -88,7 +88,8 @@ def _gunicorn(host: str, port: int, settings: Settings) -> None:
     try:
         import gunicorn  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401 - by choice only
     except ImportError:
-        raise ConfigError("gunicorn is not installed", pointer="/server/engine") from None
+        hint = "pip install 'rainbow-scheduler[gunicorn]'"
+        raise ConfigError(f"gunicorn is not installed ({hint})", pointer="/server/engine") from None
     os.execv(sys.executable, [sys.executable, "-m", "gunicorn", *arguments])  # noqa: S606 - no shell is meant
 
 

@@ -27,6 +27,11 @@ from rainbow.store import postgresql, sqlite
 from rainbow.store.migrate import upgrade
 
 MOST_TOGETHER = 200  # writers in one commit: the first of them waits for the last
+# of the database, not of what was asked of it; a PostgreSQL that stands by says NotSupported to who would write
+TROUBLE = (
+    *(sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError),
+    *(sa.exc.InternalError, sa.exc.NotSupportedError),
+)
 T = TypeVar("T")
 
 
@@ -142,7 +147,7 @@ def _attempt(work: Work[Any], connection: sa.Connection) -> None:
     try:
         work.result = work.do(connection)
         savepoint.commit()
-    except (sa.exc.OperationalError, sa.exc.InterfaceError):
+    except TROUBLE:
         raise
     except Exception as fault:
         work.fault = fault
@@ -181,5 +186,5 @@ def _trouble_as_unavailable() -> Iterator[None]:
     """Turn trouble with the database (not faults of ours, such as a bad statement) into Unavailable."""
     try:
         yield
-    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError, sa.exc.InternalError) as error:
+    except TROUBLE as error:
         raise Unavailable("the store does not answer; try again", retry_after=2) from error
