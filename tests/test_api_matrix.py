@@ -80,7 +80,7 @@ def test_the_table_has_every_verb(api: Api) -> None:
     there = set()
     for rule in api.app.url_map.iter_rules():
         path = re.sub(r"<any\((\w+)[^>]*>", r"\1", rule.rule).replace("<name>", "oak").replace("<subsystem>", "io")
-        path = path.replace("<job_id>", "{job}").replace("<id:token_id>", "{token}").replace("<path:worker>", "n0")
+        path = path.replace("<id:job_id>", "{job}").replace("<id:token_id>", "{token}").replace("<path:worker>", "n0")
         there |= {f"{method} {path}" for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}
     listed = [row["verb"].replace("?follow=false", "") for row in TABLE["verbs"]]
     assert sorted(listed) == sorted(there)
