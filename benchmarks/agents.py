@@ -16,10 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from rainbow.agent import Agent, open_executor
 from rainbow.agent.environment import allowed
@@ -29,7 +31,7 @@ from tests import services
 from tests.slurm import slurm
 
 SECRET = "rbr_of-the-benchmark"  # noqa: S105 - of a server that lives for seconds
-NODES = {"c": {"metadata": {"type": "cluster"}}, "n": {"metadata": {"type": "node", "count": 64}}}
+NODES = {"c": {"metadata": {"type": "cluster"}}, "n": {"metadata": {"type": "node", "count": 256}}}
 CORES = {"core": {"metadata": {"type": "core", "count": 8}}}
 EDGES = [{"source": "c", "target": "n"}, {"source": "n", "target": "core"}]
 GRAPH: dict[str, Any] = {"graph": {"nodes": {**NODES, **CORES}, "edges": EDGES}}
@@ -37,19 +39,40 @@ SINGLE = 100  # tasks one after the other, for latency
 
 
 def running_tasks() -> None:
-    """Print tasks per second and latencies."""
-    head = ("executor", "tasks", "alone /s", "with us /s", "ratio", "started p50", "p99")
-    print("".join(f"{word:>14}" for word in head))
+    """Print tasks per second, CPU time of all processes for a task, and latencies."""
+    head = ("executor", "tasks", "alone /s", "with us /s", "ratio", "CPU alone", "CPU with us", "started p50", "p99")
+    print("".join(f"{word:>13}" for word in head))
     with ExitStack() as stack:
         for name, count, alone in _there(stack):
             with site(name) as user:
                 user.wait(user.submit(bag(1))["id"], 60)  # warm: Dask's workers import us once
-                ours = count / _seconds(lambda user=user, count=count: _run_bag(user, count))
+                ours, our_cpu = _measured(lambda user=user, count=count: _run_bag(user, count))
                 latencies = sorted(_latency(user) for _ in range(SINGLE if name == "local" else SINGLE // 4))
-            rival = count / _seconds(lambda alone=alone, count=count: alone(count))
+            theirs, their_cpu = _measured(lambda alone=alone, count=count: alone(count))
             p50, p99 = latencies[len(latencies) // 2], latencies[int(len(latencies) * 0.99)]
-            ms = f"{p50 * 1e3:>11.0f} ms{p99 * 1e3:>11.0f} ms"
-            print(f"{name.partition(':tcp')[0]:>14}{count:>14}{rival:>14.1f}{ours:>14.1f}{ours / rival:>14.2f}{ms}")
+            rates = f"{count / theirs:>13.1f}{count / ours:>13.1f}{theirs / ours:>13.2f}"
+            counted = name != "psij:slurm"  # what Slurm starts are no children of ours
+            cpu = "".join(
+                f"{each / count * 1e3:>10.1f} ms" if counted else f"{'-':>13}" for each in (their_cpu, our_cpu)
+            )
+            ms = f"{p50 * 1e3:>10.0f} ms{p99 * 1e3:>10.0f} ms"
+            print(f"{name.partition(':tcp')[0]:>13}{count:>13}{rates}{cpu}{ms}", flush=True)
+
+
+def _measured(work: Callable[[], object]) -> tuple[float, float]:
+    """Return how many seconds something takes, and how many of CPU in this process and all below it."""
+    began, cpu = time.perf_counter(), _cpu()
+    work()
+    return time.perf_counter() - began, _cpu() - cpu
+
+
+def _cpu() -> float:
+    here = psutil.Process()
+    total = 0.0
+    for process in [here, *here.children(recursive=True)]:
+        with suppress(psutil.Error):
+            total += sum(process.cpu_times()[:4])  # its own, and that of children it has waited for
+    return total
 
 
 def _there(stack: ExitStack) -> Iterator[tuple[str, int, Callable[[int], None]]]:
@@ -125,12 +148,6 @@ def _latency(user: Client) -> float:
     job = user.wait(user.submit(bag(1))["id"], 60, every=0.05)
     began, submitted = job["tasks"][0]["started_at"], job["submitted_at"]
     return (datetime.fromisoformat(began) - datetime.fromisoformat(submitted)).total_seconds()
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 def _processes(count: int) -> None:

@@ -4,6 +4,8 @@
 site where it ran, a site drawn at random for each, and the site with the shortest queue for its size. Each job is
 matched with all clusters, one of them is selected by the states of that moment, and that cluster's priority policy
 plans at once; it plans again when a job ends while others wait.
+
+The trace does not say how large a site is, only that jobs started when they were submitted. A site is taken to have
 half as many processors as ever ran jobs at once there, so that there is something to wait for.
 """
 

@@ -56,6 +56,8 @@ class Play:
         if cluster.memory is memory:
             yield "the plan leaves no memory"
         yield from self._space()
+        yield from self._accounts(plan)
+        yield from self._kept(plan, before)
         yield from self._starts(view, plan)
         yield from self._stops(plan, before)
         yield from self._counts(before)
@@ -74,6 +76,24 @@ class Play:
             if whole and (len(runs) > 1 or cluster.order(cluster.jobs[whole[0].job]) != machine["order"]):
                 yield f"#2 the reservation on {name} is not alone or not of its order"
 
+    # ── #7, #12 ──
+
+    def _accounts(self, plan: Plan) -> Iterator[str]:
+        """What the figures say of machines equals a count of what stands there."""
+        told = plan.figures["machines"]
+        for name in self.cluster.machines:
+            runs = [run for run in self.cluster.runs.values() if run.machine == name]
+            used = sum(self.cluster.order(self.cluster.jobs[run.job]) for run in runs)
+            if told.get(name, {"used": 0})["used"] != used:
+                yield f"#7 {used} quanta of {name} are held, the figures say {told.get(name)}"
+
+    def _kept(self, plan: Plan, before: Mapping[str, Run]) -> Iterator[str]:
+        """What was told to stop goes on to, holds its space until it has ended, and is not told again."""
+        for task, run in before.items():
+            now = self.cluster.runs.get(task)
+            if run.stopped is not None and (now is None or now.stopped != run.stopped):
+                yield f"#12 {task} was told to stop in epoch {run.stopped}, and that did not stay so"
+
     def _rule(self, job: int) -> str:
         return str(self.cluster.classes[self.cluster.jobs[job]["class"]]["policy"])
 
@@ -89,12 +109,22 @@ class Play:
                 yield f"#4 {task} starts in {machine['pool']}, out of its reach"
             if job.get("machines") and run.machine not in job["machines"]:
                 yield f"#4 {task} starts on {run.machine}, which it did not name"
+        yield from self._minima(plan)
         for job in self.cluster.row["jobs"]:
             if job["type"] in SINGLE and sum(run.job == job["id"] for run in self.cluster.runs.values()) > 1:
                 yield f"#5 {job['id']} has more than one share"
         started = {self.cluster.runs[o.task].job for o in plan.orders if isinstance(o, Start)}
         for user in {self.cluster.jobs[k]["user"] for k in started if self._rule(k) != "FAIR_SHARE"}:
             yield from self._allotment(user)
+
+    def _minima(self, plan: Plan) -> Iterator[str]:
+        """What starts anew starts with as many shares as it can work with."""
+        begun = Counter(self.cluster.runs[order.task].job for order in plan.orders if isinstance(order, Start))
+        for number, starts in begun.items():
+            job = self.cluster.jobs[number]
+            held = sum(run.job == number and run.stopped is None for run in self.cluster.runs.values())
+            if held == starts < min(job.get("min_shares", 0), self.cluster.gangs_of(job)):
+                yield f"{number} starts with {starts}, and works with no fewer than {job['min_shares']}"
 
     def _reach(self, job: Row) -> set[str]:
         pool = self.cluster.classes[job["class"]]["nodepool"]
@@ -164,7 +194,7 @@ class Play:
 
     def _growth(self, job: Row, counted: int, held: int) -> Iterator[str]:
         cls = self.cluster.classes[job["class"]]
-        first = max(1, cls["initialization-cap"])
+        first = max(1, cls["initialization-cap"], job.get("min_shares", 0))
         if job["id"] not in self.cluster.ready and cls["initialization-cap"] and counted > max(first, held):
             yield f"#16 {job['id']} initialises and is counted {counted}, the cap is {cls['initialization-cap']}"
         if cls["expand-by-doubling"] and job["id"] in self.cluster.ready and counted > max(first, 2 * held):
@@ -194,7 +224,7 @@ class Play:
         trees = cluster.memory.get("fair_share", {}).get("trees", {})
         turned = any(tree["settling"]["turns"] for tree in trees.values())
         kept = json.loads(json.dumps(dict(cluster.memory))) if turned else {}
-        restarted = FairShare().plan(replace(cluster.view(), memory=kept))
+        restarted = cluster.policy.plan(replace(cluster.view(), memory=kept))
         if stops := [order.task for order in restarted.orders if isinstance(order, Stop)]:
             yield f"#18 a restart stops {stops}"
         unfair = list(self._unfair())
@@ -210,6 +240,7 @@ class Play:
             for job in self.cluster.alive():
                 if (
                     job_id(job["id"]) in self.figures["jobs"]
+                    and self.figures["jobs"][job_id(job["id"])]["order"]  # it fits on some machine
                     and job["class"] == cls["name"]
                     and cls["policy"] == "FAIR_SHARE"
                 ):

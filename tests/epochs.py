@@ -115,6 +115,10 @@ class Cluster:
         """How many quanta one share of a job takes."""
         return -(-job["mem_gb"] // self.quantum)
 
+    def gangs_of(self, job: Row) -> int:
+        """How many shares a job has to start, all in all."""
+        return min(job["max_shares"], self.whole // self.order(job) + 1) if job["type"] == "Job" else 1
+
     def view(self) -> View:
         """Freeze the cluster."""
         return View(
@@ -138,7 +142,7 @@ class Cluster:
     def _job(self, job: Row) -> JobView:
         own = {run.number for run in self.runs.values() if run.job == job["id"]}
         name, elastic = job_id(job["id"]), job["type"] == "Job"
-        count = min(job["max_shares"], self.whole // self.order(job) + 1) if elastic else 1
+        count = self.gangs_of(job)
         gangs = [GangView(name, k, (f"{name}/{k:04}",), name) for k in range(count) if k not in own]
         known = job["id"] in self.ready and self.epoch < job.get(UNKNOWN, self.epoch + 1)
         return JobView(
@@ -148,7 +152,7 @@ class Cluster:
             tuple(gangs),
             len(own),
             job_class=job["class"],
-            elastic=Elastic(0, job["max_shares"], job["threads"]) if elastic else None,
+            elastic=Elastic(job.get("min_shares", 0), job["max_shares"], job["threads"]) if elastic else None,
             progress=JobProgress(job["items"], 0, job["item_ms"] / 1000 if known else 0.0, job["id"] in self.ready),
             service=str(job.get("service_id") or ""),
         )

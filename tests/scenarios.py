@@ -32,6 +32,17 @@ def scenario(seed: int) -> dict[str, Any]:
     }
 
 
+def with_minima(row: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Give every other job a number of shares below which it cannot work."""
+    rng = random.Random(-seed)
+    least = [rng.choice([0, 1, 2, 3, 5]) for _ in row["jobs"]]
+    jobs = [
+        {**job, "min_shares": min(most, job["max_shares"])} if job["type"] == "Job" else job
+        for job, most in zip(row["jobs"], least, strict=True)
+    ]
+    return {**row, "jobs": jobs}
+
+
 def _pools(rng: random.Random) -> list[dict[str, Any]]:
     pools: list[dict[str, Any]] = [{"name": "NP0", "parent": None, "search_order": 100}]
     for k in range(1, rng.choice([1, 1, 2, 3, 4])):

@@ -25,7 +25,7 @@ TASKS = int(os.environ.get("RAINBOW_CHAOS_TASKS", "500"))
 SEED = int(os.environ.get("RAINBOW_CHAOS_SEED", "7"))
 LET_UP = 0.8  # how often a server that was killed may answer before the next trouble
 STORES = ["sqlite", "postgresql"]
-CALM = 600.0  # seconds until everything must have ended
+CALM = 1_200.0  # seconds until everything must have ended
 
 
 @dataclass
@@ -191,14 +191,14 @@ def judge(
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_500)
 @pytest.mark.parametrize("place", [(60.0, "sqlite"), (60.0, "postgresql")], ids=STORES, indirect=True)
 def test_outages_shorter_than_a_lease_run_nothing_twice(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert set(campaign(place, 3.0, capsys)) == {1}
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_500)
 @pytest.mark.parametrize("place", [(3.0, "sqlite"), (3.0, "postgresql")], ids=STORES, indirect=True)
 def test_outages_longer_than_a_lease_run_twice_only_what_had_run_out(
     place: Place, capsys: pytest.CaptureFixture[str]

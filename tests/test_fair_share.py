@@ -13,7 +13,7 @@ from rainbow.scheduling.fair_share.apportion import apportion, entity
 from rainbow.scheduling.fair_share.caps import Growth, Load, job_cap
 from rainbow.scheduling.fair_share.quanta import job_order, machine_order, share_counts, total_quanta
 from rainbow.scheduling.fair_share.tables import Tables
-from tests.epochs import Cluster
+from tests.epochs import Cluster, shuffled
 from tests.scenarios import scenario
 from tests.small_clusters import EAGER, FAIR, FIXED, RESERVE, cluster, counts, held, job, put
 
@@ -182,6 +182,14 @@ def test_names_of_machines_do_not_change_counts(orders, owners, turn):
     assert counted(cluster(orders, {"c": EAGER}, jobs)) == counted(cluster(mixed, {"c": EAGER}, jobs))
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 30), st.integers(0, 1 << 30))
+def test_order_of_users_machines_and_jobs_changes_nothing(seed, turn):
+    there = play(Cluster(scenario(seed)), 3)
+    view = there.view()
+    assert FairShare().plan(shuffled(view, turn)) == FairShare().plan(view)
+
+
 # ── kinds of work ──
 
 
@@ -337,6 +345,23 @@ def test_job_with_a_minimum_starts_with_it_or_not_at_all():
     assert {o.task[:5] for o in plan.orders} == {"j0001"}
     assert len(plan.orders) == 4
     assert [(w.job, w.reason) for w in plan.waits if w.job == "j0002"] == [("j0002", "below-minimum")]
+
+
+def test_job_that_waits_for_its_minimum_says_so_only_if_it_is_not_counted_it():
+    there = cluster([4], {"c": EAGER}, [job(1, "a", "c"), job(2, "b", "c", min_shares=2, arrive=2)])
+    play(there, 2)
+    _, plan = there.step()
+    assert [(wait.reason, wait.facts["counted"]) for wait in plan.waits if wait.job == "j0002"] == [
+        ("preemptions", 2)
+    ]
+    assert counts(play(there, 2)) == {1: 2, 2: 2}
+
+
+def test_defragmentation_serves_jobs_with_a_minimum_above_the_threshold_too():
+    jobs = [job(1, "a", "c", 1, max_shares=6), job(2, "b", "c", 2, max_shares=3, min_shares=3)]
+    there = cluster([3, 3, 3, 3], {"c": EAGER}, jobs)
+    put(there, 1, "m0", "m0", "m1", "m1", "m2", "m2")
+    assert counts(play(there, 4)) == {1: 6, 2: 3}
 
 
 def test_job_that_is_not_elastic_goes_to_the_default_fixed_class():

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from benchmarks import sharing
@@ -11,6 +12,7 @@ from rainbow.scheduling.fair_share.classes import ALL
 from rainbow.scheduling.fair_share.figures import TEXTS
 from rainbow.scheduling.fair_share.nodepools import KEYS
 from rainbow.scheduling.written import read_settings
+from tests.conftest import SHARED
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "fair-share.md").read_text()
@@ -39,3 +41,27 @@ def test_example_settings_of_the_page_are_taken():
     assert examples
     for example in examples:
         assert read_settings(example, check_settings)["classes"]
+
+
+# no words of the trade, or misspelt
+ORDINARY = {"already", "apportionqsares", "nodepoolschedler", "nodpoolscheduler"}
+
+
+def words_of(tex):
+    """Every word the text emphasises, every item it explains and every section it has, without arguments."""
+    text = re.sub(r"(?m)^\s*%.*$", "", tex)
+    found = re.findall(r"\{\\em\s+([^{}]+)\}|\\item\[([^\]]+)\]|\\(?:sub)*section\{([^{}]+)\}", text)
+    for word in {part for parts in found for part in parts if part}:
+        for name in re.split(r"\(\),", word):
+            plain = re.sub(r"\(.*\)|\[O\]|\.java$|^.*\.(?=\w+\()|\s+Jobs$", "", name.replace("\\_", "_"))
+            yield re.sub(r"[^a-z0-9]", "", plain.lower())
+
+
+def test_every_word_of_the_text_has_a_place_in_the_page():
+    if not SHARED.exists():
+        pytest.skip("the shared texts are not beside this repository")
+    tex = (SHARED / "seeds/ducc-resource-manager.tex").read_text()
+    page = re.sub(r"[^a-z0-9]", "", PAGE.lower())
+    words = set(words_of(tex)) - ORDINARY
+    assert len(words) > 100
+    assert sorted(word for word in words if word not in page and word.removesuffix("s") not in page) == []

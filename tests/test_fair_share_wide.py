@@ -105,6 +105,7 @@ def test_gangs_of_a_job_start_one_after_the_other():
 def test_class_of_fair_shares_places_shares_of_one_machine_only():
     plan = planned(widened(cluster([4, 4], {"fixed": FIXED, "fair": EAGER}, []), cls="fair"))
     assert [wait.reason for wait in plan.waits] == ["no-single-host"]
+    assert plan.waits[0].text.endswith("submit it to one of: fixed")
 
 
 def test_task_on_two_machines_is_stopped_once():

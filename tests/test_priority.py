@@ -205,7 +205,7 @@ def test_functional_tickets_follow_shares_and_take_turns():
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("pq")), min_size=1, max_size=9), st.booleans())
-def test_functional_tickets_never_exceed_their_sum(owners, shared):
+def test_15_functional_tickets_never_exceed_their_sum(owners, shared):
     given_ = given_tickets(
         functional=1000,
         functional_shares={"users": {"a": 5, "b": 1}, "projects": {"p": 2}},
@@ -234,14 +234,14 @@ used = st.dictionaries(st.sampled_from(["p/a", "p/b", "q/x", "q/y", "/c"]), st.f
 
 
 @given(leaves, used, st.sampled_from([0.0, 1.0, 2.0, 5.0]))
-def test_share_tree_owes_all_there_is_to_those_with_jobs(of, usage, compensation):
+def test_14_share_tree_owes_all_there_is_to_those_with_jobs(of, usage, compensation):
     owed = entitlements(TREE, of, usage, compensation)
     assert set(owed) == of
     assert sum(owed.values()) == pytest.approx(1)
 
 
 @given(leaves, st.sampled_from(["p/a", "p/b", "q/x"]), st.floats(2, 1e9))
-def test_who_has_used_more_is_owed_no_more(of, name, more):
+def test_14_who_has_used_more_is_owed_no_more(of, name, more):
     leaf = next((leaf for leaf in of if f"{leaf.project}/{leaf.user}" == name), None)
     if leaf:
         assert entitlements(TREE, of, {name: more}, 0.0)[leaf] <= entitlements(TREE, of, {}, 0.0)[leaf] + 1e-12
@@ -251,7 +251,7 @@ FLAT = {"name": "root", "children": [{"name": name, "shares": k + 1} for k, name
 
 
 @given(st.dictionaries(st.sampled_from(["/a", "/b", "/c", "/d"]), st.floats(0, 1e9)), st.floats(1, 4))
-def test_compensation_never_raises_who_is_owed_most_for_its_shares(usage, compensation):
+def test_14_compensation_never_raises_who_is_owed_most_for_its_shares(usage, compensation):
     of = {Leaf("", name) for name in "abcd"}
     plain, held = entitlements(FLAT, of, usage, 0.0), entitlements(FLAT, of, usage, compensation)
     by_shares = {Leaf("", name): (k + 1) / 10 for k, name in enumerate("abcd")}
@@ -260,7 +260,7 @@ def test_compensation_never_raises_who_is_owed_most_for_its_shares(usage, compen
 
 
 @given(st.floats(0, 1e12), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(1, 1e6))
-def test_usage_fades_alike_in_one_step_or_two_and_by_half_in_a_halftime(amount, first, second, halftime):
+def test_14_usage_fades_alike_in_one_step_or_two_and_by_half_in_a_halftime(amount, first, second, halftime):
     assert decayed(decayed(amount, first, halftime), second, halftime) == pytest.approx(
         decayed(amount, first + second, halftime)
     )

@@ -1,4 +1,8 @@
-"""What always holds of the priority policy, by number of the reference's list of invariants."""
+"""What always holds of the priority policy, by number of the reference's list of invariants.
+
+1 to 3 are in test_timeline.py, 14 and 15 in test_priority.py, more of 4 and 6 in test_priority_advance.py, of 4, 16
+and 25 in test_priority_mixed.py; 8 is also held to recorded schedules. 11 is false in general, and not asserted.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -202,6 +206,27 @@ def test_9_the_first_job_is_promised_the_earliest_time_there_is(view):
             assert promised(plan)[first] == time
             return
     pytest.fail("promised a time at which it does not fit")
+
+
+@given(views())
+def test_10_what_is_backfilled_ends_before_a_promise_or_leaves_it_alone(view):
+    plan, length = Priority().plan(view), durations(view)
+    capacity = {worker.id: worker.capacity for worker in view.workers}
+    for k, kept in enumerate(plan.orders):
+        if not isinstance(kept, Reserve):
+            continue
+        later = [
+            order for order in plan.orders[k:] if isinstance(order, Start) and NOW + length[order.task] > kept.at
+        ]
+        use = {}
+        others = [(run.placement, run.started, max(run.until, NOW + 15 * (run.until <= NOW))) for run in view.runs]
+        others += [(order.placement, NOW, NOW + length[order.task]) for order in later]
+        for placement, start, end in [*others, (kept.placement, kept.at, kept.until)]:
+            for worker, amounts in placement.items():
+                for kind, amount in amounts.items():
+                    use.setdefault((worker, kind), Profile()).add(start, end, amount)
+        for (worker, kind), line in use.items():
+            assert line.most(kept.at, kept.until) <= capacity[worker].get(kind, 0)
 
 
 @given(views())
@@ -435,6 +460,28 @@ def test_21_one_slot_needs_what_is_taken_once_too():
     given_ = {"consumables": {"gpu": {"per": "job"}}}
     jobs = [job_view(Job(f"j{k}", 0.0, 1, 5, 5.0, amounts={"core": 1, "gpu": 1})) for k in range(3)]
     assert starts(Priority().plan(make_view(NOW, {"a": {"core": 9, "gpu": 2}}, jobs, (), given_))) == ["j0", "j1"]
+
+
+# ── 19: what a quota's filter names ──
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), st.integers(0, 5))
+def test_19_braces_bind_each_by_name_lists_together_and_not_never_itself(users, limit):
+    jobs_ = [job_view(Job(f"j{k:02}", NOW - 1, 1, 5, 9.0, requestor=user)) for k, user in enumerate(users)]
+    asked = Counter(users)
+
+    def started(scope):
+        quota = {"name": "q", "limits": [{"users": scope, "to": {"slots": limit}}]}
+        view = make_view(NOW, {"n": {"core": 99}}, jobs_, (), {"quotas": [quota]})
+        owner = {job.id: job.requestor for job in jobs_}
+        return Counter(owner[task] for task in starts(Priority().plan(view)))
+
+    each, together, without = started("{a,b}"), started("a,b"), started("!a")
+    assert all(each[user] == min(limit, asked[user]) for user in "ab")
+    assert together["a"] + together["b"] == min(limit, asked["a"] + asked["b"])
+    assert without["b"] + without["c"] == min(limit, asked["b"] + asked["c"])
+    assert each["c"] == together["c"] == asked["c"]
+    assert without["a"] == asked["a"]
 
 
 # ── 22, 23: reasons ──

@@ -53,6 +53,18 @@ def test_only_where_something_happens_is_stepped(api, stepped):
     assert stepped(QUIET + 0.5) == ["elm", "oak"]
 
 
+def test_fair_share_at_rest_is_left_alone_and_remembers(api, stepped):
+    policy = {"name": "fair_share", "settings": {"quantum": {"type": "core"}}}
+    oak = api.register("oak", grid(2, 1), policy=policy)
+    oak.say("heartbeat", running=[])
+    submit(api, oak, bag(5, elastic=True))
+    seen = [stepped(k / 10) for k in range(6)]
+    assert seen == [["oak"]] * 2 + [[]] * 4, "orders; what came of them; rest"
+    assert oak.take()
+    assert stepped(0.7) == ["oak"]
+    assert stepped(0.8) == []
+
+
 def test_what_is_full_is_not_planned_again_until_something_ends(api, stepped):
     oak = api.register("oak", grid(2, 1))
     oak.say("heartbeat", running=[])

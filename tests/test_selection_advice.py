@@ -15,7 +15,7 @@ from rainbow.selection.expression import Fault, compile_expression, evaluate
 from tests.test_expression_columns import compound
 
 names = st.sampled_from(["a", "b", "cost"])
-literals = st.sampled_from(["0", "1", "2", "3.5", "100", "-4", "0.25", "1e9"])
+literals = st.sampled_from(["0", "1", "2", "3.5", "100", "-4", "0.25", "1e9", "1e308", "1e-308"])
 EXPRESSIONS = st.recursive(names | literals, compound, max_leaves=8)
 SIZES = st.integers(0, 6) | st.floats(0, 1e6) | st.sampled_from([0, 1, 100])
 STATES = st.fixed_dictionaries({"a": SIZES, "b": SIZES, "cost": SIZES})
@@ -127,6 +127,32 @@ def test_advice_about_the_worst_expressions_takes_little_time(text: str) -> None
     start = time.thread_time()
     bounds(tree, {}), never(tree, {}), narrowed(tree, {}, holds=False), trend(tree, {}, {})
     assert time.thread_time() - start < 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        str(2**1024 - 1),
+        f"-{2**1024 - 1} + {2**1024 - 1} * a",
+        "round(exp(800))",
+        "1e308 * 10 - 1e308 * 10",
+        "floor(1e308 * 10)",
+        "1 / 5e-324 - 1 / 5e-324",
+        "sqrt(1e308 * 10 - 1e308 * 10)",
+        "log(1e308 * 10)",
+        "floor(1e308) * floor(1e308) + 0.5",
+        "2 ** 5000 * 2 ** a",
+        "(0 - 1e308) * 1e308 // 1",
+        "0 * (1e308 * 10)",
+        "1 % (1e308 * 10) // 0",
+    ],
+)
+def test_numbers_beyond_all_floats_have_bounds(text: str) -> None:
+    tree = compile_expression(text).tree
+    least, most = bounds(tree, {})
+    assert least <= most
+    assert isinstance(never(tree, {}), bool)
+    trend(tree, {}, {})
 
 
 def test_fault_is_no_value() -> None:

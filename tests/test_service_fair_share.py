@@ -357,6 +357,29 @@ def test_work_whose_class_is_gone_is_blacklisted_and_welcome_again_when_the_clas
     assert there.held() == {ann: 8, fixed: 2}
 
 
+def change(there, graph):
+    there.api.good("PUT", "/v1/clusters/one/graph", graph, there.cluster.secret)
+    beat(there, *(f"n{k}" for k in range(5)))
+
+
+def test_machine_that_arrives_is_used_and_one_that_shrinks_is_not_overfilled(there):
+    ann = there.submit("ann", elastic(1, 30))
+    there.settle()
+    assert there.held() == {ann: 16}
+    change(there, grid(5, 4))
+    there.settle()
+    assert there.held() == {ann: 20}
+    smaller = grid(5, 4)["graph"]
+    lost = {"n0c2", "n0c3"}
+    nodes = {name: node for name, node in smaller["nodes"].items() if name not in lost}
+    change(there, {"graph": {"nodes": nodes, "edges": [e for e in smaller["edges"] if e["target"] not in lost]}})
+    there.submit("bob", elastic(1, 30))
+    there.settle()
+    machines = there.figures()["machines"]
+    assert all(one["used"] <= one["order"] or name == "n0" for name, one in machines.items())
+    assert sum(there.held().values()) >= 18
+
+
 def test_refused_settings_change_nothing(there):
     ann = there.submit("ann", elastic(1, 8))
     there.settle()

@@ -111,23 +111,41 @@ def test_settings_are_refused_with_their_pointer(api, cluster):
     assert answer.json["pointer"].endswith("/queues/q/slots")
 
 
-def test_switching_with_work_running_loses_and_stops_nothing(api, service, cluster, agent):
-    order = [name for name in ("load_based", "priority", "fair_share", "load_based") if name in policies]
-    jobs, running = [], {}
-    for name in order:
-        switch(api, cluster, name)
-        jobs.append(submit(api, cluster, 1))
+@pytest.mark.parametrize("unit", ["worker", "core"])
+def test_switching_with_work_running_loses_and_stops_nothing(api, service, cluster, agent, clock, unit):
+    """More waits than there is room for, in parallel and singly; every policy starts some of it while others run."""
+    settings = {"load_based": {"unit": unit}}
+    jobs, running, ended = [], {}, []
+
+    def tasks():
+        return [task for job in jobs for task in api("GET", f"/v1/jobs/{job}", cluster["token"]).json["tasks"]]
+
+    def go_on():
+        before = {task["id"] for task in tasks() if task["state"] == "RUNNING"}
+        clock.now += 1
+        agent.say("heartbeat", running=[{"id": t["id"], "attempt": t["attempt"]} for t in running.values()])
         step(service, "one")
-        running |= {task["id"]: task for task in agent.take()}
-        assert all(state(api, cluster, job) != "STOPPING" for job in jobs)
-    for _ in range(10):
-        for task in list(running.values()):
-            agent.end(task)
-        running = {}
-        step(service, "one")
-        running = {task["id"]: task for task in agent.take()}
-    assert [state(api, cluster, job) for job in jobs] == ["COMPLETED"] * len(jobs)
-    assert all(api("GET", f"/v1/jobs/{job}", cluster["token"]).json["tasks"][0]["attempt"] == 1 for job in jobs)
+        for task in agent.take():
+            running[task["id"]] = task
+            agent.say("events", events=[{"task": task["id"], "attempt": task["attempt"], "event": "started"}])
+        states = {task["id"]: task["state"] for task in tasks()}
+        assert {states[task] for task in before} <= {"RUNNING"}
+        assert agent.say("heartbeat")["stop"] == []
+
+    for policy in ("load_based", "priority", "fair_share", "load_based"):
+        switch(api, cluster, policy, **settings.get(policy, {}))
+        jobs += [submit(api, cluster, 2, slots, duration=10_000) for slots in (1, 2, 1)]
+        go_on()
+        first = next(iter(running))  # one ends under each policy, so that each has something to start
+        agent.end(running.pop(first))
+        ended.append(first)
+        go_on()
+    while running:
+        agent.end(running.pop(next(iter(running))))
+        go_on()
+    assert {task["state"] for task in tasks()} == {"COMPLETED"}
+    assert {task["attempt"] for task in tasks()} == {1}
+    assert len(jobs) == 12
 
 
 def verified(api, cluster, job):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,26 @@ def test_slurm_is_asked_as_its_version_answers(tmp_path: Path, monkeypatch: pyte
     names = list(read_cluster(found.document).workers)
     assert set(found.up) < set(names)
     assert found.state["nodes_free"] == len({"node01"} & set(found.up))
+
+
+def test_flux_and_hwloc_are_asked_with_their_own_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    free = 'test "$2" = list && echo 2 && echo 1 && exit 0'  # a line for every set of nodes that are alike
+    command_saying(tmp_path, "flux", f'{free}; test "$*" = "resource R" && cat {CASES / "flux-r.json"}')
+    command_saying(tmp_path, "lstopo-no-graphics", f'test "$*" = "--of xml" && cat {CASES / "hwloc-2.9.xml"}')
+    flux, hwloc = survey("flux-r"), survey("hwloc")
+    assert flux.up == ("big", "tioga0", "tioga1", "tioga2", "tioga3")
+    assert (flux.state["nodes_free"], read_cluster(flux.document).totals["gpu"]) == (3, 16)
+    assert hwloc.up == ("vm",)
+    assert (read_cluster(hwloc.document).totals["core"], hwloc.state["nodes_free"]) == (2, 1)
+
+
+@pytest.mark.skipif(not shutil.which("lstopo-no-graphics"), reason="lstopo is not installed (apt-get install hwloc)")
+def test_lstopo_and_the_kernel_agree_on_this_machine() -> None:
+    kernel, hwloc = (read_cluster(survey(source).document).totals for source in ("local", "hwloc"))
+    assert kernel["core"] <= hwloc["core"]
+    assert hwloc["node"] == 1
+    assert abs(hwloc["memory"] - kernel["memory"]) <= hwloc["memory"] / 10 or kernel["memory"] < hwloc["memory"]
 
 
 @pytest.mark.parametrize("script", ["echo no controller >&2; exit 1", "echo '{'", "echo '{}'"])

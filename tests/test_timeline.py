@@ -47,25 +47,25 @@ def test_level_is_what_counting_says(of):
 
 
 @given(bookings, times, st.integers(0, 12))
-def test_most_is_the_largest_of_every_time_in_the_interval(of, start, duration):
+def test_2_most_is_the_largest_of_every_time_in_the_interval(of, start, duration):
     expected = plain(of)[start : start + duration]
     assert made(of).most(start, start + duration) == max(expected, default=0)
 
 
 @given(bookings, times)
-def test_most_to_the_end_of_time_counts_what_never_ends(of, start):
+def test_2_most_to_the_end_of_time_counts_what_never_ends(of, start):
     assert made(of).most(start, inf) == max(plain(of)[start:])
 
 
 @given(bookings, times, st.integers(1, 12), st.integers(0, 10))
-def test_first_fit_is_the_first_time_that_fits(of, earliest, duration, limit):
+def test_3_first_fit_is_the_first_time_that_fits(of, earliest, duration, limit):
     grid = plain(of) + [plain(of)[-1]] * 12
     fits = [t for t in range(earliest, END + 12) if max(grid[t : t + duration]) <= limit]
     assert made(of).first_fit(earliest, duration, limit) == (fits[0] if fits else inf)
 
 
 @given(bookings, times, st.integers(1, 12), st.integers(0, 10), bookings)
-def test_first_fit_never_comes_sooner_with_more_asked_or_more_booked(of, earliest, duration, limit, more):
+def test_3_first_fit_never_comes_sooner_with_more_asked_or_more_booked(of, earliest, duration, limit, more):
     use = made(of)
     found = use.first_fit(earliest, duration, limit)
     assert earliest <= found <= use.first_fit(earliest, duration + 1, limit)
@@ -75,14 +75,14 @@ def test_first_fit_never_comes_sooner_with_more_asked_or_more_booked(of, earlies
 
 
 @given(bookings, st.randoms(use_true_random=False))
-def test_order_of_bookings_is_no_matter(of, rng):
+def test_1_order_of_bookings_is_no_matter(of, rng):
     mixed = list(of)
     rng.shuffle(mixed)
     assert made(of) == made(mixed)
 
 
 @given(bookings, bookings)
-def test_removing_what_was_added_restores(of, more):
+def test_1_removing_what_was_added_restores(of, more):
     use = made(of + more)
     for start, duration, amount in more:
         use.remove(start, start + duration, amount)
@@ -90,7 +90,7 @@ def test_removing_what_was_added_restores(of, more):
 
 
 @given(bookings)
-def test_steps_increase_and_no_two_neighbours_are_equal(of):
+def test_1_steps_increase_and_no_two_neighbours_are_equal(of):
     steps = list(made(of))
     assert all(a < b for (a, _), (b, _) in pairwise(steps))
     levels = [0, *(level for _, level in steps)]

@@ -1,9 +1,10 @@
 """The keeper: a process beside the agent that starts its tasks and outlives it, so that an agent killed and started
 anew finds what still runs, and how the rest ended.
 
-It listens on a socket in the agent's folder and answers one JSON object a line with another. It forgets an end only
-when the agent has said that it knows of it. Nobody asking for PATIENCE seconds, it ends everything and itself: by
-then the server has given the tasks to somebody else.
+It listens on a socket in the agent's folder and answers one JSON object a line with another; but not to `start`, so
+that many are said at once: what goes wrong there is an end like others. It forgets an end only when the agent has
+said that it knows of it. Nobody asking for PATIENCE seconds, it ends everything and itself: by then the server has
+given the tasks to somebody else.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rainbow.agent.local import LocalExecutor
 from rainbow.agent.marks import MARK, sweep
-from rainbow.agent.runs import Ended, RunId, end_to_json, run_from_json
+from rainbow.agent.runs import Ended, Result, RunId, end_to_json, run_from_json
 
 PATIENCE = 60.0  # seconds: a server's lease unless it is configured
 TICK = 0.05  # seconds between two looks at what runs
 IDLE_TICK = 1.0  # and when nothing runs
-SLOW = 10.0  # seconds to take one message
+SLOW = 30.0  # seconds to take one message
 
 
 def address(folder: Path) -> str:
@@ -80,23 +82,24 @@ class Keeper:
         self._talk, _ = self._door.accept()
         self._talk.settimeout(SLOW)
         self._text = b""
-        self._selector.register(self._talk, selectors.EVENT_READ, self._hear)
+        self._selector.register(self._talk, selectors.EVENT_READ, partial(self._hear, self._talk))
 
     def _hang_up(self, talk: socket.socket) -> None:
         self._selector.unregister(talk)
         talk.close()
         self._talk = None
 
-    def _hear(self) -> None:
-        talk = self._talk
-        if talk is None:
+    def _hear(self, talk: socket.socket) -> None:
+        if talk is not self._talk:  # another has taken its place since the selector spoke
             return
         try:
             more = talk.recv(1 << 16)
             self._text += more
             *lines, self._text = self._text.split(b"\n")
-            for line in lines:
-                talk.sendall(json.dumps(self._answered(json.loads(line))).encode() + b"\n")
+            for message in map(json.loads, lines):
+                answer = self._answered(message)
+                if message["do"] != "start":
+                    talk.sendall(json.dumps(answer).encode() + b"\n")
         except OSError:
             more = b""
         if not more:
@@ -128,8 +131,12 @@ class Keeper:
 
     def _start(self, told: Mapping[str, Any]) -> None:
         run = run_from_json(told)
-        if run.id not in self._ends and run.id not in self._executor.running():
+        if run.id in self._ends or run.id in self._executor.running():
+            return
+        try:
             self._executor.start(run)
+        except Exception as fault:  # of this machine, not of the run: those are ends already
+            self._ends[run.id] = Ended(run.id, Result.FAILED, detail=f"{type(fault).__name__}: {fault}")
 
     def _told(self, known: list[Any]) -> list[dict[str, Any]]:
         for run in known:

@@ -38,12 +38,15 @@ class KeptExecutor:
         self._begun = list(self._running)
 
     def start(self, run: Run) -> None:
-        """Start a run and return."""
+        """Have a run started and return; the keeper does not answer, `poll` says what came of it."""
         self._running[run.id] = None
-        answer = self._ask("start", run=run_to_json(run))
-        if "fault" in answer:
+        try:
+            self._say("start", run=run_to_json(run))
+        except OSError:  # it has not heard all of it: it cannot have begun
             del self._running[run.id]
-            raise RuntimeError(answer["fault"])
+            self._find_again()
+            self._running[run.id] = None
+            self._say("start", run=run_to_json(run))
 
     def poll(self) -> Sequence[Ended]:
         """Return what has ended; the next call lets the keeper forget it."""
@@ -96,8 +99,11 @@ class KeptExecutor:
             del self._running[run]
             self._lost.append(Ended(run, Result.STOPPED, detail=KEEPER_LOST))
 
-    def _call(self, verb: str, **more: Any) -> dict[str, Any]:
+    def _say(self, verb: str, **more: Any) -> None:
         self._talk.sendall(json.dumps({"do": verb, **more}).encode() + b"\n")
+
+    def _call(self, verb: str, **more: Any) -> dict[str, Any]:
+        self._say(verb, **more)
         line = self._lines.readline()
         if not line.endswith(b"\n"):
             raise EOFError

@@ -27,7 +27,8 @@ IDLE_TICK = 0.5  # and when nothing runs
 FULL_BEAT = 5.0  # seconds: an agent that is full does not receive, and hears of stops by its heartbeat alone
 AGAIN = 0.5  # seconds to let pass when the server only repeats itself
 LAST_WORDS = 15.0  # seconds to end tasks and say so after being told to stop
-EVENTS = 50  # in one message
+OFFERS = 256  # in one answer: what is offered is accepted in one message
+EVENTS = 256  # in one message, with 4 KiB of output each well below what a server takes
 
 
 class Agent:
@@ -143,7 +144,7 @@ class Agent:
         # what is offered stays offered until it is accepted: asking before would bring it again
         if self._told_to_stop or self._journal.offers or room <= 0 or not self._ears.free:
             return
-        ask = partial(self._client.receive, self._cluster, self.id, max=min(room, MAX_TASKS), wait=self._wait)
+        ask = partial(self._client.receive, self._cluster, self.id, max=min(room, OFFERS), wait=self._wait)
         self._ears.call(ask, self._received, self._not_received)
 
     def _received(self, answer: wire.Received) -> None:

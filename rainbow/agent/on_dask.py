@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -52,6 +53,8 @@ class DaskExecutor:
             raise Unavailable(f"the Dask scheduler at {address} cannot be reached: {fault}") from fault
         self._pool = ThreadPoolExecutor(4, "dask")
         self._active: dict[RunId, _Active] = {}
+        self._waiting: deque[tuple[_Active, Run]] = deque()
+        self._submitting = threading.Lock()
         self._told: list[_Active] = []
         self._begun: deque[RunId] = deque()  # Dask's own thread adds to it
         self._client.subscribe_topic(dask_worker.topic_of(self._owner), self._hear)
@@ -69,22 +72,40 @@ class DaskExecutor:
         self._client.run(dask_worker.stop_others, self._owner, known)
 
     def start(self, run: Run) -> None:
-        """Submit a run's shares, in the background."""
+        """Submit a run's shares, in the background, with what else is to be submitted."""
         if run.id not in self._active:
             active = self._active[run.id] = _Active(run.id)
-            self._pool.submit(self._submit, active, run)
+            self._waiting.append((active, run))
+            self._pool.submit(self._submit)
 
-    def _submit(self, active: _Active, run: Run) -> None:
+    def _submit(self) -> None:
+        """Submit what waits, unless another call has taken it: asking Dask once for many is what makes it quick."""
+        with self._submitting:
+            batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            if not batch:
+                return
+            try:
+                names = self._names()
+                for active, run in batch:
+                    self._submit_one(active, run, names)
+                taken = [active for active, _ in batch if active.end is None]
+                self._publish(taken)
+            except Exception as fault:  # whatever Dask finds wrong with it
+                for active, _ in batch:
+                    active.end = active.end or _not_taken(active.id, fault)
+
+    def _submit_one(self, active: _Active, run: Run, names: Mapping[str, str]) -> None:
         try:
-            names = self._names()
             dealt = shares(run)
             active.ranks = tuple(ranks[0] for _, ranks in dealt)
             active.futures = [self._share(run, *share, names) for share in dealt]
-            self._client.publish_dataset(
-                (*run.id, active.ranks, active.futures), name=self._called(run.id), override=True
-            )
-        except Exception as fault:  # whatever Dask finds wrong with it
-            active.end = Ended(run.id, Result.FAILED, detail=f"Dask does not take it: {fault}")
+        except Exception as fault:  # of this run alone: what it says is nothing Dask can send
+            active.end = _not_taken(active.id, fault)
+
+    def _publish(self, taken: Sequence[_Active]) -> None:
+        told = {self._called(active.id): (*active.id, active.ranks, active.futures) for active in taken}
+        if told:
+            self._client.publish_dataset(**told, override=True)
 
     def _share(self, run: Run, worker: str, ranks: tuple[int, ...], names: Mapping[str, str]) -> Future:
         return self._client.submit(
@@ -163,6 +184,10 @@ class DaskExecutor:
                 self._forget(active)
         self._active.clear()
         self._client.close()
+
+
+def _not_taken(run: RunId, fault: Exception) -> Ended:
+    return Ended(run, Result.FAILED, detail=f"Dask does not take it: {fault}")
 
 
 def _told(run: RunId, future: Future) -> Ended:

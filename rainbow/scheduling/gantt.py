@@ -23,8 +23,8 @@ def draw(timeline: Timeline, now: float, until: float | None = None) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 10}" height="{height}" '
         'font-family="sans-serif" font-size="11">',
-        f'<text x="{LEFT}" y="14">{now:g}</text>',
-        f'<text x="{LEFT + WIDTH}" y="14" text-anchor="end">{now + span:g}</text>',
+        f'<text x="{LEFT}" y="14">now</text>',
+        f'<text x="{LEFT + WIDTH}" y="14" text-anchor="end">{span:.10g} s</text>',
     ]
     for k, ((worker, kind), line) in enumerate(entries):
         capacity = timeline.capacity.get(worker, {}).get(kind, 0)
@@ -39,9 +39,10 @@ def _bars(line: Profile, now: float, end: float, top: int, capacity: int) -> Ite
         x = LEFT + WIDTH * (start - now) / (end - now)
         width = WIDTH * (stop - start) / (end - now)
         shade = min(1.0, level / capacity) if capacity else 1.0
+        span = f"{start - now:.10g} to {stop - now:.10g} s"
         yield (
             f'<rect x="{x:.1f}" y="{top}" width="{width:.1f}" height="{ROW - 2}" fill="#3b6ea5" '
-            f'fill-opacity="{shade:.2f}"><title>{level} of {capacity}, {start:g} to {stop:g}</title></rect>'
+            f'fill-opacity="{shade:.2f}"><title>{level} of {capacity}, {span}</title></rect>'
         )
 
 

@@ -283,8 +283,9 @@ class Policy(Protocol):
     """Plans one cluster's next step. Same view, same plan.
 
     A policy may say `by_events = True`: where its memory is empty, a later `now` alone changes nothing, and the host
-    need not ask it again before something happens. With `sees_all = True` its views have every job that has not
-    ended, with class, service and progress, also if nothing of them waits; else only those with something waiting.
+    need not ask it again before something happens; `rests = True`: the same after a plan that orders nothing and
+    leaves its memory as it was. With `sees_all = True` its views have every job that has not ended, with class,
+    service and progress, also if nothing of it waits; else only those with something waiting.
     One that keeps space for advance reservations has `keep`, see `Keeps`.
     """
 

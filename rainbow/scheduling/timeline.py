@@ -139,10 +139,10 @@ class Timeline:
 
     # ── for people ──
 
-    def text(self) -> str:
-        """Print one line for every worker and type: use from each time on, of the capacity."""
+    def text(self, now: float = 0.0) -> str:
+        """Print one line for every worker and type: use from each time on (seconds from `now`), of the capacity."""
         rows = []
         for (worker, kind), line in self.entries():
-            steps = "  ".join(f"{time:g}:{level}" for time, level in line)
+            steps = "  ".join(f"{time - now:.10g}:{level}" for time, level in line)
             rows.append(f"{worker or '(cluster)'} {kind} of {self.capacity.get(worker, {}).get(kind, 0)}  {steps}")
         return "\n".join(rows)

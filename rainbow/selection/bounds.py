@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from math import exp, floor, inf, isnan, log, sqrt
+from math import exp, floor, inf, isfinite, isnan, log, sqrt
 
 Bounds = tuple[float, float]
 Known = Mapping[str, Bounds]
@@ -35,7 +35,7 @@ def bounds(node: ast.AST, known: Known) -> Bounds:
         case ast.Constant(value=bool() | str()):
             return TRUTH
         case ast.Constant(value=int() | float() as value):
-            return float(value), float(value)
+            return _exactly(value)
         case ast.Name(id=name):
             return known.get(name, SIZE)
         case ast.BinOp(op=ast.Pow()):
@@ -58,6 +58,18 @@ def bounds(node: ast.AST, known: Known) -> Bounds:
 # ── operators ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _exactly(value: float) -> Bounds:
+    try:
+        return float(value), float(value)
+    except OverflowError:  # a little more than the largest float
+        return (inf, inf) if value > 0 else (-inf, -inf)
+
+
+def _sane(least: float, most: float) -> Bounds:
+    """Give up a bound that came of infinity less infinity."""
+    return -inf if isnan(least) else least, inf if isnan(most) else most
+
+
 def _hull(many: Sequence[Bounds]) -> Bounds:
     return min(least for least, _ in many), max(most for _, most in many)
 
@@ -68,11 +80,11 @@ def _corners(left: Bounds, right: Bounds, apply: Callable[[float, float], float]
 
 
 def _add(left: Bounds, right: Bounds) -> Bounds:
-    return left[0] + right[0], left[1] + right[1]
+    return _sane(left[0] + right[0], left[1] + right[1])
 
 
 def _subtract(left: Bounds, right: Bounds) -> Bounds:
-    return left[0] - right[1], left[1] - right[0]
+    return _sane(left[0] - right[1], left[1] - right[0])
 
 
 def _multiply(left: Bounds, right: Bounds) -> Bounds:
@@ -97,7 +109,7 @@ def _floor_divide(left: Bounds, right: Bounds) -> Bounds:
 
 def _whole(found: Bounds) -> Bounds:
     least, most = found
-    return floor(least) if least > -inf else least, most
+    return float(floor(least)) if isfinite(least) else least, most
 
 
 def _remainder(_: Bounds, right: Bounds) -> Bounds:

@@ -169,7 +169,7 @@ def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
         }
         for (worker, kind), line in made.entries()
     ]
-    return {"lines": lines, "text": made.text(), "svg": gantt.draw(made, frozen.view.now)}
+    return {"lines": lines, "text": made.text(frozen.view.now), "svg": gantt.draw(made, frozen.view.now)}
 
 
 def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import structlog
 from rainbow.jobs import BOOKED, Hold, Task, TaskState, advance
 from rainbow.scheduling import (
     Plan,
+    Policy,
     Reserve,
     Resume,
     Start,
@@ -64,13 +65,20 @@ def step(service: Service, name: str) -> bool:
         policy = policies.get(frozen.record.policy)
         plan = policy.plan(frozen.view)  # 3
         if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
-            log.info("timeline", cluster=name, text=diagram(frozen.view, plan).text())
+            log.info("timeline", cluster=name, text=diagram(frozen.view, plan).text(frozen.view.now))
         ordered = _carry_out(service, frozen, plan, turn)  # 4, 5
-        if plan.memory or frozen.blocked or not getattr(policy, "by_events", False):
+        if frozen.blocked or _awaits_time(policy, frozen, plan):
             service.restless.add(entry.id)
     if ordered:
         service.tell(entry.id)
     return ordered
+
+
+def _awaits_time(policy: Policy, frozen: Frozen, plan: Plan) -> bool:
+    """Tell whether time alone may change what is planned next."""
+    if getattr(policy, "rests", False):
+        return bool(plan.orders) or dict(plan.memory) != dict(frozen.record.memory)
+    return bool(plan.memory) or not getattr(policy, "by_events", False)
 
 
 def plan_only(service: Service, record: ClusterRecord) -> Plan | None:

@@ -1,7 +1,7 @@
 """Defragmentation: take from the rich, give to the needy.
 
-    needy     holds less than the threshold, than it deserves and than it was counted (what cannot be preempted: than
-              it was counted)
+    needy     holds less than the threshold, than it deserves and than it was counted, or less than it can work with
+              (what cannot be preempted: than it was counted)
     rich      would not be needy after giving one share away, and has initialised
     poor      gives only to strictly better priorities, when the rich cannot help
     wealth    qshares a user's jobs hold that can be preempted
@@ -26,14 +26,15 @@ from rainbow.scheduling.fair_share.what_of import Shelves, Space, place
 
 def floor_of(job: Job, threshold: int) -> int:
     """How many shares a job must hold not to be needy."""
-    return min(threshold, job.deserved, job.counted) if job.cls.fair else job.counted
+    most = min(max(threshold, job.least), max(job.deserved, job.least))
+    return min(most, job.counted) if job.cls.fair else job.counted
 
 
 def defragment(world: World, space: Space) -> list[Job]:
     """Make room for needy jobs; return them: they come first in the next epoch."""
     threshold = world.settings.threshold
     needy = [job for top in world.tops for jobs in world.priorities(top) for job in jobs]
-    needy = [job for job in needy if job.held < floor_of(job, threshold) and job.reason != "below-minimum"]
+    needy = [job for job in needy if job.held < floor_of(job, threshold)]
     if needy and world.settings.defragmentation:
         gifts = Gifts(world, space, {job.id for job in needy})
         for job in needy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rainbow.scheduling.fair_share.model import Job, World
+from rainbow.scheduling.fair_share.model import Job, Machine, Pool, World
 from rainbow.scheduling.policy import Wait
 
 TEXTS = {
@@ -78,7 +78,9 @@ def figures_of(world: World) -> dict[str, Any]:
     return {
         "classes": _summed(world, lambda job: job.cls.name),
         "users": _summed(world, lambda job: job.user),
-        "jobs": {job.id: _of_job(job) for job in world.jobs},
+        "jobs": {job.id: _of_job(job) for job in world.jobs}
+        | {f"{job.id}/gangs": _of_gangs(job) for job in world.wide},
+        "nodepools": {pool.name: _of_pool(pool) for top in world.tops for pool in top.subtree()},
         "machines": {
             machine.id: _of_machine(machine) for machine in world.machines if machine.used or not machine.open
         },
@@ -91,7 +93,27 @@ def _of_job(job: Job) -> dict[str, Any]:
     return {"class": job.cls.name, "user": job.user, **numbers, "leaving": leaving, "reason": reason_of(job)}
 
 
-def _of_machine(machine: Any) -> dict[str, Any]:
+def _of_gangs(job: Job) -> dict[str, Any]:
+    """What of a job waits for several machines at once: gangs, which are no shares and have no order."""
+    wanted, held = len(job.gangs), len(job.spread)
+    numbers = {"order": 0, "cap": wanted, "deserved": 0, "counted": held, "held": held, "leaving": 0}
+    return {"class": job.cls.name, "user": job.user, **numbers, "reason": job.reason if held < wanted else ""}
+
+
+def _of_pool(pool: Pool) -> dict[str, int]:
+    """Sum the quanta of a nodepool's own machines, those of its children not counted."""
+    ready = [machine for machine in pool.machines if machine.open]
+    return {
+        "machines": len(pool.machines),
+        "open": len(ready),
+        "quanta": sum(machine.order for machine in pool.machines),
+        "used": sum(machine.used for machine in pool.machines),
+        "free": sum(machine.free for machine in ready),
+        "largest_free": max((machine.free for machine in ready), default=0),
+    }
+
+
+def _of_machine(machine: Machine) -> dict[str, Any]:
     shares: dict[str, int] = {}
     for share in machine.shares:
         shares[share.job.id] = shares.get(share.job.id, 0) + share.order

@@ -33,6 +33,7 @@ class FairShare:
     """Plans by weighted fair shares of memory, with preemption, fixed shares and reservations."""
 
     sees_all = True  # a job that only runs has a class, a size and a part of what is counted like any other
+    rests = True  # time goes into the order of eviction alone, and that matters once somebody has to give
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""
@@ -47,6 +48,7 @@ class FairShare:
         decided = Decided(list(_stops(world.limbo)), building.waits)
         decided.trees_of(world, building, view, memory.get("trees", {}))
         figures = {**figures_of(world), **({"failed": decided.failed} if decided.failed else {})}
+        figures["jobs"] = {**building.refused, **figures["jobs"]}
         kept = {MEMORY: {"trees": decided.memories}} if view.jobs or view.runs else {}
         return Plan(tuple(decided.orders), tuple(_merged(decided.waits)), figures, kept)
 

@@ -112,7 +112,6 @@ def place(job: Job, space: Space) -> None:
     if job.held < job.least:
         for machine in job.starts[before:]:
             space.give_back(job, machine)
-        job.reason = job.reason or "below-minimum"
 
 
 def _place_kept(job: Job, space: Space) -> None:

@@ -32,6 +32,7 @@ class Building:
         self.view = view
         self.settings = settings
         self.waits: list[Wait] = []
+        self.refused: dict[str, dict[str, Any]] = {}  # figures of jobs that take no part
         self.counted = counted_type(settings.quantum_type, view.workers)
         self.asking = Asking(view, self.counted)
         self.pools = forest(settings)
@@ -106,6 +107,9 @@ class Building:
     def _refuse(self, view: JobView, reason: str, text: str, facts: Mapping[str, Any]) -> None:
         if view.gangs:
             self.waits.append(Wait(view.id, reason, text, facts))
+            numbers = {"order": 0, "cap": len(view.gangs), "deserved": 0, "counted": 0, "held": 0, "leaving": 0}
+            told = {"class": facts["class"], "user": view.requestor, **numbers, "reason": reason}
+            self.refused[view.id] = told
 
     def _limbo(self, view: JobView, runs: Sequence[RunView]) -> None:
         job = Job(
@@ -135,7 +139,11 @@ class Building:
             held = {min(wishes): [entry for entries in held.values() for entry in entries]}
         wide = wishes.pop(0, None)
         if wide is not None and cls.fair:
+            others = [name for name, other in self.settings.classes.items() if other.rule is Rule.FIXED_SHARE]
             text = f"no single worker can host one of its shares; class {cls.name} places shares of one worker only"
+            text += (
+                f"; submit it to one of: {', '.join(others)}" if others else "; a FIXED_SHARE class would gather them"
+            )
             self._refuse(view, "no-single-host", text, {"class": cls.name})
         elif wide is not None:
             self.world.wide.append(self._part(view.id, view, cls, pool, wide))
