@@ -25,7 +25,7 @@ def test_every_command_has_its_section_as_it_is() -> None:
 
 def test_every_command_with_json_says_what_it_prints() -> None:
     with_json = {name for name, context in commands(main) if _has_json(context.command)}
-    assert with_json - {"receive"} == {name for name, case in CASES.items() if "run" in case}
+    assert with_json - {"receive", "config reload"} == {name for name, case in CASES.items() if "run" in case}
 
 
 def _has_json(command: click.Command) -> bool:
@@ -41,12 +41,15 @@ def test_exit_codes_are_those_there_are() -> None:
 @pytest.fixture
 def named(shell: Shell) -> dict[str, Any]:  # noqa: F811
     """What the commands of the table are given."""
-    shell.json("scheduler", "set", "oak", "--max-retries", "2")
+    shell.json("scheduler", "set", "oak", "--max-retries", "2", "--policy", "priority")
     files = {"graph": grid(1, 1), "jobspec": jobspec(), "state": {"price": 1}, "subsystem": SUBSYSTEM, "config": {}}
     return {
         **{name: shell.file(f"{name}.json", content) for name, content in files.items()},
         "job": shell.json("submit", "--wait", "-n", "1", "--", "true")["id"],
-        "waiting": shell.json("submit", "-n", "2", "-c", "4", "--", "sleep", "60")["id"],
+        "waiting": shell.json("submit", "-n", "2", "-c", "4", "-t", "90", "--", "sleep", "60")["id"],
+        "reservation": shell.json(
+            *("reserve", "create", "--cluster", "oak", "-n", "1", "-t", "60", "--start", "2100-01-01T00:00:00Z")
+        )["id"],
         "token": shell.json("token", "mint", "--cluster", "oak")["id"],
         "new": "elm",
         "folder": shell.folder,

@@ -92,7 +92,7 @@ def place_anew(service: Service, connection: sa.Connection, record: JobRecord, w
 
 def _place(service: Service, connection: sa.Connection, record: JobRecord, why: str) -> Move | None:
     decision = jobs.decision(connection, record.id)
-    again, moves = decision.get("again", {}), decision.get("moves", [])
+    again, moves = ledger.whole(connection, record.id).get("again", {}), decision.get("moves", [])
     left = {record.cluster, *(move["from"] for move in moves)}
     entries = [service.catalogue[name] for name in again.get("clusters", []) if name in service.catalogue]
     open_ = [entry for entry in entries if entry.cluster.name not in left and _open(connection, entry, record)]

@@ -16,6 +16,7 @@ from rainbow.matching import prepare
 from rainbow.scheduling import DEFAULT_POLICY, policies
 from rainbow.selection.arithmetic import is_number
 from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster, visible_cluster
+from rainbow.service.compiling import keep_summary
 from rainbow.service.service import Entry
 from rainbow.store import clusters, events, states, workers
 from rainbow.store.clusters import ClusterRecord
@@ -63,6 +64,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         clusters.add(connection, record, body["graph"])
         for subsystem, document in documents.items():
             clusters.put_subsystem(connection, record.id, subsystem, document)
+        keep_summary(connection, record.id, record.revision, cluster)
         if state:
             states.put(connection, record.id, state, now)
         workers.keep_only(connection, record.id, list(cluster.workers), now)
@@ -207,6 +209,6 @@ def _shown(entry: Entry) -> dict[str, Any]:
         "revision": entry.revision,
         "levels": cluster.levels,
         "totals": dict(cluster.totals),
-        "workers": len(cluster.workers),
+        "workers": cluster.worker_count,
         "subsystems": sorted(cluster.subsystems),
     }

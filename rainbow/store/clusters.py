@@ -34,7 +34,11 @@ class ClusterRecord:
 
 
 _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
-_GET = sa.select(*_COLUMNS).where(clusters.c.id == sa.bindparam("cluster"))
+# what every submit and step asks is put together once: that costs more than carrying it out
+_BY_NAME = sa.select(*_COLUMNS).where(clusters.c.name == sa.bindparam("wanted"))
+_BY_ID = sa.select(*_COLUMNS).where(clusters.c.id == sa.bindparam("wanted"))
+_LIMITS = sa.select(clusters.c.limits).where(clusters.c.id == sa.bindparam("wanted"))
+_LIMITS_HELD = _LIMITS.with_for_update()
 
 
 def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None:
@@ -44,13 +48,13 @@ def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None
 
 def find(connection: sa.Connection, name: str) -> ClusterRecord | None:
     """Return the cluster of this name."""
-    row = connection.execute(sa.select(*_COLUMNS).where(clusters.c.name == name)).one_or_none()
+    row = connection.execute(_BY_NAME, {"wanted": name}).one_or_none()
     return ClusterRecord(**row._mapping) if row else None
 
 
 def get(connection: sa.Connection, cluster_id: str) -> ClusterRecord | None:
     """Return the cluster of this id."""
-    row = connection.execute(_GET, {"cluster": cluster_id}).one_or_none()
+    row = connection.execute(_BY_ID, {"wanted": cluster_id}).one_or_none()
     return ClusterRecord(**row._mapping) if row else None
 
 
@@ -86,6 +90,7 @@ def set_drained(connection: sa.Connection, cluster_id: str, at: float | None) ->
 
 def remove(connection: sa.Connection, cluster_id: str) -> None:
     """Remove a cluster with its graphs, state, workers and credentials."""
+    credentials.lose(connection, cluster_id)
     connection.execute(clusters.delete().where(clusters.c.id == cluster_id))
     credentials.remove_useless(connection)
 
@@ -135,8 +140,8 @@ def set_limits(connection: sa.Connection, cluster_id: str, limits: Mapping[str, 
 
 def limits(connection: sa.Connection, cluster_id: str, *, lock: bool = False) -> Mapping[str, int]:
     """Return the cluster's limits; `lock` lets no other transaction lock them until this one ends."""
-    query = sa.select(clusters.c.limits).where(clusters.c.id == cluster_id)
-    found: Mapping[str, int] = connection.execute(query.with_for_update() if lock else query).scalar_one()
+    query = _LIMITS_HELD if lock else _LIMITS
+    found: Mapping[str, int] = connection.execute(query, {"wanted": cluster_id}).scalar_one()
     return found
 
 

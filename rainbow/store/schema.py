@@ -1,13 +1,15 @@
 """The tables: what must survive a restart.
 
-    clusters ─┬─ subsystems      graphs as they were given; what is compiled from them is never stored
+    clusters ─┬─ subsystems      graphs as they were given
+              ├─ summaries       what clusters are in short, so that a start need not read their graphs
               ├─ states          the flat state of selection, and when it was reported
               ├─ workers         the workers' states
               ├─ changes         who changed the scheduling settings, when, from what, to what
               ├─ agents          their last signs of life, and the load they measured
               ├─ reservations    space kept in advance
               └─ grants ──────── credentials     which clusters a token or secret (its SHA-256) is good for
-    jobs ───── tasks             kept when their cluster is deleted: they are history
+    jobs ─┬─── tasks             kept when their cluster is deleted: they are history
+          └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
     symbols                      names of what jobs bring about, for those that wait for it (RFC 26)
     tags                         the versions a basis has had
     durations                    how long tasks ran, by the names of job and task
@@ -78,6 +80,15 @@ subsystems = sa.Table(
     sa.Column("document", JSON, nullable=False),
 )
 
+summaries = sa.Table(
+    "summaries",
+    metadata,
+    _cluster_id(primary_key=True),
+    sa.Column("revision", sa.Integer, nullable=False),  # of the graphs it was made from
+    sa.Column("layout", sa.Integer, nullable=False),  # FORMAT of matching/summary.py
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)
+
 states = sa.Table(
     "states",
     metadata,
@@ -133,6 +144,7 @@ credentials = sa.Table(
     sa.Column("created_at", TIME, nullable=False),
     sa.Column("expires_at", TIME),
     sa.Column("revoked_at", TIME),
+    sa.Column("changes", sa.Integer, nullable=False, server_default="0"),  # of what it is good for
 )
 
 grants = sa.Table(
@@ -175,6 +187,20 @@ jobs = sa.Table(
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended_at", "ended_at"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
+)
+
+records = sa.Table(
+    "records",
+    metadata,
+    sa.Column("digest", ID, primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),  # the text, compressed by zlib
+)
+
+record_uses = sa.Table(
+    "record_uses",
+    metadata,
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
+    sa.Column("digest", ID, nullable=False, primary_key=True, index=True),
 )
 
 tasks = sa.Table(

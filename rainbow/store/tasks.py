@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -22,6 +23,7 @@ _SAVE = (
     .values({name: sa.bindparam(f"new_{name}") for name in _NAMES if name != "id"})
 )
 _COLUMNS = [tasks.c[name] for name in _NAMES]
+_ADD = tasks.insert()
 _NAMED = sa.select(*_COLUMNS, tasks.c.cluster_id)
 _BRIEF = [column for column in _COLUMNS if column.name not in ("output", "detail")]
 _CHANGED = sa.select(*_BRIEF).where(
@@ -41,7 +43,7 @@ class Waiting(NamedTuple):
 def add(connection: sa.Connection, cluster_id: str, new: Iterable[Task]) -> None:
     """Store a new job's tasks."""
     rows = [{**{name: getattr(task, name) for name in _NAMES}, "cluster_id": cluster_id} for task in new]
-    connection.execute(tasks.insert(), rows)
+    connection.execute(_ADD, rows)
 
 
 def of_job(connection: sa.Connection, job_id: str) -> list[Task]:
@@ -62,7 +64,15 @@ def of_cluster(
     connection: sa.Connection, cluster_id: str, states: Collection[TaskState], most: int | None = None
 ) -> list[Task]:
     """Return the cluster's tasks in these states (the first so many), by job and in the order of its jobspec."""
-    return _tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.state.in_(states), most=most)
+    query = _of_cluster(frozenset(states))
+    rows = connection.execute(query.limit(most) if most is not None else query, {"wanted": cluster_id})
+    return [_task(row) for row in rows]
+
+
+@cache
+def _of_cluster(states: frozenset[TaskState]) -> sa.Select[Any]:
+    of_it = tasks.c.cluster_id == sa.bindparam("wanted")
+    return sa.select(*_COLUMNS).where(of_it, tasks.c.state.in_(states)).order_by(tasks.c.job, tasks.c.index)
 
 
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[Task]:

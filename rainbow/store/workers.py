@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from rainbow.jobs import BOOKED, WorkerState
 from rainbow.store.schema import tasks, workers
 
+_OF_CLUSTER = sa.select(workers).where(workers.c.cluster_id == sa.bindparam("wanted"))
 _CHANGED = sa.select(workers).where(
     workers.c.cluster_id == sa.bindparam("cluster"), workers.c.stamp >= sa.bindparam("since")
 )
@@ -27,7 +28,7 @@ class WorkerRecord:
 
 def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, WorkerRecord]:
     """Return {worker: its state}."""
-    return _records(connection.execute(sa.select(workers).where(workers.c.cluster_id == cluster_id)))
+    return _records(connection.execute(_OF_CLUSTER, {"wanted": cluster_id}))
 
 
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> dict[str, WorkerRecord]:
