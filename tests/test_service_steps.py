@@ -82,6 +82,17 @@ def test_task_goes_through_its_states_to_completed(api, service, cluster, agent)
     )
 
 
+def test_job_of_higher_priority_goes_first(api, service, cluster, agent):
+    agent.say("heartbeat")
+    asked = (0, -5, 7, 9_999, "no number", 3)  # for two workers
+    sent = {submit(api, cluster, attributes={"system": {"priority": priority}}): priority for priority in asked}
+    step(service, "one")
+    started = [
+        priority for job, priority in sent.items() if show(api, cluster, job)["tasks"][0]["state"] == "ASSIGNED"
+    ]
+    assert started == [7, 9_999]
+
+
 def test_end_told_twice_is_recorded_once_more_and_changes_nothing(api, service, cluster, agent):
     job = submit(api, cluster)
     agent.say("heartbeat")
