@@ -11,8 +11,10 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
+from rainbow.api.examples import EXAMPLES
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
 
+RESERVATIONS = "/v1/clusters/oak/reservations"
 TABLE = yaml.safe_load((Path(__file__).parent / "cases" / "api" / "matrix.yaml").read_text())
 BODIES: dict[str, Any] = {
     "registration": {"name": "new", "graph": grid(1, 1)},
@@ -29,6 +31,7 @@ BODIES: dict[str, Any] = {
     "job": jobspec(),
     "batch": {"jobs": [{"jobspec": jobspec()}]},
     "token": {"clusters": ["oak"]},
+    "reservation": EXAMPLES["reservations.create"],
 }
 
 
@@ -57,12 +60,15 @@ def credentials(api: Api, oak: Cluster) -> dict[str, tuple[str, ...]]:
 @pytest.mark.parametrize("row", TABLE["verbs"], ids=[row["verb"] for row in TABLE["verbs"]])
 def test_every_verb_with_every_kind_of_credential(api: Api, oak: Cluster, row: dict[str, Any]) -> None:
     api.good("PUT", "/v1/clusters/oak/subsystems/io", BODIES["subsystem"], oak.secret)
+    if "reservations" in row["verb"]:
+        api.good("PUT", "/v1/clusters/oak/scheduler", {"policy": "priority"}, oak.secret)
+        oak.say("heartbeat")
     kinds = credentials(api, oak)
     assert set(TABLE["credentials"]) == set(kinds)
     method, path = row["verb"].split()
     answers = {}
     for kind in TABLE["credentials"]:
-        named = _prepared(api, oak) if "{" in path else {}
+        named = _prepared(api, oak, path) if "{" in path else {}
         url = path.format(**named)
         answers[kind] = api.call(method, url, BODIES.get(row.get("body", "")), *kinds[kind]).status_code
         if method == "DELETE" and answers[kind] in (200, 204) and "subsystems" in path:
@@ -71,7 +77,10 @@ def test_every_verb_with_every_kind_of_credential(api: Api, oak: Cluster, row: d
     assert answers == expected
 
 
-def _prepared(api: Api, oak: Cluster) -> dict[str, str]:
+def _prepared(api: Api, oak: Cluster, path: str) -> dict[str, str]:
+    """Make what the path is about, anew for each credential."""
+    if "{reservation}" in path:
+        return {"reservation": api.good("POST", RESERVATIONS, BODIES["reservation"], oak.token)["id"]}
     job = api.good("POST", "/v1/jobs", jobspec(), oak.token)["id"]
     return {"job": job, "token": api.good("POST", "/v1/tokens", {"clusters": ["oak"]}, ADMIN)["id"]}
 
@@ -80,7 +89,8 @@ def test_the_table_has_every_verb(api: Api) -> None:
     there = set()
     for rule in api.app.url_map.iter_rules():
         path = re.sub(r"<any\((\w+)[^>]*>", r"\1", rule.rule).replace("<name>", "oak").replace("<subsystem>", "io")
-        path = path.replace("<job_id>", "{job}").replace("<id:token_id>", "{token}").replace("<path:worker>", "n0")
+        path = path.replace("<id:job_id>", "{job}").replace("<id:token_id>", "{token}").replace("<path:worker>", "n0")
+        path = path.replace("<reservation_id>", "{reservation}")
         there |= {f"{method} {path}" for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}
     listed = [row["verb"].replace("?follow=false", "") for row in TABLE["verbs"]]
     assert sorted(listed) == sorted(there)
@@ -119,7 +129,7 @@ ELSEWHERE: list[tuple[str, str, Any]] = [
     ("GET", "/v1/decisions?cluster={}", None),
 ]
 NAMING = [
-    (*row["verb"].replace("oak", "{}").replace("{job}", "{}").replace("{token}", "{}").split(), row.get("body", ""))
+    (*re.sub(r"oak|{job}|{token}", "{}", row["verb"]).replace("{reservation}", "r1").split(), row.get("body", ""))
     for row in TABLE["verbs"]
 ]
 EVERY = ELSEWHERE + [(method, path, BODIES.get(body)) for method, path, body in NAMING if "{}" in path]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from rainbow.api.answers import ANSWERS
 from rainbow.api.openapi import BODIES
 from rainbow.api.schemas import SCHEMAS
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec, open_service_at
@@ -69,10 +70,12 @@ def test_document_names_every_route_once_and_its_references_lead_somewhere(
 
 
 def test_schemas_are_schemas_and_are_those_that_validate(document: dict[str, Any]) -> None:
-    assert document["components"]["schemas"] == SCHEMAS
+    assert document["components"]["schemas"] == SCHEMAS | ANSWERS
+    for schema in ANSWERS.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
     for name, schema in SCHEMAS.items():
         jsonschema.Draft202012Validator.check_schema(schema)
-        assert name in BODIES.values() or name in {"Problem", "Answer", "Jobspec"}
+        assert name in BODIES.values() or name in {"Problem", "Jobspec"}
 
 
 def of(schema: dict[str, Any]) -> st.SearchStrategy[Any]:

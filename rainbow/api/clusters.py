@@ -122,6 +122,13 @@ def move_worker(name: str, worker: str, verb: str) -> Any:
     return jsonify(timed(operating.move(service(), who(), name, worker, verb)))
 
 
+@clusters.post("/<name>:drain", defaults={"verb": "drain"})
+@clusters.post("/<name>:reinstate", defaults={"verb": "reinstate"})
+def move_cluster(name: str, verb: str) -> Any:
+    """Let a cluster take nothing new, or take tasks again."""
+    return jsonify(timed(operating.move_cluster(service(), who(), name, verb)))
+
+
 @clusters.get("/<name>/scheduler")
 def scheduler(name: str) -> Any:
     """Show the policy, its settings and figures."""

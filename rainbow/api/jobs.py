@@ -12,8 +12,9 @@ from rainbow.api.schemas import check
 from rainbow.api.times import timed
 from rainbow.errors import RequestError
 from rainbow.jobs import JobState
-from rainbow.service import ledger, showing, submitting, suspending, verifying
+from rainbow.service import explaining, ledger, showing, submitting, suspending, verifying
 from rainbow.service.access import Caller, digest
+from rainbow.service.measuring import phase
 from rainbow.service.submitting import Submission
 from rainbow.store.jobs import Filter
 
@@ -25,7 +26,8 @@ def submit() -> Any:
     """Submit a jobspec: 201 with the job, its cluster and the decision; 200 for one sent again."""
     asking, asked = _asked()
     placed, again = submitting.submit(service(), asking, asked)
-    answer = jsonify(placed)
+    with phase("answer"):
+        answer = jsonify(placed)
     if again:
         answer.headers["Idempotent-Replayed"] = "true"
     answer.headers["Location"] = f"/v1/jobs/{placed['id']}"
@@ -110,20 +112,20 @@ def _filter(asking: Caller) -> Filter:
     )
 
 
-@jobs.get("/jobs/<job_id>")
+@jobs.get("/jobs/<id:job_id>")
 def show(job_id: str) -> Any:
     """Show a job with its tasks."""
     return jsonify(timed(showing.show(service(), who(), job_id)))
 
 
-@jobs.get("/jobs/<job_id>/why")
+@jobs.get("/jobs/<id:job_id>/why")
 def why(job_id: str) -> Any:
     """Show the whole decision; with verify=true whether the job can ever run, and whether it could run now."""
-    asked = verifying.why_verified if flag("verify") else showing.why
+    asked = verifying.why_verified if flag("verify") else explaining.why_now
     return jsonify(timed(asked(service(), who(), job_id)))
 
 
-@jobs.get("/jobs/<job_id>/replay")
+@jobs.get("/jobs/<id:job_id>/replay")
 def replay(job_id: str) -> Any:
     """Take the decision again from what was kept of it."""
     return jsonify(showing.replay(service(), who(), job_id))
@@ -152,7 +154,7 @@ def resume(job_id: str) -> Any:
     return jsonify(timed(suspending.resume(service(), who(), job_id)))
 
 
-@jobs.delete("/jobs/<job_id>")
+@jobs.delete("/jobs/<id:job_id>")
 def cancel(job_id: str) -> Any:
     """Cancel a job."""
     return jsonify(timed(showing.cancel(service(), who(), job_id)))

@@ -9,6 +9,7 @@ from typing import Any
 from flask import Blueprint, Flask, current_app, jsonify
 
 from rainbow import __version__
+from rainbow.api.answers import ANSWERS, BY_ENDPOINT
 from rainbow.api.examples import EXAMPLES
 from rainbow.api.schemas import NAME, SCHEMAS
 from rainbow.jobs import JobState
@@ -65,6 +66,7 @@ PAGE = {
 }
 QUERIES: dict[str, dict[str, Any]] = {
     "clusters.delete": {"drain": {"type": "boolean"}},
+    "metrics.show": {"brief": {"type": "boolean"}},
     "clusters.put_graph": {"drain": {"type": "boolean"}},
     "reservations.listing": {"over": {"type": "boolean"}},
     "clusters.patch_graph": {"drain": {"type": "boolean"}},
@@ -121,7 +123,7 @@ def _document(app: Flask) -> dict[str, Any]:
         },
         "paths": dict(sorted(paths.items())),
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": SCHEMAS | ANSWERS,
             "securitySchemes": {"credentials": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -183,7 +185,7 @@ def _responses(endpoint: str) -> dict[str, Any]:
 
 
 def _answer(endpoint: str) -> dict[str, Any]:
-    return _ref("Graph" if endpoint in ("clusters.graph", "clusters.subsystem") else "Answer")
+    return _ref(BY_ENDPOINT.get(endpoint, "Answer"))
 
 
 def _drained(endpoint: str) -> dict[str, Any]:

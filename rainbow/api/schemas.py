@@ -136,7 +136,6 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         line={"type": "integer"},
         column={"type": "integer"},
     ),
-    "Answer": {"type": "object"},
 }
 
 
