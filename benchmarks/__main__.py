@@ -8,6 +8,8 @@ from benchmarks.host import hosting
 from benchmarks.load_based import planning
 from benchmarks.selecting import selecting
 from benchmarks.shares import sharing
+from benchmarks.starting import starting
+from benchmarks.submits import submitting
 
 if __name__ == "__main__":
     matching.main()
@@ -18,3 +20,5 @@ if __name__ == "__main__":
     priority.main()
     fair_share.epochs()
     running_tasks()
+    submitting()
+    starting()

@@ -22,8 +22,9 @@ from typing import Any
 
 import rainbow
 from rainbow.graph import Cluster
-from rainbow.scheduling import JobView, Priority, RunView, Start
-from tests.dispatching import Job, job_view, make_view, run_view
+from rainbow.jobs import WorkerState
+from rainbow.scheduling import JobView, Priority, RunView, Start, View, WorkerView
+from tests.dispatching import Job, divide, job_view, no_matcher, run_view
 
 SHORTEST = [
     {"priority": 1, "steps": [{"filter": "queue_length == 0 and running < processors"}, {"select": "random"}]},
@@ -61,8 +62,12 @@ class Site:
 
     def plan(self, now: float) -> list[Start]:
         """Start what its policy starts now."""
-        workers = {WORKER: {"core": self.processors}}
-        view = make_view(now, workers, self.waiting.values(), list(self.runs.values()), SETTINGS)
+        whole, left = {"core": self.processors}, {"core": self.processors - len(self.runs)}
+        worker = WorkerView(WORKER, "k", whole, left, WorkerState.READY)
+        view = View(
+            *(now, SETTINGS, [worker], list(self.waiting.values()), list(self.runs.values())),
+            *(no_matcher, lambda _: frozenset("k"), divide),
+        )
         return [order for order in Priority().plan(view).orders if isinstance(order, Start)]
 
     @property
@@ -156,9 +161,9 @@ class Grid:
         self.states[site.name] = site.state
 
 
-def rows(arrivals: Sequence[Arrival]) -> Iterator[str]:
-    """Yield the table's lines."""
-    processors = sizes(arrivals)
+def rows(every: Sequence[Arrival], most: int) -> Iterator[str]:
+    """Yield the table's lines for the first so many jobs; sizes are those of all."""
+    processors, arrivals = sizes(every), every[:most]
     yield f"{len(arrivals):,} jobs, {len(processors)} sites, {sum(processors.values()):,} processors"
     titles = ("selection", "mean wait (s)", "longest wait (h)", "bounded slowdown", "jobs that waited", "plans")
     yield f"| {' | '.join(titles)} | replayed in (s) |"
@@ -183,7 +188,7 @@ def main(arguments: list[str]) -> int:
         return 2
     arrivals = read_grid(Path(arguments[0]) / "LCG-2005.swf.gz")
     most = int(arguments[1]) if len(arguments) > 1 else len(arrivals)
-    for line in rows(arrivals[:most]):
+    for line in rows(arrivals, most):
         print(line, flush=True)
     return 0
 

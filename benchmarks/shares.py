@@ -1,4 +1,4 @@
-"""Three hundred rounds of fifty workers: what every class runs against its target, drawn as `build/shares.svg`."""
+"""Three hundred rounds of fifty workers: what every class runs against its target, drawn as `docs/shares.svg`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rainbow.scheduling.shares import starts, targets_now
 WORKERS, ROUNDS = 50, 300
 PERCENTS = {"land": 60, "diff": 39, "tryout": 1}
 COLOURS = {"land": "#1f77b4", "diff": "#2ca02c", "tryout": "#d62728"}
-PICTURE = Path("build") / "shares.svg"
+PICTURE = Path(__file__).parents[1] / "docs" / "shares.svg"
 
 Curve = Sequence[float]
 
@@ -46,9 +46,8 @@ def sharing() -> None:
     print(f"{'class':>10}{'percent':>10}{'exact':>10}{'ran':>10}")
     for name, percent in PERCENTS.items():
         print(f"{name:>10}{percent:>10}{WORKERS * percent / 100:>10.2f}{sum(ran[name]) / ROUNDS:>10.2f}")
-    PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(drawn(ran, wanted))
-    print(f"drawn in {PICTURE}")
+    print(f"drawn in {PICTURE.name}")
 
 
 def drawn(ran: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[int]]) -> str:
@@ -71,3 +70,7 @@ def _points(curve: Curve) -> str:
 
 def _height(value: float) -> float:
     return 410 - 400 * value / WORKERS
+
+
+if __name__ == "__main__":
+    sharing()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from rainbow.jobs import WorkerState
@@ -109,8 +110,13 @@ def replay(
     jobs: Iterable[Job],
     settings: Mapping[str, Any],
     watch: Callable[[View, Plan], None] = check_plan,
+    first: int | None = None,
 ) -> Replay:
-    """Plan once at every instant at which a job ends or arrives: ends first, then arrivals."""
+    """Plan at every instant at which a job ends or arrives: ends first, then arrivals.
+
+    `first`: only so many of those that wait are shown to the policy, and it is asked again if all of them start.
+    That changes nothing where nobody passes who waits, and every job is of one priority.
+    """
     arrivals = sorted(jobs, key=lambda job: job.submit)
     views = {job.id: job_view(job) for job in arrivals}
     ends: list[tuple[float, str]] = []
@@ -125,20 +131,23 @@ def replay(
         while k < len(arrivals) and arrivals[k].submit <= now:
             waiting[arrivals[k].id] = views[arrivals[k].id]
             k += 1
-        if not waiting:
-            continue
-        view = make_view(now, workers, waiting.values(), list(runs.values()), settings)
-        plan = policy.plan(view)
-        done.plans += 1
-        watch(view, plan)
-        for order in plan.orders:
-            if isinstance(order, Start):
+        again = True
+        while waiting and again:
+            shown = list(islice(waiting.values(), first))
+            view = make_view(now, workers, shown, list(runs.values()), settings)
+            plan = policy.plan(view)
+            done.plans += 1
+            watch(view, plan)
+            started = [order for order in plan.orders if isinstance(order, Start)]
+            for order in started:
                 del waiting[order.task]
                 job = by_id[order.task]
                 runs[job.id] = run_view(job, order.placement, now)
                 heapq.heappush(ends, (now + job.runtime, job.id))
                 done.start[job.id] = now
                 done.placed[job.id] = order.placement
-            elif isinstance(order, Reserve):
-                done.promised.setdefault(order.job, order.at)
+            for order in plan.orders:
+                if isinstance(order, Reserve):
+                    done.promised.setdefault(order.job, order.at)
+            again = first is not None and len(started) == len(shown)
     return done

@@ -210,7 +210,7 @@ class Play:
         told = {wait.job: wait.text for wait in plan.waits}
         for name, job in plan.figures["jobs"].items():
             lacks = job["counted"] < job["cap"] or job["held"] < job["counted"]
-            if lacks and not (job["reason"] and told.get(name)):
+            if lacks and not (job["reason"] and told.get(name.partition("/")[0])):
                 yield f"#20 {name} lacks shares and no reason is given"
 
     # ── at rest: #3, #9, #13, #18 ──

@@ -36,7 +36,8 @@ def require() -> None:
 class Postgres:
     """A server in its own folder, owned by the user who may run it: PostgreSQL refuses to be root."""
 
-    def __init__(self, *initdb: str) -> None:
+    def __init__(self, *initdb: str, durable: bool = False) -> None:
+        self.durable = durable
         self.folder = Path(tempfile.mkdtemp(prefix="rainbow-pg-"))
         self.port = _free_port()
         self._template = ""
@@ -52,7 +53,8 @@ class Postgres:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=300"
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c max_connections=300"
+        options += "" if self.durable else " -c fsync=off"
         self._run("pg_ctl", "-D", self._data, "-w", "-l", str(self.folder / "log"), "-o", options, "start")
 
     @property
@@ -122,10 +124,10 @@ def _free_port() -> int:
 
 
 @contextmanager
-def postgres(*initdb: str) -> Iterator[Postgres]:
-    """Run a server until the block is left."""
+def postgres(*initdb: str, durable: bool = False) -> Iterator[Postgres]:
+    """Run a server until the block is left; `durable`: it waits for the disk, as tests need not."""
     require()
-    server = Postgres(*initdb)
+    server = Postgres(*initdb, durable=durable)
     try:
         yield server
     finally:

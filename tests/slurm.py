@@ -23,6 +23,7 @@ import psutil
 
 from tests import services
 
+DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()  # tests may be killed, too
 NODES = 4
 CORES = 8
 TRIES = 3  # another's port may be taken between our look and our use
@@ -112,7 +113,7 @@ class Slurm:
             self._daemon("slurmd", "-D", "-N", name, "-f", str(self.conf))
 
     def _daemon(self, program: str, *arguments: str) -> None:
-        command = [str(services.SERVICES["Slurm"].program(program)), *arguments]
+        command = [*DIE_WITH_US, str(services.SERVICES["Slurm"].program(program)), *arguments]
         with (self.folder / "daemons.log").open("ab") as log:
             self._daemons.append(
                 subprocess.Popen(

@@ -199,8 +199,8 @@ def test_outages_shorter_than_a_lease_run_nothing_twice(place: Place, capsys: py
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_500)
-@pytest.mark.parametrize("place", [(3.0, "sqlite"), (3.0, "postgresql")], ids=STORES, indirect=True)
+@pytest.mark.parametrize("place", [(8.0, "sqlite"), (8.0, "postgresql")], ids=STORES, indirect=True)
 def test_outages_longer_than_a_lease_run_twice_only_what_had_run_out(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert 1 in campaign(place, 8.0, capsys)
+    assert 1 in campaign(place, 16.0, capsys)

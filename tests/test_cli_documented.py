@@ -12,9 +12,8 @@ import pytest
 from rainbow.api.examples import SUBSYSTEM
 from rainbow.cli import main
 from rainbow.cli.exits import Exit
-from rainbow.client import Client
 from tests.commands_page import CASES, PAGE, commands, page
-from tests.conftest import ADMIN, REGISTRATION, grid, jobspec
+from tests.conftest import REGISTRATION, grid, jobspec
 from tests.test_cli import ROOT, Shell, server, shell  # noqa: F401 - fixtures
 
 
@@ -42,19 +41,16 @@ def test_exit_codes_are_those_there_are() -> None:
 @pytest.fixture
 def named(shell: Shell) -> dict[str, Any]:  # noqa: F811
     """What the commands of the table are given."""
-    shell.json("scheduler", "set", "oak", "--max-retries", "2")
-    with Client(shell.url, ADMIN) as admin:
-        admin.register_cluster("ash", grid(1, 1), policy={"name": "priority"})
-        admin.heartbeat("ash", "a")
-        kept = admin.reserve("ash", jobspec(), duration=60)["id"]
+    shell.json("scheduler", "set", "oak", "--max-retries", "2", "--policy", "priority")
     files = {"graph": grid(1, 1), "jobspec": jobspec(), "state": {"price": 1}, "subsystem": SUBSYSTEM, "config": {}}
     return {
         **{name: shell.file(f"{name}.json", content) for name, content in files.items()},
         "job": shell.json("submit", "--wait", "-n", "1", "--", "true")["id"],
-        "waiting": shell.json("submit", "-n", "2", "-c", "4", "--", "sleep", "60")["id"],
-        "held": shell.json("submit", "-n", "2", "-c", "4", "--", "sleep", "60")["id"],
-        "reservation": kept,
-        "settings": shell.file("settings.json", {"classes": {"land": 100}, "default_class": "land"}),
+        "waiting": shell.json("submit", "-n", "2", "-c", "4", "-t", "90", "--", "sleep", "60")["id"],
+        "held": shell.json("submit", "-n", "2", "-c", "4", "-t", "90", "--", "sleep", "60")["id"],
+        "reservation": shell.json(
+            *("reserve", "create", "--cluster", "oak", "-n", "1", "-t", "60", "--start", "2100-01-01T00:00:00Z")
+        )["id"],
         "token": shell.json("token", "mint", "--cluster", "oak")["id"],
         "new": "elm",
         "folder": shell.folder,
@@ -71,8 +67,7 @@ def test_json_has_the_keys_that_are_documented(
         if "run" not in case:
             continue
         words = shlex.split(case["run"].format(**named))
-        more = {"RAINBOW_TOKEN": ADMIN} if "ash" in words else {}
-        result = shell(*words, "-o", "json", RAINBOW_REGISTRATION_SECRET=REGISTRATION, **more)
+        result = shell(*words, "-o", "json", RAINBOW_REGISTRATION_SECRET=REGISTRATION)
         assert result.exit_code in case["exits"], (name, result.output)
         text = result.stdout.splitlines()[0] if name == "events" else result.stdout
         found = json.loads(text)

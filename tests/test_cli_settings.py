@@ -1,6 +1,7 @@
 """Settings of scheduling policies as files: checked without a server and by one, a fault with its line and column."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,6 @@ def test_server_takes_settings_from_yaml_and_its_refusal_has_a_place_in_the_file
         assert result.exit_code == Exit.ERROR
         assert "line 3, column 38" in result.stderr
         assert Client(url, secret).scheduler("oak")["settings"]["classes"]["all"]["default"] is True
+        shown = run("scheduler", "show", *there).stdout
+        assert re.search(r"^nodepools +machines +open +quanta +used +free +largest_free", shown, re.MULTILINE)
+        assert re.search(r"^default +2 +0 +4 +0 +0 +0", shown, re.MULTILINE)

@@ -21,7 +21,7 @@ from rainbow.service import Limits, Settings, settings_of
 from rainbow.service.config import SCHEDULER
 from rainbow.service.measuring import METRICS
 from rainbow.service.metrics import OF_ALL
-from rainbow.service.settings import Server
+from rainbow.service.settings import Admission, Server
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -144,14 +144,15 @@ def test_every_kind_of_change_and_reason_is_explained():
 def settings_keys():
     limits = {f"limits.{each.name}" for each in dataclasses.fields(Limits)}
     server = {f"server.{each.name}" for each in dataclasses.fields(Server)}
-    return {f"scheduler.{key}" for key in SCHEDULER} | limits | server
+    admission = {f"admission.{each.name}" for each in dataclasses.fields(Admission)}
+    return {f"scheduler.{key}" for key in SCHEDULER} | limits | admission | server
 
 
 def test_every_configuration_key_is_documented_with_its_default():
     page = (ROOT / "docs" / "configuration.md").read_text()
     rows = dict(re.findall(r"^\| `([a-z_.]+)` \| ([^|]+) \|", page, re.M))
     assert set(rows) == settings_keys()
-    for section, defaults in (("limits", Limits()), ("server", Server())):
+    for section, defaults in (("limits", Limits()), ("admission", Admission()), ("server", Server())):
         for name, value in dataclasses.asdict(defaults).items():
             written = "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
             assert rows[f"{section}.{name}"] == written, name

@@ -40,9 +40,9 @@ def test_epoch_of_ten_thousand_machines_and_a_thousand_jobs_takes_a_second_at_mo
     view = busy_view(10_000, 1_000)
     times = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.process_time()
         FairShare().plan(view)
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     assert min(times) < 1
 
 

@@ -41,6 +41,32 @@ def bag(count, retries):
     return {"resources": {"work": slot}, "tasks": entries, "attributes": {"system": {"max_retries": retries}}}
 
 
+def counted(frozen):
+    """All that a policy may ask of a view and its census, and of what the host keeps beside them."""
+    view, census, mirror = frozen.view, frozen.view.census, frozen.mirror
+    named = [(job.id, [gang.tasks for gang in job.gangs], job.tasks, job.running) for job in view.jobs]
+    groups = [census.kinds, census.idle, census.queues, *census.rooms.values()]
+    ranked = [{key: one.items() for key, one in group.items()} for group in groups]
+    amounts = [{k: n for k, n in c.items() if n} for c in (census.capacity, census.free, mirror.agents, mirror.held)]
+    numbers = [
+        census.ready,
+        census.stopping,
+        census.held,
+        census.mixed,
+        census.gangs,
+        census.waiting,
+        view.consumables,
+    ]
+    kept = [
+        mirror.blocked,
+        mirror.waiting,
+        {k: v for k, v in mirror.reasons.items() if v},
+        mirror.workers,
+        mirror.doomed,
+    ]
+    return [named, list(view.runs), list(view.workers), census.everyone(), ranked, amounts, numbers, kept]
+
+
 class Host(RuleBasedStateMachine):
     """A server over one file, and an agent that does as it is told, late and more than once."""
 
@@ -232,6 +258,17 @@ class Host(RuleBasedStateMachine):
     @invariant()
     def what_completed_stays_so(self):
         assert {task.id for task in self.all() if task.state is TaskState.COMPLETED} >= self.completed
+
+    @invariant()
+    def the_mirror_says_what_the_store_says(self):
+        """What was followed change by change is what one reads who begins anew."""
+        entry = self.service.catalogue["oak"]
+        kept = freeze(self.service, entry, quiet=True)
+        known = self.service.mirrors.pop(entry.id)
+        fresh = freeze(self.service, entry, quiet=True)
+        for was, now in zip(counted(kept), counted(fresh), strict=True):
+            assert was == now
+        self.service.mirrors[entry.id] = known
 
     @invariant()
     def nothing_new_starts_on_what_is_not_ready(self):

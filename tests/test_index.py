@@ -169,3 +169,15 @@ def test_a_verdict_of_many_is_the_same_however_often_it_is_looked_at():
     verdicts = rainbow.match(Request(((Resource("core"),),), ()), [template(k + 1) for k in range(20)])
     assert verdicts[3] is verdicts[3]
     assert verdicts[-1] == verdicts[19]
+
+
+def test_counts_beyond_numpys_integers_are_answered_among_many_clusters_too():
+    clusters = [strategies.cluster([("node", [f"core:{k + 1}"])], name=f"c{k}") for k in range(20)]
+    for request in (
+        Request(((Resource("core", Count(10**20)),),), ()),
+        Request(((Resource("node", Count(1), children=(Resource("core", Count(2**63)),)),),), ()),
+        Request(((Resource("slot", Count(2**64), children=(Resource("core"),)),),), ()),
+    ):
+        alone = [Index().match(request, cluster) for cluster in clusters]
+        assert not any(verdict.matched for verdict in alone)
+        assert list(Index().match_all(request, clusters)) == alone

@@ -72,9 +72,7 @@ def test_dependencies_are_read_or_refused(case):
         return
     request = parse_jobspec(document)
     assert [[each.scheme, each.value, each.type, each.scope] for each in request.dependencies] == case["read"]
-    named = any(each.scheme in ("string", "fluid") for each in request.dependencies)
-    told = ("dependencies by name (string, fluid) are kept with the job, and not waited for",)
-    assert request.warnings == (told if named else ())
+    assert request.warnings == ()
     assert request.attributes["system"]["dependencies"] == case["given"]
 
 

@@ -518,6 +518,19 @@ def test_licences_are_counted_for_the_cluster():
     ]
 
 
+def test_default_requests_are_taken_of_workers_and_of_the_cluster():
+    workers = {"n0": {"core": 4, "memory": 8}, "n1": {"core": 4, "memory": 2}}
+    defaults = {"memory": {"default": 3}, "licence": {"default": 1, "per": "job"}}
+    jobs = [asking("a"), asking("b"), asking("c"), replace(asking("d"), amounts={"core": 1, "memory": 1})]
+    of = replace(view(jobs, workers, consumables=defaults), consumables={"licence": 3})
+    starts = {o.task: o.placement for o in plan(of).orders if isinstance(o, Start)}
+    assert starts == {
+        "a": {"n0": {"core": 1, "memory": 3}, "": {"licence": 1}},
+        "b": {"n0": {"core": 1, "memory": 3}, "": {"licence": 1}},
+        "d": {"n0": {"core": 1, "memory": 1}, "": {"licence": 1}},
+    }
+
+
 # ── reservations ──
 
 

@@ -1,16 +1,22 @@
 """What a step costs when little changes: quiet clusters are left alone, of a large bag only the first are read."""
 
 import time
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import rainbow.service.loop as looping
-from rainbow.jobs import Task, TaskState, advance
+from rainbow.jobs import TaskState, advance
 from rainbow.scheduling import LoadBased
-from rainbow.service import waiting
+from rainbow.service.following import mirrored
 from rainbow.service.freezing import freeze
 from rainbow.service.loop import QUIET, Loop
+from rainbow.service.ordering import Order
+from rainbow.service.stepping import step
 from rainbow.store import tasks
+from rainbow.store.jobs import get as get_job
 from tests.conftest import ADMIN, grid
 from tests.test_scatter import bag
 
@@ -100,42 +106,53 @@ def test_where_time_matters_every_tick_is_a_step(api, stepped, cause, monkeypatc
     assert names == ["oak"]
 
 
-def test_of_a_large_bag_the_first_are_read_and_all_are_counted(api, monkeypatch):
-    monkeypatch.setattr(waiting, "FIRST", 4)
+def test_of_a_large_bag_only_what_is_looked_at_is_built(api):
     oak = api.register("oak", grid(2, 1))
     oak.say("heartbeat", running=[])
     submit(api, oak, bag(20))
-    entry = api.service.catalogue["oak"]
-    (job,) = freeze(api.service, entry).view.jobs
-    assert [task for gang in job.gangs for task in gang.tasks] == [f"{job.id}-{k}" for k in range(4)]
-    (job,) = freeze(api.service, entry, quiet=True).view.jobs
-    assert job.tasks == 20
+    with mirrored(api.service, api.service.catalogue["oak"]) as mirror:
+        assert step(api.service, "oak")
+        assert sum(map(len, (job._views for job in mirror.jobs.values()))) <= 3
+    (job,) = freeze(api.service, api.service.catalogue["oak"]).view.jobs
+    assert (job.tasks, len(job.gangs)) == (18, 18)
+    assert [gang.tasks for gang in job.gangs] == [(f"{job.id}-{k}",) for k in range(2, 20)]
     done = 0
-    while offers := oak.take():
+    while offers := oak.take() or oak.say("receive", max=9)["tasks"]:
         done += len(offers)
+        oak.say("accept", tasks=[{"id": offer["id"], "attempt": offer["attempt"]} for offer in offers])
         for offer in offers:
             oak.end(offer)
     assert done == 20
 
 
-def test_longest_expected_are_read_first(service, api):
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=60),
+    st.dictionaries(st.integers(0, 30), st.sampled_from([1.0, 5.0])),
+)
+def test_order_is_that_of_those_who_wait(changes, expected):
+    order, waits = Order(range(20), expected), set(range(20))
+    for index, comes in changes:
+        (order.add if comes else order.discard)(index)
+        (waits.add if comes else waits.discard)(index)
+        assert list(order) == sorted(waits, key=lambda k: (-expected.get(k, 0.0), k))
+        assert [order[k] for k in range(len(order))] == list(order)
+        assert order.has(index) == comes
+
+
+def test_longest_expected_of_a_stored_job_come_first(service, api):
     oak = api.register("oak", grid(2, 1))
     job = submit(api, oak, bag(6))
     lasts = [1.0, 5.0, 0.0, 5.0, 1.0, 9.0]
     with service.store.write() as connection:
+        assert tasks.waiting_of(connection, job, 6) == (range(6), {})
         for task in tasks.of_job(connection, job):
-            tasks.save(connection, Task(**{**asdict(task), "expected": lasts[task.index]}), 0.0)
-        for most in range(1, 8):
-            found = [task.index for task in tasks.first_waiting(connection, job, most)]
-            assert found == [5, 1, 3, 0, 4, 2][:most]
+            tasks.save(connection, replace(task, expected=lasts[task.index]), 0.0)
+        assert list(Order(*tasks.waiting_of(connection, job, 6))) == [5, 1, 3, 0, 4, 2]
+        at_once = tasks.waiting_at(connection, service.catalogue["oak"].id)
+        assert list(Order(*at_once[job])) == [5, 1, 3, 0, 4, 2]
         tasks.save(connection, advance(tasks.of_job(connection, job)[5], TaskState.ASSIGNED), 0.0)
-        assert [task.index for task in tasks.first_waiting(connection, job, 3)] == [1, 3, 0]
-        assert tasks.count_waiting(connection, job) == 5
+        assert list(Order(*tasks.waiting_of(connection, job, 6))) == [1, 3, 0, 4, 2]
         assert tasks.states_of(connection, job) == sorted([TaskState.WAITING, TaskState.ASSIGNED])
-
-
-def asdict(task):
-    return {name: getattr(task, name) for name in Task.__slots__}
 
 
 def test_cost_of_a_large_bag_grows_with_its_tasks_alone(api):
@@ -185,3 +202,27 @@ def test_step_by_hand(api):
     assert api.good("POST", "/v1/clusters/oak/step", None, oak.secret) == {"ordered": True, "fault": None}
     assert api.good("POST", "/v1/clusters/oak/step", None, oak.secret) == {"ordered": False, "fault": None}
     assert api.call("POST", "/v1/clusters/oak/step", None, oak.token).status_code == 403
+
+
+def test_why_tells_the_numbers_of_now_and_the_store_is_not_written_for_them(api):
+    oak = api.register("oak", grid(1, 1))
+    oak.say("heartbeat", running=[])
+    jobs = [submit(api, oak, bag(1)) for _ in range(4)]
+    (offer,) = oak.take()
+
+    def waits(job):
+        return api.good("GET", f"/v1/jobs/{job}/why", None, ADMIN)["wait"]
+
+    def stored(job):
+        with api.service.store.read() as connection:
+            return get_job(connection, job).wait
+
+    begun = waits(jobs[3])
+    assert (begun["reason"], begun["facts"]["ahead"]) == ("share-used", 2)
+    before = stored(jobs[3])
+    oak.end(offer)
+    (offer,) = oak.take()
+    assert stored(jobs[3]) == before  # it still waits for the same reason
+    now = waits(jobs[3])
+    assert (now["reason"], now["facts"]["ahead"], now["since"]) == ("share-used", 1, begun["since"])
+    assert now["text"].endswith("1 jobs ahead")

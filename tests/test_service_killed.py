@@ -1,12 +1,19 @@
 """A server killed between any two phases of a step: nothing is lost, nothing runs twice, settings stay."""
 
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from rainbow.jobs import BOOKED
-from rainbow.service import presence, stepping
+from rainbow.service import following, presence, stepping
 from rainbow.service.stepping import step
 from rainbow.store import clusters, jobs, tasks
-from tests.conftest import Api, grid, jobspec, open_service_at
+from tests.conftest import ADMIN, Api, grid, jobspec, open_service_at
+from tests.dying import PHASES
+from tests.test_end_to_end import ROOT
 
 SETTINGS = {
     "classes": {"a": 50, "b": 50},
@@ -23,14 +30,17 @@ class Killed(BaseException):
 
 # where the process ends: before or after which function of a step
 PLACES = [
+    (stepping, "follow"),
+    (following, "_look_at_dependents"),
     (stepping, "lose_the_silent"),
     (presence, "release"),
-    (stepping, "freeze"),
+    (stepping, "stop_the_overdue"),
+    (stepping, "frozen"),
     (stepping, "check_plan"),
     (tasks, "save_all"),
     (clusters, "set_memory"),
     (jobs, "change"),
-    (stepping, "_keep_wait"),
+    (clusters, "new_epoch"),
     (stepping, "_carry_out"),
 ]
 
@@ -52,30 +62,28 @@ def everything(service, ids):
         return [task for job in ids for task in tasks.of_job(connection, job)]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[1])
-def test_step_that_is_killed_loses_nothing_and_starts_nothing_twice(tmp_path, clock, monkeypatch, place, when):
-    service = open_service_at(tmp_path, clock)
+def prepared(service, clock):
+    """Return a cluster whose next step starts, stops and remembers; its jobs, and what its agent holds."""
     oak = Api(service).register("oak", grid(4, 1))
     oak.api.good("PATCH", "/v1/clusters/oak/scheduler", {"settings": SETTINGS}, oak.secret)
     oak.say("heartbeat")
     send = {"jobspec": jobspec(1), "requestor": "bob"}
     ids = [oak.api.good("POST", "/v1/jobs", send, oak.token)["id"] for _ in range(4)]
     held = {offer["id"]: offer for offer in oak.take()}
-    # bob holds all workers for long, so the step to be killed starts, stops and remembers
+    # bob holds all workers for long
     oak.end(held.pop(sorted(held)[0]))
     ids += [oak.api.good("POST", "/v1/jobs", {**send, "requestor": "ann"}, oak.token)["id"] for _ in range(2)]
+    clock.now += 2  # it is looked for what is lost only now and then
     with service.store.write() as connection:
         clusters.set_memory(connection, service.catalogue["oak"].id, {"over_since": clock.now - 61})
-    kill_at(monkeypatch, place, when)
-    with pytest.raises(Killed):
-        step(service, "oak")
-    monkeypatch.undo()
+    return oak, ids, held
 
-    again = open_service_at(tmp_path, clock)
+
+def goes_on(again, oak, ids, held):
+    """After a restart: nothing is lost, nothing runs twice on a live worker, settings are intact."""
     oak.api = Api(again)
     shown = oak.api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)
-    assert shown["settings"]["classes"] == {"a": 50, "b": 50}
+    assert {key: shown["settings"][key] for key in SETTINGS} == SETTINGS
     assert len(everything(again, ids)) == len(ids)
     booked = [worker for task in everything(again, ids) if task.state in BOOKED for worker in task.placement]
     assert len(booked) == len(set(booked))
@@ -95,3 +103,30 @@ def test_step_that_is_killed_loses_nothing_and_starts_nothing_twice(tmp_path, cl
     assert {task.state for task in everything(again, ids)} == {"COMPLETED"}
     assert max(runs.values()) == 1
     again.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[1])
+def test_step_that_is_killed_loses_nothing_and_starts_nothing_twice(tmp_path, clock, monkeypatch, place, when):
+    service = open_service_at(tmp_path, clock)
+    oak, ids, held = prepared(service, clock)
+    kill_at(monkeypatch, place, when)
+    with pytest.raises(Killed):
+        step(service, "oak")
+    monkeypatch.undo()
+    goes_on(open_service_at(tmp_path, clock), oak, ids, held)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_process_killed_in_a_step_loses_nothing_and_starts_nothing_twice(database, clock, phase):
+    """kill -9 of a process of its own, after each phase of a step, on both stores."""
+    service = open_service_at(database, clock)
+    oak, ids, held = prepared(service, clock)
+    service.close()
+    command = [sys.executable, "-m", "tests.dying", database, str(clock.now), phase]
+    path = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"
+    ended = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, timeout=120, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    again = open_service_at(database, clock)
+    assert Api(again).good("GET", "/v1/clusters/oak/workers", None, ADMIN)["workers"]
+    goes_on(again, oak, ids, held)

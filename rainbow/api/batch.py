@@ -14,6 +14,7 @@ from rainbow.errors import InputError, LimitError, RainbowError, RequestError
 from rainbow.service import batching
 from rainbow.service.access import Caller
 from rainbow.service.batching import Answer, Entry, Optimal
+from rainbow.service.measuring import phase
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")
 SECONDS = 2.0  # that an optimal assignment may take, unless said
@@ -33,7 +34,8 @@ def submit() -> Any:
     common = {key: body[key] for key in COMMON if key in body}
     entries = [_entry(asking, common, job, at) for at, job in enumerate(jobs)]
     answers, assigned = batching.submit_batch(service(), entries, optimal)
-    return jsonify(answers=[_written(answer) for answer in answers], assign=assigned)
+    with phase("answer"):
+        return jsonify(answers=[_written(answer) for answer in answers], assign=assigned)
 
 
 def _optimal(body: Mapping[str, Any]) -> Optimal | None:

@@ -12,8 +12,9 @@ from rainbow.api.schemas import check
 from rainbow.api.times import timed
 from rainbow.errors import RequestError
 from rainbow.jobs import JobState
-from rainbow.service import ledger, showing, submitting, suspending, verifying
+from rainbow.service import explaining, ledger, showing, submitting, suspending, verifying
 from rainbow.service.access import Caller, digest
+from rainbow.service.measuring import phase
 from rainbow.service.submitting import Submission
 from rainbow.store.jobs import Filter
 
@@ -25,7 +26,8 @@ def submit() -> Any:
     """Submit a jobspec: 201 with the job, its cluster and the decision; 200 for one sent again."""
     asking, asked = _asked()
     placed, again = submitting.submit(service(), asking, asked)
-    answer = jsonify(placed)
+    with phase("answer"):
+        answer = jsonify(placed)
     if again:
         answer.headers["Idempotent-Replayed"] = "true"
     answer.headers["Location"] = f"/v1/jobs/{placed['id']}"
@@ -119,7 +121,7 @@ def show(job_id: str) -> Any:
 @jobs.get("/jobs/<id:job_id>/why")
 def why(job_id: str) -> Any:
     """Show the whole decision; with verify=true whether the job can ever run, and whether it could run now."""
-    asked = verifying.why_verified if flag("verify") else showing.why
+    asked = verifying.why_verified if flag("verify") else explaining.why_now
     return jsonify(timed(asked(service(), who(), job_id)))
 
 

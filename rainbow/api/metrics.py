@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from rainbow.api.asking import service, tokens, who
+from rainbow.api.asking import flag, service, tokens, who
 from rainbow.errors import Forbidden
 from rainbow.service.figures import gauges
 from rainbow.service.measuring import BUCKETS, METRICS, counters, histograms
@@ -19,10 +19,13 @@ metrics = Blueprint("metrics", __name__)
 
 @metrics.get("/metrics")
 def show() -> Any:
-    """Show the figures: to the administrator, and to whom the configuration allows."""
+    """Show the figures: to the administrator, and to whom the configuration allows.
+
+    With `?brief=true` without those of every cluster's scheduling, each of which is a plan.
+    """
     _check_reader()
     lines = [*_counters(), *_histograms(), *_gauges()]
-    told = "\n".join(lines) + "\n" + of_clusters(service())
+    told = "\n".join(lines) + "\n" + ("" if flag("brief") else of_clusters(service()))
     return Response(told, mimetype="text/plain; version=0.0.4")
 
 

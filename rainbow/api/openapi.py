@@ -66,6 +66,7 @@ PAGE = {
 }
 QUERIES: dict[str, dict[str, Any]] = {
     "clusters.delete": {"drain": {"type": "boolean"}},
+    "metrics.show": {"brief": {"type": "boolean"}},
     "clusters.put_graph": {"drain": {"type": "boolean"}},
     "reservations.listing": {"over": {"type": "boolean"}},
     "clusters.patch_graph": {"drain": {"type": "boolean"}},

@@ -6,6 +6,7 @@ The worker dies with its parent whatever ends that, so that after `kill -9` nobo
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -23,7 +24,7 @@ from granian.constants import Interfaces
 from rainbow.api.app import create_app
 from rainbow.api.logs import log_to_stderr, without_password
 from rainbow.errors import ConfigError
-from rainbow.service import Service, Settings, open_service, read_config
+from rainbow.service import Service, Settings, check_service, open_service, read_config
 from rainbow.service.loop import Loop
 from rainbow.service.peers import Peers
 from rainbow.service.reloading import Watch
@@ -47,7 +48,7 @@ def serve(
     log_to_stderr(settings.server.log)
     for warning in settings.warnings:
         log.warning("config", warning=warning)
-    open_service(database, settings, config).close()  # what cannot be opened is said before anything is served
+    check_service(database, settings, config)  # what cannot be opened is said before anything is served
     told = {"database": database, "config": config, "parent": os.getpid(), "scheduler": scheduler, "host": host}
     os.environ["RAINBOW_SERVE"] = json.dumps(told)
     scheme = "https" if settings.server.certificate else "http"
@@ -109,6 +110,9 @@ def application() -> Any:
     service = open_service(told["database"], settings, told["config"])
     service.local = _is_loopback(told["host"])
     start(service, told["config"], settings, scheduler=told["scheduler"])
+    # what was made of the store stays: collecting garbage need not go through all of it again and again
+    gc.collect()
+    gc.freeze()
     _at_signal(service.let_go)
     return create_app(service)
 

@@ -1,4 +1,4 @@
-"""`rainbow cluster`: register, list, show, delete; `import` has its own file."""
+"""`rainbow cluster`: register, list, show, drain, reinstate, delete; `import` has its own file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rainbow.client import Client, wire
 
 @click.group()
 def cluster() -> None:
-    """Clusters: import, register, list, show, delete."""
+    """Clusters: import, register, list, show, drain, reinstate, delete."""
 
 
 @cluster.command()
@@ -92,6 +92,26 @@ def show(client: Client, cluster: str, output: str) -> None:
     found = client.cluster(cluster)
     shown = {**found, "created_at": printing.when(found.get("created_at"))}
     printing.show(output, found, lambda console: console.print(printing.facts(shown)))
+
+
+@cluster.command()
+@click.argument("cluster")
+@printing.output_option
+@with_secret
+def drain(client: Client, cluster: str, output: str) -> None:
+    """Let a cluster take nothing new: what runs goes on, what waits is placed anew where it may go."""
+    made = client.move_cluster(cluster, "drain")
+    printing.show(output, made, lambda console: console.print(f"cluster {cluster} takes nothing new"))
+
+
+@cluster.command()
+@click.argument("cluster")
+@printing.output_option
+@with_secret
+def reinstate(client: Client, cluster: str, output: str) -> None:
+    """Let a cluster that was drained take jobs and tasks again."""
+    made = client.move_cluster(cluster, "reinstate")
+    printing.show(output, made, lambda console: console.print(f"cluster {cluster} takes tasks again"))
 
 
 @cluster.command()

@@ -61,7 +61,7 @@ def view(file: Path | None, output: str) -> None:
     hidden = {key: "set" if settings.pop(key) else "made at first start" for key in ("secret", "admin")}
     settings.pop("warnings")
     rows = {**{key: value for key, value in settings.items() if not isinstance(value, dict)}, **hidden}
-    for section in ("limits", "server"):
+    for section in ("limits", "admission", "server"):
         rows |= {f"{section}.{key}": value for key, value in settings[section].items()}
     printing.show(output, {**settings, **hidden}, lambda console: console.print(printing.facts(rows)))
 

@@ -23,6 +23,9 @@ def draw_decision(console: Console, decision: Document) -> None:
         titles = ["CANDIDATE", "FITS", "TAKES", "COMPUTED", "RANK", ""]
         console.print(table(titles, _rows(candidates, computed, selection)))
     draw_refusals(console, decision.get("refusals") or [])
+    for which, many in (decision.get("more") or {}).items():
+        if many:
+            console.print(Text(f"and {many} more {clean(which)}"))
     if decision.get("placed_by"):
         console.print(Text(f"placed by {clean(decision['placed_by'])}"))
     for warning in [*decision.get("warnings", []), *selection.get("warnings", [])]:

@@ -78,6 +78,10 @@ class Client(AgentVerbs, Owning, Keeping):
         """Show one cluster: totals, subsystems, revision."""
         return self._object("GET", of_cluster(name))
 
+    def move_cluster(self, name: str, verb: str) -> dict[str, Any]:
+        """Let a cluster take nothing new (`drain`), or take tasks again (`reinstate`)."""
+        return self._object("POST", of_cluster(name) + f":{verb}")
+
     def delete_cluster(self, name: str, *, drain: bool = False) -> None:
         """Delete a cluster; with live jobs only if `drain` says so."""
         self._calls.call("DELETE", of_cluster(name), query=given(drain="true" if drain else None))

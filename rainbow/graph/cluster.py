@@ -82,13 +82,15 @@ class Cluster:
         """The vertex that contains everything."""
         return self.outline.ids[0]
 
-    @cached_property
+    @property
     def totals(self) -> Mapping[str, int]:
         """The size of all vertices by type: what the quick check compares."""
-        sums: dict[str, int] = {}
-        for fields, many in zip(self.outline.fields, self.outline.many, strict=True):
-            sums[fields.type] = sums.get(fields.type, 0) + fields.size * many
-        return dict(sorted(sums.items()))
+        return self.outline.sizes
+
+    @property
+    def worker_count(self) -> int:
+        """How many workers there are, without naming them."""
+        return self.outline.numbers.get(self.worker_type, 1)
 
     @cached_property
     def workers(self) -> Mapping[str, str]:

@@ -76,6 +76,22 @@ class Outline:
         return many
 
     @cached_property
+    def sizes(self) -> dict[str, int]:
+        """{type: size of all its vertices}."""
+        sums: dict[str, int] = {}
+        for fields, many in zip(self.fields, self.many, strict=True):
+            sums[fields.type] = sums.get(fields.type, 0) + fields.size * many
+        return dict(sorted(sums.items()))
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """{type: how many vertices}."""
+        sums: dict[str, int] = {}
+        for fields, many in zip(self.fields, self.many, strict=True):
+            sums[fields.type] = sums.get(fields.type, 0) + many
+        return sums
+
+    @cached_property
     def is_listed(self) -> bool:
         """Tell whether no entry is a template."""
         return not any(self.counts)

@@ -12,7 +12,7 @@ from rainbow.errors import JobspecError
 from rainbow.jobspec.checking import shortened
 from rainbow.jobspec.constraints import read_constraint
 from rainbow.jobspec.counts import read_count
-from rainbow.jobspec.dependencies import SYMBOLIC, read_dependencies
+from rainbow.jobspec.dependencies import read_dependencies
 from rainbow.jobspec.request import OF_ITS_OWN, Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.scatter import scattered
 from rainbow.jobspec.text import step
@@ -134,10 +134,6 @@ def request_of(
 def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:
     """Yield what is kept with the job and not acted on: nothing is silently ignored."""
     yield from shortened(f"{at}/{step(key)} is not read" for key in system if key not in SYSTEM)
-    listed = system.get("dependencies")
-    named = listed if isinstance(listed, list) else []
-    if any(isinstance(one, Mapping) and one.get("scheme") in SYMBOLIC for one in named):
-        yield "dependencies by name (string, fluid) are kept with the job, and not waited for"
 
 
 def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:

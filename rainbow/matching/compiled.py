@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rainbow.matching.kinds import compile_kinds
+from rainbow.matching.kinds import hides_names, root_of
 from rainbow.matching.memory import Memory
 from rainbow.matching.rooted import Rooted, rooted
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.matching.filling import Offers
-    from rainbow.matching.kinds import Kind
     from rainbow.matching.question import Question
     from rainbow.matching.verdict import Verdict
 
@@ -19,12 +18,11 @@ MOST_OWN = 1_024
 
 
 class Compiled:
-    """What the index keeps of a cluster: its root, the kinds of its entries, and the verdicts that are its own."""
+    """What the index keeps of a cluster: its root, and the verdicts that are its own."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.kinds: list[Kind]
-        self.kinds, self.hides_names = compile_kinds(cluster)
-        self.rooted: Rooted = rooted(cluster, self.kinds[0])
+        self.hides_names = hides_names(cluster)
+        self.rooted: Rooted = rooted(cluster, root_of(cluster))
         self.is_plain = cluster.levels != "strict" and not self.rooted.has_nested_workers
         self.own: Memory[bytes, Verdict] = Memory(MOST_OWN)
         self.offers: Memory[bytes, Offers | None] = Memory(MOST_OWN)

@@ -142,19 +142,15 @@ class Finding:
         self.holds_good = allowance is None or allowance.left > 0
 
     @cached_property
-    def _answer(self) -> Answer:
-        """The answer, its take by positions of a reduced layout."""
+    def answer(self) -> Answer:
+        """The answer for every cluster with the root; what is held is each one's own, see `take`."""
         trial = self.trials[-1]
         if not self.matched:
             refusal = self.trials[0].refusal
             return Answer(reason=refusal() if refusal else None)
         fits, exact = trial.copies()
-        take = trial.place().take
-        return Answer(fits, exact, totals_of(take, trial.rooted.worker_type), take)
+        return Answer(fits, exact, totals_of(trial.place().take, trial.rooted.worker_type))
 
-    def answer(self, cluster: Cluster) -> Answer:
-        """Return the answer for one cluster with the root."""
-        own = self._answer
-        if not self.matched:
-            return own
-        return Answer(own.fits, own.exact, own.totals, self.trials[-1].place().inside(cluster))
+    def take(self, cluster: Cluster) -> Take | None:
+        """Return what one copy would hold of one cluster with the root."""
+        return self.trials[-1].place().inside(cluster) if self.matched else None

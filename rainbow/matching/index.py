@@ -8,7 +8,6 @@ Clusters with strict levels, and what kinds cannot answer (question.py), are lef
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -18,6 +17,7 @@ from rainbow.matching.catalogue import Catalogue
 from rainbow.matching.compiled import Compiled
 from rainbow.matching.filling import Offers, shape_of
 from rainbow.matching.finding import Finding
+from rainbow.matching.kinds import compile_kinds
 from rainbow.matching.memory import Memory
 from rainbow.matching.named import Relabelling, names_of
 from rainbow.matching.question import Question
@@ -25,7 +25,7 @@ from rainbow.matching.search import Allowance
 from rainbow.matching.tally import Tally
 from rainbow.matching.totals import quick_check
 from rainbow.matching.verdict import Take, Verdict
-from rainbow.matching.verdicts import Verdicts
+from rainbow.matching.verdicts import Verdicts, found_at
 from rainbow.matching.walk import Walk
 from rainbow.matching.workers import workers_of
 
@@ -56,7 +56,7 @@ class Index:
         if not compiled.answers(question):
             return self._own(question, cluster, compiled)
         finding = self.finding(question, compiled.rooted, allowance)
-        return Verdict(cluster.name, finding.matched, later=partial(finding.answer, cluster))
+        return found_at(cluster, finding.matched, lambda: finding)
 
     def match_all(self, request: Request, clusters: Sequence[Cluster]) -> Sequence[Verdict]:
         """Say of every cluster, empty, whether it can run `request`; in order of name."""
@@ -154,5 +154,5 @@ def _holds(question: Question, resources: tuple[Resource, ...], cluster: Cluster
         return False
     tally = Tally(compiled.rooted, resources, question.satisfied(compiled.rooted), question.passes)
     if question.rule:
-        tally.root = Relabelling(tally, names_of(cluster), compiled.kinds, question.rule).root()
+        tally.root = Relabelling(tally, names_of(cluster), compile_kinds(cluster)[0], question.rule).root()
     return all(tally.available(place) >= r.count.min for place, r in enumerate(resources))

@@ -201,3 +201,21 @@ def compile_kinds(cluster: Cluster) -> tuple[list[Kind], bool]:
         compiler = Compiler(cluster)
         _compiled[cluster] = (compiler.kinds(), compiler.hides_names)
     return _compiled[cluster]
+
+
+_roots: WeakKeyDictionary[Cluster, Kind] = WeakKeyDictionary()
+
+
+def set_root(cluster: Cluster, kind: Kind) -> None:
+    """Say what the kind of a cluster's root is: of one without subsystems, whose vertices need not be read for it."""
+    _roots[cluster] = kind
+
+
+def root_of(cluster: Cluster) -> Kind:
+    """Return the kind of a cluster's root."""
+    return _roots.get(cluster) or compile_kinds(cluster)[0][0]
+
+
+def hides_names(cluster: Cluster) -> bool:
+    """Tell whether kinds of a cluster leave out names of subsystem vertices."""
+    return cluster not in _roots and compile_kinds(cluster)[1]

@@ -137,11 +137,12 @@ class Layout:
         """Sum, for every vertex, the divisible amounts in its subtree by pool."""
         content: list[dict[Pool, int]] = [{} for _ in self.types]
         for i in range(len(content) - 1, -1, -1):
-            if self.is_leaf(i):
-                content[i] = {self.pool(i): self.amount(i)}
+            own = content[i]
+            if not own:  # nothing was added from below: a leaf
+                own[self.pool(i)] = self.amount(i)
             if i:
                 above = content[self.parents[i]]
-                for pool, amount in content[i].items():
+                for pool, amount in own.items():
                     above[pool] = above.get(pool, 0) + amount
         return content
 

@@ -98,6 +98,9 @@ class Reduced(Layout):
         )
         self.kinds = [kind.number for kind in self.kind_at]
 
+    def _pools(self) -> dict[Pool, int]:
+        return self.rooted.pools  # one leaf at least of every kind is kept
+
     def vertex(self, i: int) -> str:
         """The position as text."""
         return str(i)

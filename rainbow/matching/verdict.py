@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -67,7 +67,7 @@ class Answer:
 class Verdict:
     """One cluster's answer: yes or no at once, everything else worked out when it is first looked at."""
 
-    __slots__ = ("_answer", "_later", "cluster", "matched")
+    __slots__ = ("_answer", "_later", "_take", "_take_later", "cluster", "matched")
 
     def __init__(
         self,
@@ -79,11 +79,14 @@ class Verdict:
         take: Take | None = None,
         reason: Reason | None = None,
         later: Callable[[], Answer] | None = None,
+        take_later: Callable[[], Take | None] | None = None,
     ) -> None:
         self.cluster = cluster
         self.matched = matched
         self._later = later
         self._answer = None if later else Answer(fits, exact, totals or {}, take, reason)
+        self._take: Take | None = None
+        self._take_later = take_later
 
     @property
     def answer(self) -> Answer:
@@ -110,7 +113,9 @@ class Verdict:
     @property
     def take(self) -> Take | None:
         """What one copy would hold."""
-        return self.answer.take
+        if self._take_later:
+            self._take, self._take_later = self._take_later(), None
+        return self._take or self.answer.take
 
     @property
     def reason(self) -> Reason | None:
@@ -121,13 +126,17 @@ class Verdict:
         """Verdicts that say the same are equal."""
         if not isinstance(other, Verdict):
             return NotImplemented
-        return (self.cluster, self.matched, self.answer) == (other.cluster, other.matched, other.answer)
+        return (self.cluster, self.matched, self._said) == (other.cluster, other.matched, other._said)
+
+    @property
+    def _said(self) -> Answer:
+        return replace(self.answer, take=self.take)
 
     __hash__ = None  # type: ignore[assignment] # like the mappings it holds
 
     def __repr__(self) -> str:
         """Show all of it."""
-        return f"Verdict({self.cluster!r}, {self.matched}, {self.answer})"
+        return f"Verdict({self.cluster!r}, {self.matched}, {self._said})"
 
 
 class Backend(Protocol):

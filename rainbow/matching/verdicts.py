@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, overload
 
@@ -10,16 +10,16 @@ import numpy as np
 
 from rainbow.matching.catalogue import OPEN
 from rainbow.matching.search import Allowance
-from rainbow.matching.verdict import Answer, Verdict
+from rainbow.matching.verdict import Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rainbow.graph import Cluster
     from rainbow.matching.catalogue import Catalogue
+    from rainbow.matching.finding import Finding
     from rainbow.matching.index import Index
     from rainbow.matching.question import Question
-    from rainbow.matching.rooted import Rooted
 
 
 class Verdicts(Sequence[Verdict]):
@@ -68,16 +68,18 @@ class Verdicts(Sequence[Verdict]):
         if holds == OPEN:
             return self._index.match(self._question.request, cluster, self._allowance)
         root = self._catalogue.compiled[place].rooted
-        return Verdict(cluster.name, bool(holds), later=partial(self._later, cluster, root))
-
-    def _later(self, cluster: Cluster, root: Rooted) -> Answer:
-        return self._index.finding(self._question, root).answer(cluster)
+        return found_at(cluster, bool(holds), partial(self._index.finding, self._question, root))
 
     def __eq__(self, other: object) -> bool:
         """Sequences of equal verdicts are equal."""
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment] # like a list
+
+
+def found_at(cluster: Cluster, matched: bool, finding: Callable[[], Finding]) -> Verdict:
+    """Return the verdict on a cluster whose root a finding is, or will be, about."""
+    return Verdict(cluster.name, matched, later=lambda: finding().answer, take_later=lambda: finding().take(cluster))
 
 
 class Some(Sequence[Verdict]):

@@ -4,7 +4,8 @@
     afterany     it has ended, however           afternotok   it has ended, and not completed
     begin-time   the time has come
 
-A dependency that can no longer be met ends the job that has it. `string` and `fluid` are not waited for.
+A dependency that can no longer be met ends the job that has it. What
+`string` and `fluid` name was settled when the job was submitted: by then it is a job that must end.
 """
 
 from __future__ import annotations

@@ -79,6 +79,8 @@ class Census:
             _put(self.idle, worker.kind, place, sign)
         rooms = self.rooms.setdefault(worker.kind, {})
         _put(rooms, tuple(sorted(worker.free.items())), place, sign)
+        if not rooms:
+            del self.rooms[worker.kind]
         for kind, amount in worker.capacity.items():
             self.capacity[kind] += sign * amount
         for kind, amount in worker.free.items():

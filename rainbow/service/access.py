@@ -34,7 +34,10 @@ PREFIXES = {"registration": "rbr_", SECRET: "rbs_", TOKEN: "rbt_", "admin": "rba
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What the credentials of one request allow. `submits`: cluster id → requestors (None: any)."""
+    """What some credentials allow. `submits`: cluster id → requestors (None: any).
+
+    Requests with the same credentials share one, until these change: what it holds may be long.
+    """
 
     registers: bool = False
     admin: bool = False
@@ -81,20 +84,21 @@ def minted(kind: str, now: float, cluster_ids: tuple[str, ...], **more: Any) -> 
 
 def caller(service: Service, connection: sa.Connection, brought: Collection[str]) -> Caller:
     """Say who asks; Unauthenticated if nothing was brought, or something nobody knows."""
-    hashes = [digest(credential) for credential in brought]
-    found = {record.hash: record for record in credentials.valid(connection, hashes, service.clock())}
+    hashes = {digest(credential) for credential in brought}
+    found = credentials.valid(connection, hashes, service.clock())
     registers = any(hmac.compare_digest(own, service.registration) for own in hashes)
     admin = any(hmac.compare_digest(own, service.administration) for own in hashes)
-    known = len(found) + sum(own in (service.registration, service.administration) for own in set(hashes))
-    if not hashes or known < len(set(hashes)):
+    known = len(found) + sum(own in (service.registration, service.administration) for own in hashes)
+    if not hashes or known < len(hashes):
         raise Unauthenticated()
-    return Caller(
-        registers or admin,
-        admin,
-        frozenset(_secrets(found.values())),
-        _submits(found.values()),
-        _secrets(found.values()),
-    )
+    key = (registers, admin, *sorted(found.items()))
+    return service.callers.get(key) or service.callers.put(key, _made(connection, registers, admin, found))
+
+
+def _made(connection: sa.Connection, registers: bool, admin: bool, ids: Collection[str]) -> Caller:
+    records = credentials.some(connection, ids) if ids else []
+    secrets_of = _secrets(records)
+    return Caller(registers or admin, admin, frozenset(secrets_of), _submits(records), secrets_of)
 
 
 def _secrets(found: Iterable[CredentialRecord]) -> dict[str, str]:

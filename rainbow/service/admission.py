@@ -1,6 +1,7 @@
 """How much a cluster takes: limits checked in the transaction that stores the job, so they hold under any load.
 
-The original's own numbers are 10 requestors with 100 jobs each; here nothing is limited until somebody says so.
+A cluster that begins under load_based has the limits of settings.Admission, the original's numbers; DEFAULTS are
+those of a cluster nothing was said of.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def admit(connection: sa.Connection, record: JobRecord, new: int, limits: Mappin
     for key, (has, adds) in _counted(connection, record, new).items() if limited else ():
         if key in limited and adds and has + adds > limited[key]:
             text = f"cluster {record.cluster} takes {limited[key]} {WORDS[key]}, there are {has}"
+            more = f"rainbow scheduler set {record.cluster} --{key.replace('_', '-')} N"
+            text += f"; try again when some have ended, or ask its operator ({more})"
             raise TooMany(text, limit=key, most=limited[key], present=has)
 
 

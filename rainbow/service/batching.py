@@ -99,7 +99,7 @@ def _readable(service: Service, entry: Entry, at: int) -> BatchJob | None:
         return None
     try:
         found = find_for(service, entry.who, entry.asked)
-        return BatchJob(found.request, found.verdicts, *selector_of(service, entry.asked), seed=at)
+        return BatchJob(found.request, found.match.verdicts, *selector_of(service, entry.asked), seed=at)
     except RainbowError:
         return None
 

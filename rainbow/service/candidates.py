@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rainbow.matching import Verdict
 from rainbow.selection.arithmetic import is_number
+from rainbow.service.parts import Part
 from rainbow.store import states, workers
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.service.reach import Reach
     from rainbow.service.service import Service
+
+KEPT = 10.0  # seconds that a snapshot stands for the states of decisions that read none
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The states of the clusters of a reach at some time, as the ledger keeps them."""
+
+    reach: Reach
+    at: float
+    states: Part
+
+
+def snapshot(service: Service, among: Reach) -> Part:
+    """Return the states for a decision that reads none of them: what another selector would have been given.
+
+    They are written once for all jobs that are placed within KEPT seconds.
+    """
+    known, now = service.snapshots.get(id(among)), service.clock()
+    if known is None or not 0 <= now - known.at < KEPT:
+        with service.store.read() as connection:
+            found = states_of(service, connection, among.names, idle=False)
+        known = service.snapshots.put(id(among), Snapshot(among, now, Part.of(found)))
+    return known.states
 
 
 def candidate_ids(service: Service, verdicts: Sequence[Verdict]) -> dict[str, str]:

@@ -7,15 +7,16 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from rainbow.errors import ConfigError, InputError, JobspecError, RainbowError
+from rainbow.errors import ConfigError, InputError, JobspecError, PolicyError, RainbowError
 from rainbow.jobspec.text import Limits, Positions, load
 from rainbow.scheduling import policies
 from rainbow.selection import check_options
 from rainbow.service import settings as service
+from rainbow.service.admission import check_limits
 from rainbow.service.settings import Settings
 
 SCHEDULER = {"secret", "admin", "name", "algorithms", "backend", "policy", "tick", "lease", "history"}
-SECTIONS = {"scheduler", "limits", "server"}
+SECTIONS = {"scheduler", "limits", "admission", "server"}
 DAY = 86_400
 UPSTREAM = {
     "cluster": "a cluster keeps its own secret",
@@ -73,6 +74,7 @@ def _settings(document: Any) -> Settings:
         lease=_seconds(scheduler, "lease", default.lease),
         history=_number(scheduler, "history", default.history / DAY, "/scheduler", 36_500) * DAY,
         limits=_limits(_mapping(top.get("limits"), "/limits"), warnings),
+        admission=_admission(_mapping(top.get("admission"), "/admission"), warnings),
         server=_server(_mapping(top.get("server"), "/server"), warnings),
         warnings=tuple(warnings),
     )
@@ -97,6 +99,21 @@ def _limits(given: Mapping[str, Any], warnings: list[str]) -> service.Limits:
             raise ConfigError(f"{key} is a whole number", pointer=f"/limits/{key}")
         values[key] = type(getattr(default, key))(number)
     return replace(default, **values)
+
+
+def _admission(given: Mapping[str, Any], warnings: list[str]) -> service.Admission:
+    """Read the limits that new clusters begin with."""
+    known = {each.name for each in fields(service.Admission)}
+    warnings += [f"admission.{key} is not read: unknown key" for key in given if key not in known]
+    try:
+        values = {
+            key: value
+            for key, value in check_limits({key: given[key] for key in known & set(given)}).items()
+            if key in given
+        }
+    except PolicyError as fault:
+        raise ConfigError(fault.message, pointer=(fault.pointer or "").replace("/limits", "/admission")) from None
+    return service.Admission(**values)
 
 
 CHOICES = {

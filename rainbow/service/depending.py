@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rainbow.errors import JobspecError
 from rainbow.jobs import JobState
 from rainbow.scheduling import Wait
-from rainbow.scheduling.awaiting import BY_JOB, Awaited, Target, awaited
+from rainbow.scheduling.awaiting import BY_JOB, Awaited, Target
 from rainbow.store import jobs
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.jobspec import Request
+    from rainbow.jobspec import Dependency, Request
     from rainbow.service.access import Caller
     from rainbow.store.jobs import JobRecord
 
@@ -31,16 +31,12 @@ def check_dependencies(connection: sa.Connection, who: Caller, request: Request)
             raise JobspecError(f"there is no job {one.value[:100]} to wait for", pointer=at)
 
 
-def depending(connection: sa.Connection, requests: Mapping[str, Request], now: float) -> dict[str, Awaited]:
-    """Return, of jobs that still wait for something outside themselves, what that is."""
-    wanted = {job: request.dependencies for job, request in requests.items() if request.dependencies}
-    named = {one.value for dependencies in wanted.values() for one in dependencies if one.scheme in BY_JOB}
-    known = {record.id: _target(record) for record in jobs.some(connection, named)}
-    found = {job: awaited(dependencies, known.get, now) for job, dependencies in wanted.items()}
-    return {job: one for job, one in found.items() if one.waits or one.never or one.until is not None}
+def targets_of(dependencies: Iterable[Dependency]) -> set[str]:
+    """Name the jobs that are waited for."""
+    return {one.value for one in dependencies if one.scheme in BY_JOB}
 
 
-def _target(record: JobRecord) -> Target:
+def target(record: JobRecord) -> Target:
     """A job that has ended has run if an agent had it; one that waits again after it ran will start again."""
     started = record.state is JobState.RUNNING or (record.ended_at is not None and record.accepted_clock is not None)
     return Target(record.state, started)

@@ -1,87 +1,137 @@
-"""Phase 2 of a step: read what a policy may know and freeze it into a View."""
+"""Phase 3 of a step: freeze what a policy may know into a View."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-from rainbow.jobs import BOOKED, Task, TaskState, WorkerState, held_for
-from rainbow.matching import Take, consumables, worker_capacity, worker_kinds
-from rainbow.scheduling import ReservationView, RunView, View, Wait, WorkerView, policies
+from rainbow.scheduling import ReservationView, RunView, View, policies
+from rainbow.service.following import follow, mirrored
 from rainbow.service.growing import read_work
-from rainbow.service.jobspecs import Reading, reading
 from rainbow.service.placing import Placing
 from rainbow.service.presence import alive, loads
-from rainbow.service.waiting import read_queue, system_of
-from rainbow.store import agents, clusters, jobs, reservations, tasks, workers
+from rainbow.store import agents, reservations
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
-    from rainbow.graph import Cluster
+    from rainbow.jobs import Task
+    from rainbow.service.mirror import Mirror
     from rainbow.service.service import Entry, Service
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
     from rainbow.store.reservations import ReservationRecord
 
-T = TaskState
+Item = TypeVar("Item")
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Frozen:
-    """A view and what is needed to carry out a plan made from it."""
+    """A view, and the mirror it is a view of: nobody changes that while a plan is made and carried out."""
 
-    entry: Entry
+    mirror: Mirror
     record: ClusterRecord
     view: View
-    jobs: dict[str, JobRecord]
-    takes: dict[str, Take] = field(default_factory=dict)  # task → the take its gang was placed by
-    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    blocked: list[Wait] = field(default_factory=list)  # why jobs wait that the policy does not see
-    doomed: dict[str, str] = field(default_factory=dict)  # jobs that can never start, and why
-    placing: Placing | None = None  # the matcher's answers, for whoever asks about more
+
+    @property
+    def placing(self) -> Placing:
+        """The matcher's answers, for whoever asks about more."""
+        return self.mirror.placing
+
+
+class Rows(Sequence[Item], Generic[Item]):
+    """A row of a view, written out when somebody looks at all of it: who asks the census need not pay for that."""
+
+    def __init__(self, write: Callable[[], Iterable[Item]], length: int) -> None:
+        self._write = write
+        self._length = length
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return tuple(self._write())
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    @overload
+    def __getitem__(self, k: int) -> Item: ...
+    @overload
+    def __getitem__(self, k: slice) -> Sequence[Item]: ...
+    def __getitem__(self, k: int | slice) -> Item | Sequence[Item]:
+        return self._items[k]
 
 
 def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | None:
-    """Read what the policy may know; None if nothing waits and the policy remembers nothing, unless `quiet`."""
-    now = service.clock()
-    with service.store.read() as connection:
-        record = clusters.get(connection, entry.id)
-        live = jobs.live(connection, entry.id) if record else []
-        if record is None or not (live or record.memory or quiet):
-            return None
-        entry = service.entry(record)  # another process may have given it other graphs
-        running = tasks.of_cluster(connection, entry.id, BOOKED) if live else []
-        measured = loads(alive(service, agents.of_cluster(connection, entry.id)).values(), entry.cluster.workers)
-        known = _workers(entry.cluster, workers.of_cluster(connection, entry.id), running, measured)
-        queue = read_queue(connection, live, running, now, _startable(known, record), count=quiet)
-        readings = {job: reading(connection, job) for job in {task.job for task in running}}
-        sees_all = getattr(policies.get(record.policy), "sees_all", False)
-        work = read_work(connection, live, running) if sees_all else None
-        kept = reservations.of_cluster(connection, entry.id, now)
-        doomed = queue.doomed() | _left_behind({**readings, **queue.readings}, connection, entry.id, now)
-    if not (queue.waiting or record.memory or doomed or quiet):
+    """Read what has changed and freeze the view; None if nothing waits and nothing is remembered, unless `quiet`."""
+    with mirrored(service, entry) as mirror:  # whoever looks at the view while others may step holds it longer
+        record = follow(service, mirror)
+        return frozen(service, mirror, record, quiet=quiet) if record else None
+
+
+def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, quiet: bool = False) -> Frozen | None:
+    """Freeze a mirror that is up to date."""
+    _leave_behind(service, mirror)
+    if not (mirror.waiting or record.memory or mirror.doomed or quiet):
         return None
-    placing = Placing(entry.cluster, service.settings.backend)
-    views = queue.views(placing)
+    mirror.placing.begin()
+    census = mirror.census
     view = View(
-        now=now,
+        now=service.clock(),
         settings=record.settings,
-        workers=known,
-        jobs=views,
-        runs=_runs(running, {job.id: job for job in live}, readings, now),
-        place=placing.place,
-        hosts=placing.hosts,
-        divide=placing.divide,
+        workers=Rows(census.workers.values, len(census.workers)),
+        jobs=Rows(lambda: sorted(census.jobs.values(), key=lambda j: (j.submitted, j.id)), len(census.jobs)),
+        runs=Rows(lambda: sorted(census.runs.values(), key=lambda r: (r.job, _index(r.task))), len(census.runs)),
+        place=mirror.placing.place,
+        hosts=mirror.placing.hosts,
+        divide=mirror.placing.divide,
         memory=record.memory,
-        consumables=_consumables(entry.cluster, running),
-        reservations=[_kept(one) for one in kept],
+        consumables=dict(mirror.consumables),
+        census=census,
     )
-    view = work.told(view, entry.cluster) if work else view
-    by_id = {job.id: job for job in live}
-    blocked = queue.blocked({seen.id for seen in views})
-    return Frozen(entry, record, view, by_id, placing.by_task, placing.labels, blocked, doomed, placing)
+    policy = policies.get(record.policy)
+    if not getattr(policy, "by_census", False):
+        view = _in_full(service, mirror, view, sees_all=getattr(policy, "sees_all", False))
+    return Frozen(mirror, record, view)
+
+
+def _leave_behind(service: Service, mirror: Mirror) -> None:
+    """Note the jobs whose advance reservation is over: they end with it."""
+    if not mirror.reserved:
+        return
+    with service.store.read() as connection:
+        over = reservations.over(connection, mirror.entry.id, service.clock())
+    gone = {job: one for job, one in mirror.reserved.items() if one in over}
+    mirror.doomed |= {job: f"its advance reservation {one} is over" for job, one in gone.items()}
+
+
+def _in_full(service: Service, mirror: Mirror, view: View, *, sees_all: bool) -> View:
+    """Add what no census counts: measured loads, suspensions so far, reservations, and all that is known of work."""
+    cluster = mirror.entry.cluster
+    with service.store.read() as connection:
+        signs = alive(service, agents.of_cluster(connection, mirror.entry.id)).values()
+        kept = reservations.of_cluster(connection, mirror.entry.id, view.now)
+        work = read_work(connection, *_records(mirror)) if sees_all else None
+    measured = loads(signs, cluster.workers)
+    view = replace(view, reservations=[_kept(one) for one in kept])
+    if measured:
+        view = replace(view, workers=[replace(w, load=measured.get(w.id, {})) for w in view.workers])
+    if mirror.suspended:
+        view = replace(view, runs=[_longer(run, mirror, view.now) for run in view.runs])
+    return replace(work.told(view, cluster), census=None) if work else view
+
+
+def _records(mirror: Mirror) -> tuple[list[JobRecord], list[Task]]:
+    live = sorted((job.record for job in mirror.jobs.values()), key=lambda record: (record.submitted_at, record.id))
+    return live, sorted(mirror.booked.values(), key=lambda task: (task.job, task.index))
+
+
+def _longer(run: RunView, mirror: Mirror, now: float) -> RunView:
+    """The time of what is suspended stands still: it ends that much later."""
+    since = mirror.suspended.get(run.task)
+    return run if since is None or not run.until else replace(run, until=run.until + max(0.0, now - since))
 
 
 def _kept(record: ReservationRecord) -> ReservationView:
@@ -89,73 +139,5 @@ def _kept(record: ReservationRecord) -> ReservationView:
     return ReservationView(record.id, record.placement, record.start, record.end, requestors)
 
 
-def _left_behind(
-    readings: Mapping[str, Reading], connection: sa.Connection, cluster_id: str, now: float
-) -> dict[str, str]:
-    """Name the jobs whose advance reservation is over, and say so: they end with it."""
-    named = {job: system_of(read).get("reservation") for job, read in readings.items()}
-    over = reservations.over(connection, cluster_id, now) if any(named.values()) else set()
-    return {job: f"its advance reservation {one} is over" for job, one in named.items() if one in over}
-
-
-def _startable(known: list[WorkerView], record: ClusterRecord) -> int:
-    """Return how many tasks could start at once: one on each worker, or as many as there is of what is shared."""
-    unit = record.settings.get("unit", "")
-    return sum(max(1, worker.free.get(unit, 0)) for worker in known)
-
-
-def _workers(
-    cluster: Cluster,
-    states: dict[str, workers.WorkerRecord],
-    running: list[Task],
-    measured: Mapping[str, Mapping[str, float]],
-) -> list[WorkerView]:
-    capacity, kinds = worker_capacity(cluster), worker_kinds(cluster)
-    used: dict[str, dict[str, int]] = {}
-    held: dict[str, int] = {}
-    for task in running:
-        for name, amounts in task.placement.items():
-            held[name] = held.get(name, 0) + 1
-            taken = used.setdefault(name, {})
-            for kind, amount in amounts.items():
-                taken[kind] = taken.get(kind, 0) + amount
-    views = []
-    for name, whole in capacity.items():
-        free = {kind: amount - used.get(name, {}).get(kind, 0) for kind, amount in whole.items()}
-        known = states.get(name)
-        state, since = (known.state, known.since) if known else (WorkerState.NEW, 0.0)
-        load = measured.get(name, {})
-        views.append(WorkerView(name, kinds[name], whole, free, state, since, held.get(name, 0), load=load))
-    return views
-
-
-def _consumables(cluster: Cluster, running: list[Task]) -> dict[str, int]:
-    free = consumables(cluster)
-    for task in running:
-        for kind, amount in task.placement.get("", {}).items():
-            free[kind] = free.get(kind, 0) - amount
-    return free
-
-
-def _runs(running: list[Task], live: dict[str, JobRecord], readings: dict[str, Reading], now: float) -> list[RunView]:
-    views = []
-    for t in running:
-        job, request, started = live.get(t.job), readings[t.job].request, t.assigned_at or 0.0
-        # the time of what is suspended stands still: it ends that much later
-        until = started + request.duration + held_for(t, now) if request.duration else 0.0
-        views.append(
-            RunView(
-                task=t.id,
-                job=t.job,
-                requestor=job.requestor if job else "",
-                gang=t.gang,
-                placement=t.placement,
-                started=started,
-                stopping=t.state is T.STOPPING,
-                until=until,
-                suspended=t.state is T.SUSPENDED,
-                priority=job.priority if job else 0,
-                attributes=system_of(readings[t.job]),
-            )
-        )
-    return views
+def _index(task: str) -> int:
+    return int(task.rpartition("-")[2])

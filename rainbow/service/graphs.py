@@ -1,14 +1,14 @@
 """The graphs of a registered cluster change: the dominant one is replaced, subsystems are hung on it and taken away.
 
-Each verb compiles first and writes then, and holds `service.changing` throughout, so that two changes of one
-cluster never build on the same earlier form; submits and steps go on with that form meanwhile. What another process
-has changed in between is a conflict.
+Each verb compiles first, which may take long, and then writes if the cluster's graphs are still those it built on.
+If somebody has changed them meanwhile it begins again, a few times; submits and steps go on with the earlier form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rainbow.errors import Conflict, NotFound, PreconditionFailed, RequestError
 from rainbow.graph import read_cluster, write_jgf
@@ -16,6 +16,7 @@ from rainbow.graph.delta import apply_delta
 from rainbow.jobs import BOOKED, TaskState, advance
 from rainbow.matching import prepare
 from rainbow.service.access import Caller, own_cluster
+from rainbow.service.compiling import keep_summary
 from rainbow.service.registering import check_name, check_size
 from rainbow.service.service import Entry
 from rainbow.store import clusters, events, tasks, workers
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
     from rainbow.store.clusters import ClusterRecord
 
 Revisions = Collection[str] | None  # (ETags) one of which the caller has read; None: any
+T = TypeVar("T")
+TRIES = 4  # of a change that others overtake
+
+
+class _Overtaken(Conflict):
+    """Somebody else has changed the cluster's graphs."""
 
 
 def put_graph(
@@ -38,9 +45,12 @@ def put_graph(
     PreconditionFailed if it is at another revision by now. Conflict if tasks hold a worker that the new graph lacks,
     unless `drain`: then what runs there ends there, and what has not begun waits again.
     """
-    with service.changing:
+
+    def change() -> dict[str, Any]:
         record, _ = _read(service, who, name, expected)
         return _replace(service, record, document, drain)
+
+    return _as_often_as_needed(change)
 
 
 def patch_graph(
@@ -49,11 +59,22 @@ def patch_graph(
     """Change the dominant graph by {"changes": [...]} (graph/delta.py): all of them, or none."""
     if not isinstance(body, Mapping) or "changes" not in body:
         raise RequestError("the body is {changes: [...]}", pointer="/changes")
-    with service.changing:
+
+    def change() -> dict[str, Any]:
         record, document = _read(service, who, name, expected)
         if not _is_jgf(document):
             document = write_jgf(service.entry(record).cluster)
         return _replace(service, record, apply_delta(document, body["changes"]), drain)
+
+    return _as_often_as_needed(change)
+
+
+def _as_often_as_needed(change: Callable[[], T]) -> T:
+    """Make a change; again if somebody else has changed the same cluster's graphs while it was made ready."""
+    for _ in range(TRIES - 1):
+        with suppress(_Overtaken):
+            return change()
+    return change()
 
 
 def _is_jgf(document: Any) -> bool:
@@ -78,13 +99,16 @@ def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool
     for subsystem, graph in hung.items():
         cluster = cluster.with_subsystem(subsystem, graph)
     cluster = prepare(cluster, service.settings.backend)
-    with service.store.write() as connection:
-        _check_unchanged(connection, record)
-        _leave(connection, record, cluster, drain, service.clock())
-        revision = clusters.replace_document(connection, record.id, document)
-        workers.keep_only(connection, record.id, list(cluster.workers), service.clock())
-        events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
-    service.put_entry(Entry(record.id, revision, cluster))
+    names = list(cluster.workers)
+    with service.changing:
+        with service.store.write() as connection:
+            _check_unchanged(connection, record)
+            _leave(connection, record, cluster, drain, service.clock())
+            revision = clusters.replace_document(connection, record.id, document)
+            keep_summary(connection, record.id, revision, cluster)
+            workers.keep_only(connection, record.id, names, service.clock())
+            events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
+        service.put_entry(Entry(record.id, revision, cluster))
     service.tell(record.id, changed=True)
     return {"name": record.name, "revision": revision, "totals": dict(cluster.totals)}
 
@@ -92,7 +116,7 @@ def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool
 def _check_unchanged(connection: sa.Connection, record: ClusterRecord) -> None:
     now = clusters.get(connection, record.id)
     if now is None or now.revision != record.revision:
-        raise Conflict(f"the graphs of {record.name} were changed by somebody else meanwhile; try again")
+        raise _Overtaken(f"the graphs of {record.name} were changed by somebody else meanwhile; try again")
 
 
 def _leave(connection: sa.Connection, record: ClusterRecord, cluster: Cluster, drain: bool, now: float) -> None:
@@ -116,17 +140,21 @@ def graph(service: Service, who: Caller, name: str) -> tuple[Any, int]:
 def put_subsystem(service: Service, who: Caller, name: str, called: str, document: Any) -> dict[str, Any]:
     """Hang a subsystem on a cluster, in place of an earlier one of that name."""
     check_name(called, "subsystem")
-    with service.changing:
+
+    def change() -> dict[str, Any]:
         record = _read(service, who, name, None)[0]
         cluster = check_size(service, service.entry(record).cluster.with_subsystem(called, document))
         cluster = prepare(cluster, service.settings.backend)
-        with service.store.write() as connection:
-            _check_unchanged(connection, record)
-            clusters.put_subsystem(connection, record.id, called, document)
-            revision = _count_change(service, connection, record)
-        service.put_entry(Entry(record.id, revision, cluster))
-    service.tell(record.id, changed=True)
-    return {"name": called, "revision": revision, "vertices": len(cluster.subsystems[called].graph)}
+        with service.changing:
+            with service.store.write() as connection:
+                _check_unchanged(connection, record)
+                clusters.put_subsystem(connection, record.id, called, document)
+                revision = _count_change(service, connection, record)
+            service.put_entry(Entry(record.id, revision, cluster))
+        service.tell(record.id, changed=True)
+        return {"name": called, "revision": revision, "vertices": len(cluster.subsystems[called].graph)}
+
+    return _as_often_as_needed(change)
 
 
 def delete_subsystem(service: Service, who: Caller, name: str, called: str) -> None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rainbow.jobspec import Request, parse_jobspec
+from rainbow.matching.memory import Memory
 from rainbow.scheduling import Gang, GangTask, gangs
 from rainbow.store import jobs
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 REMEMBERED = 50_000  # jobs
 _by_job: dict[str, Reading] = {}
+_by_request: Memory[int, Reading] = Memory(4_096)  # by identity: a reading keeps its request, so no other has it
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -41,15 +43,29 @@ def reading(connection: sa.Connection, job_id: str) -> Reading:
     known = _by_job.get(job_id)
     if known is None:
         known = _read(json.dumps(jobs.jobspec(connection, job_id)))
-        if len(_by_job) >= REMEMBERED:
-            _by_job.clear()
-        _by_job[job_id] = known
+        remember(job_id, known)
     return known
+
+
+def remember(job_id: str, read: Reading) -> None:
+    """Note what a job asks for, which its submit has read already."""
+    if len(_by_job) >= REMEMBERED:
+        _by_job.clear()
+    _by_job[job_id] = read
 
 
 @lru_cache(maxsize=4096)
 def _read(jobspec: str) -> Reading:
-    request = parse_jobspec(json.loads(jobspec))
+    return read_request(parse_jobspec(json.loads(jobspec)))
+
+
+def read_request(request: Request) -> Reading:
+    """Return what a request asks for; the same reading for the same request."""
+    known = _by_request.get(id(request))
+    return known or _by_request.put(id(request), _reading(request))
+
+
+def _reading(request: Request) -> Reading:
     found = tuple(gangs(request))
     asked = {task.index: task for gang in found for task in gang.tasks}
     depends = any(task.spec.depends_on for task in asked.values())

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from rainbow.errors import RainbowError
@@ -19,11 +21,12 @@ from rainbow.service.stepping import step
 from rainbow.store import clusters
 
 if TYPE_CHECKING:
-    from rainbow.service.service import Service
+    from rainbow.service.service import Entry, Service
 
 LONGEST_PAUSE = 1.0  # seconds
 QUIET = 5.0  # seconds between two looks at a cluster where nothing happens, a quarter of the lease at most
 SHORTEST_PAUSE = 0.02  # a burst of submits is one step, not one each
+LOOKS = 100  # at quiet clusters in a second: of many, each is looked at less often
 LEASE_PARTS = 10  # what other processes changed is looked for so often in a lease
 
 
@@ -32,7 +35,10 @@ class Loop:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._due: dict[str, float] = {}  # cluster id → when it is looked at if nothing happens
+        self._catalogue: Mapping[str, Entry] = {}
+        self._known: dict[str, str] = {}  # cluster id → name
+        self._due: dict[str, float] = {}  # cluster id → when it is looked at if nothing happens; the first one first
+        self._named = 0.0  # when clusters were named last
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._swept = 0.0
@@ -79,16 +85,30 @@ class Loop:
         """Name the clusters whose turn it is."""
         touched, service = self.service.news.stirred(), self.service
         self._look_around(touched, now)
+        self._follow(service.catalogue)
         restless = touched | service.restless | service.faults.keys()
-        every = {entry.id: name for name, entry in service.catalogue.items()}
-        chosen = {
-            one: name
-            for one, name in every.items()
-            if ALL in touched or one in restless or self._due.get(one, 0.0) <= now
-        }
+        heard_of = self._known.keys() if ALL in touched else self._known.keys() & restless
+        chosen = dict.fromkeys([*heard_of, *self._quiet(now)])
         later = now + min(QUIET, service.settings.lease / 4)
-        self._due = {one: later if one in chosen else self._due[one] for one in every}
-        return list(chosen.values())
+        for one in chosen:  # to the end of the line
+            self._due.pop(one, None)
+            self._due[one] = later
+        return [self._known[one] for one in chosen]
+
+    def _follow(self, catalogue: Mapping[str, Entry]) -> None:
+        """Bring the line of clusters up to date; what is new in it has its turn at once."""
+        if catalogue is not self._catalogue:
+            self._catalogue = catalogue
+            self._known = {entry.id: name for name, entry in catalogue.items()}
+            self._due = {one: due for one, due in self._due.items() if one in self._known}
+            new = dict.fromkeys(self._known.keys() - self._due.keys(), 0.0)
+            self._due = {**new, **self._due}
+
+    def _quiet(self, now: float) -> list[str]:
+        """Return the clusters that nothing was heard of for longest, as many as may be looked at by now."""
+        most = 1 + int(min(now - self._named, LONGEST_PAUSE) * LOOKS)
+        self._named = now
+        return [one for one, due in islice(self._due.items(), most) if due <= now]
 
     def _look_around(self, touched: set[str], now: float) -> None:
         """Take over what other processes have changed, now and then, and when a cluster nobody here knows is told."""

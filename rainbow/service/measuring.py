@@ -9,7 +9,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 METRICS = {
@@ -18,9 +18,14 @@ METRICS = {
     "rainbow_matches_total": (
         "counter",
         "verdict",
-        "Clusters matched with a jobspec: matched, or why not",
+        "Clusters matched with a jobspec: matched, why not, or refused where that was not worked out",
     ),
     "rainbow_phase_seconds": ("histogram", "phase", "Time of a submit's phases: parse, match, select, store, answer"),
+    "rainbow_phase_cpu_seconds": (
+        "histogram",
+        "phase",
+        "CPU of a submit's phases, of the thread that carries them out",
+    ),
     "rainbow_step_seconds": ("histogram", "outcome", "Time of a scheduling step: ordered, idle or failed"),
     "rainbow_step_faults_total": ("counter", "cluster", "Scheduling steps that failed"),
     "rainbow_store_seconds": (
@@ -64,9 +69,15 @@ def timing(name: str, label: str) -> Iterator[None]:
         observe(name, label, time.perf_counter() - start)
 
 
-def phase(name: str) -> AbstractContextManager[None]:
-    """Observe a phase of a submit."""
-    return timing("rainbow_phase_seconds", name)
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Observe a phase of a submit: how long it takes, and what of that is work."""
+    start, cpu = time.perf_counter(), time.thread_time()
+    try:
+        yield
+    finally:
+        observe("rainbow_phase_seconds", name, time.perf_counter() - start)
+        observe("rainbow_phase_cpu_seconds", name, time.thread_time() - cpu)
 
 
 def counters() -> dict[tuple[str, str], float]:

@@ -58,7 +58,7 @@ def _figures(service: Service, name: str) -> Mapping[str, Any]:
         plan = plan_only(service, record) if record else None
     except Exception:  # a policy is anybody's code; that it failed is told by step_failed
         return {}
-    return plan.figures if plan else {}
+    return plan[1].figures if plan else {}
 
 
 def _of_policy(figures: Mapping[str, Any], label: dict[str, str]) -> Iterator[tuple[str, Sample]]:

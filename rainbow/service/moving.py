@@ -40,6 +40,7 @@ class Move:
 
     record: JobRecord
     decision: dict[str, Any]
+    left: str  # the id of the cluster it was at
 
 
 def is_away(states: Iterable[WorkerState]) -> bool:
@@ -91,7 +92,7 @@ def place_anew(service: Service, connection: sa.Connection, record: JobRecord, w
 
 def _place(service: Service, connection: sa.Connection, record: JobRecord, why: str) -> Move | None:
     decision = jobs.decision(connection, record.id)
-    again, moves = decision.get("again", {}), decision.get("moves", [])
+    again, moves = ledger.whole(connection, record.id).get("again", {}), decision.get("moves", [])
     left = {record.cluster, *(move["from"] for move in moves)}
     entries = [service.catalogue[name] for name in again.get("clusters", []) if name in service.catalogue]
     open_ = [entry for entry in entries if entry.cluster.name not in left and _open(connection, entry, record)]
@@ -110,14 +111,18 @@ def _place(service: Service, connection: sa.Connection, record: JobRecord, why: 
     there = record.moved(**to, nodes=verdict.totals.get("nodes", 0))
     if not _admitted(connection, there):
         return None
-    return Move(there, {**decision, "moves": [*moves, {**told, "selection": ledger.written(choice)}]})
+    return Move(
+        there, {**decision, "moves": [*moves, {**told, "selection": ledger.written(choice)}]}, record.cluster_id
+    )
 
 
 def _open(connection: sa.Connection, entry: Entry, record: JobRecord) -> bool:
     """Tell whether a cluster is the one that was meant, not a later one of its name, and takes tasks."""
     found = clusters.get(connection, entry.id)
     known = workers.of_cluster(connection, entry.id)
-    if found is None or found.draining_at is not None or found.created_at > record.submitted_at:
+    if found is None or found.draining_at is not None or found.drained_at is not None:
+        return False
+    if found.created_at > record.submitted_at:
         return False
     return not is_away(worker.state for worker in known.values())
 
@@ -137,3 +142,4 @@ def carry_out(connection: sa.Connection, move: Move) -> None:
     there = {"cluster_id": record.cluster_id, "cluster": record.cluster, "nodes": record.nodes}
     jobs.change(connection, record.id, **there, wait=None, decision=move.decision)
     tasks.move(connection, record.id, record.cluster_id)
+    clusters.count_move(connection, move.left, record.cluster_id)

@@ -1,4 +1,4 @@
-"""What an operator says of a worker: take it away, let it end what it has, bring it back."""
+"""What an operator says of a worker or a cluster: take it away, let it end what it has, bring it back."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, NotFound
 from rainbow.jobs import WORKER_MOVES, WorkerState
 from rainbow.service.access import Caller, own_cluster
-from rainbow.store import changes, events, workers
+from rainbow.store import changes, clusters, events, workers
 from rainbow.store.changes import Change
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from rainbow.service.service import Service
+    from rainbow.store.clusters import ClusterRecord
 
 VERBS = {"offline": WorkerState.OFFLINE, "drain": WorkerState.DRAINING, "reinstate": WorkerState.READY}
 AWAY = {WorkerState.OFFLINE, WorkerState.DRAINING, WorkerState.QUARANTINED}
@@ -36,6 +39,37 @@ def move(service: Service, who: Caller, name: str, worker: str, verb: str) -> di
             events.add(connection, now, record.id, "worker", cluster=name, worker=worker, state=str(to))
     service.tell(record.id)
     return {"name": worker, "state": to, "since": known.since if to is state else now}
+
+
+def move_cluster(service: Service, who: Caller, name: str, verb: str) -> dict[str, Any]:
+    """Let a cluster take nothing new (`drain`), or take tasks again (`reinstate`). Said twice it is the same.
+
+    What runs there goes on. What waits is placed anew where it may go; the rest waits until the cluster is back.
+    """
+    at = service.clock() if verb == "drain" else None
+    with service.changing:
+        with service.store.write() as connection:
+            record = own_cluster(connection, who, name)
+            if record.draining_at is not None:
+                raise Conflict(f"cluster {name} is being deleted")
+            if (record.drained_at is None) != (at is None):
+                _note_cluster(service, connection, who, record, at)
+            else:
+                at = record.drained_at
+        service.compile(name)
+    service.looked.pop(record.id, None)
+    service.tell(record.id, changed=True)
+    return {"name": name, "drained_at": at}
+
+
+def _note_cluster(
+    service: Service, connection: sa.Connection, who: Caller, record: ClusterRecord, at: float | None
+) -> None:
+    now, before, after = service.clock(), record.drained_at is not None, at is not None
+    clusters.set_drained(connection, record.id, at)
+    changes.add(connection, record.id, Change(now, who.called(record.id), "drained", before, after))
+    state = "drained" if after else "reinstated"
+    events.add(connection, now, record.id, "cluster", cluster=record.name, state=state)
 
 
 def _check(worker: str, state: WorkerState, to: WorkerState, verb: str) -> None:

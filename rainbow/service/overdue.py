@@ -6,6 +6,7 @@ A task may run as long as its jobspec says (`duration`), else as long as its clu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from rainbow.jobs import Task, TaskState, advance, ran_for
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.jobspec import Request
-    from rainbow.service.service import Entry, Service
+    from rainbow.service.mirror import Mirror
+    from rainbow.service.service import Service
 
-PAUSE = 1.0  # seconds between two looks at one cluster
+PAUSE = 1.0  # seconds before a task that was to be stopped is looked at again
 WHY = "ran longer than it may"
 
 
@@ -34,22 +36,24 @@ def is_overdue(connection: sa.Connection, task: Task, limits: Mapping[str, int],
     return seconds > 0 and ran_for(task, now) > seconds + limits["allowance_seconds"]
 
 
-def stop_the_overdue(service: Service, entry: Entry) -> None:
-    """Tell agents to stop what runs too long."""
-    now = service.clock()
-    if now - service.timed.get(entry.id, 0.0) < PAUSE:
-        return
-    service.timed[entry.id] = now
-    with service.store.read() as connection:
-        found = _overdue(connection, entry.id, now)
-    if found:
-        with service.store.write() as connection:
-            late = [advance(task, TaskState.STOPPING, detail=WHY) for task in _overdue(connection, entry.id, now)]
-            tasks.save_all(connection, late, now)
-        service.tell(entry.id)
+def stop_the_overdue(service: Service, mirror: Mirror) -> bool:
+    """Tell agents to stop what runs too long; tell whether there was any."""
+    now, deadlines = service.clock(), mirror.deadlines
+    found = set()
+    while deadlines and deadlines[0][0] < now:
+        found.add(heappop(deadlines)[1])
+    running = [name for name in found if name in mirror.booked and mirror.booked[name].state is TaskState.RUNNING]
+    if running:
+        _stop(service, mirror, running, now)
+        for name in running:
+            heappush(deadlines, (now + PAUSE, name))
+    return bool(running)
 
 
-def _overdue(connection: sa.Connection, cluster_id: str, now: float) -> list[Task]:
-    limits = check_limits(clusters.limits(connection, cluster_id))
-    running = tasks.of_cluster(connection, cluster_id, [TaskState.RUNNING])
-    return [task for task in running if is_overdue(connection, task, limits, now)]
+def _stop(service: Service, mirror: Mirror, names: list[str], now: float) -> None:
+    with service.store.write() as connection:
+        limits = check_limits(clusters.limits(connection, mirror.entry.id))
+        found = tasks.get(connection, mirror.entry.id, names).values()
+        late = [t for t in found if t.state is TaskState.RUNNING and is_overdue(connection, t, limits, now)]
+        tasks.save_all(connection, [advance(task, TaskState.STOPPING, detail=WHY) for task in late], now)
+    service.tell(mirror.entry.id)

@@ -1,4 +1,8 @@
-"""The matcher's answers for one view of a cluster."""
+"""The matcher's answers about one form of a cluster, each asked for once.
+
+What a request would hold on given workers depends on the graphs alone, not on what is free: answers stay true from
+step to step, until the graphs change.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +21,18 @@ if TYPE_CHECKING:
     from rainbow.scheduling.policy import Placement
 
 
+MOST = 1_000_000  # names of workers in remembered questions
+
+
 class Placing:
-    """The matcher's answers for one view: equal questions are asked once."""
+    """The matcher's answers: equal questions are asked once."""
 
     def __init__(self, cluster: Cluster, backend: str) -> None:
         self.cluster = cluster
+        self.name = backend
         self.backend = backends.get(backend)
         self.gangs: dict[str, tuple[Gang, list[str]]] = {}
-        self.by_task: dict[str, Take] = {}
-        self.labels: dict[str, tuple[str, ...]] = {}
+        self.by_task: dict[str, Take] = {}  # what the tasks of the plan at hand were placed by
         # by the identity of a request: those of equal jobspecs are one (jobspecs.py)
         self._placed: dict[tuple[int, frozenset[str]], Take | None] = {}
         self._hosting: dict[int, frozenset[str]] = {}
@@ -34,13 +41,29 @@ class Placing:
         self._kinds = worker_kinds(cluster)
         self._within = {kind for capacity in worker_capacity(cluster).values() for kind in capacity}
         self._slots: dict[int, tuple[SlotsView, ...]] = {}
+        self._requests: dict[int, Request] = {}  # so that an identity stays that of one request
+        self._size = 0
+        self._many: tuple[Sequence[str], frozenset[str]] = ((), frozenset())
 
     def demand(self, job_id: str, gang: Gang, ids: list[str]) -> str:
         """Name what a gang asks for."""
         name = f"{job_id}/{gang.number}"
         self.gangs[name] = (gang, ids)
-        self.labels.update(zip(ids, (task.labels for task in gang.tasks), strict=True))
+        self._requests[id(gang.request)] = gang.request
         return name
+
+    def forget(self, demand: str) -> None:
+        """Forget what a gang asked for: it waits no more."""
+        self.gangs.pop(demand, None)
+
+    def begin(self) -> None:
+        """Let a plan begin: what the last one placed is forgotten, and what was asked if it was very much."""
+        self.by_task.clear()
+        if self._size > MOST:
+            self._size = 0
+            for known in (self._placed, self._hosting, self._alike, self._first_of_kind, self._slots):
+                known.clear()
+            self._requests = {id(gang.request): gang.request for gang, _ in self.gangs.values()}
 
     def place(self, demand: str, free: Sequence[str]) -> Take | None:
         """Ask the matcher what a gang would hold on these workers."""
@@ -51,10 +74,18 @@ class Placing:
         return take
 
     def _take(self, request: Request, free: Sequence[str]) -> Take | None:
-        key = (id(request), frozenset(free))
+        names = self._named(free)
+        key = (id(request), names)
         if key not in self._placed:
-            self._placed[key] = self.backend.take(request, self.cluster, key[1])
+            self._size += len(names)
+            self._placed[key] = self.backend.take(request, self.cluster, names)
         return self._placed[key]
+
+    def _named(self, free: Sequence[str]) -> frozenset[str]:
+        """Return a list of workers as a set; a long one that is shown again is the same set."""
+        if len(free) > 1 and free is not self._many[0]:
+            self._many = (free, frozenset(free))
+        return self._many[1] if len(free) > 1 else frozenset(free)
 
     def _on_one(self, request: Request, worker: str) -> Take | None:
         """Ask about one worker; of equal workers only the first is asked about, where no more than kind counts."""
@@ -87,6 +118,7 @@ class Placing:
         """Say a request by amounts, where its slots lie free of each other."""
         if self.cluster.levels == "strict":
             return ()
+        self._requests[id(request)] = request
         if id(request) not in self._slots:
             outside = set(consumables(self.cluster)) - self._within
             self._slots[id(request)] = loose_slots(request, self.cluster.worker_type, self._within, outside)

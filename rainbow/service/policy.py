@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, PolicyError, RequestError
 from rainbow.matching import worker_capacity
-from rainbow.scheduling import Keeps, diagram, gantt, policies
+from rainbow.scheduling import DEFAULT_POLICY, Keeps, diagram, gantt, policies
 from rainbow.scheduling.overlaps import overlaps
 from rainbow.scheduling.policy import Order
 from rainbow.service.access import Caller, own_cluster
 from rainbow.service.admission import check_limits
 from rainbow.service.audit import note
-from rainbow.service.freezing import freeze
 from rainbow.service.loop import step_safely
 from rainbow.service.presence import missed_beats
 from rainbow.service.stepping import plan_only
@@ -37,7 +36,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
         record = own_cluster(connection, who, name)
         told = _told(connection, record)
     decided = plan_only(service, record)
-    figures = dict(decided.figures) if decided else {}
+    figures = dict(decided[1].figures) if decided else {}
     return {**told, "figures": figures, "fault": service.faults.get(record.id)}
 
 
@@ -52,7 +51,9 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
         policy = _policy(body.get("policy", record.policy))
         kept = record.settings if merge and policy == record.policy else {}
         settings = _checked(policy, {**kept, **_mapping(body.get("settings", {}), "settings")}, merge)
-        after = replace(record, policy=policy, settings=settings, limits=_limits(record.limits, body, merge))
+        begin = asdict(service.settings.admission) if policy == DEFAULT_POLICY else {}
+        limits = _limits(record.limits, begin, body, merge)
+        after = replace(record, policy=policy, settings=settings, limits=limits)
         note(connection, who, record.id, service.clock(), _parts(record), _parts(after))
         clusters.set_policy(connection, record.id, policy, settings)
         if policy != record.policy:
@@ -122,10 +123,13 @@ def _checked(policy: str, settings: Mapping[str, Any], merge: bool) -> dict[str,
         raise
 
 
-def _limits(kept: Mapping[str, int], body: Mapping[str, Any], merge: bool) -> dict[str, int]:
+def _limits(
+    kept: Mapping[str, int], begin: Mapping[str, int], body: Mapping[str, Any], merge: bool
+) -> dict[str, int]:
+    """Return the limits as they are to be; what is not given, or null, is as it is in the beginning."""
     given = _mapping(body.get("limits", {} if merge else kept), "limits")
     whole = {**kept, **given} if merge else given
-    return check_limits({key: value for key, value in whole.items() if not (merge and value is None)})
+    return check_limits({**begin, **{key: value for key, value in whole.items() if not (merge and value is None)}})
 
 
 def step_now(service: Service, who: Caller, name: str) -> dict[str, Any]:
@@ -143,8 +147,9 @@ def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:
     decided = plan_only(service, record)
     if decided is None:
         return {"orders": [], "waits": [], "figures": {}}
-    orders = [{"order": type(order).__name__.lower(), **_fields(order)} for order in decided.orders]
-    return {"orders": orders, "waits": [asdict(wait) for wait in decided.waits], "figures": dict(decided.figures)}
+    made = decided[1]
+    orders = [{"order": type(order).__name__.lower(), **_fields(order)} for order in made.orders]
+    return {"orders": orders, "waits": [asdict(wait) for wait in made.waits], "figures": dict(made.figures)}
 
 
 def _fields(order: Order) -> dict[str, Any]:
@@ -156,10 +161,10 @@ def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show the resource diagram after the next step: lines with their steps, as text, and as an SVG."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-    frozen = freeze(service, service.entry(record), quiet=True)
-    if frozen is None:
+    decided = plan_only(service, record)
+    if decided is None:
         return {"lines": [], "text": "", "svg": ""}
-    made = diagram(frozen.view, policies.get(record.policy).plan(frozen.view))
+    made = diagram(*decided)
     lines = [
         {
             "worker": worker,
@@ -169,7 +174,7 @@ def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
         }
         for (worker, kind), line in made.entries()
     ]
-    return {"lines": lines, "text": made.text(frozen.view.now), "svg": gantt.draw(made, frozen.view.now)}
+    return {"lines": lines, "text": made.text(decided[0].now), "svg": gantt.draw(made, decided[0].now)}
 
 
 def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:

@@ -20,9 +20,9 @@ from rainbow.store.agents import AgentRecord
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.service.mirror import Mirror
     from rainbow.service.service import Entry, Service
     from rainbow.store.clusters import ClusterRecord
-    from rainbow.store.workers import WorkerRecord
 
 PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
 BEATS = 3  # an agent says so often in a lease that it is there
@@ -131,24 +131,30 @@ def missed_beats(service: Service, signs: Mapping[str, AgentRecord], known: Coll
     return missed
 
 
-def lose_the_silent(service: Service, entry: Entry) -> Mapping[str, WorkerRecord]:
+def lose_the_silent(service: Service, mirror: Mirror) -> bool:
     """Call workers nobody speaks for lost, and give tasks lost with their worker or agent back to the queue.
 
-    Returns the workers as they were before.
+    Leases end by time, so it is looked again after a while, or when workers have changed. Tells whether anything
+    was written.
     """
-    anew = service.clock() - service.started <= service.settings.lease
+    entry, now = mirror.entry, service.clock()
+    if not mirror.stirred and 0 <= now - service.timed.get(entry.id, 0.0) < min(EVERY, service.settings.lease / 20):
+        return False
+    service.timed[entry.id], mirror.stirred = now, False
+    anew = now - service.started <= service.settings.lease
+    known = mirror.workers
     with service.store.read() as connection:
         living = alive(service, agents.of_cluster(connection, entry.id))
-        known = workers.of_cluster(connection, entry.id)
-        holders = tasks.agents_of(connection, entry.id, BOOKED) - {""}
     up = spoken_for(living.values(), known)
-    release(service, entry, known, up)
+    released = release(service, mirror, up)
     silent = [n for n, w in known.items() if w.state is WorkerState.READY and n not in up and not anew]
     # a worker nobody speaks for holds nothing, whatever else it was put away for
     gone = {n for n, w in known.items() if w.state is WorkerState.LOST or (n not in up and not anew)}
-    if silent or gone or (holders - set(living) and not anew):
-        _lose(service, entry, living, silent, gone, anew)
-    return known
+    orphans = () if anew else (a for a in mirror.agents if a not in living and not a.startswith(PULLS))
+    if not (silent or any(mirror.held[name] for name in gone) or any(mirror.agents[a] for a in orphans)):
+        return released
+    _lose(service, entry, living, silent, gone, anew)
+    return True
 
 
 def _lose(

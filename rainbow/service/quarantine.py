@@ -6,17 +6,16 @@ own fault. Off until a cluster's limits say after how many (`quarantine_after`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from rainbow.jobs import Task, WorkerState
-from rainbow.service.admission import check_limits
-from rainbow.store import clusters, workers
+from rainbow.store import workers
 
 if TYPE_CHECKING:
     from rainbow.service.desk import Desk
-    from rainbow.service.service import Entry, Service
-    from rainbow.store.workers import WorkerRecord
+    from rainbow.service.mirror import Mirror
+    from rainbow.service.service import Service
 
 
 def note(desk: Desk, task: Task, *, started: bool, now: float) -> None:
@@ -31,16 +30,17 @@ def note(desk: Desk, task: Task, *, started: bool, now: float) -> None:
     workers.count_failures(connection, cluster_id, dict.fromkeys(flaky, 0))
 
 
-def release(service: Service, entry: Entry, known: Mapping[str, WorkerRecord], up: Collection[str]) -> None:
-    """Let workers go whose time is over; those nobody speaks for are lost."""
-    away = {name: worker for name, worker in known.items() if worker.state is WorkerState.QUARANTINED}
-    if not away:
-        return
-    with service.store.read() as connection:
-        minutes = check_limits(clusters.limits(connection, entry.id))["quarantine_minutes"]
-    now = service.clock()
-    over = [name for name, worker in away.items() if now - worker.since >= minutes * 60]
+def release(service: Service, mirror: Mirror, up: Collection[str]) -> bool:
+    """Let workers go whose time is over; those nobody speaks for are lost. Tells whether there were any."""
+    if not mirror.states[WorkerState.QUARANTINED]:
+        return False
+    now, most = service.clock(), mirror.limits["quarantine_minutes"] * 60
+    away = (
+        (name, worker.since) for name, worker in mirror.workers.items() if worker.state is WorkerState.QUARANTINED
+    )
+    over = [name for name, since in away if now - since >= most]
     if over:
         with service.store.write() as connection:
-            workers.move(connection, entry.id, [n for n in over if n in up], WorkerState.READY, now)
-            workers.move(connection, entry.id, [n for n in over if n not in up], WorkerState.LOST, now)
+            workers.move(connection, mirror.entry.id, [n for n in over if n in up], WorkerState.READY, now)
+            workers.move(connection, mirror.entry.id, [n for n in over if n not in up], WorkerState.LOST, now)
+    return bool(over)

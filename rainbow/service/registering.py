@@ -6,15 +6,17 @@ import math
 import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
 from rainbow.graph.order import natural
 from rainbow.matching import prepare
-from rainbow.scheduling import policies
+from rainbow.scheduling import DEFAULT_POLICY, policies
 from rainbow.selection.arithmetic import is_number
 from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster, visible_cluster
+from rainbow.service.compiling import keep_summary
 from rainbow.service.service import Entry
 from rainbow.store import clusters, events, states, workers
 from rainbow.store.clusters import ClusterRecord
@@ -46,13 +48,23 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
     state = check_state(body.get("state") or {})
     policy, settings = check_policy(body.get("policy") or {}, service.settings.policy)
     now = service.clock()
-    record = ClusterRecord(secrets.token_hex(8), name, cluster.levels, cluster.worker_type, now, policy, settings)
+    record = ClusterRecord(
+        secrets.token_hex(8),
+        name,
+        cluster.levels,
+        cluster.worker_type,
+        now,
+        policy,
+        settings,
+        limits=asdict(service.settings.admission) if policy == DEFAULT_POLICY else {},
+    )
     with service.store.write() as connection:
         if clusters.find(connection, name):
             raise Conflict(f"there is a cluster {name} already")
         clusters.add(connection, record, body["graph"])
         for subsystem, document in documents.items():
             clusters.put_subsystem(connection, record.id, subsystem, document)
+        keep_summary(connection, record.id, record.revision, cluster)
         if state:
             states.put(connection, record.id, state, now)
         workers.keep_only(connection, record.id, list(cluster.workers), now)
@@ -186,6 +198,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
         "policy": record.policy,
         "created_at": record.created_at,
         "draining": record.draining_at is not None,
+        "drained_at": record.drained_at,
     }
 
 
@@ -196,6 +209,6 @@ def _shown(entry: Entry) -> dict[str, Any]:
         "revision": entry.revision,
         "levels": cluster.levels,
         "totals": dict(cluster.totals),
-        "workers": len(cluster.workers),
+        "workers": cluster.worker_count,
         "subsystems": sorted(cluster.subsystems),
     }

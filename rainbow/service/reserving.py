@@ -18,6 +18,7 @@ from rainbow.jobspec import parse_jobspec
 from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, policies
 from rainbow.service.access import Caller, requestor_of, visible_cluster
 from rainbow.service.admission import check_limits
+from rainbow.service.following import mirrored
 from rainbow.service.freezing import Frozen, freeze
 from rainbow.store import changes, clusters, events, reservations
 from rainbow.store.changes import Change
@@ -45,8 +46,9 @@ def create(service: Service, who: Caller, name: str, body: Mapping[str, Any]) ->
     owner = _owner(who, record, body.get("requestor"))
     start, seconds = _times(service, body, limits)
     with _turn(service, record) as turn:
-        frozen = freeze(service, service.entry(record), quiet=True)
-        kept = _kept(frozen, request, owner, start, seconds) if frozen else Kept(text="it has no workers")
+        with mirrored(service, service.entry(record)) as mirror:
+            frozen = freeze(service, mirror.entry, quiet=True)
+            kept = _kept(frozen, request, owner, start, seconds) if frozen else Kept(text="it has no workers")
         if kept.placement is None:
             raise Refused(f"cluster {name} has no such room: {kept.text}", cluster=name)
         with turn.write() as connection:
@@ -174,8 +176,6 @@ def _kept(frozen: Frozen, request: Request, owner: str, start: float | None, sec
     tasks = tuple(GangTask(k, spec.name, spec, spec.slots) for k, spec in enumerate(request.tasks))
     gang, ids = Gang(0, tasks, request), [f"reservation-{k}" for k in range(len(tasks))]
     placing = frozen.placing
-    if placing is None:
-        raise Conflict("the cluster is not ready to be used")
     demand = placing.demand("reservation", gang, ids)
     view = GangView("reservation", 0, tuple(ids), demand, seconds, placing.slots(request))
     return policy.keep(frozen.view, JobView("reservation", owner, frozen.view.now, (view,)), start, seconds)

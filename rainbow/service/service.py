@@ -18,14 +18,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from rainbow.errors import NotFound, RainbowError
-from rainbow.graph import read_cluster
-from rainbow.matching import prepare
+from rainbow.errors import NotFound
+from rainbow.matching.memory import Memory
+from rainbow.service import reach
 from rainbow.service.access import digest, mint
+from rainbow.service.compiling import compile_all, compile_one
 from rainbow.service.measuring import observe
 from rainbow.service.news import News
 from rainbow.service.remembering import Matches
@@ -34,9 +35,11 @@ from rainbow.store import clusters, open_store
 from rainbow.store.turns import Turns
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from rainbow.graph import Cluster
+    from rainbow.service.access import Caller
+    from rainbow.service.candidates import Snapshot
+    from rainbow.service.mirror import Mirror
+    from rainbow.service.reach import Reach
     from rainbow.service.reloading import Watch
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
@@ -51,7 +54,8 @@ class Entry:
     id: str
     revision: int
     cluster: Cluster
-    draining: bool = False  # takes no more jobs
+    draining: bool = False  # takes no more jobs, and goes when its last has ended
+    drained: bool = False  # takes nothing new until it is reinstated
 
 
 class Service:
@@ -68,12 +72,16 @@ class Service:
         self.registration = digest(self.settings.secret or mint("registration"))
         self.administration = digest(self.settings.admin or mint("admin"))
         self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed
-        self.timed: dict[str, float] = {}  # cluster id → when its running tasks were last looked at
+        self.mirrors: dict[str, Mirror] = {}  # by cluster id
+        self.timed: dict[str, float] = {}  # cluster id → when it was last looked for what is lost
         self.looked: dict[str, float] = {}  # cluster id → when its jobs may be placed anew again
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
-        self.changing = threading.RLock()  # held from reading a cluster's graphs until the new ones are seen
+        self.changing = threading.RLock()  # held from writing a cluster's new graphs until they are seen
         self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
         self.matches = Matches()
+        self.callers: Memory[Any, Caller] = Memory(reach.MOST)
+        self.reaches: Memory[Any, tuple[Reach, object, Caller]] = Memory(reach.MOST)
+        self.snapshots: Memory[int, Snapshot] = Memory(reach.MOST)
         self.news = News()
         self.turns = Turns(store)
         self.ending = False
@@ -83,21 +91,8 @@ class Service:
 
     def _compile_all(self) -> None:
         """Compile every stored cluster: the stored graph is the truth, the catalogue never is."""
-        with self.store.read() as connection:
-            found = {record.name: self._compiled(connection, record) for record in clusters.every(connection)}
-        self.catalogue = {name: entry for name, entry in found.items() if entry}
-
-    def _compiled(self, connection: sa.Connection, record: ClusterRecord) -> Entry | None:
-        try:
-            document, hung = clusters.document(connection, record.id), clusters.graphs_of(connection, record.id)
-            cluster = read_cluster(document, record.name, record.levels, record.worker_type)
-            for name, subsystem in hung.items():
-                cluster = cluster.with_subsystem(name, subsystem)
-            made = prepare(cluster, self.settings.backend)
-            return Entry(record.id, record.revision, made, record.draining_at is not None)
-        except RainbowError as fault:  # it was accepted once: one bad graph must not keep the others away
-            log.error("cluster-not-compiled", cluster=record.name, fault=str(fault))
-            return None
+        found = compile_all(self.store, self.settings.backend)
+        self.catalogue = {name: _entry(record, cluster) for name, (record, cluster) in found.items()}
 
     def entry(self, record: ClusterRecord) -> Entry:
         """Return a cluster's compiled form as of this record; NotFound while it has none."""
@@ -116,7 +111,8 @@ class Service:
                 known = self.catalogue.get(name)
                 if record and known and (known.id, known.revision) == (record.id, record.revision):
                     return known
-                made = self._compiled(connection, record) if record else None
+                cluster = record and compile_one(self.store, connection, record, self.settings.backend)
+                made = _entry(record, cluster) if record and cluster else None
             if made:
                 self.put_entry(made)
             else:
@@ -140,7 +136,10 @@ class Service:
     def drop_entry(self, name: str) -> None:
         """Let nobody see a cluster any more."""
         with self.changing:
+            gone = self.catalogue.get(name)
             self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}
+        if gone is not None:
+            self.mirrors.pop(gone.id, None)
 
     def tell(self, *cluster_ids: str, changed: bool = False) -> None:
         """Wake who waits for something to happen to these clusters (none: any); `changed`: their graphs have."""
@@ -157,19 +156,30 @@ class Service:
         self.store.close()
 
 
+def _entry(record: ClusterRecord, cluster: Cluster) -> Entry:
+    draining, drained = record.draining_at is not None, record.drained_at is not None
+    return Entry(record.id, record.revision, cluster, draining, drained)
+
+
 def open_service(database: str, settings: Settings, config: str | None = None) -> Service:
     """Open the store and make the two global credentials if nothing sets them; their file is named in the log.
 
     They are kept beside the database if that is a file, else beside the configuration, else in the working folder.
     """
+    return Service(*_opened(database, settings, config))
+
+
+def check_service(database: str, settings: Settings, config: str | None = None) -> None:
+    """Do of `open_service` all that may fail, and nothing that takes long."""
+    _opened(database, settings, config)[0].close()
+
+
+def _opened(database: str, settings: Settings, config: str | None) -> tuple[Store, Settings]:
     store = open_store(database)
     folder = _folder(database, config)
-    settings = replace(
-        settings,
-        secret=settings.secret or os.environ.get("RAINBOW_REGISTRATION_SECRET") or _kept(folder, "registration"),
-        admin=settings.admin or os.environ.get("RAINBOW_ADMIN_TOKEN") or _kept(folder, "admin"),
-    )
-    return Service(store, settings)
+    secret = settings.secret or os.environ.get("RAINBOW_REGISTRATION_SECRET") or _kept(folder, "registration")
+    admin = settings.admin or os.environ.get("RAINBOW_ADMIN_TOKEN") or _kept(folder, "admin")
+    return store, replace(settings, secret=secret, admin=admin)
 
 
 def _folder(database: str, config: str | None) -> Path:

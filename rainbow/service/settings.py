@@ -44,6 +44,21 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
+class Admission:
+    """The limits of a cluster that begins under load_based: the original's numbers. Each cluster can set its own."""
+
+    max_requestors: int = 10  # with live jobs; -1: no limit
+    max_jobs_per_requestor: int = 100  # live; -1: no limit
+    max_waiting_tasks: int = -1
+    throttle: int = -1  # tasks waiting and running
+    max_retries: int = 0
+    quarantine_after: int = 0
+    quarantine_minutes: int = 15
+    task_minutes: int = 30  # nothing runs for ever unless somebody says so
+    allowance_seconds: int = 15
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """A server's settings. `secret` and `admin` None: made at first start, see access.py."""
 
@@ -58,5 +73,6 @@ class Settings:
     lease: float = 60.0  # seconds without a sign of life before an agent's tasks are given to the queue again
     history: float = 90 * 86_400.0  # seconds that ended jobs, events and decisions are kept
     limits: Limits = Limits()
+    admission: Admission = Admission()
     server: Server = Server()
     warnings: tuple[str, ...] = ()

@@ -47,7 +47,8 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     """Show the whole decision: match, selection steps, and why it waits."""
     with service.store.read() as connection:
         record = visible_job(connection, who, job_id)
-        decision = ledger.shown(jobs.decision(connection, job_id))
+        decision = ledger.whole(connection, job_id)
+    decision = {key: value for key, value in decision.items() if key not in ("given", "digests")}
     decision = only_for(service, who, record.cluster, decision)
     waiting = record.wait if record.state in LIVE else None
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision, "wait": waiting}
@@ -180,7 +181,7 @@ def settle(connection: sa.Connection, job_id: str, now: float) -> None:
 
 
 def _job(record: JobRecord) -> dict[str, Any]:
-    hidden = ("cluster_id", "accepted_clock", "ended_clock")
+    hidden = ("cluster_id", "accepted_clock", "ended_clock", "awaits")
     written = {key: value for key, value in asdict(record).items() if key not in hidden}
     return {**written, "wait": written["wait"] if record.state is not JobState.COMPLETED else None}
 

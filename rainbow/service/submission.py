@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NotFound, Refused, TooMany
@@ -15,16 +15,18 @@ from rainbow.jobs import Task
 from rainbow.jobspec.keeping import keeping
 from rainbow.scheduling import Gang
 from rainbow.selection import Choice, reads, select
-from rainbow.service import ledger
+from rainbow.service import ledger, symbols
 from rainbow.service.access import Caller, requestor_of
 from rainbow.service.admission import admit, check_limits
-from rainbow.service.candidates import candidate_ids, states_of
+from rainbow.service.candidates import states_of
 from rainbow.service.depending import check_dependencies
 from rainbow.service.instances import STARTS
+from rainbow.service.jobspecs import Reading, remember
 from rainbow.service.measuring import phase
+from rainbow.service.parts import Part
 from rainbow.service.remembering import Match
 from rainbow.service.replacing import replace_ancestors
-from rainbow.store import clusters, durations, events, jobs, tasks
+from rainbow.store import clusters, durations, events, jobs, records, tasks
 from rainbow.store.jobs import JobRecord
 
 if TYPE_CHECKING:
@@ -67,10 +69,11 @@ class Placement:
     service: Service
     who: Caller
     asked: Submission
+    wanted: Reading
     found: Match
-    wanted: Sequence[Gang]
     selector: str
     options: Mapping[str, Any]
+    snapshot: Part | None = None  # what is kept of the states if the selector reads none
     cluster_id: str | None = None  # where it was placed
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
@@ -78,39 +81,53 @@ class Placement:
         if earlier := earlier_job(connection, self.asked):
             return earlier, True
         job_id = _new_id()
-        check_dependencies(connection, self.who, self.found.request)
+        check_dependencies(connection, self.who, self.wanted.request)
+        symbols.check(self.who, self.wanted.request)
         states, choice = self._choose(connection, job_id)
-        decision = {**self.found.told, "selection": ledger.written(choice), "seed": job_id}
+        told = self.found.told(self.wanted.request, choice.cluster)
+        decision = {**told, "selection": ledger.told(choice, self.found), "seed": job_id}
         if self.asked.place is not None:
             decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
         if choice.cluster is None:
             raise Refused("no cluster can take this job", **decision)
         record = self._record(connection, job_id, choice.cluster)
+        record = replace(record, awaits=symbols.find(connection, self.who, record, self.wanted.request) or None)
         decision["again"] = self._again(record.requestor)
-        self._store(connection, record, decision, states)
+        parts = {**self._given(states), **ledger.longer(choice, self.found, self.selector)}
+        self._store(connection, record, decision, parts)
         self.cluster_id = record.cluster_id
         return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
 
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice]:
         selector, options, found = self.selector, self.options, self.found
-        ids = candidate_ids(self.service, found.verdicts)
-        states = states_of(self.service, connection, ids, reads(selector, options, "queue.idle_workers"))
+        states = {} if self.snapshot else self._states(connection)
         with phase("select"):
-            return states, select(found.request, found.verdicts, states, selector, options, seed=job_id)
+            return states, select(self.wanted.request, found.verdicts, states, selector, options, seed=job_id)
+
+    def _states(self, connection: sa.Connection) -> States:
+        idle = reads(self.selector, self.options, "queue.idle_workers")
+        return states_of(self.service, connection, self.found.ids, idle)
+
+    def _given(self, states: States) -> dict[str, Part]:
+        """Return what the selection was given, as the ledger keeps it."""
+        policy = Part.of([self.selector, self.options])
+        return {"policy": policy, "states": self.snapshot or Part.of(states), "graphs": self.found.reach.graphs}
 
     def _record(self, connection: sa.Connection, job_id: str, name: str) -> JobRecord:
         asked, cluster = self.asked, clusters.find(connection, name)
         if cluster is None or cluster.draining_at is not None:  # deleted since it was matched
             raise Conflict(f"cluster {name} is being deleted; submit again")
+        if cluster.drained_at is not None:
+            raise Conflict(f"cluster {name} was drained a moment ago; submit again")
         requestor = requestor_of(asked.requestor, self.who.submits.get(cluster.id))
         self._check_live(connection, cluster.id, requestor)
         return JobRecord(
             id=job_id,
-            name=asked.name or self.found.request.name or "job",
+            name=asked.name or self.wanted.request.name or "job",
             requestor=requestor,
             cluster_id=cluster.id,
             cluster=cluster.name,
-            nodes=self.found.verdicts[self.found.places[name]].totals.get("nodes", 0),
+            nodes=self.found.verdict(name).totals.get("nodes", 0),
             submitted_at=self.service.clock(),
             basis=asked.basis or "",
             tag=asked.tag or (job_id if asked.basis else ""),
@@ -122,24 +139,34 @@ class Placement:
             raise TooMany(f"{requestor} has {most} live jobs there, the limit", retry_after=30, limit="live")
 
     def _again(self, requestor: str) -> dict[str, Any]:
-        """Say where else the job may go, by the caller's credentials for this requestor, and how it is chosen."""
-        entries = self.service.catalogue
-        known = [v.cluster for v in self.found.verdicts if v.matched and v.cluster in entries]
-        allowed = {name: self.who.submits.get(entries[name].id) for name in known}
-        others = [name for name, requestors in allowed.items() if requestors is None or requestor in requestors]
-        return {"clusters": others, "selector": self.selector, "options": dict(self.options)}
+        """Say where else the job may go, by the caller's credentials for this requestor, and how it is chosen.
 
-    def _store(self, connection: sa.Connection, record: JobRecord, decision: dict[str, Any], states: States) -> None:
+        Without `clusters` it is to any candidate, as nearly always: one token, or the administrator's.
+        """
+        how = {"selector": self.selector, "options": dict(self.options)}
+        known = self.found.allowed.get(requestor) or self.found.allowed.put(requestor, self._allowed(requestor))
+        return how if len(known) == len(self.found.candidates) else {"clusters": known, **how}
+
+    def _allowed(self, requestor: str) -> list[str]:
+        of = {name: self.who.submits.get(cluster_id) for cluster_id, name in self.found.ids.items()}
+        return [name for name, requestors in of.items() if requestors is None or requestor in requestors]
+
+    def _store(
+        self, connection: sa.Connection, record: JobRecord, decision: dict[str, Any], parts: Mapping[str, Part]
+    ) -> None:
         asked = self.asked
         key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
         limits = check_limits(clusters.limits(connection, record.cluster_id, lock=True))
         replace_ancestors(self.service, connection, self.who, record)
-        admit(connection, record, sum(len(gang.tasks) for gang in self.wanted), limits)
-        kept = {**decision, ledger.LEDGER: ledger.entry(self.service, self.selector, self.options, states)}
+        admit(connection, record, sum(len(gang.tasks) for gang in self.wanted.gangs), limits)
+        kept = {**decision, ledger.LEDGER: ledger.entry(parts)}
         jobs.add(connection, record, _text(asked.jobspec), kept, **key)
+        symbols.keep(connection, record, self.wanted.request)
+        remember(record.id, self.wanted)
+        records.keep(connection, record.id, ledger.long(parts))
         expected = durations.expected(connection, durations.job_key(record.cluster_id, record.requestor, record.name))
-        retries = STARTS if self.found.request.service else limits["max_retries"]
-        tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted, retries, expected))
+        retries = STARTS if self.wanted.request.service else limits["max_retries"]
+        tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted.gangs, retries, expected))
         told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
         events.add(connection, record.submitted_at, record.cluster_id, "job", **told)
 

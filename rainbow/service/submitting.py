@@ -2,92 +2,51 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Forbidden, JobspecError, LimitError, NotFound, RainbowError
+from rainbow.errors import JobspecError, LimitError, RainbowError
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.matching import Verdict, backends, match, shown, shown_explained
-from rainbow.scheduling import Gang, gangs
-from rainbow.selection import check_options
+from rainbow.matching import backends, match, shown, shown_explained
+from rainbow.selection import check_options, reads_states
 from rainbow.service.access import Caller
+from rainbow.service.candidates import snapshot
+from rainbow.service.jobspecs import Reading, read_request
 from rainbow.service.measuring import count, phase
-from rainbow.service.remembering import Match
+from rainbow.service.reach import reach_of
+from rainbow.service.remembering import Found
 from rainbow.service.submission import Placement, Submission
-from rainbow.store import clusters
 
 if TYPE_CHECKING:
-    from rainbow.service.service import Entry, Service
+    from rainbow.service.service import Service
     from rainbow.store.engine import Work
 
 Placed = tuple[dict[str, Any], bool] | RainbowError  # a job and whether it was sent before, or why there is none
 
-__all__ = ["Submission", "answer", "find", "find_for", "selector_of", "submit", "submit_all"]
+__all__ = ["Submission", "answer", "find_for", "selector_of", "submit", "submit_all"]
 
 
 # ── match ──
 
 
-def find(service: Service, asked: Submission, among: Sequence[Entry]) -> Match:
-    """Match a jobspec against these clusters."""
-
-    def make() -> Match:
-        with phase("parse"):
-            request = parse_jobspec(asked.jobspec)
-        with phase("match"):
-            verdicts = match(request, [entry.cluster for entry in among], service.settings.backend)
-        with phase("answer"):
-            places = {verdict.cluster: place for place, verdict in enumerate(verdicts)}
-            return Match(request, verdicts, shown(request, verdicts), _counts(verdicts), places, among)
-
-    found = service.matches.get(asked.jobspec, among, make)
-    for verdict, times in found.counts.items():
+def find_for(service: Service, who: Caller, asked: Submission) -> Found:
+    """Match a jobspec against every cluster the caller may submit to, or those asked for."""
+    among = reach_of(service, who, asked.clusters if asked.place is None else [asked.place])
+    found = service.matches.find(asked.jobspec, among, service.settings.backend)
+    for verdict, times in found.match.counts.items():
         count("rainbow_matches", verdict, times)
     return found
-
-
-def find_for(service: Service, who: Caller, asked: Submission) -> Match:
-    """Match a jobspec against every cluster the caller may submit to, or those asked for."""
-    return find(service, asked, _usable(service, who, asked.clusters if asked.place is None else [asked.place]))
-
-
-def _counts(verdicts: Sequence[Verdict]) -> Counter[str]:
-    # a matched verdict works out all it could say when it is asked for its reason
-    return Counter("matched" if v.matched or not v.reason else str(v.reason.why) for v in verdicts)
-
-
-def _usable(service: Service, who: Caller, names: Sequence[str] | None) -> list[Entry]:
-    entries = _known(service, who)
-    if not entries and not who.admin:
-        raise Forbidden("no submit token of a cluster was brought")
-    if names is None:
-        return entries
-    known = {entry.cluster.name: entry for entry in entries}
-    for name in names:
-        if name not in known:
-            raise NotFound(f"there is no cluster {name}")
-    return [known[name] for name in sorted(set(names))]
-
-
-def _known(service: Service, who: Caller) -> list[Entry]:
-    """Return the clusters the caller may submit to; those another process has registered are compiled now."""
-    found = [entry for entry in service.catalogue.values() if who.admin or entry.id in who.submits]
-    if missing := set(who.submits) - {entry.id for entry in found}:
-        with service.store.read() as connection:
-            names = clusters.names(connection, missing)
-        found += [entry for name in names.values() if (entry := service.compile(name))]
-    return [entry for entry in found if not entry.draining]
 
 
 def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
     """Say which clusters could run a jobspec; explained if that was asked for."""
     if not asked.explain:
-        return find_for(service, who, asked).told
+        found = find_for(service, who, asked)
+        return shown(found.request, found.match.verdicts)
     request = parse_jobspec(asked.jobspec)
-    found = [entry.cluster for entry in _usable(service, who, asked.clusters)]
-    verdicts = match(request, found, service.settings.backend)
-    return shown_explained(request, found, verdicts, backends.get(service.settings.backend))
+    among = reach_of(service, who, asked.clusters).clusters
+    verdicts = match(request, among, service.settings.backend)
+    return shown_explained(request, among, verdicts, backends.get(service.settings.backend))
 
 
 # ── submit ──
@@ -134,20 +93,22 @@ def _outcome(service: Service, placement: Placement, work: Work[tuple[dict[str, 
 def _prepare(service: Service, who: Caller, asked: Submission) -> Placement:
     """Do all that needs no writing: parse, match, check."""
     found = find_for(service, who, asked)
-    wanted = _checked_gangs(service, found.request)
-    return Placement(service, who, asked, found, wanted, *selector_of(service, asked))
+    wanted = _checked(service, found.request)
+    selector, options = selector_of(service, asked)
+    kept = None if reads_states(selector) else snapshot(service, found.match.reach)
+    return Placement(service, who, asked, wanted, found.match, selector, options, kept)
 
 
-def _checked_gangs(service: Service, request: Request) -> tuple[Gang, ...]:
+def _checked(service: Service, request: Request) -> Reading:
     count = sum(task.replicas for task in request.tasks)  # before they are written out
     if count > service.settings.limits.tasks:
         raise LimitError(f"{count} tasks, the limit is {service.settings.limits.tasks}", limit="tasks")
-    wanted = gangs(request)
-    for gang in wanted:
+    wanted = read_request(request)
+    for gang in wanted.gangs:
         for task in gang.tasks:
             if not task.spec.command:
                 raise JobspecError(f"{task.name} has no command to run", pointer=f"/tasks/{task.index}/command")
-    if not wanted:
+    if not wanted.gangs:
         raise JobspecError("there is no task to run", pointer="/tasks")
     return wanted
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling import Answer, can_ever, can_now, policies
 from rainbow.service.access import Caller
+from rainbow.service.explaining import why_now
+from rainbow.service.following import mirrored
 from rainbow.service.freezing import freeze
-from rainbow.service.showing import visible_job, why
+from rainbow.service.showing import visible_job
 from rainbow.store import clusters
 
 if TYPE_CHECKING:
@@ -19,15 +21,18 @@ def why_verified(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 
     None where the policy has nothing to decide: nothing waits, or something else comes first.
     """
-    told = why(service, who, job_id)
+    told = why_now(service, who, job_id)
     with service.store.read() as connection:
         record = visible_job(connection, who, job_id)
         cluster = clusters.get(connection, record.cluster_id)
-    frozen = freeze(service, service.entry(cluster), quiet=True) if cluster else None
-    if frozen is None or all(job.id != job_id for job in frozen.view.jobs):
+    if cluster is None:
         return {**told, "verify": None}
-    policy, view = policies.get(frozen.record.policy), frozen.view
-    answers = {"ever": can_ever(policy, view, job_id), "now": can_now(policy, view, job_id)}
+    with mirrored(service, service.entry(cluster)) as mirror:
+        frozen = freeze(service, mirror.entry, quiet=True)
+        if frozen is None or not any(job.id == job_id and job.gangs for job in frozen.view.jobs):
+            return {**told, "verify": None}
+        policy, view = policies.get(frozen.record.policy), frozen.view
+        answers = {"ever": can_ever(policy, view, job_id), "now": can_now(policy, view, job_id)}
     return {**told, "verify": {question: _told(answer) for question, answer in answers.items()}}
 
 

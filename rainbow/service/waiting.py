@@ -1,139 +1,176 @@
-"""What waits at a cluster, as a policy sees it: jobs with the gangs that may start, in their order.
+"""One live job as its cluster's policy sees it: the gangs that may start, in their order.
 
-Of a very large job of independent tasks only the first are read, as many as could start in one step: a step then
-costs what it can start, and not what waits.
+Kept up to date task by task: of a bag of very many tasks a step builds only what it looks at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
-from rainbow.jobs import Task
+from rainbow.jobspec.request import Dependency
 from rainbow.scheduling import Elastic, Gang, GangTask, GangView, JobView, Wait, only, waits_for
-from rainbow.service.depending import depending, wait_of
-from rainbow.service.jobspecs import Reading, reading
-from rainbow.store import tasks
+from rainbow.service.ordering import Order
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from rainbow.scheduling.awaiting import Awaited
+    from rainbow.service.jobspecs import Reading
     from rainbow.service.placing import Placing
     from rainbow.store.jobs import JobRecord
+    from rainbow.store.tasks import Waiting
 
 SUSPENDED = "it is suspended, and waits to be resumed"
-FIRST = 1_000  # tasks of a job that are read at least
 
 
-@dataclass
-class Queue:
-    """The live jobs of a cluster, and what of them waits and runs."""
+class LiveJob:
+    """A job that has not ended. `order` are the tasks that wait, `booked` those that hold space, by index."""
 
-    live: list[JobRecord]
-    running: dict[str, list[Task]]  # by job
-    readings: dict[str, Reading] = field(default_factory=dict)  # of the jobs with something waiting
-    waiting: dict[str, list[Task]] = field(default_factory=dict)  # by job, in the order of the jobspec
-    numbers: dict[str, int] = field(default_factory=dict)  # of waiting tasks, where not all were read
-    unmet: dict[str, Awaited] = field(default_factory=dict)
+    def __init__(self, record: JobRecord, read: Reading, waiting: Waiting, placing: Placing) -> None:
+        self.record = record
+        self.read = read
+        self.order = Order(*waiting)
+        self.booked: set[int] = set()
+        self.unmet: Awaited | None = None  # what it waits for outside itself
+        self.placing = placing
+        self._views: dict[int, GangView] = {}  # of independent tasks, by index
 
-    def views(self, placing: Placing) -> list[JobView]:
-        """Return the jobs that have gangs which may start."""
-        may = (job for job in self.live if job.id in self.waiting and not self._is_kept(job))
-        found = (self._view(job, placing) for job in may)
-        return [view for view in found if view.gangs]
+    @property
+    def dependencies(self) -> tuple[Dependency, ...]:
+        """What it waits for: as its jobspec says, and what that named when it was submitted."""
+        named = (Dependency("afterany", job) for job in self.record.awaits or ())
+        return (*self.read.request.dependencies, *named)
 
-    def _is_kept(self, job: JobRecord) -> bool:
-        """Tell whether nothing of a job may start now, whatever is free."""
-        return job.id in self.unmet or job.suspended_at is not None
+    def task_waits(self, index: int) -> None:
+        """Note that a task waits (again)."""
+        self.booked.discard(index)
+        self.order.add(index)
 
-    def _view(self, job: JobRecord, placing: Placing) -> JobView:
-        own, read = self.waiting[job.id], self.readings[job.id]
-        views = (
-            _single(job.id, own, read, placing) if read.single and not read.depends else self._gangs(job.id, placing)
-        )
-        waits = self.numbers.get(job.id) or sum(len(view.tasks) for view in views)
-        running = len(self.running.get(job.id, ()))
+    def task_begins(self, index: int) -> None:
+        """Note that a task holds space."""
+        self.order.discard(index)
+        self.booked.add(index)
+        self._forget(index)
+
+    def task_ends(self, index: int) -> None:
+        """Note that a task has ended."""
+        self.order.discard(index)
+        self.booked.discard(index)
+        self._forget(index)
+
+    def _forget(self, index: int) -> None:
+        view = self._views.pop(index, None)
+        if view is not None:
+            self.placing.forget(view.demand)
+
+    def forget_all(self) -> None:
+        """Let go of everything that was said of its demands."""
+        for index in list(self._views):
+            self._forget(index)
+
+    def view(self) -> JobView:
+        """Return the job as it stands; without gangs if nothing of it may start."""
+        gangs = self._gangs() if self.order else ()
         return JobView(
-            job.id,
-            job.requestor,
-            job.submitted_at,
-            tuple(views),
-            running,
-            job.priority,
-            system_of(read),
-            waits,
-            elastic=elastic_of(read),
+            self.record.id,
+            self.record.requestor,
+            self.record.submitted_at,
+            gangs,
+            len(self.booked),
+            self.record.priority,
+            system_of(self.read),
+            len(gangs) if self.independent else 0,
+            elastic=elastic_of(self.read),
         )
 
-    def _gangs(self, job: str, placing: Placing) -> list[GangView]:
-        waiting = {task.index: task.id for task in self.waiting[job]}
-        unended, views = self._unended(job), []
-        for gang in self.readings[job].gangs:
+    @property
+    def independent(self) -> bool:
+        """Whether every task may start whenever there is room for it."""
+        return self.read.single and not self.read.depends
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether nothing of it may start now, whatever is free."""
+        return self.unmet is not None or self.record.suspended_at is not None
+
+    def _gangs(self) -> Sequence[GangView]:
+        if self.is_kept:
+            return ()
+        if self.independent:
+            return Gangs(self)
+        self.forget_all()
+        return tuple(self._grouped())
+
+    def one(self, index: int) -> GangView:
+        """Return the gang of an independent task."""
+        view = self._views.get(index)
+        if view is None:
+            view = self._views[index] = self._view(self.read.gangs[index], [index])
+        return view
+
+    def _grouped(self) -> list[GangView]:
+        waiting, unended = set(self.order), self._unended()
+        longest: dict[int, float] = {}
+        for gang in self.read.gangs:
             indexes = [task.index for task in gang.tasks if task.index in waiting]
             if indexes and not waits_for(gang, unended):
                 left = gang if len(indexes) == len(gang.tasks) else only(gang, indexes)
-                views.append(_gang_view(job, left, [waiting[index] for index in indexes], placing))
-        longest = {task.gang: task.expected for task in sorted(self.waiting[job], key=lambda task: task.expected)}
-        return sorted(views, key=lambda view: -longest[view.number])  # else as the jobspec has them
+                self._views[gang.number] = self._view(left, indexes)
+                longest[gang.number] = max(map(self.order.expected, indexes))
+        return sorted(self._views.values(), key=lambda view: -longest[view.number])  # else as the jobspec has them
 
-    def _unended(self, job: str) -> list[GangTask]:
-        live = {task.index for task in (*self.waiting[job], *self.running.get(job, ()))}
-        return [task for index, task in self.readings[job].tasks.items() if index in live]
+    def _view(self, gang: Gang, indexes: list[int]) -> GangView:
+        ids = [f"{self.record.id}-{index}" for index in indexes]
+        demand = self.placing.demand(self.record.id, gang, ids)
+        slots = self.placing.slots(gang.request)
+        return GangView(self.record.id, gang.number, tuple(ids), demand, gang.request.duration, slots)
 
-    def blocked(self, seen: Collection[str]) -> list[Wait]:
-        """Say why jobs wait that a policy does not see."""
-        waits = [wait_of(job, one) for job, one in self.unmet.items() if not one.never]
-        held = {job.id for job in self.live if job.suspended_at is not None and job.id in self.waiting}
-        waits += [Wait(job, "suspended", SUSPENDED) for job in sorted(held - self.unmet.keys())]
-        for job in self.waiting.keys() - self.unmet.keys() - held - set(seen):
-            unended = self._unended(job)
-            names = sorted({name for gang in self.readings[job].gangs for name in waits_for(gang, unended)})
-            waits.append(Wait(job, "dependency", f"waits for {', '.join(names)} to complete", {"tasks": names}))
-        return waits
+    def gang_of(self, index: int) -> GangView | None:
+        """Return the gang that waits with a task in it."""
+        if self.is_kept or index not in self.read.tasks:
+            return None
+        if self.independent:
+            return self.one(index) if self.order.has(index) else None
+        name = f"{self.record.id}-{index}"
+        return next((view for view in self._views.values() if name in view.tasks), None)
 
-    def doomed(self) -> dict[str, str]:
-        """Name the jobs that can never start, and why."""
-        return {job: one.never for job, one in self.unmet.items() if one.never}
+    def _unended(self) -> list[GangTask]:
+        live = self.booked | set(self.order)
+        return [task for index, task in self.read.tasks.items() if index in live]
 
+    def waits_held(self) -> Wait:
+        """Say that its owner wants it held."""
+        return Wait(self.record.id, "suspended", SUSPENDED)
 
-def read_queue(
-    connection: sa.Connection, live: list[JobRecord], running: list[Task], now: float, most: int, *, count: bool
-) -> Queue:
-    """Read what waits: all of ordinary jobs, the first `most` tasks of large ones; `count` how many those have."""
-    queue = Queue(live, _by_job(running))
-    readings = {job.id: reading(connection, job.id) for job in live}
-    most = max(FIRST, most)
-    large = [job for job, read in readings.items() if len(read.tasks) > most and read.single and not read.depends]
-    queue.waiting = _by_job(tasks.waiting_of(connection, readings.keys() - set(large)))
-    for job in large:
-        if found := tasks.first_waiting(connection, job, most):
-            queue.waiting[job] = found
-            if count and len(found) == most:
-                queue.numbers[job] = tasks.count_waiting(connection, job)
-    queue.readings = {job: readings[job] for job in queue.waiting}
-    queue.unmet = depending(connection, {job: read.request for job, read in queue.readings.items()}, now)
-    return queue
+    def awaits_itself(self) -> Wait:
+        """Say which of its own tasks must complete before anything may start."""
+        unended = self._unended()
+        names = sorted({name for gang in self.read.gangs for name in waits_for(gang, unended)})
+        return Wait(self.record.id, "dependency", f"waits for {', '.join(names)} to complete", {"tasks": names})
 
 
-def _by_job(found: list[Task]) -> dict[str, list[Task]]:
-    own: dict[str, list[Task]] = {}
-    for task in found:
-        own.setdefault(task.job, []).append(task)
-    return own
+class Gangs(Sequence[GangView]):
+    """The gangs of a bag of independent tasks, each made when it is looked at, while the view lasts."""
 
+    def __init__(self, job: LiveJob) -> None:
+        self._job = job
+        self._length = len(job.order)  # as it was counted, whatever has become of the job since
 
-def _single(job: str, own: list[Task], read: Reading, placing: Placing) -> list[GangView]:
-    """Return gangs of one task each."""
-    ordered = sorted(own, key=lambda task: (-task.expected, task.index))
-    return [_gang_view(job, read.gangs[task.gang], [task.id], placing) for task in ordered]
+    def __len__(self) -> int:
+        return self._length
 
+    @overload
+    def __getitem__(self, k: int) -> GangView: ...
+    @overload
+    def __getitem__(self, k: slice) -> Sequence[GangView]: ...
+    def __getitem__(self, k: int | slice) -> GangView | Sequence[GangView]:
+        if isinstance(k, slice):
+            return tuple(self._job.one(self._job.order[i]) for i in range(*k.indices(len(self))))
+        if not -len(self) <= k < len(self):
+            raise IndexError(k)
+        return self._job.one(self._job.order[k % len(self)])
 
-def _gang_view(job: str, gang: Gang, ids: list[str], placing: Placing) -> GangView:
-    demand = placing.demand(job, gang, ids)
-    slots = placing.slots(gang.request)
-    return GangView(job, gang.number, tuple(ids), demand, gang.request.duration, slots)
+    def __iter__(self) -> Iterator[GangView]:
+        return (self._job.one(index) for index in self._job.order)
 
 
 def elastic_of(read: Reading) -> Elastic | None:

@@ -10,6 +10,8 @@ import sqlalchemy as sa
 
 from rainbow.store.schema import agents
 
+_OF_CLUSTER = sa.select(agents).where(agents.c.cluster_id == sa.bindparam("wanted"))
+
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
@@ -27,8 +29,7 @@ class AgentRecord:
 
 def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, AgentRecord]:
     """Return {agent: its last sign of life}."""
-    rows = connection.execute(sa.select(agents).where(agents.c.cluster_id == cluster_id))
-    return {row.name: _record(row) for row in rows}
+    return {row.name: _record(row) for row in connection.execute(_OF_CLUSTER, {"wanted": cluster_id})}
 
 
 def put(connection: sa.Connection, cluster_id: str, record: AgentRecord) -> None:

@@ -28,9 +28,17 @@ class ClusterRecord:
     clock: int = 0
     limits: Mapping[str, int] = field(default_factory=dict)
     draining_at: float | None = None
+    drained_at: float | None = None  # takes nothing new until it is reinstated
+    epoch: int = 1  # of its jobs, tasks and workers: see schema.py
+    moves: int = 0  # how often jobs came from or went to another cluster
 
 
 _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
+# what every submit and step asks is put together once: that costs more than carrying it out
+_BY_NAME = sa.select(*_COLUMNS).where(clusters.c.name == sa.bindparam("wanted"))
+_BY_ID = sa.select(*_COLUMNS).where(clusters.c.id == sa.bindparam("wanted"))
+_LIMITS = sa.select(clusters.c.limits).where(clusters.c.id == sa.bindparam("wanted"))
+_LIMITS_HELD = _LIMITS.with_for_update()
 
 
 def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None:
@@ -40,13 +48,13 @@ def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None
 
 def find(connection: sa.Connection, name: str) -> ClusterRecord | None:
     """Return the cluster of this name."""
-    row = connection.execute(sa.select(*_COLUMNS).where(clusters.c.name == name)).one_or_none()
+    row = connection.execute(_BY_NAME, {"wanted": name}).one_or_none()
     return ClusterRecord(**row._mapping) if row else None
 
 
 def get(connection: sa.Connection, cluster_id: str) -> ClusterRecord | None:
     """Return the cluster of this id."""
-    row = connection.execute(sa.select(*_COLUMNS).where(clusters.c.id == cluster_id)).one_or_none()
+    row = connection.execute(_BY_ID, {"wanted": cluster_id}).one_or_none()
     return ClusterRecord(**row._mapping) if row else None
 
 
@@ -74,8 +82,15 @@ def drain(connection: sa.Connection, cluster_id: str, now: float) -> None:
     new_revision(connection, cluster_id)  # so that every process sees it
 
 
+def set_drained(connection: sa.Connection, cluster_id: str, at: float | None) -> None:
+    """Note since when a cluster takes nothing new; None: it does."""
+    _change(connection, cluster_id, drained_at=at)
+    new_revision(connection, cluster_id)  # so that every process sees it
+
+
 def remove(connection: sa.Connection, cluster_id: str) -> None:
     """Remove a cluster with its graphs, state, workers and credentials."""
+    credentials.lose(connection, cluster_id)
     connection.execute(clusters.delete().where(clusters.c.id == cluster_id))
     credentials.remove_useless(connection)
 
@@ -101,6 +116,17 @@ def tick(connection: sa.Connection, cluster_id: str) -> int:
     return _count(connection, cluster_id, clusters.c.clock)
 
 
+def new_epoch(connection: sa.Connection, cluster_id: str) -> None:
+    """Let what changes from now on be told from what changed before."""
+    _change(connection, cluster_id, epoch=clusters.c.epoch + 1)
+
+
+def count_move(connection: sa.Connection, *cluster_ids: str) -> None:
+    """Note that a job has moved between these clusters."""
+    for cluster_id in cluster_ids:
+        _change(connection, cluster_id, moves=clusters.c.moves + 1)
+
+
 def set_policy(connection: sa.Connection, cluster_id: str, policy: str, settings: Mapping[str, Any]) -> None:
     """Store the policy and its settings; what another policy remembered is forgotten."""
     kept = sa.case((clusters.c.policy == policy, clusters.c.memory), else_=sa.literal({}, clusters.c.memory.type))
@@ -114,8 +140,8 @@ def set_limits(connection: sa.Connection, cluster_id: str, limits: Mapping[str, 
 
 def limits(connection: sa.Connection, cluster_id: str, *, lock: bool = False) -> Mapping[str, int]:
     """Return the cluster's limits; `lock` lets no other transaction lock them until this one ends."""
-    query = sa.select(clusters.c.limits).where(clusters.c.id == cluster_id)
-    found: Mapping[str, int] = connection.execute(query.with_for_update() if lock else query).scalar_one()
+    query = _LIMITS_HELD if lock else _LIMITS
+    found: Mapping[str, int] = connection.execute(query, {"wanted": cluster_id}).scalar_one()
     return found
 
 

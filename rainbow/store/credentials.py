@@ -31,6 +31,11 @@ _COLUMNS = [credentials.c[column.name] for column in fields(CredentialRecord) if
 
 
 _NAMES = [column.name for column in _COLUMNS]
+_VALID = sa.select(credentials.c.id, credentials.c.changes).where(
+    credentials.c.hash.in_(sa.bindparam("hashes", expanding=True)),
+    credentials.c.revoked_at.is_(None),
+    sa.or_(credentials.c.expires_at.is_(None), credentials.c.expires_at > sa.bindparam("now")),
+)
 
 
 def add(connection: sa.Connection, record: CredentialRecord) -> None:
@@ -41,11 +46,18 @@ def add(connection: sa.Connection, record: CredentialRecord) -> None:
     connection.execute(grants.insert(), [{"credential_id": record.id, "cluster_id": each} for each in named])
 
 
-def valid(connection: sa.Connection, hashes: Collection[str], now: float) -> list[CredentialRecord]:
-    """Return the credentials with these hashes that are neither revoked nor past their end, by id."""
-    ended = sa.and_(credentials.c.expires_at.is_not(None), credentials.c.expires_at <= now)
-    good = sa.and_(credentials.c.revoked_at.is_(None), sa.not_(ended))
-    return _found(connection, credentials.c.hash.in_(hashes), good)
+def valid(connection: sa.Connection, hashes: Collection[str], now: float) -> dict[str, int]:
+    """Return, of these hashes, the credentials that are neither revoked nor past their end: {id: changes}.
+
+    What a credential is good for stays the same until it has changed once more.
+    """
+    rows = connection.execute(_VALID, {"hashes": list(hashes), "now": now})
+    return {row.id: row.changes for row in rows}
+
+
+def some(connection: sa.Connection, ids: Collection[str]) -> list[CredentialRecord]:
+    """Return the credentials of these ids, the oldest first."""
+    return _found(connection, credentials.c.id.in_(ids))
 
 
 def get(connection: sa.Connection, credential_id: str) -> CredentialRecord | None:
@@ -64,6 +76,13 @@ def listing(connection: sa.Connection, clusters: Collection[str] | None) -> list
 def change(connection: sa.Connection, credential_id: str, **values: object) -> None:
     """Store new values of a credential's columns."""
     connection.execute(credentials.update().where(credentials.c.id == credential_id).values(**values))
+
+
+def lose(connection: sa.Connection, cluster_id: str) -> None:
+    """Note that the credentials good for a cluster change, because it is about to be removed."""
+    of_it = sa.select(grants.c.credential_id).where(grants.c.cluster_id == cluster_id)
+    changed = credentials.update().where(credentials.c.id.in_(of_it))
+    connection.execute(changed.values(changes=credentials.c.changes + 1))
 
 
 def remove_useless(connection: sa.Connection) -> None:

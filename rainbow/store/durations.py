@@ -11,6 +11,7 @@ from rainbow.store.schema import durations
 
 REMEMBERED = 1_000_000  # tasks
 SWEEP = 1_000  # new ones between two times of forgetting
+_EXPECTED = sa.select(durations.c.task, durations.c.mean).where(durations.c.job == sa.bindparam("wanted"))
 
 
 def job_key(cluster_id: str, requestor: str, name: str) -> str:
@@ -20,7 +21,7 @@ def job_key(cluster_id: str, requestor: str, name: str) -> str:
 
 def expected(connection: sa.Connection, job: str) -> dict[str, float]:
     """Return {task name: mean seconds} of a job's tasks that ran before."""
-    rows = connection.execute(sa.select(durations.c.task, durations.c.mean).where(durations.c.job == job))
+    rows = connection.execute(_EXPECTED, {"wanted": job})
     return {row.task: row.mean for row in rows}
 
 

@@ -117,7 +117,7 @@ class Store:
         try:
             with _trouble_as_unavailable(), self._writing() as connection:
                 for work in batch:
-                    _attempt(work, connection)
+                    _attempt(work, connection, alone=len(batch) == 1)
         except BaseException as fault:
             for work in batch:
                 work.fault = fault
@@ -141,8 +141,11 @@ class Store:
         self.engine.dispose()
 
 
-def _attempt(work: Work[Any], connection: sa.Connection) -> None:
-    """Do one writer's part; only trouble with the database itself, which undoes everything, is raised."""
+def _attempt(work: Work[Any], connection: sa.Connection, alone: bool) -> None:
+    """Do one writer's part; only what undoes everything is raised: trouble with the database, or a part `alone`."""
+    if alone:  # without the two statements of a savepoint
+        work.result = work.do(connection)
+        return
     savepoint = connection.begin_nested()
     try:
         work.result = work.do(connection)

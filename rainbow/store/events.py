@@ -23,6 +23,7 @@ class EventRecord:
 
 
 _COLUMNS = [events.c[column.name] for column in fields(EventRecord)]
+_ADD = events.insert().inline()  # nobody asks for its number
 
 
 def add(connection: sa.Connection, now: float, cluster_id: str, kind: str, **facts: Any) -> None:
@@ -33,7 +34,7 @@ def add(connection: sa.Connection, now: float, cluster_id: str, kind: str, **fac
 def add_all(connection: sa.Connection, now: float, cluster_id: str, kind: str, facts: Sequence[Any]) -> None:
     """Store several events of one kind, in order."""
     rows = [{"at": now, "cluster_id": cluster_id, "kind": kind, "facts": each} for each in facts]
-    connection.execute(events.insert().inline(), rows)
+    connection.execute(_ADD, rows)
 
 
 def after(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from rainbow.store import records
 from rainbow.store.schema import events, jobs
 
 
@@ -21,5 +22,6 @@ def forget(connection: sa.Connection, before: float, most: int) -> int:
     old = sa.select(jobs.c.id).where(jobs.c.ended_at < before).order_by(jobs.c.ended_at).limit(most)
     gone = connection.execute(old).scalars().all()
     connection.execute(jobs.delete().where(jobs.c.id.in_(gone)))
+    records.forget_unused(connection)
     connection.execute(events.delete().where(events.c.at < before))
     return len(gone)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from rainbow.jobs import JobState
-from rainbow.store.schema import jobs
+from rainbow.store.schema import clusters, jobs
 
 NAMED = 500  # jobs named in one statement
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})
@@ -35,6 +35,7 @@ class JobRecord:
     wait: Mapping[str, Any] | None = None
     basis: str = ""  # what this job is a version of
     tag: str = ""  # which version
+    awaits: Sequence[str] | None = None  # jobs it was found to wait for by name when it was submitted
     suspended_at: float | None = None  # since when its owner wants it held
 
     def moved(self, cluster_id: str, cluster: str, nodes: int) -> JobRecord:
@@ -54,17 +55,31 @@ class Filter:
     requestor: str | None = None
 
 
-_COLUMNS = [jobs.c[column.name] for column in fields(JobRecord)]
+_NAMES = [column.name for column in fields(JobRecord)]
+_COLUMNS = [jobs.c[name] for name in _NAMES]
+_NO_KEY = {"idempotency": None, "request_digest": None}
+_ORDERED = sa.select(*_COLUMNS).order_by(jobs.c.submitted_at, jobs.c.id)
+_BY_ID = _ORDERED.where(jobs.c.id == sa.bindparam("wanted"))
+_LIVE = _ORDERED.where(jobs.c.cluster_id == sa.bindparam("wanted"), jobs.c.state.in_(LIVE))
+_CHANGED = (
+    sa.select(*_COLUMNS)
+    .where(jobs.c.cluster_id == sa.bindparam("cluster"), jobs.c.stamp >= sa.bindparam("since"))
+    .order_by(jobs.c.submitted_at, jobs.c.id)
+)
+_EPOCH = sa.select(clusters.c.epoch).where(clusters.c.id == sa.bindparam("of_cluster")).scalar_subquery()
+_ADD = jobs.insert().values(stamp=sa.func.coalesce(_EPOCH, 0))
 
 
 def add(connection: sa.Connection, record: JobRecord, jobspec: Any, decision: Mapping[str, Any], **key: str) -> None:
     """Store a new job; `key` may hold `idempotency` and `request_digest`."""
-    connection.execute(jobs.insert().values(**asdict(record), jobspec=jobspec, decision=dict(decision), **key))
+    own = {name: getattr(record, name) for name in _NAMES}
+    values = {**_NO_KEY, **own, "jobspec": jobspec, "decision": dict(decision), **key}
+    connection.execute(_ADD, {**values, "of_cluster": record.cluster_id})
 
 
 def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
     """Return the job."""
-    return next(iter(_jobs(connection, jobs.c.id == job_id)), None)
+    return next((_record(row) for row in connection.execute(_BY_ID, {"wanted": job_id})), None)
 
 
 def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]:
@@ -76,7 +91,12 @@ def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]
 
 def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
     """Return the cluster's jobs that have not ended, in order of submission."""
-    return _jobs(connection, jobs.c.cluster_id == cluster_id, jobs.c.state.in_(LIVE))
+    return [_record(row) for row in connection.execute(_LIVE, {"wanted": cluster_id})]
+
+
+def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[JobRecord]:
+    """Return the cluster's jobs that were submitted or changed since an epoch, ended ones too."""
+    return [_record(row) for row in connection.execute(_CHANGED, {"cluster": cluster_id, "since": since})]
 
 
 def live_by_requestor(connection: sa.Connection, cluster_id: str) -> dict[str, int]:
@@ -142,8 +162,7 @@ def change(connection: sa.Connection, job_id: str, **values: Any) -> None:
 
 
 def _jobs(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[JobRecord]:
-    query = sa.select(*_COLUMNS).where(*where).order_by(jobs.c.submitted_at, jobs.c.id)
-    return [_record(row) for row in connection.execute(query)]
+    return [_record(row) for row in connection.execute(_ORDERED.where(*where))]
 
 
 def _record(row: sa.Row[Any]) -> JobRecord:

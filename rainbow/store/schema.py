@@ -1,13 +1,16 @@
 """The tables: what must survive a restart.
 
-    clusters ─┬─ subsystems      graphs as they were given; what is compiled from them is never stored
+    clusters ─┬─ subsystems      graphs as they were given
+              ├─ summaries       what clusters are in short, so that a start need not read their graphs
               ├─ states          the flat state of selection, and when it was reported
               ├─ workers         the workers' states
               ├─ changes         who changed the scheduling settings, when, from what, to what
               ├─ agents          their last signs of life, and the load they measured
               ├─ reservations    space kept in advance
               └─ grants ──────── credentials     which clusters a token or secret (its SHA-256) is good for
-    jobs ───── tasks             kept when their cluster is deleted: they are history
+    jobs ─┬─── tasks             kept when their cluster is deleted: they are history
+          └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
+    symbols                      names of what jobs bring about, for those that wait for it (RFC 26)
     tags                         the versions a basis has had
     durations                    how long tasks ran, by the names of job and task
     events                       what happened, in order
@@ -15,6 +18,11 @@
 A cluster is known by `id`, made at registration: a name registered again is another cluster. Times are
 seconds since 1970 in UTC. `clock` counts what changes the cluster's free nodes (a state report, a job's
 acceptance, a job's end), so that "before" and "after" do not depend on times.
+
+`epoch` of a cluster and `stamp` of what it has let a scheduler read what changed, and no more: every change of a job,
+task or worker is stamped with the cluster's epoch of that moment; a step that writes begins a new epoch. Whoever has
+read everything at epoch e reads later what is stamped e or more. Tasks are stamped when they change, not when they
+are new: they come with their job. `moves` counts jobs that came from or went to another cluster.
 """
 
 from __future__ import annotations
@@ -31,6 +39,11 @@ metadata = sa.MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+def _stamp(table: str) -> sa.Column[int]:
+    epoch = sa.text(f"(SELECT epoch FROM clusters WHERE clusters.id = {table}.cluster_id)")  # noqa: S608 - ours
+    return sa.Column("stamp", sa.BigInteger, nullable=False, server_default="0", onupdate=epoch)
 
 
 def _cluster_id(*, primary_key: bool = False, index: bool = False) -> sa.Column[str]:
@@ -54,6 +67,9 @@ clusters = sa.Table(
     sa.Column("memory", JSON, nullable=False),
     sa.Column("created_at", TIME, nullable=False),
     sa.Column("limits", JSON, nullable=False, server_default="{}"),
+    sa.Column("drained_at", TIME),  # takes nothing new until it is reinstated
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default="1"),
+    sa.Column("moves", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 subsystems = sa.Table(
@@ -62,6 +78,15 @@ subsystems = sa.Table(
     _cluster_id(primary_key=True),
     sa.Column("name", NAME, primary_key=True),
     sa.Column("document", JSON, nullable=False),
+)
+
+summaries = sa.Table(
+    "summaries",
+    metadata,
+    _cluster_id(primary_key=True),
+    sa.Column("revision", sa.Integer, nullable=False),  # of the graphs it was made from
+    sa.Column("layout", sa.Integer, nullable=False),  # FORMAT of matching/summary.py
+    sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
 states = sa.Table(
@@ -81,6 +106,8 @@ workers = sa.Table(
     sa.Column("state", WORD, nullable=False),
     sa.Column("since", TIME, nullable=False),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),  # to start a task, one after the other
+    _stamp("workers"),
+    sa.Index("ix_workers_stamp", "cluster_id", "stamp"),
 )
 
 changes = sa.Table(
@@ -117,6 +144,7 @@ credentials = sa.Table(
     sa.Column("created_at", TIME, nullable=False),
     sa.Column("expires_at", TIME),
     sa.Column("revoked_at", TIME),
+    sa.Column("changes", sa.Integer, nullable=False, server_default="0"),  # of what it is good for
 )
 
 grants = sa.Table(
@@ -151,11 +179,28 @@ jobs = sa.Table(
     sa.Column("request_digest", ID),
     sa.Column("basis", TEXT, nullable=False, server_default=""),
     sa.Column("tag", TEXT, nullable=False, server_default=""),
+    sa.Column("awaits", JSON),  # jobs it was found to wait for by name when it was submitted
+    _stamp("jobs"),
+    sa.Index("ix_jobs_stamp", "cluster_id", "stamp"),
     sa.Column("suspended_at", TIME),  # its owner wants it held: what runs stays where it is, what waits waits
     # the two sums of booking.py are answered from these alone
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended_at", "ended_at"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
+)
+
+records = sa.Table(
+    "records",
+    metadata,
+    sa.Column("digest", ID, primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),  # the text, compressed by zlib
+)
+
+record_uses = sa.Table(
+    "record_uses",
+    metadata,
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
+    sa.Column("digest", ID, nullable=False, primary_key=True, index=True),
 )
 
 tasks = sa.Table(
@@ -180,6 +225,14 @@ tasks = sa.Table(
     sa.Column("started_at", TIME),
     sa.Column("ended_at", TIME),
     sa.Column("expected", TIME, nullable=False, server_default="0"),  # seconds, as those before it ran
+    _stamp("tasks"),
+    sa.Index(
+        "ix_tasks_stamp",
+        "cluster_id",
+        "stamp",
+        sqlite_where=sa.text("stamp > 0"),
+        postgresql_where=sa.text("stamp > 0"),
+    ),
     sa.Column("hold", WORD, nullable=False, server_default=""),
     sa.Column("suspended_at", TIME),
     sa.Column("paused", TIME, nullable=False, server_default="0"),
@@ -199,6 +252,15 @@ durations = sa.Table(
     sa.Column("at", TIME, nullable=False),
     sa.UniqueConstraint("job", "task"),
     sa.Index("ix_durations_at", "at"),
+)
+
+symbols = sa.Table(
+    "symbols",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("name", TEXT, nullable=False, index=True),
+    sa.Column("scope", WORD, nullable=False),
 )
 
 tags = sa.Table(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -22,12 +23,27 @@ _SAVE = (
     .values({name: sa.bindparam(f"new_{name}") for name in _NAMES if name != "id"})
 )
 _COLUMNS = [tasks.c[name] for name in _NAMES]
+_ADD = tasks.insert()
+_NAMED = sa.select(*_COLUMNS, tasks.c.cluster_id)
+_BRIEF = [column for column in _COLUMNS if column.name not in ("output", "detail")]
+_CHANGED = sa.select(*_BRIEF).where(
+    tasks.c.cluster_id == sa.bindparam("cluster"),
+    sa.text("tasks.stamp > 0"),  # written out: the index is of these alone
+    tasks.c.stamp >= sa.bindparam("since"),
+)
+
+
+class Waiting(NamedTuple):
+    """Tasks of one job that wait: their indexes, and what those of known names are expected to take."""
+
+    indexes: Sequence[int]
+    expected: Mapping[int, float]
 
 
 def add(connection: sa.Connection, cluster_id: str, new: Iterable[Task]) -> None:
     """Store a new job's tasks."""
     rows = [{**{name: getattr(task, name) for name in _NAMES}, "cluster_id": cluster_id} for task in new]
-    connection.execute(tasks.insert(), rows)
+    connection.execute(_ADD, rows)
 
 
 def of_job(connection: sa.Connection, job_id: str) -> list[Task]:
@@ -48,23 +64,46 @@ def of_cluster(
     connection: sa.Connection, cluster_id: str, states: Collection[TaskState], most: int | None = None
 ) -> list[Task]:
     """Return the cluster's tasks in these states (the first so many), by job and in the order of its jobspec."""
-    return _tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.state.in_(states), most=most)
+    query = _of_cluster(frozenset(states))
+    rows = connection.execute(query.limit(most) if most is not None else query, {"wanted": cluster_id})
+    return [_task(row) for row in rows]
 
 
-def waiting_of(connection: sa.Connection, job_ids: Collection[str]) -> list[Task]:
-    """Return all tasks of these jobs that wait, by job and in the order of its jobspec."""
-    return [task for part in _parts(job_ids) for task in _tasks(connection, tasks.c.job.in_(part), _WAITS)]
+@cache
+def _of_cluster(states: frozenset[TaskState]) -> sa.Select[Any]:
+    of_it = tasks.c.cluster_id == sa.bindparam("wanted")
+    return sa.select(*_COLUMNS).where(of_it, tasks.c.state.in_(states)).order_by(tasks.c.job, tasks.c.index)
 
 
-def first_waiting(connection: sa.Connection, job_id: str, most: int) -> list[Task]:
-    """Return the first tasks of a job that wait: the longest expected first, else as its jobspec has them."""
+def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[Task]:
+    """Return the cluster's tasks that changed since an epoch, without their output; new ones come with their job."""
+    return [_task(row) for row in connection.execute(_CHANGED, {"cluster": cluster_id, "since": since})]
+
+
+def waiting_at(connection: sa.Connection, cluster_id: str) -> dict[str, Waiting]:
+    """Return by job which tasks of a cluster wait."""
+    found: dict[str, tuple[list[int], dict[int, float]]] = {}
+    query = sa.select(tasks.c.job, tasks.c.index, tasks.c.expected).where(tasks.c.cluster_id == cluster_id, _WAITS)
+    for job, index, expected in connection.execute(query):
+        indexes, known = found.setdefault(job, ([], {}))
+        indexes.append(index)
+        if expected:
+            known[index] = expected
+    return {job: Waiting(*each) for job, each in found.items()}
+
+
+def waiting_of(connection: sa.Connection, job_id: str, whole: int) -> Waiting:
+    """Return which tasks of a job wait; `whole`: how many tasks it has.
+
+    Those of a new job all wait, and mostly nothing is known of them: one look into the index says that.
+    """
     mine = (tasks.c.job == job_id, _WAITS)
-    # the index runs one way only: first what the last of them is expected to take, then those that take longer
-    query = sa.select(tasks.c.expected).where(*mine).order_by(tasks.c.expected.desc()).limit(1).offset(most - 1)
-    least = connection.execute(query).scalar_one_or_none()
-    longer = _tasks(connection, *mine, tasks.c.expected > (-1.0 if least is None else least))
-    equal = [] if least is None else _tasks(connection, *mine, tasks.c.expected == least, most=most - len(longer))
-    return sorted(longer, key=lambda task: (-task.expected, task.index)) + equal
+    query = sa.select(sa.func.count(), sa.func.max(tasks.c.expected)).where(*mine)
+    count, longest = connection.execute(query).one()
+    if count == whole and not longest:
+        return Waiting(range(whole), {})
+    rows = connection.execute(sa.select(tasks.c.index, tasks.c.expected).where(*mine)).all()
+    return Waiting([row[0] for row in rows], {row[0]: row[1] for row in rows if row[1]})
 
 
 def to_hold(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[list[Task], list[Task]]:
@@ -88,12 +127,6 @@ def ask_again(connection: sa.Connection, job_id: str) -> None:
     connection.execute(tasks.update().where(*own).values(hold=Hold.NONE))
 
 
-def count_waiting(connection: sa.Connection, job_id: str) -> int:
-    """Count the tasks of a job that wait."""
-    query = sa.select(sa.func.count()).select_from(tasks).where(tasks.c.job == job_id, _WAITS)
-    return connection.execute(query).scalar_one()
-
-
 def counts(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, dict[TaskState, int]]:
     """Return {job: {state: how many of its tasks are in it}}."""
     found: dict[str, dict[TaskState, int]] = {job: {} for job in job_ids}
@@ -112,16 +145,17 @@ def mean_seconds(connection: sa.Connection, job_ids: Collection[str]) -> dict[st
     return {row[0]: float(row[1]) for row in rows if row[1] is not None}
 
 
-def agents_of(connection: sa.Connection, cluster_id: str, states: Collection[TaskState]) -> set[str]:
-    """Return the agents that have tasks in these states."""
-    query = sa.select(tasks.c.agent).where(tasks.c.cluster_id == cluster_id, tasks.c.state.in_(states))
-    return set(connection.execute(query.distinct()).scalars())
-
-
 def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -> dict[str, Task]:
-    """Return {id: task} of those that exist at this cluster."""
-    found = (_tasks(connection, tasks.c.cluster_id == cluster_id, tasks.c.id.in_(part)) for part in _parts(task_ids))
-    return {task.id: task for part in found for task in part}
+    """Return {id: task} of those that exist at this cluster.
+
+    They are looked up by id alone: SQLite would rather go through everything the cluster has.
+    """
+    found = {}
+    for part in _parts(task_ids):
+        for row in connection.execute(_NAMED.where(tasks.c.id.in_(part))):
+            if row[-1] == cluster_id:
+                found[row.id] = Task(**{**dict(zip(_NAMES, row, strict=False)), "state": TaskState(row.state)})
+    return dict(sorted(found.items(), key=lambda item: (item[1].job, item[1].index)))
 
 
 def save_all(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
@@ -175,5 +209,4 @@ def _tasks(connection: sa.Connection, *where: sa.ColumnElement[bool], most: int 
 
 
 def _task(row: sa.Row[Any]) -> Task:
-    values = dict(zip(_NAMES, row, strict=True))
-    return Task(**{**values, "state": TaskState(values["state"])})
+    return Task(**{**row._mapping, "state": TaskState(row.state)})

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
 from rainbow.jobs import BOOKED, WorkerState
 from rainbow.store.schema import tasks, workers
+
+_OF_CLUSTER = sa.select(workers).where(workers.c.cluster_id == sa.bindparam("wanted"))
+_CHANGED = sa.select(workers).where(
+    workers.c.cluster_id == sa.bindparam("cluster"), workers.c.stamp >= sa.bindparam("since")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +28,15 @@ class WorkerRecord:
 
 def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, WorkerRecord]:
     """Return {worker: its state}."""
-    rows = connection.execute(sa.select(workers).where(workers.c.cluster_id == cluster_id))
+    return _records(connection.execute(_OF_CLUSTER, {"wanted": cluster_id}))
+
+
+def changed(connection: sa.Connection, cluster_id: str, since: int) -> dict[str, WorkerRecord]:
+    """Return {worker: its state} of those that changed since an epoch."""
+    return _records(connection.execute(_CHANGED, {"cluster": cluster_id, "since": since}))
+
+
+def _records(rows: sa.CursorResult[Any]) -> dict[str, WorkerRecord]:
     return {row.name: WorkerRecord(WorkerState(row.state), row.since, row.failures) for row in rows}
 
 

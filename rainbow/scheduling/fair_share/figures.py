@@ -78,8 +78,7 @@ def figures_of(world: World) -> dict[str, Any]:
     return {
         "classes": _summed(world, lambda job: job.cls.name),
         "users": _summed(world, lambda job: job.user),
-        "jobs": {job.id: _of_job(job) for job in world.jobs}
-        | {f"{job.id}/gangs": _of_gangs(job) for job in world.wide},
+        "jobs": _of_jobs(world),
         "nodepools": {pool.name: _of_pool(pool) for top in world.tops for pool in top.subtree()},
         "machines": {
             machine.id: _of_machine(machine) for machine in world.machines if machine.used or not machine.open
@@ -91,6 +90,12 @@ def _of_job(job: Job) -> dict[str, Any]:
     leaving = sum(share.leaving for share in job.shares)
     numbers = {"order": job.order, "cap": job.cap, "deserved": job.deserved, "counted": job.counted, "held": job.held}
     return {"class": job.cls.name, "user": job.user, **numbers, "leaving": leaving, "reason": reason_of(job)}
+
+
+def _of_jobs(world: World) -> dict[str, dict[str, Any]]:
+    """Say it of every job; what waits for several machines stands apart from what of the same job runs already."""
+    told = {job.id: _of_job(job) for job in world.jobs}
+    return told | {f"{job.id}/gangs" if job.id in told else job.id: _of_gangs(job) for job in world.wide}
 
 
 def _of_gangs(job: Job) -> dict[str, Any]:

@@ -218,13 +218,18 @@ class Lines:
     def _needs(self, item: Item, group: SlotsView, spot: Spot, environment: Environment) -> Wanted:
         needs: dict[str, list[Need]] = {"slot": [], "worker": [], "job": []}
         inside = item.asks.reservation
-        for holder, amounts in ((spot.worker, group.amounts), (CLUSTER, group.outside)):
+        amounts_of = {spot.worker: dict(group.amounts), CLUSTER: dict(group.outside)}
+        for kind, amount in self._defaults(group).items():
+            amounts_of[spot.worker if kind in self.workers[spot.worker].capacity else CLUSTER][kind] = amount
+        for holder, amounts in amounts_of.items():
             line = reserved_line(inside, holder) if inside else holder
             for kind, amount in amounts.items():
                 if amount:
                     needs[self._per(kind)].append(Need(line, kind, amount, holder))
         owners = (item.user, item.asks.project, inside)
-        needs["slot"] += self._limits(owners, environment.name, spot, {**group.amounts, **group.outside})
+        needs["slot"] += self._limits(
+            owners, environment.name, spot, {**amounts_of[spot.worker], **amounts_of[CLUSTER]}
+        )
         return Wanted(tuple(needs["slot"]), tuple(needs["worker"]), tuple(needs["job"]))
 
     def _limits(
@@ -261,6 +266,12 @@ class Lines:
         needs = self.quotas.needs(subjects, self.settings["groups"].get(user), amounts, values)
         self.timeline.capacity.update(self.quotas.limits)
         return needs
+
+    def _defaults(self, group: SlotsView) -> dict[str, int]:
+        """Return what a slot takes of types that it does not ask for."""
+        given = self.settings["consumables"]
+        asked = {**group.amounts, **group.outside}
+        return {kind: one["default"] for kind, one in given.items() if one["default"] and kind not in asked}
 
     def _per(self, kind: str) -> str:
         return str(self.settings["consumables"].get(kind, {}).get("per", "slot"))

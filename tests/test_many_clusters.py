@@ -1,0 +1,136 @@
+"""Submits among more clusters than an answer tells of: short answers, whole records, and the same again by replay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from rainbow.service import Service
+from rainbow.service.candidates import KEPT
+from rainbow.service.remembering import TOLD
+from rainbow.store import history
+from rainbow.store.schema import record_uses, records
+from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
+
+MANY = 24
+NAMES = [f"c{k}" for k in range(MANY)]  # in natural order
+CHEAPEST = {"name": "constraint", "options": {"priorities": [{"priority": 1, "steps": [{"sort_ascending": "cost"}]}]}}
+
+
+def sized(number: int) -> dict[str, Any]:
+    """A cluster like no other: some are too small for two nodes."""
+    vertices = {
+        "c": {"type": "cluster"},
+        "n": {"type": "node", "count": 1 if number >= MANY - 4 else 4},
+        "k": {"type": "core", "count": 2 + number},
+    }
+    edges = [{"source": "c", "target": "n"}, {"source": "n", "target": "k"}]
+    return {"graph": {"nodes": {key: {"metadata": data} for key, data in vertices.items()}, "edges": edges}}
+
+
+@pytest.fixture
+def clusters(api: Api) -> list[Cluster]:
+    return [api.register(name, sized(k), state={"cost": MANY - k, "nodes_free": 4}) for k, name in enumerate(NAMES)]
+
+
+@pytest.fixture
+def token(api: Api, clusters: list[Cluster]) -> str:
+    made: str = api.good("POST", "/v1/tokens", {"clusters": NAMES}, ADMIN)["token"]
+    return made
+
+
+def test_answer_tells_of_the_first_and_the_chosen_and_the_record_of_all(api: Api, token: str) -> None:
+    body = {"jobspec": jobspec(1), "selector": CHEAPEST}
+    placed = api.good("POST", "/v1/jobs", body, token)
+    told = placed["decision"]
+    assert placed["cluster"] == NAMES[-1]
+    assert [one["cluster"] for one in told["candidates"]] == [*NAMES[:TOLD], NAMES[-1]]
+    assert (told["more"], told["refusals"]) == ({"candidates": MANY - TOLD - 1, "refusals": 0}, [])
+    assert {*told["selection"]["ranks"]} == {*NAMES[:TOLD], NAMES[-1]}
+    whole = api.good("GET", f"/v1/jobs/{placed['id']}/why", None, token)["decision"]
+    assert "more" not in whole
+    assert [one["cluster"] for one in whole["candidates"]] == NAMES
+    assert all(one["totals"]["nodes"] == 1 for one in whole["candidates"])  # the selection has looked at each
+    assert whole["selection"]["ranks"] == {name: MANY - k for k, name in enumerate(NAMES)}
+    assert whole["again"]["clusters"] == NAMES
+
+
+def test_decision_among_many_is_taken_again_and_the_graphs_that_changed_are_named(api: Api, token: str) -> None:
+    jobs = [
+        api.good("POST", "/v1/jobs", {"jobspec": jobspec(1), "selector": selector}, token)["id"]
+        for selector in (CHEAPEST, {"name": "random"})
+    ]
+    api.good("PUT", "/v1/clusters/c3/graph", grid(9, 9), ADMIN)
+    for job in jobs:
+        replayed = api.good("GET", f"/v1/jobs/{job}/replay", None, token)
+        assert replayed["equal"], replayed
+        assert replayed["graphs_changed_since"] == ["c3"]
+    listed = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"]
+    assert all([one["cluster"] for one in decision["candidates"]] == NAMES for decision in listed)
+    assert all(decision["states"]["c0"]["cost"] == MANY for decision in listed)
+
+
+def test_refusals_beyond_the_first_are_counted_and_kept(api: Api, token: str) -> None:
+    told = api.problem(422, "unsatisfiable", "POST", "/v1/jobs", jobspec(5), token)
+    assert (len(told["refusals"]), told["more"]) == (TOLD, {"candidates": 0, "refusals": MANY - TOLD})
+    placed = api.good("POST", "/v1/jobs", jobspec(2), token)
+    whole = api.good("GET", f"/v1/jobs/{placed['id']}/why", None, token)["decision"]
+    assert [one["cluster"] for one in whole["refusals"]] == NAMES[-4:]
+    assert all(one["reason"] for one in whole["refusals"])
+    matched = api.good("POST", "/v1/match", jobspec(5), token)
+    assert len(matched["refusals"]) == MANY
+
+
+def test_record_shows_no_cluster_outside_the_readers_token(api: Api, token: str, clusters: list[Cluster]) -> None:
+    placed = api.good("POST", "/v1/jobs", {"jobspec": jobspec(1), "selector": CHEAPEST}, token)
+    seen = api.good("GET", f"/v1/jobs/{placed['id']}/why", None, clusters[-1].token)["decision"]
+    assert [one["cluster"] for one in seen["candidates"]] == [NAMES[-1]]
+    assert NAMES[0] not in str(seen)
+
+
+def test_long_parts_are_kept_once_and_go_with_their_last_job(api: Api, service: Service, token: str) -> None:
+    first = [api.good("POST", "/v1/jobs", jobspec(1), token)["id"] for _ in range(3)]
+    with service.store.read() as connection:
+        kept, used = _count(connection, records), _count(connection, record_uses)
+    assert used == 3 * kept > 0
+    for job in first:
+        api.good("DELETE", f"/v1/jobs/{job}", None, token)
+    with service.store.write() as connection:
+        assert history.forget(connection, service.clock() + 1, 1) == 1
+        assert _count(connection, records) == kept
+        assert history.forget(connection, service.clock() + 1, 10) == 2
+        assert _count(connection, records) == 0
+
+
+def _count(connection: sa.Connection, table: sa.Table) -> int:
+    return connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+
+
+def test_states_that_no_selection_reads_are_kept_as_they_were_a_moment_ago(
+    api: Api, token: str, clusters: list[Cluster], clock: Clock
+) -> None:
+    def cost() -> Any:
+        api.good("POST", "/v1/jobs", jobspec(1), token)
+        [newest] = api.good("GET", "/v1/decisions?limit=1", None, ADMIN)["decisions"]
+        return newest["states"]["c0"]["cost"]
+
+    assert cost() == MANY
+    api.good("PUT", "/v1/clusters/c0/state", {"cost": 1}, clusters[0].secret)
+    clock.now += KEPT + 1
+    assert cost() == 1
+
+
+def test_token_loses_a_cluster_that_is_removed_and_is_worth_nothing_once_revoked(api: Api, token: str) -> None:
+    def candidates() -> list[str]:
+        return [one["cluster"] for one in api.good("POST", "/v1/match", jobspec(1), token)["candidates"]]
+
+    assert candidates() == NAMES
+    api.good("DELETE", "/v1/clusters/c1", None, ADMIN)
+    assert candidates() == [name for name in NAMES if name != "c1"]
+    api.register("c1", sized(1))  # another one of the name
+    assert "c1" not in candidates()
+    [minted] = [one for one in api.good("GET", "/v1/tokens", None, ADMIN)["tokens"] if len(one["clusters"]) > 1]
+    api.good("DELETE", f"/v1/tokens/{minted['id']}", None, ADMIN)
+    api.problem(401, "unauthenticated", "POST", "/v1/match", jobspec(1), token)

@@ -1,0 +1,80 @@
+"""A cluster that takes nothing new, and takes it again."""
+
+from rainbow.service import Settings
+from rainbow.service.stepping import step
+from tests.conftest import ADMIN, REGISTRATION, grid, jobspec, open_service_at
+from tests.conftest import Api as Voice
+
+
+def submit(api, *clusters):
+    return api.good("POST", "/v1/jobs", {"jobspec": jobspec()}, *(one.token for one in clusters))
+
+
+def test_what_waits_leaves_and_what_runs_goes_on(api):
+    oak = api.register("oak", grid(1, 1))
+    oak.say("heartbeat", running=[])
+    runs, waits, too = (submit(api, oak)["id"] for _ in range(3))
+    (offer,) = oak.take()
+    assert offer["job"] == runs
+    told = api.good("POST", "/v1/clusters/oak:drain", None, oak.secret)
+    assert told["name"] == "oak"
+    assert told["drained_at"]
+    oak.end(offer)
+    assert oak.take() == []
+    assert {api.good("GET", f"/v1/jobs/{job}", None, ADMIN)["state"] for job in (waits, too)} == {"WAITING"}
+    assert api.good("GET", f"/v1/jobs/{waits}/why", None, ADMIN)["wait"]["reason"] == "no-worker-ready"
+    refusal = api.problem(503, "try-later", "POST", "/v1/jobs", {"jobspec": jobspec()}, oak.token)
+    assert refusal["detail"] == "drained, and taking no jobs until reinstated: oak"
+    assert api.good("POST", "/v1/clusters/oak:drain", None, oak.secret) == told
+    assert api.good("POST", "/v1/clusters/oak:reinstate", None, oak.secret) == {"name": "oak", "drained_at": None}
+    assert [one["job"] for one in oak.take()] == [waits]
+
+
+def test_job_that_may_go_elsewhere_is_placed_anew(api):
+    oak, elm = api.register("oak", grid(1, 1)), api.register("elm", grid(1, 1))
+    api.good("POST", "/v1/clusters/elm:drain", None, elm.secret)
+    job = submit(api, oak, elm)
+    assert job["cluster"] == "oak"  # what is drained is no candidate
+    api.good("POST", "/v1/clusters/elm:reinstate", None, elm.secret)
+    jobs = [submit(api, oak, elm) for _ in range(8)]
+    api.good("POST", "/v1/clusters/oak:drain", None, oak.secret)
+    step(api.service, "oak")
+    placed = {api.good("GET", f"/v1/jobs/{one['id']}", None, ADMIN)["cluster"] for one in jobs}
+    assert placed == {"elm"}
+
+
+def test_both_are_audited_and_outlive_a_restart(api, service, database, clock):
+    oak = api.register("oak", grid(1, 1))
+    api.good("POST", "/v1/clusters/oak:drain", None, oak.secret)
+    (change,) = api.good("GET", "/v1/clusters/oak/scheduler/changes", None, oak.secret)["changes"]
+    assert (change["what"], change["from"], change["to"]) == ("drained", False, True)
+    again = Voice(open_service_at(database, clock))
+    assert again.good("GET", "/v1/clusters/oak", None, oak.secret)["drained_at"]
+    assert again.service.catalogue["oak"].drained
+    again.service.close()
+
+
+def test_only_its_operator_drains_a_cluster(api):
+    oak = api.register("oak", grid(1, 1))
+    for token in (oak.token, REGISTRATION):
+        assert api.call("POST", "/v1/clusters/oak:drain", None, token).status_code in (401, 403, 404)
+
+
+def test_a_new_cluster_begins_with_the_limits_of_the_original(database, clock):
+    service = open_service_at(database, clock, admission=Settings().admission)
+    api = Voice(service)
+    oak = api.register("oak", grid(1, 1))
+    limits = api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)["limits"]
+    assert (limits["max_requestors"], limits["max_jobs_per_requestor"], limits["task_minutes"]) == (10, 100, 30)
+    for name in [f"r{k}" for k in range(10)]:
+        api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": name}, oak.token)
+    told = api.problem(429, "too-many", "POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "r10"}, oak.token)
+    assert "takes 10 requestors with live jobs, there are 10" in told["detail"]
+    assert "rainbow scheduler set oak --max-requestors N" in told["detail"]
+    api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"max_requestors": 11}}, oak.secret)
+    api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "r10"}, oak.token)
+    made = api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"max_requestors": None}}, oak.secret)
+    assert made["limits"]["max_requestors"] == 10
+    elm = api.register("elm", grid(1, 1), policy={"name": "delegate"})
+    assert api.good("GET", "/v1/clusters/elm/scheduler", None, elm.secret)["limits"]["max_requestors"] == -1
+    service.close()

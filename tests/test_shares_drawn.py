@@ -1,0 +1,16 @@
+"""The picture of shares in the documentation is what the benchmark draws, and the small class has its share in it."""
+
+from benchmarks.shares import PERCENTS, PICTURE, ROUNDS, WORKERS, drawn, simulate
+
+
+def test_picture_is_what_is_simulated():
+    assert PICTURE.read_text() == drawn(*simulate())
+
+
+def test_every_class_runs_its_share_over_three_hundred_rounds():
+    ran, wanted = simulate()
+    assert (WORKERS, ROUNDS, min(PERCENTS.values())) == (50, 300, 1)
+    for name, percent in PERCENTS.items():
+        assert abs(sum(ran[name]) / ROUNDS - WORKERS * percent / 100) < 1
+    assert sum(ran["tryout"]) > 60  # half a worker over 300 rounds is 150; the original ran none
+    assert all(sum(row) == WORKERS for row in zip(*wanted.values(), strict=True))

@@ -1,0 +1,44 @@
+"""Statements of every step are answered from an index, however many tasks a cluster has."""
+
+import pytest
+import sqlalchemy as sa
+
+from rainbow.store import tasks
+
+
+def how(connection, statement, **given):
+    """SQLite's own plan of a statement, in words."""
+    compiled = statement.compile(connection, compile_kwargs={"literal_binds": False, "render_postcompile": True})
+    values = compiled.construct_params(given)
+    ordered = tuple(values[name] for name in compiled.positiontup)
+    rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", ordered)
+    return " ".join(row[3] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("statement", "given", "by"),
+    [
+        (tasks._CHANGED, {"cluster": "c", "since": 7}, "ix_tasks_stamp"),
+        (tasks._NAMED.where(tasks.tasks.c.id.in_([f"j-{k}" for k in range(200)])), {}, "sqlite_autoindex_tasks_1"),
+    ],
+    ids=["what changed", "tasks by id"],
+)
+def test_statement_looks_into_its_index(service, statement, given, by):
+    with service.store.read() as connection:
+        if connection.dialect.name != "sqlite":
+            pytest.skip("the plans of PostgreSQL follow its statistics")
+        told = how(connection, statement, **given)
+    assert "SEARCH tasks USING INDEX" in told
+    assert by in told
+
+
+def test_tasks_are_found_by_id_at_their_own_cluster_only(api):
+    oak, elm = api.register("oak"), api.register("elm")
+    spec = {"resources": {"w": {"type": "node", "replicas": 1}}, "tasks": [{"command": ["true"], "resources": "w"}]}
+    job = api.good("POST", "/v1/jobs", {"jobspec": spec}, oak.token)["id"]
+    ids = {name: entry.id for name, entry in api.service.catalogue.items()}
+    with api.service.store.read() as connection:
+        assert list(tasks.get(connection, ids["oak"], [f"{job}-0", "no"])) == [f"{job}-0"]
+        assert tasks.get(connection, ids["elm"], [f"{job}-0"]) == {}
+        assert connection.execute(sa.select(sa.func.count()).select_from(tasks.tasks)).scalar() == 1
+    assert elm.name == "elm"
