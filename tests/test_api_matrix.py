@@ -88,8 +88,12 @@ def _prepared(api: Api, oak: Cluster, path: str) -> dict[str, str]:
 def test_the_table_has_every_verb(api: Api) -> None:
     there = set()
     for rule in api.app.url_map.iter_rules():
-        path = re.sub(r"<any\((\w+)[^>]*>", r"\1", rule.rule).replace("<name>", "oak").replace("<subsystem>", "io")
-        path = path.replace("<id:job_id>", "{job}").replace("<id:token_id>", "{token}").replace("<path:worker>", "n0")
+        path = (
+            re.sub(r"<any\((\w+)[^>]*>", r"\1", rule.rule.replace("<id:", "<"))
+            .replace("<name>", "oak")
+            .replace("<subsystem>", "io")
+        )
+        path = path.replace("<job_id>", "{job}").replace("<token_id>", "{token}").replace("<path:worker>", "n0")
         path = path.replace("<reservation_id>", "{reservation}")
         there |= {f"{method} {path}" for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}
     listed = [row["verb"].replace("?follow=false", "") for row in TABLE["verbs"]]

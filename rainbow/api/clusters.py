@@ -26,13 +26,13 @@ def listing() -> Any:
     return jsonify(clusters=registering.listing(service(), who()))
 
 
-@clusters.get("/<name>")
+@clusters.get("/<id:name>")
 def show(name: str) -> Any:
     """Show one cluster."""
     return jsonify(timed(registering.show(service(), who(), name)))
 
 
-@clusters.delete("/<name>")
+@clusters.delete("/<id:name>")
 def delete(name: str) -> Any:
     """Forget a cluster: 204; with drain=true and jobs that still run: 202, and it goes when they have ended."""
     left = draining.delete(service(), who(), name, drain=flag("drain"))
@@ -122,8 +122,8 @@ def move_worker(name: str, worker: str, verb: str) -> Any:
     return jsonify(timed(operating.move(service(), who(), name, worker, verb)))
 
 
-@clusters.post("/<name>:drain", defaults={"verb": "drain"})
-@clusters.post("/<name>:reinstate", defaults={"verb": "reinstate"})
+@clusters.post("/<id:name>:drain", defaults={"verb": "drain"})
+@clusters.post("/<id:name>:reinstate", defaults={"verb": "reinstate"})
 def move_cluster(name: str, verb: str) -> Any:
     """Let a cluster take nothing new, or take tasks again."""
     return jsonify(timed(operating.move_cluster(service(), who(), name, verb)))
