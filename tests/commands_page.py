@@ -25,7 +25,9 @@ def commands(
     command: click.Command, path: tuple[str, ...] = (), parent: click.Context | None = None
 ) -> Iterator[tuple[str, click.Context]]:
     """Yield every command that can be run, by its name without `rainbow`, in order."""
-    context = click.Context(command, info_name=path[-1] if path else "rainbow", parent=parent, max_content_width=110)
+    named = path[-1] if path else "rainbow"
+    settings = {**command.context_settings, "max_content_width": 110}
+    context = click.Context(command, info_name=named, parent=parent, **settings)
     if not isinstance(command, click.Group) or command.invoke_without_command:
         yield " ".join(path), context
     for name, inner in sorted(command.commands.items()) if isinstance(command, click.Group) else ():
