@@ -117,8 +117,6 @@ def _with_agent(url: str, executor: str, folder: Path) -> Iterator[Client]:
     policy = {"name": "delegate" if executor == "psij:slurm" else "load_based"}
     with Client(url, SECRET) as registering:
         told = registering.register_cluster("oak", GRAPH, policy=policy)
-    unlimited = {"max_jobs_per_requestor": -1, "max_requestors": -1}
-    Client(url, told["secret"]).set_scheduler("oak", {"limits": unlimited})
     opened = open_executor(executor, allowed(os.environ), folder)
     agent = Agent(
         Client(url, told["secret"]), "oak", opened, Journal(folder), max_tasks=256, say=lambda _: None, wait=1

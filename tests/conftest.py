@@ -11,7 +11,6 @@ import pytest
 
 from rainbow.api.app import create_app
 from rainbow.service import Service, Settings
-from rainbow.service.settings import Admission
 from rainbow.service.stepping import step
 from rainbow.store import open_store
 from tests.postgres import Postgres, postgres
@@ -22,7 +21,6 @@ hypothesis.settings.load_profile("rainbow")
 
 REGISTRATION = "rbr_of-the-tests"
 ADMIN = "rba_of-the-tests"
-UNLIMITED = Admission(max_requestors=-1, max_jobs_per_requestor=-1, task_minutes=0)
 SHARED = Path(__file__).parents[1].parent / "shared"
 
 
@@ -182,5 +180,5 @@ def api(service: Service) -> Api:
 def open_service_at(database: str | Path, clock: Clock, **settings: Any) -> Service:
     """Open the service whose store is here (a folder: a SQLite file in it), as after a restart."""
     url = database if isinstance(database, str) else str(database / "rainbow.db")
-    given = Settings(secret=REGISTRATION, admin=ADMIN, **{"admission": UNLIMITED, **settings})
+    given = Settings(secret=REGISTRATION, admin=ADMIN, **settings)
     return Service(open_store(url), given, clock)

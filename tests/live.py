@@ -18,7 +18,7 @@ from rainbow.client import Client
 from rainbow.service import Service, Settings
 from rainbow.service.loop import Loop
 from rainbow.store import open_store
-from tests.conftest import ADMIN, REGISTRATION, UNLIMITED
+from tests.conftest import ADMIN, REGISTRATION
 
 
 class _Quiet(WSGIRequestHandler):
@@ -50,7 +50,7 @@ def service_at(folder: Path, **settings: Any) -> Iterator[Service]:
     """Open a service over a store in `folder`, its scheduler running."""
     service = Service(
         open_store(str(folder / "rainbow.db")),
-        Settings(secret=REGISTRATION, admin=ADMIN, **{"admission": UNLIMITED, **settings}),
+        Settings(secret=REGISTRATION, admin=ADMIN, **settings),
     )
     loop = Loop(service)
     loop.start()
@@ -103,10 +103,3 @@ class Script:
         answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
         status, headers, body = answer(request) if callable(answer) else answer
         return Response(body, status, dict(headers))(environ, start)
-
-
-def no_limits(url: str, told: dict[str, Any]) -> dict[str, Any]:
-    """Let a cluster take whatever comes: a load is no one person's."""
-    limits = {"max_requestors": -1, "max_jobs_per_requestor": -1, "task_minutes": 0}
-    Client(url, told["secret"]).set_scheduler(told["name"], {"limits": limits})
-    return told

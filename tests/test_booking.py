@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rainbow.service import Service, Settings
 from rainbow.service.stepping import step
 from rainbow.store import open_store
-from tests.conftest import ADMIN, REGISTRATION, UNLIMITED, Api, Cluster, grid, jobspec
+from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
 from tests.postgres import Postgres
 
 NODES = 20
@@ -31,7 +31,7 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     url = str(tmp_path_factory.mktemp("booking") / "rainbow.db")
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres_server").new_database()
-    service = Service(open_store(url), Settings(secret=REGISTRATION, admin=ADMIN, admission=UNLIMITED))
+    service = Service(open_store(url), Settings(secret=REGISTRATION, admin=ADMIN))
     yield Api(service)
     service.close()
 
@@ -219,9 +219,7 @@ def test_effective_nodes_free_after_any_interleaving_campaign(api: Api, events: 
 
 def test_200_submits_at_once_to_two_servers_book_every_node_once(postgres_server: Postgres) -> None:
     url = postgres_server.new_database()
-    services = [
-        Service(open_store(url), Settings(secret=REGISTRATION, admin=ADMIN, admission=UNLIMITED)) for _ in range(2)
-    ]
+    services = [Service(open_store(url), Settings(secret=REGISTRATION, admin=ADMIN)) for _ in range(2)]
     oak = fresh(Api(services[0]))
     servers = [oak, Cluster(Api(services[1]), oak.name, {"token": oak.token, "secret": oak.secret})]
     placed: list[int] = []

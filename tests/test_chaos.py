@@ -17,7 +17,6 @@ import pytest
 from rainbow.client import Client
 from rainbow.errors import TryLater
 from tests.conftest import REGISTRATION, grid
-from tests.live import no_limits
 from tests.test_end_to_end import Processes, free_port, until
 from tests.test_recovery import end_of_marked, keepers
 from tests.unruly import Proxy
@@ -46,7 +45,7 @@ class Place:
         self.start_server()
         self.url = f"http://127.0.0.1:{self.port}"
         until(Client(self.url).ready)
-        told = no_limits(self.url, Client(self.url, REGISTRATION).register_cluster("oak", grid(40, 1)))
+        told = Client(self.url, REGISTRATION).register_cluster("oak", grid(40, 1))
         self.secret = told["secret"]
         self.user = Client(self.url, told["token"])
         self.start_agent()

@@ -19,7 +19,6 @@ from rainbow.client import Client
 from rainbow.errors import RainbowError, Unavailable
 from rainbow.store import jobs, open_store
 from tests.conftest import ADMIN, REGISTRATION, grid
-from tests.live import no_limits
 from tests.postgres import Postgres, postgres
 from tests.test_end_to_end import free_port, until
 from tests.test_store import add_cluster
@@ -87,7 +86,7 @@ def test_server_and_scheduler_killed_at_random_instants_under_load(
     try:
         running = start()
         until(Client(url, tries=1).ready)
-        known["oak"] = no_limits(url, Client(url, REGISTRATION).register_cluster("oak", grid(4, 2)))
+        known["oak"] = Client(url, REGISTRATION).register_cluster("oak", grid(4, 2))
         oak = known["oak"]
         processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=oak["secret"])
         with Load(url, oak["token"]) as load:
@@ -145,7 +144,7 @@ def test_postgresql_restarted_under_load_is_503_and_then_goes_on(tmp_path: Path,
     try:
         processes.start("serve", "--port", str(port))
         until(Client(url, tries=1).ready)
-        oak = no_limits(url, Client(url, REGISTRATION).register_cluster("oak", grid(4, 2)))
+        oak = Client(url, REGISTRATION).register_cluster("oak", grid(4, 2))
         processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=oak["secret"])
         with Load(url, oak["token"]) as load:
             until(lambda: len(load.acknowledged) > 20)

@@ -1,6 +1,6 @@
 """A cluster that takes nothing new, and takes it again."""
 
-from rainbow.service import Settings
+from rainbow.service.settings import Admission
 from rainbow.service.stepping import step
 from tests.conftest import ADMIN, REGISTRATION, grid, jobspec, open_service_at
 from tests.conftest import Api as Voice
@@ -60,8 +60,9 @@ def test_only_its_operator_drains_a_cluster(api):
         assert api.call("POST", "/v1/clusters/oak:drain", None, token).status_code in (401, 403, 404)
 
 
-def test_a_new_cluster_begins_with_the_limits_of_the_original(database, clock):
-    service = open_service_at(database, clock, admission=Settings().admission)
+def test_a_new_cluster_begins_with_the_limits_its_server_is_configured_with(database, clock):
+    originals = Admission(max_requestors=10, max_jobs_per_requestor=100, task_minutes=30)
+    service = open_service_at(database, clock, admission=originals)
     api = Voice(service)
     oak = api.register("oak", grid(1, 1))
     limits = api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)["limits"]

@@ -10,7 +10,7 @@ from rainbow.service.loop import step_safely
 from rainbow.service.stepping import step
 from rainbow.store import open_store, tasks
 from tests.asking import api, cluster, jobspec, shared_folder
-from tests.conftest import ADMIN, REGISTRATION, UNLIMITED
+from tests.conftest import ADMIN, REGISTRATION
 
 __all__ = ["api", "cluster"]  # fixtures
 
@@ -216,7 +216,7 @@ def test_restart_finds_everything_as_it_was(api, service, cluster, agent, databa
     done, held = agent.take()
     agent.end(done)
     service.close()
-    again = Service(open_store(database), Settings(secret=REGISTRATION, admin=ADMIN, admission=UNLIMITED), clock)
+    again = Service(open_store(database), Settings(secret=REGISTRATION, admin=ADMIN), clock)
     api.client = create_app(again).test_client()
     listed = api("GET", "/v1/jobs", cluster["token"]).json["jobs"]
     assert sorted(job["id"] for job in listed) == sorted(jobs)

@@ -13,7 +13,6 @@ import pytest
 from rainbow.client import Client
 from rainbow.errors import RainbowError
 from tests.conftest import REGISTRATION, grid
-from tests.live import no_limits
 from tests.test_end_to_end import free_port, until
 from tests.test_two_processes import SPEC, Processes
 
@@ -73,7 +72,7 @@ def test_256_clients_for_a_minute_then_kill_9_lose_no_acknowledged_job(
     try:
         server = processes.start("serve", "--port", str(port))
         until(Client(url).ready)
-        token = no_limits(url, Client(url, REGISTRATION).register_cluster("oak", grid(10, 4)))["token"]
+        token = Client(url, REGISTRATION).register_cluster("oak", grid(10, 4))["token"]
         crowd = Crowd(url, token)
         crowd.run()
         with capsys.disabled():

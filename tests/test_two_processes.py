@@ -23,7 +23,7 @@ from rainbow.service import Service, Settings
 from rainbow.service.peers import Peers
 from rainbow.service.stepping import step
 from rainbow.store import open_store
-from tests.conftest import ADMIN, REGISTRATION, UNLIMITED, Api, Clock, grid, jobspec
+from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec
 from tests.postgres import Postgres
 from tests.test_end_to_end import ROOT, free_port, until
 
@@ -126,7 +126,7 @@ def test_schedulers_paused_and_woken_at_random_start_nothing_twice(processes: Pr
 
 @pytest.fixture
 def pair(database: str, clock: Clock) -> Iterator[list[Service]]:
-    settings = Settings(secret=REGISTRATION, admin=ADMIN, admission=UNLIMITED)
+    settings = Settings(secret=REGISTRATION, admin=ADMIN)
     made = [Service(open_store(database), settings, clock) for _ in range(2)]
     yield made
     for each in made:

@@ -45,16 +45,16 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The limits of a cluster that begins under load_based: the original's numbers. Each cluster can set its own."""
+    """The limits a cluster begins with under load_based; each can set its own. The original had 10, 100, 30 min."""
 
-    max_requestors: int = 10  # with live jobs; -1: no limit
-    max_jobs_per_requestor: int = 100  # live; -1: no limit
+    max_requestors: int = -1  # with live jobs; -1: no limit
+    max_jobs_per_requestor: int = -1  # live; -1: no limit
     max_waiting_tasks: int = -1
     throttle: int = -1  # tasks waiting and running
     max_retries: int = 0
     quarantine_after: int = 0
     quarantine_minutes: int = 15
-    task_minutes: int = 30  # nothing runs for ever unless somebody says so
+    task_minutes: int = 0  # of what asks for no duration; 0: for ever
     allowance_seconds: int = 15
 
 
