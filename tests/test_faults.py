@@ -22,7 +22,7 @@ from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.postgres import Postgres, postgres
 from tests.test_end_to_end import free_port, until
 from tests.test_store import add_cluster
-from tests.test_two_processes import LONG, SPEC, Processes
+from tests.test_two_processes import LONG, SPEC, Processes, register
 
 
 class Load:
@@ -86,7 +86,7 @@ def test_server_and_scheduler_killed_at_random_instants_under_load(
     try:
         running = start()
         until(Client(url, tries=1).ready)
-        known["oak"] = Client(url, REGISTRATION).register_cluster("oak", grid(4, 2))
+        known["oak"] = register(url, grid(4, 2))
         oak = known["oak"]
         processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=oak["secret"])
         with Load(url, oak["token"]) as load:
@@ -144,7 +144,7 @@ def test_postgresql_restarted_under_load_is_503_and_then_goes_on(tmp_path: Path,
     try:
         processes.start("serve", "--port", str(port))
         until(Client(url, tries=1).ready)
-        oak = Client(url, REGISTRATION).register_cluster("oak", grid(4, 2))
+        oak = register(url, grid(4, 2))
         processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=oak["secret"])
         with Load(url, oak["token"]) as load:
             until(lambda: len(load.acknowledged) > 20)

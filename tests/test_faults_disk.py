@@ -15,10 +15,10 @@ import pytest
 import sqlalchemy as sa
 
 from rainbow.client import Client
-from tests.conftest import REGISTRATION, Api, Clock, grid, jobspec, open_service_at
+from tests.conftest import Api, Clock, grid, jobspec, open_service_at
 from tests.postgres import Postgres, postgres
 from tests.test_end_to_end import free_port, until
-from tests.test_two_processes import SPEC, Processes
+from tests.test_two_processes import SPEC, Processes, register
 
 ROOM = 6 << 20  # bytes a file may have while "the disk is full"
 
@@ -63,7 +63,7 @@ def test_full_disk_is_503_and_loses_nothing_and_goes_on_when_there_is_room(kind:
         try:
             server = processes.start("serve", "--port", str(port))
             until(Client(url, tries=1).ready)
-            oak = Client(url, REGISTRATION).register_cluster("oak", grid(2, 2))
+            oak = register(url, grid(2, 2))
             store.limit(server.pid, ROOM)
             kept, refused = _fill(url, oak["token"])
             assert len(kept) > 5

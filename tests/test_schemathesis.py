@@ -2,8 +2,8 @@
 
 What is not checked, and why:
 
-- `DELETE /v1/clusters/{name}` and what ends or changes tokens ask for things of their own, so that the rest of the
-  run has a cluster, a job and a token to find.
+- `DELETE /v1/clusters/{name}` and `:drain` are about a cluster of their own, and no token there is is named, so that
+  the rest of the run has a cluster, a job and its credentials to find.
 - 422 counts as an answer to what the schemas allow: what makes a graph, a jobspec, a state or a policy is more than a
   schema of JSON says, and is refused so; 412 likewise, for no schema knows the revision. 400 does not count, but for
   `POST /v1/tokens`: that `expires_at` is over is no matter of form either.
@@ -44,6 +44,10 @@ expected-statuses = ["2xx", 401, 403, 404, 409, 412, 422, 429]
 [[operations]]
 include-path = "/v1/clusters/{{name}}"
 include-method = "DELETE"
+parameters = {{ "path.name" = "elm" }}
+
+[[operations]]
+include-path = "/v1/clusters/{{name}}:drain"
 parameters = {{ "path.name" = "elm" }}
 
 [[operations]]

@@ -12,9 +12,9 @@ import pytest
 
 from rainbow.client import Client
 from rainbow.errors import RainbowError
-from tests.conftest import REGISTRATION, grid
+from tests.conftest import grid
 from tests.test_end_to_end import free_port, until
-from tests.test_two_processes import SPEC, Processes
+from tests.test_two_processes import SPEC, Processes, register
 
 pytestmark = pytest.mark.soak
 SECONDS = float(os.environ.get("RAINBOW_SOAK_SECONDS", "60"))
@@ -72,7 +72,7 @@ def test_256_clients_for_a_minute_then_kill_9_lose_no_acknowledged_job(
     try:
         server = processes.start("serve", "--port", str(port))
         until(Client(url).ready)
-        token = Client(url, REGISTRATION).register_cluster("oak", grid(10, 4))["token"]
+        token = register(url, grid(10, 4))["token"]
         crowd = Crowd(url, token)
         crowd.run()
         with capsys.disabled():

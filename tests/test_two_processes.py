@@ -33,6 +33,13 @@ LONG = pytest.param(
 SPEC = {"resources": {"w": {"type": "core", "replicas": 1}}, "tasks": [{"command": ["true"], "resources": "w"}]}
 
 
+def register(url: str, graph: Any) -> Any:
+    """Register oak, with no limit to the jobs of one requestor: all that load is one requestor's."""
+    told = Client(url, REGISTRATION).register_cluster("oak", graph)
+    Client(url, told["secret"]).set_scheduler("oak", {"limits": {"max_jobs_per_requestor": -1}})
+    return told
+
+
 class Processes:
     """`rainbow` processes on one database."""
 
@@ -75,7 +82,7 @@ def processes(tmp_path: Path, postgres_server: Postgres) -> Iterator[Processes]:
 def test_jobs_run_through_any_server_and_go_on_when_a_scheduler_dies_or_stands_still(processes: Processes) -> None:
     urls = [processes.serve(), processes.serve()]
     schedulers = [processes.start("scheduler"), processes.start("scheduler")]
-    oak = Client(urls[0], REGISTRATION).register_cluster("oak", grid(8, 2))
+    oak = register(urls[0], grid(8, 2))
     there = [Client(url, oak["token"]) for url in urls]
     for url in urls:
         processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=oak["secret"])
@@ -97,7 +104,7 @@ def test_schedulers_paused_and_woken_at_random_start_nothing_twice(processes: Pr
     """Whoever is stopped in the middle of a step carries nothing out once another has planned the same cluster."""
     url, chance = processes.serve(), random.Random(rounds)
     schedulers = [processes.start("scheduler") for _ in range(3)]
-    oak = Client(url, REGISTRATION).register_cluster("oak", grid(2, 2))
+    oak = register(url, grid(2, 2))
     there = Client(url, oak["token"])
     processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=oak["secret"])
     jobs = []
