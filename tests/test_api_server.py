@@ -35,7 +35,7 @@ def port() -> int:
 @contextmanager
 def server(folder: Path, port: int, engine: str = "granian") -> Iterator[subprocess.Popen[bytes]]:
     """Run `serve` over the store in this folder until the block ends."""
-    (folder / "rainbow.yaml").write_text(f"server:\n  engine: {engine}\nadmission:\n  max_jobs_per_requestor: -1\n")
+    (folder / "rainbow.yaml").write_text(f"server:\n  engine: {engine}\n")
     served = f"port={port}, database='rainbow.db', config='rainbow.yaml'"
     code = f"from rainbow.api.server import serve; serve({served})"
     keys = {"RAINBOW_REGISTRATION_SECRET": REGISTRATION, "RAINBOW_ADMIN_TOKEN": ADMIN}

@@ -34,10 +34,8 @@ SPEC = {"resources": {"w": {"type": "core", "replicas": 1}}, "tasks": [{"command
 
 
 def register(url: str, graph: Any) -> Any:
-    """Register oak, with no limit to the jobs of one requestor: all that load is one requestor's."""
-    told = Client(url, REGISTRATION).register_cluster("oak", graph)
-    Client(url, told["secret"]).set_scheduler("oak", {"limits": {"max_jobs_per_requestor": -1}})
-    return told
+    """Register oak."""
+    return Client(url, REGISTRATION).register_cluster("oak", graph)
 
 
 class Processes:
