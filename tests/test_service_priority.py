@@ -104,6 +104,14 @@ def test_timeline_of_an_idle_cluster_is_empty(api, service, cluster, agent):
     assert api("GET", "/v1/clusters/one/timeline", cluster["secret"]).json["lines"] == []
 
 
+@pytest.mark.parametrize(("asked", "waits"), [((0, 0, 1024), 2), ((-5, 0, 0), 0)])
+def test_a_jobspec_may_lower_its_own_job_and_not_raise_it(api, service, cluster, agent, asked, waits):
+    switch(api, cluster, "priority", weights={"priority": 1.0})
+    jobs = [submit(api, cluster, cores=4, priority=one) for one in asked]  # three, for two workers
+    step(service, "one")
+    assert [state(api, cluster, job) == "WAITING" for job in jobs] == [place == waits for place in range(3)]
+
+
 def test_settings_are_refused_with_their_pointer(api, cluster):
     body = {"policy": "priority", "settings": {"queues": {"q": {"slots": -1}}}}
     answer = api("PUT", "/v1/clusters/one/scheduler", cluster["secret"], json=body)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rainbow.jobs import WorkerState
+from rainbow.scheduling.asked import asked_priority
 from rainbow.scheduling.policy import GangView, JobView, RunView, View, WorkerView
 from rainbow.scheduling.ranked import Item, Ranked
 
@@ -166,7 +167,7 @@ class Census:
 
 def turn(job: JobView, more: int = 0) -> Turn:
     """Return when it is a job's turn after so many more of its tasks started: who runs least comes first."""
-    return job.running + more, -job.priority, job.submitted, job.id
+    return job.running + more, -job.priority - asked_priority(job.attributes), job.submitted, job.id
 
 
 def census_of(view: View) -> Census:

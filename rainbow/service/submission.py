@@ -32,7 +32,6 @@ from rainbow.store.jobs import JobRecord
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.jobspec import Request
     from rainbow.service.service import Service
 
 States = Mapping[str, Mapping[str, Any]]
@@ -128,7 +127,6 @@ class Placement:
             requestor=requestor,
             cluster_id=cluster.id,
             cluster=cluster.name,
-            priority=_priority(self.wanted.request),
             nodes=self.found.verdict(name).totals.get("nodes", 0),
             submitted_at=self.service.clock(),
             basis=asked.basis or "",
@@ -187,13 +185,6 @@ def _tasks(job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[
         for gang in wanted
         for task in gang.tasks
     ]
-
-
-def _priority(request: Request) -> int:
-    """Return what a jobspec says of its priority, -1023 to 1024; what is no number its policy tells the owner."""
-    system = request.attributes.get("system")
-    given = system.get("priority", 0) if isinstance(system, Mapping) else 0
-    return max(-1023, min(1024, given)) if isinstance(given, int) and not isinstance(given, bool) else 0
 
 
 def _new_id() -> str:

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rainbow.scheduling.asked import HIGHEST, LOWEST
 from rainbow.scheduling.priority.model import Item
-
-LOWEST, HIGHEST = -1023.0, 1024.0  # of POSIX priority
 
 
 def normalised(value: float, low: float, high: float) -> float:

@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 from rainbow.errors import PolicyError
+from rainbow.scheduling.asked import HIGHEST, LOWEST
 from rainbow.scheduling.priority import allocation, slot_range
 from rainbow.scheduling.priority.calendar import CalendarFault, read_calendar
 from rainbow.scheduling.priority.checking import (
@@ -170,7 +171,7 @@ FIELDS: dict[str, tuple[Any, Check]] = {
     "consumables": ({}, table(CONSUMABLE)),
     "weights": _filled(record({name: (weight, number()) for name, weight in WEIGHTS.items()})),
     "urgency": ({}, table(number(-MOST))),  # of one unit of a type, and of "slots"
-    "most_asked_priority": (0.0, number(-1023, 1024)),  # of what jobspecs ask; 0: they may only lower themselves
+    "most_asked_priority": (0.0, number(LOWEST, HIGHEST)),  # of what jobspecs ask; 0: they may only lower themselves
     "deadline_users": ([], NAMES),  # who may set deadlines; none: everybody
     "tickets": _filled(TICKETS),
     "queues": ({}, table(QUEUE)),
