@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -146,12 +146,24 @@ def _in_units(layout: Layout, i: int, amount: int) -> int:
 
 def totals_of(take: Take, worker_type: str) -> dict[str, int]:
     """Sum one copy: `nodes` (distinct workers), cores, gpus, memory, and every other type by its name."""
-    sums = {"nodes": 0, "cores": 0, "gpus": 0, "memory": 0}
+    sums: dict[str, int] = {}
     workers = {worker for _, held in take.placed for worker in held if worker != CLUSTER}
     for _, held in take.placed:
         for amounts in held.values():
             for kind, amount in amounts.items():
-                key = {"core": "cores", "gpu": "gpus"}.get(kind, kind)
-                sums[key] = sums.get(key, 0) + amount
+                sums[kind] = sums.get(kind, 0) + amount
     sums.pop(worker_type, None)
-    return {**sums, "nodes": len(workers)}
+    return named_totals(sums, len(workers))
+
+
+def named_totals(sums: Mapping[str, int], nodes: int) -> dict[str, int]:
+    """Name sums by type as totals are named.
+
+    >>> named_totals({"core": 4, "rack": 1}, 2)
+    {'nodes': 2, 'cores': 4, 'gpus': 0, 'memory': 0, 'rack': 1}
+    """
+    named = {"nodes": 0, "cores": 0, "gpus": 0, "memory": 0}
+    for kind, amount in sums.items():
+        key = {"core": "cores", "gpu": "gpus"}.get(kind, kind)
+        named[key] = named.get(key, 0) + amount
+    return {**named, "nodes": nodes}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from rainbow.matching.answer import named_totals
 from rainbow.matching.bound import Bound
 from rainbow.matching.demand import pools_of
 from rainbow.matching.layout import OUTSIDE
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Resource
     from rainbow.matching.answer import Piece
     from rainbow.matching.layout import Layout, Pool
+    from rainbow.matching.rooted import Rooted
     from rainbow.matching.taken import Taken
 
 
@@ -60,6 +62,17 @@ def closed_form(resources: tuple[Resource, ...], forms: Forms, has_place: bool) 
         return None
     amounts = _amounts(host, forms)
     return None if amounts is None else Standing(host, copies * host.count.min, amounts)
+
+
+def totals_standing(form: Standing, rooted: Rooted) -> dict[str, int] | None:
+    """Sum what one copy takes of workers it stands on; None where what is taken depends on where that is."""
+    plain = form.host.type == rooted.worker_type and not form.host.exclusive
+    if not plain or any(rooted.pools[pool] != 1 for pool in form.amounts):  # a part of a larger unit takes all of it
+        return None
+    sums: dict[str, int] = {}
+    for (type_, _), amount in form.amounts.items():
+        sums[type_] = sums.get(type_, 0) + form.units * amount
+    return named_totals(sums, form.units)
 
 
 def counted(resources: tuple[Resource, ...], layout: Layout, taken: Taken) -> int | None:

@@ -12,7 +12,7 @@ from rainbow.matching.answer import totals_of
 from rainbow.matching.apart import cannot_collide
 from rainbow.matching.batch import LARGEST
 from rainbow.matching.catalogue import batch_of
-from rainbow.matching.copies import Standing, closed_form, successive
+from rainbow.matching.copies import Standing, closed_form, successive, totals_standing
 from rainbow.matching.explain import shortfall
 from rainbow.matching.placed import Placed
 from rainbow.matching.reduced import Reach, Reduced
@@ -110,16 +110,26 @@ class Trial:
 
     def copies(self) -> tuple[int, bool]:
         """Count how many copies fit: in closed form where there is one, else by taking them."""
-        top = self.resources[0]
-        above = parts_above(top, self.rooted.worker_type, self.rooted.worker_level_types, hosted=False)
-        form = closed_form(self.resources, self.rooted, top.is_slot and above.has_place)
+        form = self._form()
         if isinstance(form, Standing):
             runs = capacities(form, self.tallied().tally())
             if runs is not None:
                 return successive(runs, form.units), True
         elif form is not None:
-            return self.tallied().units(top) // top.count.min, True
+            return self.tallied().units(form) // form.count.min, True
         return self._taken_copies()
+
+    def _form(self) -> Resource | Standing | None:
+        top = self.resources[0]
+        above = parts_above(top, self.rooted.worker_type, self.rooted.worker_level_types, hosted=False)
+        return closed_form(self.resources, self.rooted, top.is_slot and above.has_place)
+
+    def totals(self) -> dict[str, int]:
+        """Sum what one copy takes: in closed form where it stands on whole workers, else by placing it."""
+        form = self._form() if self.apart and self.placed is None else None
+        if isinstance(form, Standing) and (sums := totals_standing(form, self.rooted)) is not None:
+            return sums
+        return totals_of(self.place().take, self.rooted.worker_type)
 
     def _taken_copies(self) -> tuple[int, bool]:
         found = self._search(2 + MOST_LOOKED_AT // self.rooted.kind.vertices)
@@ -149,7 +159,7 @@ class Finding:
             refusal = self.trials[0].refusal
             return Answer(reason=refusal() if refusal else None)
         fits, exact = trial.copies()
-        return Answer(fits, exact, totals_of(trial.place().take, trial.rooted.worker_type))
+        return Answer(fits, exact, trial.totals())
 
     def take(self, cluster: Cluster) -> Take | None:
         """Return what one copy would hold of one cluster with the root."""
