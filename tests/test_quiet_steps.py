@@ -31,12 +31,13 @@ TIMED = {
 @pytest.fixture
 def stepped(api, monkeypatch):
     """Name the clusters each turn of the loop would step, and step them."""
-    loop = Loop(api.service)
+    loop = Loop(api.service, clock=lambda: 0.0)  # of which nothing goes by in a turn
 
     def turn(now):
-        names = loop._names(now)
-        for name in names:
+        names = []
+        for name in loop.turn(now):
             looping.step_safely(api.service, name)
+            names.append(name)
         return sorted(names)
 
     return turn
@@ -226,3 +227,38 @@ def test_why_tells_the_numbers_of_now_and_the_store_is_not_written_for_them(api)
     now = waits(jobs[3])
     assert (now["reason"], now["facts"]["ahead"], now["since"]) == ("share-used", 1, begun["since"])
     assert now["text"].endswith("1 jobs ahead")
+
+
+def test_where_nothing_can_start_a_share_of_the_time_is_spent(api):
+    """Ten clusters without agents are looked at one after the other; the one with an agent always at once."""
+    there = api.register("there", grid(2, 1))
+    there.say("heartbeat", running=[])
+    away = [api.register(f"away{k}", grid(2, 1)) for k in range(10)]
+    now = [0.0]
+    loop = Loop(api.service, clock=lambda: now[0])
+
+    def turn():
+        names = []
+        for name in loop.turn(now[0]):
+            now[0] += 0.004  # seconds that a step takes
+            names.append(name)
+        now[0] += 0.05 - 0.004 * len(names)
+        return names
+
+    turn()  # everything is new
+    seen = []
+    for _ in range(10):
+        for one in [*away, there]:
+            submit(api, one, bag(1))
+        seen.append(turn())
+    assert all(names[0] == "there" and len(names) == 3 for names in seen)
+    assert sorted(name for names in seen[:5] for name in names[1:]) == sorted(one.name for one in away)
+
+
+@pytest.mark.parametrize(("policy", "at_once"), [("load_based", False), ("priority", False), ("delegate", True)])
+def test_who_needs_no_worker_is_stepped_at_once(api, policy, at_once):
+    oak = api.register("oak", grid(2, 1), policy=policy)
+    submit(api, oak, bag(1))
+    loop = Loop(api.service, clock=lambda: 0.0)
+    assert (loop._heard(0.0) == [api.service.catalogue["oak"].id]) is at_once
+    assert list(loop.turn(0.0)) == ["oak"]

@@ -33,6 +33,7 @@ class LoadBased:
 
     by_events = True  # time alone changes no plan, unless something is remembered
     by_census = True  # what exists is not looked at one by one
+    needs_workers = True
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""

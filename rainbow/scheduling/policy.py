@@ -286,6 +286,7 @@ class Policy(Protocol):
     need not ask it again before something happens; `rests = True`: the same after a plan that orders nothing and
     leaves its memory as it was. With `sees_all = True` its views have every job that has not ended, with class,
     service and progress, also if nothing of it waits; else only those with something waiting.
+    With `needs_workers = True` it starts nothing where no worker is ready: such a cluster's step can wait a moment.
     With `by_census = True` it asks the census first, and its views need not have measured loads and reservations.
     One that keeps space for advance reservations has `keep`, see `Keeps`.
     """

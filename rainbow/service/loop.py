@@ -1,44 +1,45 @@
 """The scheduler's thread: steps a cluster when something happens there, and at every tick if time matters to it.
 
-A quiet cluster is looked at now and then all the same: leases end, and another process may have written.
+Where nothing can start, and where nothing happens, it is looked at all the same, one cluster after another in a share
+of the time (line.py): a thousand clusters whose agents are away leave the processor to those who submit.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from rainbow.errors import RainbowError
+from rainbow.scheduling import policies
 from rainbow.service.draining import finish
 from rainbow.service.history import forget_old
+from rainbow.service.line import Line
 from rainbow.service.measuring import count, observe
 from rainbow.service.news import ALL
 from rainbow.service.service import log
 from rainbow.service.stepping import step
-from rainbow.store import clusters
+from rainbow.store import clusters, workers
 
 if TYPE_CHECKING:
-    from rainbow.service.service import Entry, Service
+    from rainbow.service.service import Service
 
 LONGEST_PAUSE = 1.0  # seconds
 QUIET = 5.0  # seconds between two looks at a cluster where nothing happens, a quarter of the lease at most
 SHORTEST_PAUSE = 0.02  # a burst of submits is one step, not one each
-LOOKS = 100  # at quiet clusters in a second: of many, each is looked at less often
+SHARE = 0.1  # of the time goes to clusters that wait to be looked at; one at least has its turn
 LEASE_PARTS = 10  # what other processes changed is looked for so often in a lease
 
 
 class Loop:
     """Steps clusters when something happens, and every tick; one failing cluster never stops another."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
         self.service = service
-        self._catalogue: Mapping[str, Entry] = {}
-        self._known: dict[str, str] = {}  # cluster id → name
-        self._due: dict[str, float] = {}  # cluster id → when it is looked at if nothing happens; the first one first
-        self._named = 0.0  # when clusters were named last
+        self._clock = clock
+        self._line = Line()
+        self._looked = 0.0  # when clusters that wait for it were looked at last
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._swept = 0.0
@@ -56,18 +57,17 @@ class Loop:
     def _run(self) -> None:
         version = -1
         while not self._stop.is_set():
-            version = self.service.news.wait(ALL, version, self.service.settings.tick)
-            began = time.monotonic()
+            pause = 0.0 if self._line.sleepers else self.service.settings.tick
+            version = self.service.news.wait(ALL, version, pause)
+            began = self._clock()
             try:
-                due = self._names(began) if self.service.turns.scheduling() else []
+                for name in self.turn(began) if self.service.turns.scheduling() else ():
+                    step_safely(self.service, name)
+                    self._end(name)
             except RainbowError as fault:  # the store is away: it may come back
                 log.warning("scheduler-waits", fault=str(fault))
-                due = []
-            for name in due:
-                step_safely(self.service, name)
-                self._end(name)
             # a long queue makes long steps: whoever submits to it gets as much of the processor as they do
-            self._stop.wait(min(max(time.monotonic() - began, SHORTEST_PAUSE), LONGEST_PAUSE))
+            self._stop.wait(min(max(self._clock() - began, SHORTEST_PAUSE), LONGEST_PAUSE))
 
     def _end(self, name: str) -> None:
         """Let a draining cluster go once it has nothing to do; not while the store is away."""
@@ -81,38 +81,40 @@ class Loop:
             except RainbowError as fault:
                 log.warning("cluster-stays", cluster=name, fault=str(fault))
 
-    def _names(self, now: float) -> list[str]:
-        """Name the clusters whose turn it is."""
+    def turn(self, now: float) -> Iterator[str]:
+        """Name the clusters whose turn it is, one after the other: those that wait only while there is time."""
+        heard, later = self._heard(now), now + min(QUIET, self.service.settings.lease / 4)
+        for one in heard:
+            self._line.looked_at(one, later)
+        yield from map(self._line.name, heard)
+        share = SHARE * min(now - self._looked, LONGEST_PAUSE)
+        self._looked, began = now, self._clock()
+        while (cluster := self._line.first(now)) is not None:
+            self._line.looked_at(cluster, later)
+            yield self._line.name(cluster)
+            if self._clock() - began > share:
+                return
+
+    def _heard(self, now: float) -> list[str]:
+        """Return the clusters something was heard of, or to which time matters, where anything can start."""
         touched, service = self.service.news.stirred(), self.service
+        self._line.follow(service.catalogue)
         self._look_around(touched, now)
-        self._follow(service.catalogue)
-        restless = touched | service.restless | service.faults.keys()
-        heard_of = self._known.keys() if ALL in touched else self._known.keys() & restless
-        chosen = dict.fromkeys([*heard_of, *self._quiet(now)])
-        later = now + min(QUIET, service.settings.lease / 4)
-        for one in chosen:  # to the end of the line
-            self._due.pop(one, None)
-            self._due[one] = later
-        return [self._known[one] for one in chosen]
+        self._line.follow(service.catalogue)
+        known = self._line.known(touched | service.restless | service.faults.keys())
+        asleep = self._asleep(known) if known else set()
+        self._line.put_off(sorted(asleep))
+        return sorted(known - asleep)
 
-    def _follow(self, catalogue: Mapping[str, Entry]) -> None:
-        """Bring the line of clusters up to date; what is new in it has its turn at once."""
-        if catalogue is not self._catalogue:
-            self._catalogue = catalogue
-            self._known = {entry.id: name for name, entry in catalogue.items()}
-            self._due = {one: due for one, due in self._due.items() if one in self._known}
-            new = dict.fromkeys(self._known.keys() - self._due.keys(), 0.0)
-            self._due = {**new, **self._due}
-
-    def _quiet(self, now: float) -> list[str]:
-        """Return the clusters that nothing was heard of for longest, as many as may be looked at by now."""
-        most = 1 + int(min(now - self._named, LONGEST_PAUSE) * LOOKS)
-        self._named = now
-        return [one for one, due in islice(self._due.items(), most) if due <= now]
+    def _asleep(self, ids: set[str]) -> set[str]:
+        """Return those of some clusters where no worker is there and none is to be had without."""
+        with self.service.store.read() as connection:
+            found = workers.unattended(connection, ids)
+        return {one for one, policy in found.items() if getattr(policies.get(policy), "needs_workers", False)}
 
     def _look_around(self, touched: set[str], now: float) -> None:
         """Take over what other processes have changed, now and then, and when a cluster nobody here knows is told."""
-        unknown = touched - {ALL} - {entry.id for entry in list(self.service.catalogue.values())}
+        unknown = touched - {ALL} - self._line.known(touched)
         over = now - self._swept >= self.service.settings.lease / LEASE_PARTS
         if over or unknown:
             self.service.refresh()

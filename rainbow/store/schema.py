@@ -108,6 +108,12 @@ workers = sa.Table(
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),  # to start a task, one after the other
     _stamp("workers"),
     sa.Index("ix_workers_stamp", "cluster_id", "stamp"),
+    sa.Index(
+        "ix_workers_there",
+        "cluster_id",
+        sqlite_where=sa.text("state NOT IN ('NEW', 'LOST')"),
+        postgresql_where=sa.text("state NOT IN ('NEW', 'LOST')"),
+    ),
 )
 
 changes = sa.Table(

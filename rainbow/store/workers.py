@@ -9,11 +9,19 @@ from typing import Any
 import sqlalchemy as sa
 
 from rainbow.jobs import BOOKED, WorkerState
-from rainbow.store.schema import tasks, workers
+from rainbow.store.schema import clusters, tasks, workers
 
 _OF_CLUSTER = sa.select(workers).where(workers.c.cluster_id == sa.bindparam("wanted"))
 _CHANGED = sa.select(workers).where(
     workers.c.cluster_id == sa.bindparam("cluster"), workers.c.stamp >= sa.bindparam("since")
+)
+NAMED = 500  # clusters named in one statement
+_THERE = sa.select(workers.c.name).where(
+    workers.c.cluster_id == clusters.c.id,
+    sa.text("workers.state NOT IN ('NEW', 'LOST')"),  # as its index is written
+)
+_UNATTENDED = sa.select(clusters.c.id, clusters.c.policy).where(
+    clusters.c.id.in_(sa.bindparam("wanted", expanding=True)), ~_THERE.exists()
 )
 
 
@@ -34,6 +42,13 @@ def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, WorkerRe
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> dict[str, WorkerRecord]:
     """Return {worker: its state} of those that changed since an epoch."""
     return _records(connection.execute(_CHANGED, {"cluster": cluster_id, "since": since}))
+
+
+def unattended(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, str]:
+    """Return {cluster id: its policy} of those of these clusters that no worker is there for."""
+    wanted = sorted(cluster_ids)
+    parts = [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
+    return {row[0]: row[1] for part in parts for row in connection.execute(_UNATTENDED, {"wanted": part})}
 
 
 def _records(rows: sa.CursorResult[Any]) -> dict[str, WorkerRecord]:

@@ -34,6 +34,7 @@ class FairShare:
 
     sees_all = True  # a job that only runs has a class, a size and a part of what is counted like any other
     rests = True  # time goes into the order of eviction alone, and that matters once somebody has to give
+    needs_workers = True
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""

@@ -73,6 +73,8 @@ def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) ->
 class Priority:
     """Plans by priority, with reservations and backfilling."""
 
+    needs_workers = True
+
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""
         return check_settings(settings)
