@@ -32,7 +32,7 @@ def tokens() -> list[str]:
 
 def who(more: Iterable[str] = ()) -> Caller:
     """Say who asks, by the header and by what the body brings."""
-    with service().store.read() as connection:
+    with service().store.look() as connection:
         return caller(service(), connection, [*tokens(), *more])
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LONGEST_PAUSE = 1.0  # seconds
 QUIET = 5.0  # seconds between two looks at a cluster where nothing happens, a quarter of the lease at most
 SHORTEST_PAUSE = 0.02  # a burst of submits is one step, not one each
-SHARE = 0.1  # of the time goes to clusters that wait to be looked at; one at least has its turn
+SHARE = 0.1  # of the time, at most, goes to clusters that wait to be looked at
 LEASE_PARTS = 10  # what other processes changed is looked for so often in a lease
 
 
@@ -39,7 +39,7 @@ class Loop:
         self.service = service
         self._clock = clock
         self._line = Line()
-        self._looked = 0.0  # when clusters that wait for it were looked at last
+        self._free = 0.0  # clusters that wait for it are looked at from then on: their share is used up until then
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._swept = 0.0
@@ -87,13 +87,12 @@ class Loop:
         for one in heard:
             self._line.looked_at(one, later)
         yield from map(self._line.name, heard)
-        share = SHARE * min(now - self._looked, LONGEST_PAUSE)
-        self._looked, began = now, self._clock()
-        while (cluster := self._line.first(now)) is not None:
+        self._free = max(self._free, now - LONGEST_PAUSE)
+        while self._free <= now and (cluster := self._line.first(now)) is not None:
+            began = self._clock()
             self._line.looked_at(cluster, later)
             yield self._line.name(cluster)
-            if self._clock() - began > share:
-                return
+            self._free += (self._clock() - began) / SHARE
 
     def _heard(self, now: float) -> list[str]:
         """Return the clusters something was heard of, or to which time matters, where anything can start."""

@@ -128,7 +128,7 @@ def _open(connection: sa.Connection, entry: Entry, record: JobRecord) -> bool:
 
 
 def _admitted(connection: sa.Connection, record: JobRecord) -> bool:
-    limits = check_limits(clusters.limits(connection, record.cluster_id, lock=True))
+    limits = check_limits(clusters.limits(connection, record.cluster_id))
     try:
         admit(connection, record, len(tasks.of_job(connection, record.id)), limits)
     except TooMany:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.service.service import Service
+    from rainbow.store.clusters import ClusterRecord
 
 States = Mapping[str, Mapping[str, Any]]
 
@@ -90,11 +91,12 @@ class Placement:
             decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
         if choice.cluster is None:
             raise Refused("no cluster can take this job", **decision)
-        record = self._record(connection, job_id, choice.cluster)
+        cluster = _taking(connection, choice.cluster)
+        record = self._record(connection, job_id, cluster)
         record = replace(record, awaits=symbols.find(connection, self.who, record, self.wanted.request) or None)
         decision["again"] = self._again(record.requestor)
         parts = {**self._given(states), **ledger.longer(choice, self.found, self.selector)}
-        self._store(connection, record, decision, parts)
+        self._store(connection, record, check_limits(cluster.limits), decision, parts)
         self.cluster_id = record.cluster_id
         return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
 
@@ -113,12 +115,8 @@ class Placement:
         policy = Part.of([self.selector, self.options])
         return {"policy": policy, "states": self.snapshot or Part.of(states), "graphs": self.found.reach.graphs}
 
-    def _record(self, connection: sa.Connection, job_id: str, name: str) -> JobRecord:
-        asked, cluster = self.asked, clusters.find(connection, name)
-        if cluster is None or cluster.draining_at is not None:  # deleted since it was matched
-            raise Conflict(f"cluster {name} is being deleted; submit again")
-        if cluster.drained_at is not None:
-            raise Conflict(f"cluster {name} was drained a moment ago; submit again")
+    def _record(self, connection: sa.Connection, job_id: str, cluster: ClusterRecord) -> JobRecord:
+        asked = self.asked
         requestor = requestor_of(asked.requestor, self.who.submits.get(cluster.id))
         self._check_live(connection, cluster.id, requestor)
         return JobRecord(
@@ -127,7 +125,7 @@ class Placement:
             requestor=requestor,
             cluster_id=cluster.id,
             cluster=cluster.name,
-            nodes=self.found.verdict(name).totals.get("nodes", 0),
+            nodes=self.found.verdict(cluster.name).totals.get("nodes", 0),
             submitted_at=self.service.clock(),
             basis=asked.basis or "",
             tag=asked.tag or (job_id if asked.basis else ""),
@@ -152,11 +150,15 @@ class Placement:
         return [name for name, requestors in of.items() if requestors is None or requestor in requestors]
 
     def _store(
-        self, connection: sa.Connection, record: JobRecord, decision: dict[str, Any], parts: Mapping[str, Part]
+        self,
+        connection: sa.Connection,
+        record: JobRecord,
+        limits: Mapping[str, int],
+        decision: dict[str, Any],
+        parts: Mapping[str, Part],
     ) -> None:
         asked = self.asked
         key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
-        limits = check_limits(clusters.limits(connection, record.cluster_id, lock=True))
         replace_ancestors(self.service, connection, self.who, record)
         admit(connection, record, sum(len(gang.tasks) for gang in self.wanted.gangs), limits)
         kept = {**decision, ledger.LEDGER: ledger.entry(parts)}
@@ -169,6 +171,16 @@ class Placement:
         tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted.gangs, retries, expected))
         told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
         events.add(connection, record.submitted_at, record.cluster_id, "job", **told)
+
+
+def _taking(connection: sa.Connection, name: str) -> ClusterRecord:
+    """Return the cluster that was selected; Conflict if it takes no jobs any more since it was matched."""
+    cluster = clusters.find(connection, name)
+    if cluster is None or cluster.draining_at is not None:
+        raise Conflict(f"cluster {name} is being deleted; submit again")
+    if cluster.drained_at is not None:
+        raise Conflict(f"cluster {name} was drained a moment ago; submit again")
+    return cluster
 
 
 def _tasks(job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float]) -> list[Task]:

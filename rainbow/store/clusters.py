@@ -38,7 +38,6 @@ _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
 _BY_NAME = sa.select(*_COLUMNS).where(clusters.c.name == sa.bindparam("wanted"))
 _BY_ID = sa.select(*_COLUMNS).where(clusters.c.id == sa.bindparam("wanted"))
 _LIMITS = sa.select(clusters.c.limits).where(clusters.c.id == sa.bindparam("wanted"))
-_LIMITS_HELD = _LIMITS.with_for_update()
 
 
 def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None:
@@ -138,10 +137,9 @@ def set_limits(connection: sa.Connection, cluster_id: str, limits: Mapping[str, 
     _change(connection, cluster_id, limits=dict(limits))
 
 
-def limits(connection: sa.Connection, cluster_id: str, *, lock: bool = False) -> Mapping[str, int]:
-    """Return the cluster's limits; `lock` lets no other transaction lock them until this one ends."""
-    query = _LIMITS_HELD if lock else _LIMITS
-    found: Mapping[str, int] = connection.execute(query, {"wanted": cluster_id}).scalar_one()
+def limits(connection: sa.Connection, cluster_id: str) -> Mapping[str, int]:
+    """Return the cluster's limits."""
+    found: Mapping[str, int] = connection.execute(_LIMITS, {"wanted": cluster_id}).scalar_one()
     return found
 
 

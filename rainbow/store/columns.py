@@ -6,6 +6,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+Row = dict[str, Any]
+
+
+def together(rows: list[Row]) -> Row | list[Row]:
+    """Return the parameters of one statement for all rows: one row by itself costs PostgreSQL fewer round trips."""
+    return rows[0] if len(rows) == 1 else rows
+
 
 class Words(sa.TypeDecorator[str]):
     """Text that any database can hold: NUL and halves of surrogate pairs become the replacement character.

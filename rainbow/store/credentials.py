@@ -32,7 +32,7 @@ _COLUMNS = [credentials.c[column.name] for column in fields(CredentialRecord) if
 
 _NAMES = [column.name for column in _COLUMNS]
 _VALID = sa.select(credentials.c.id, credentials.c.changes).where(
-    credentials.c.hash.in_(sa.bindparam("hashes", expanding=True)),
+    credentials.c.hash == sa.bindparam("brought"),
     credentials.c.revoked_at.is_(None),
     sa.or_(credentials.c.expires_at.is_(None), credentials.c.expires_at > sa.bindparam("now")),
 )
@@ -51,8 +51,8 @@ def valid(connection: sa.Connection, hashes: Collection[str], now: float) -> dic
 
     What a credential is good for stays the same until it has changed once more.
     """
-    rows = connection.execute(_VALID, {"hashes": list(hashes), "now": now})
-    return {row.id: row.changes for row in rows}
+    asked = ({"brought": each, "now": now} for each in sorted(hashes))  # nearly always one
+    return {row.id: row.changes for each in asked for row in connection.execute(_VALID, each)}
 
 
 def some(connection: sa.Connection, ids: Collection[str]) -> list[CredentialRecord]:

@@ -78,6 +78,16 @@ class Store:
                 yield connection
 
     @contextmanager
+    def look(self) -> Iterator[sa.Connection]:
+        """Give a connection without a transaction: each statement sees what is there when it is carried out."""
+        with _trouble_as_unavailable(), self.timed("read"), self.engine.connect() as connection:
+            if self.many_processes:
+                connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+            else:
+                connection = connection.execution_options(**{sqlite.LOOKING: True})
+            yield connection
+
+    @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Give the one writing connection; commit at the end."""
         with _trouble_as_unavailable(), self.one_writer, self._writing() as connection:

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from rainbow.store.columns import together
 from rainbow.store.schema import events
 
 
@@ -34,7 +35,7 @@ def add(connection: sa.Connection, now: float, cluster_id: str, kind: str, **fac
 def add_all(connection: sa.Connection, now: float, cluster_id: str, kind: str, facts: Sequence[Any]) -> None:
     """Store several events of one kind, in order."""
     rows = [{"at": now, "cluster_id": cluster_id, "kind": kind, "facts": each} for each in facts]
-    connection.execute(_ADD, rows)
+    connection.execute(_ADD, together(rows))
 
 
 def after(

@@ -7,6 +7,10 @@ after that fails, because its transaction is gone.
 
 from __future__ import annotations
 
+import time
+from functools import partial
+from typing import Any
+
 import sqlalchemy as sa
 
 from rainbow.errors import ConfigError
@@ -17,21 +21,37 @@ WRITERS = 0x7261696E  # "rain": the key of the writers' lock
 IDLE = 10  # seconds in a transaction without a statement
 LOCK = 30  # seconds to wait for a lock
 CONNECT = 5  # seconds to connect
+TRUSTED = 1.0  # seconds that a connection was just used: it is not asked whether it still answers
 
 
 def engine(url: sa.URL) -> sa.Engine:
     """Return what connects to the database at `url`."""
     options = f"-c idle_in_transaction_session_timeout={IDLE}s -c lock_timeout={LOCK}s"
     try:
-        return sa.create_engine(
+        made = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
             pool_size=POOL_SIZE,
             max_overflow=OVERFLOW,
-            pool_pre_ping=True,
             connect_args={"options": options, "connect_timeout": CONNECT},
         )
     except (sa.exc.NoSuchModuleError, ImportError) as error:
         raise ConfigError("PostgreSQL needs its driver: pip install 'rainbow-scheduler[postgres]'") from error
+    sa.event.listen(made, "checkin", _put_back)
+    sa.event.listen(made, "checkout", partial(_ask, made))
+    return made
+
+
+def _put_back(_connection: Any, record: Any) -> None:
+    record.info["used"] = time.monotonic()
+
+
+def _ask(engine: sa.Engine, connection: Any, record: Any, _proxy: Any) -> None:
+    """Let the pool replace a connection that was idle and does not answer any more."""
+    if time.monotonic() - record.info.get("used", 0.0) > TRUSTED:
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise sa.exc.DisconnectionError from error
 
 
 def take_turn(connection: sa.Connection) -> None:

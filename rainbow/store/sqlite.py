@@ -13,6 +13,7 @@ BUSY_SECONDS = 30
 # a writer and every reader of the server's threads at once, without waiting for a connection
 POOL_SIZE = 80
 WRITING = "rainbow_writing"
+LOOKING = "rainbow_looking"
 
 
 def engine(url: sa.URL) -> sa.Engine:
@@ -33,5 +34,6 @@ def _set_up(connection: Any, _record: Any) -> None:
 
 
 def _begin(connection: sa.Connection) -> None:
-    writing = connection.get_execution_options().get(WRITING)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    options = connection.get_execution_options()
+    if not options.get(LOOKING):
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(WRITING) else "BEGIN")

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from rainbow.jobs import ENDED, Hold, Task, TaskState
 from rainbow.store import events
+from rainbow.store.columns import together
 from rainbow.store.schema import clusters, jobs, tasks
 
 NAMED = 500  # tasks named in one statement
@@ -43,7 +44,7 @@ class Waiting(NamedTuple):
 def add(connection: sa.Connection, cluster_id: str, new: Iterable[Task]) -> None:
     """Store a new job's tasks."""
     rows = [{**{name: getattr(task, name) for name in _NAMES}, "cluster_id": cluster_id} for task in new]
-    connection.execute(_ADD, rows)
+    connection.execute(_ADD, together(rows))
 
 
 def of_job(connection: sa.Connection, job_id: str) -> list[Task]:
@@ -161,7 +162,8 @@ def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -
 def save_all(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
     """Store the new states of many tasks of one cluster at once."""
     if changed:
-        connection.execute(_SAVE, [{f"new_{name}": getattr(task, name) for name in _NAMES} for task in changed])
+        rows = [{f"new_{name}": getattr(task, name) for name in _NAMES} for task in changed]
+        connection.execute(_SAVE, together(rows))
         _tell(connection, changed, now)
 
 
