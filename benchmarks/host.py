@@ -11,10 +11,10 @@ from typing import Any
 
 from rainbow.service import Service, Settings
 from rainbow.service.access import Caller
-from rainbow.service.receiving import accept, heartbeat, receive, record_events
-from rainbow.service.registering import register
-from rainbow.service.stepping import step
-from rainbow.service.submitting import Submission, submit
+from rainbow.service.agents.receiving import accept, heartbeat, receive, record_events
+from rainbow.service.clusters.registering import register
+from rainbow.service.steps.stepping import step
+from rainbow.service.submits.submitting import Submission, submit
 from rainbow.store import open_store
 
 WHO = Caller(registers=True, admin=True)

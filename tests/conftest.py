@@ -11,7 +11,7 @@ import pytest
 
 from rainbow.api.app import create_app
 from rainbow.service import Service, Settings
-from rainbow.service.stepping import step
+from rainbow.service.steps.stepping import step
 from rainbow.store import open_store
 from tests.postgres import Postgres, postgres
 from tests.slurm import Slurm, slurm

@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import Any
 
-from rainbow.service import stepping
+from rainbow.service.steps import stepping
 from rainbow.store import clusters, jobs, tasks
 from tests.conftest import Clock, open_service_at
 

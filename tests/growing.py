@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from rainbow.service.stepping import step
+from rainbow.service.steps.stepping import step
 from tests.conftest import Api, Cluster
 
 EAGER = {"expand_by_doubling": False, "initialization_cap": 0, "use_prediction": False}

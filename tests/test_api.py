@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from rainbow.service import Service
-from rainbow.service.stepping import step
+from rainbow.service.steps.stepping import step
 from rainbow.store.schema import metadata
 from tests.conftest import ADMIN, REGISTRATION, SHARED, Api, Cluster, grid, jobspec, open_service_at
 
@@ -366,7 +366,7 @@ def test_fault_nobody_expected_is_500_without_a_traceback(oak: Cluster, monkeypa
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a secret thought")
 
-    monkeypatch.setattr("rainbow.service.showing.listing", broken)
+    monkeypatch.setattr("rainbow.service.jobs.showing.listing", broken)
     told = oak.api.problem(500, "error", "GET", "/v1/jobs", None, oak.token)
     assert "secret thought" not in json.dumps(told)
 

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from rainbow.service import Limits, Service, telling
-from rainbow.service.draining import finish
-from rainbow.service.loop import step_safely
+from rainbow.service.clusters.draining import finish
 from rainbow.service.measuring import METRICS
-from rainbow.service.stepping import step
+from rainbow.service.steps.loop import step_safely
+from rainbow.service.steps.stepping import step
 from rainbow.store import clusters, events
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, Cluster, grid, jobspec, open_service_at
 from tests.test_end_to_end import until
@@ -298,7 +298,7 @@ def test_no_metric_stays_empty(oak: Cluster, monkeypatch: pytest.MonkeyPatch) ->
     oak.say("heartbeat")
     oak.api.good("POST", "/v1/jobs", jobspec(), oak.token)
     step_safely(oak.api.service, "oak")
-    monkeypatch.setattr("rainbow.service.stepping.check_plan", lambda *_: 1 / 0)
+    monkeypatch.setattr("rainbow.service.steps.stepping.check_plan", lambda *_: 1 / 0)
     oak.api.good("POST", "/v1/jobs", jobspec(), oak.token)
     step_safely(oak.api.service, "oak")
     text = oak.api.call("GET", "/metrics", None, ADMIN).get_data(as_text=True)

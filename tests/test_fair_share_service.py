@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rainbow.service.stepping import step
+from rainbow.service.steps.stepping import step
 from tests.asking import api, jobspec
 from tests.test_service_steps import Agent
 

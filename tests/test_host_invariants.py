@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rainbow.jobs import BOOKED, ENDED, TaskState, WorkerState
-from rainbow.service import jobspecs, submission
-from rainbow.service.freezing import freeze
-from rainbow.service.loop import step_safely
+from rainbow.service.steps.freezing import freeze
+from rainbow.service.steps.loop import step_safely
+from rainbow.service.submits import jobspecs, submission
 from rainbow.store import tasks, workers
 from tests.conftest import ADMIN, Api, Clock, grid, open_service_at
 

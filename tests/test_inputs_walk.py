@@ -11,7 +11,7 @@ import rainbow
 from rainbow.errors import InputError
 from rainbow.jobspec.text import Limits, load
 from rainbow.service import settings_of
-from rainbow.service.registering import check_state
+from rainbow.service.clusters.registering import check_state
 from tests.asking import SHARED
 
 CASES = Path(__file__).parent / "cases" / "inputs"

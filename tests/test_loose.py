@@ -11,7 +11,7 @@ from rainbow.matching import consumables, worker_capacity, worker_kinds
 from rainbow.scheduling import Priority, SlotsView, Start, View, WorkerView, gangs
 from rainbow.scheduling.loose import loose_slots
 from rainbow.scheduling.policy import GangView, JobView
-from rainbow.service.freezing import Placing
+from rainbow.service.steps.freezing import Placing
 from tests.shapes import cluster as shaped
 
 SHAPES = [

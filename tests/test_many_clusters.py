@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from rainbow.service import Service
-from rainbow.service.candidates import KEPT
-from rainbow.service.remembering import TOLD
+from rainbow.service.submits.candidates import KEPT
+from rainbow.service.submits.remembering import TOLD
 from rainbow.store import history
 from rainbow.store.schema import record_uses, records
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.service import graphs
+from rainbow.service.clusters import graphs
 from rainbow.store import clusters
 from tests.conftest import ADMIN, Api, grid
 

@@ -14,7 +14,7 @@ import pytest
 
 from rainbow.cli.exits import Exit
 from rainbow.client import Client
-from rainbow.service.stepping import step
+from rainbow.service.steps.stepping import step
 from tests.conftest import REGISTRATION, Api, Clock, Cluster, grid, jobspec
 from tests.live import rainbow_at
 from tests.test_cli import Shell, variables_of

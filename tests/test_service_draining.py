@@ -1,7 +1,7 @@
 """A cluster that takes nothing new, and takes it again."""
 
 from rainbow.service.settings import Admission
-from rainbow.service.stepping import step
+from rainbow.service.steps.stepping import step
 from tests.conftest import ADMIN, REGISTRATION, grid, jobspec, open_service_at
 from tests.conftest import Api as Voice
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rainbow.service.freezing import freeze
-from rainbow.service.instances import SOON, STARTS
-from rainbow.service.stepping import step
+from rainbow.service.steps.freezing import freeze
+from rainbow.service.steps.stepping import step
+from rainbow.service.submits.instances import SOON, STARTS
 from tests.conftest import Api, grid, open_service_at
 from tests.growing import FAIR, FIXED, Site, bag, elastic, settings
 

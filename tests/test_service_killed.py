@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from rainbow.jobs import BOOKED
-from rainbow.service import following, presence, stepping
-from rainbow.service.stepping import step
+from rainbow.service.agents import presence
+from rainbow.service.steps import following, stepping
+from rainbow.service.steps.stepping import step
 from rainbow.store import clusters, jobs, tasks
 from tests.conftest import ADMIN, Api, grid, jobspec, open_service_at
 from tests.dying import PHASES

@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rainbow.scheduling import policies
-from rainbow.service.stepping import step
+from rainbow.service.steps.stepping import step
 from tests.asking import api, cluster
 from tests.test_service_steps import Agent
 

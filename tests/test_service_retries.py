@@ -2,7 +2,7 @@
 
 import pytest
 
-from rainbow.service.stepping import step
+from rainbow.service.steps.stepping import step
 from rainbow.store import durations
 from tests.conftest import grid
 

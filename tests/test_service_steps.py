@@ -6,8 +6,8 @@ from sqlalchemy.exc import OperationalError
 from rainbow.api import create_app
 from rainbow.jobs import TaskState, advance
 from rainbow.service import Service, Settings, settings_of
-from rainbow.service.loop import step_safely
-from rainbow.service.stepping import step
+from rainbow.service.steps.loop import step_safely
+from rainbow.service.steps.stepping import step
 from rainbow.store import open_store, tasks
 from tests.asking import api, cluster, jobspec, shared_folder
 from tests.conftest import ADMIN, REGISTRATION

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rainbow.jobs import Hold
-from rainbow.service.stepping import step
+from rainbow.service.steps.stepping import step
 from rainbow.store import clusters, tasks
 from tests.conftest import jobspec
 

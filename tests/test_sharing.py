@@ -24,7 +24,7 @@ from rainbow.scheduling import (
     gangs,
 )
 from rainbow.scheduling.apportion import divide, targets
-from rainbow.service.placing import Placing
+from rainbow.service.steps.placing import Placing
 from tests.conftest import grid
 
 HALVES = {

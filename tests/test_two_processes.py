@@ -21,7 +21,7 @@ from rainbow.errors import Unavailable
 from rainbow.scheduling import check_plan
 from rainbow.service import Service, Settings
 from rainbow.service.peers import Peers
-from rainbow.service.stepping import step
+from rainbow.service.steps.stepping import step
 from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec
 from tests.postgres import Postgres
@@ -216,7 +216,7 @@ def test_scheduler_that_was_paused_writes_nothing_of_what_it_planned(
         steps.append(step(there, "oak"))
         return check_plan(*arguments)
 
-    monkeypatch.setattr("rainbow.service.stepping.check_plan", pause)
+    monkeypatch.setattr("rainbow.service.steps.stepping.check_plan", pause)
     with pytest.raises(Unavailable):
         step(here, "oak")
     assert steps == [True]

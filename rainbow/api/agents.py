@@ -7,7 +7,7 @@ from typing import Any
 from flask import Blueprint, jsonify
 
 from rainbow.api.asking import number_of, read_mapping, service, who
-from rainbow.service import receiving
+from rainbow.service.agents import receiving
 
 agents = Blueprint("agents", __name__, url_prefix="/v1/clusters/<name>")
 

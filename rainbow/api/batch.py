@@ -11,10 +11,10 @@ from rainbow.api.asking import list_of, number_of, read_mapping, service, who
 from rainbow.api.jobs import cluster_tokens, submission_of
 from rainbow.api.problems import body_of
 from rainbow.errors import InputError, LimitError, RainbowError, RequestError
-from rainbow.service import batching
 from rainbow.service.access import Caller
-from rainbow.service.batching import Answer, Entry, Optimal
 from rainbow.service.measuring import phase
+from rainbow.service.submits import batching
+from rainbow.service.submits.batching import Answer, Entry, Optimal
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")
 SECONDS = 2.0  # that an optimal assignment may take, unless said

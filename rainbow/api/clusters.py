@@ -8,7 +8,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.asking import flag, read_json, read_mapping, read_state, service, who
 from rainbow.api.times import timed
-from rainbow.service import draining, graphs, operating, policy, registering
+from rainbow.service.clusters import draining, graphs, operating, policy, registering
 
 clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
 

@@ -12,10 +12,11 @@ from rainbow.api.schemas import check
 from rainbow.api.times import timed
 from rainbow.errors import RequestError
 from rainbow.jobs import JobState
-from rainbow.service import explaining, ledger, showing, submitting, suspending, verifying
 from rainbow.service.access import Caller, digest
+from rainbow.service.jobs import explaining, showing, suspending, verifying
 from rainbow.service.measuring import phase
-from rainbow.service.submitting import Submission
+from rainbow.service.submits import ledger, submitting
+from rainbow.service.submits.submitting import Submission
 from rainbow.store.jobs import Filter
 
 jobs = Blueprint("jobs", __name__, url_prefix="/v1")

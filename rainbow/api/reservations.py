@@ -7,7 +7,7 @@ from typing import Any
 from flask import Blueprint, jsonify
 
 from rainbow.api.asking import flag, read_mapping, service, who
-from rainbow.service import reserving
+from rainbow.service.clusters import reserving
 
 reservations = Blueprint("reservations", __name__, url_prefix="/v1/clusters/<name>/reservations")
 

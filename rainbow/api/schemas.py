@@ -14,7 +14,7 @@ from jsonschema.exceptions import best_match
 from jsonschema.protocols import Validator
 
 from rainbow.errors import RequestError
-from rainbow.service.registering import VARIABLE
+from rainbow.service.clusters.registering import VARIABLE
 
 NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}
 WORDS = {"type": "string", "maxLength": 200}

@@ -25,9 +25,9 @@ from rainbow.api.app import create_app
 from rainbow.api.logs import log_to_stderr, without_password
 from rainbow.errors import ConfigError
 from rainbow.service import Service, Settings, check_service, open_service, read_config
-from rainbow.service.loop import Loop
 from rainbow.service.peers import Peers
 from rainbow.service.reloading import Watch
+from rainbow.service.steps.loop import Loop
 
 PR_SET_PDEATHSIG = 1
 GRACE = 20  # seconds that running requests get when the server stops

@@ -12,8 +12,8 @@ from rainbow.jobspec.text import Limits, Positions, load
 from rainbow.scheduling import policies
 from rainbow.selection import check_options
 from rainbow.service import settings as service
-from rainbow.service.admission import check_limits
 from rainbow.service.settings import Settings
+from rainbow.service.submits.admission import check_limits
 
 SCHEDULER = {"secret", "admin", "name", "algorithms", "backend", "policy", "tick", "lease", "history"}
 SECTIONS = {"scheduler", "limits", "admission", "server"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.service.stepping import plan_only
+from rainbow.service.steps.stepping import plan_only
 from rainbow.store import clusters, tasks
 
 if TYPE_CHECKING:

@@ -1,12 +1,12 @@
 """The service: the store, the compiled clusters and the clock, wired together once.
 
-The verbs are functions of the modules beside this one, each with the service as its first argument:
+The verbs are functions of the folders beside this file, each with the service as its first argument:
 
-    registering  clusters come, report states, go     graphs     their graphs and subsystems change
-    submitting   match, submit                        showing    list, show, why, cancel
-    receiving    what an agent asks and reports       presence   agents and workers there are, and are lost
-    stepping     one scheduling step of a cluster     policy     a cluster's policy and workers, for people
-    operating    workers put away and brought back    quarantine those that fail to start tasks
+    clusters/  clusters come, report states, change and go; their policies, and what is reserved there in advance
+    submits/   a jobspec is matched, a cluster selected, job and decision stored
+    steps/     one scheduling step of one cluster, and the loop that takes them
+    jobs/      stored jobs listed, shown, explained, suspended, cancelled
+    agents/    what an agent asks and reports; agents and workers there are, and are lost
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ import structlog
 
 from rainbow.errors import NotFound
 from rainbow.matching.memory import Memory
-from rainbow.service import reach
 from rainbow.service.access import digest, mint
 from rainbow.service.compiling import compile_all, compile_one
 from rainbow.service.measuring import observe
 from rainbow.service.news import News
-from rainbow.service.remembering import Matches
 from rainbow.service.settings import Settings
+from rainbow.service.submits import reach
+from rainbow.service.submits.remembering import Matches
 from rainbow.store import clusters, open_store
 from rainbow.store.turns import Turns
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.service.access import Caller
-    from rainbow.service.candidates import Snapshot
-    from rainbow.service.mirror import Mirror
-    from rainbow.service.reach import Reach
     from rainbow.service.reloading import Watch
+    from rainbow.service.steps.mirror import Mirror
+    from rainbow.service.submits.candidates import Snapshot
+    from rainbow.service.submits.reach import Reach
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
 

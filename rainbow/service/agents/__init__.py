@@ -1,0 +1,1 @@
+"""What agents ask and report, and who of them is there."""

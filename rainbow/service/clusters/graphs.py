@@ -1,0 +1,188 @@
+"""The graphs of a registered cluster change: the dominant one is replaced, subsystems are hung on it and taken away.
+
+Each verb compiles first, which may take long, and then writes if the cluster's graphs are still those it built on.
+If somebody has changed them meanwhile it begins again, a few times; submits and steps go on with the earlier form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rainbow.errors import Conflict, NotFound, PreconditionFailed, RequestError
+from rainbow.graph import read_cluster, write_jgf
+from rainbow.graph.delta import apply_delta
+from rainbow.jobs import BOOKED, TaskState, advance
+from rainbow.matching import prepare
+from rainbow.service.access import Caller, own_cluster
+from rainbow.service.clusters.registering import check_name, check_size
+from rainbow.service.compiling import keep_summary
+from rainbow.service.service import Entry
+from rainbow.store import clusters, events, tasks, workers
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.graph import Cluster
+    from rainbow.service.service import Service
+    from rainbow.store.clusters import ClusterRecord
+
+Revisions = Collection[str] | None  # (ETags) one of which the caller has read; None: any
+T = TypeVar("T")
+TRIES = 4  # of a change that others overtake
+
+
+class _Overtaken(Conflict):
+    """Somebody else has changed the cluster's graphs."""
+
+
+def put_graph(
+    service: Service, who: Caller, name: str, document: Any, expected: Revisions = None, *, drain: bool = False
+) -> dict[str, Any]:
+    """Replace the dominant graph; the subsystems are hung on the new one.
+
+    PreconditionFailed if it is at another revision by now. Conflict if tasks hold a worker that the new graph lacks,
+    unless `drain`: then what runs there ends there, and what has not begun waits again.
+    """
+
+    def change() -> dict[str, Any]:
+        record, _ = _read(service, who, name, expected)
+        return _replace(service, record, document, drain)
+
+    return _as_often_as_needed(change)
+
+
+def patch_graph(
+    service: Service, who: Caller, name: str, body: Any, expected: Revisions = None, *, drain: bool = False
+) -> dict[str, Any]:
+    """Change the dominant graph by {"changes": [...]} (graph/delta.py): all of them, or none."""
+    if not isinstance(body, Mapping) or "changes" not in body:
+        raise RequestError("the body is {changes: [...]}", pointer="/changes")
+
+    def change() -> dict[str, Any]:
+        record, document = _read(service, who, name, expected)
+        if not _is_jgf(document):
+            document = write_jgf(service.entry(record).cluster)
+        return _replace(service, record, apply_delta(document, body["changes"]), drain)
+
+    return _as_often_as_needed(change)
+
+
+def _as_often_as_needed(change: Callable[[], T]) -> T:
+    """Make a change; again if somebody else has changed the same cluster's graphs while it was made ready."""
+    for _ in range(TRIES - 1):
+        with suppress(_Overtaken):
+            return change()
+    return change()
+
+
+def _is_jgf(document: Any) -> bool:
+    return (
+        isinstance(document, Mapping) and isinstance(document.get("graph"), Mapping) and "nodes" in document["graph"]
+    )
+
+
+def _read(service: Service, who: Caller, name: str, expected: Revisions) -> tuple[ClusterRecord, Any]:
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        document = clusters.document(connection, record.id)
+    if expected is not None and str(record.revision) not in expected:
+        raise PreconditionFailed(f"the graph of {name} is at revision {record.revision}")
+    return record, document
+
+
+def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool) -> dict[str, Any]:
+    with service.store.read() as connection:
+        hung = clusters.graphs_of(connection, record.id)
+    cluster = check_size(service, read_cluster(document, record.name, record.levels, record.worker_type))
+    for subsystem, graph in hung.items():
+        cluster = cluster.with_subsystem(subsystem, graph)
+    cluster = prepare(cluster, service.settings.backend)
+    names = list(cluster.workers)
+    with service.changing:
+        with service.store.write() as connection:
+            _check_unchanged(connection, record)
+            _leave(connection, record, cluster, drain, service.clock())
+            revision = clusters.replace_document(connection, record.id, document)
+            keep_summary(connection, record.id, revision, cluster)
+            workers.keep_only(connection, record.id, names, service.clock())
+            events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
+        service.put_entry(Entry(record.id, revision, cluster))
+    service.tell(record.id, changed=True)
+    return {"name": record.name, "revision": revision, "totals": dict(cluster.totals)}
+
+
+def _check_unchanged(connection: sa.Connection, record: ClusterRecord) -> None:
+    now = clusters.get(connection, record.id)
+    if now is None or now.revision != record.revision:
+        raise _Overtaken(f"the graphs of {record.name} were changed by somebody else meanwhile; try again")
+
+
+def _leave(connection: sa.Connection, record: ClusterRecord, cluster: Cluster, drain: bool, now: float) -> None:
+    """Refuse a graph that lacks a worker with tasks on it, or (drain) give back what has not begun there."""
+    held = tasks.of_cluster(connection, record.id, BOOKED)
+    lost = sorted({w for task in held for w in task.placement if w and w not in cluster.workers})
+    if lost and not drain:
+        raise Conflict(f"worker {lost[0]} has tasks and is not in the new graph", workers=lost)
+    offered = [task for task in held if task.state is TaskState.ASSIGNED and set(lost) & set(task.placement)]
+    why = "its worker was taken away"
+    tasks.save_all(connection, [advance(task, TaskState.WAITING, detail=why) for task in offered], now)
+
+
+def graph(service: Service, who: Caller, name: str) -> tuple[Any, int]:
+    """Return the dominant graph as it was given, and its revision."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        return clusters.document(connection, record.id), record.revision
+
+
+def put_subsystem(service: Service, who: Caller, name: str, called: str, document: Any) -> dict[str, Any]:
+    """Hang a subsystem on a cluster, in place of an earlier one of that name."""
+    check_name(called, "subsystem")
+
+    def change() -> dict[str, Any]:
+        record = _read(service, who, name, None)[0]
+        cluster = check_size(service, service.entry(record).cluster.with_subsystem(called, document))
+        cluster = prepare(cluster, service.settings.backend)
+        with service.changing:
+            with service.store.write() as connection:
+                _check_unchanged(connection, record)
+                clusters.put_subsystem(connection, record.id, called, document)
+                revision = _count_change(service, connection, record)
+            service.put_entry(Entry(record.id, revision, cluster))
+        service.tell(record.id, changed=True)
+        return {"name": called, "revision": revision, "vertices": len(cluster.subsystems[called].graph)}
+
+    return _as_often_as_needed(change)
+
+
+def delete_subsystem(service: Service, who: Caller, name: str, called: str) -> None:
+    """Take a subsystem and its edges away; nothing matches it afterwards."""
+    with service.changing:
+        record = _read(service, who, name, None)[0]
+        with service.store.write() as connection:
+            _check_unchanged(connection, record)
+            if not clusters.remove_subsystem(connection, record.id, called):
+                raise NotFound(f"cluster {name} has no subsystem {called}")
+            cluster = service.entry(record).cluster.without_subsystem(called)
+            revision = _count_change(service, connection, record)
+        service.put_entry(Entry(record.id, revision, cluster))
+    service.tell(record.id, changed=True)
+
+
+def _count_change(service: Service, connection: sa.Connection, record: ClusterRecord) -> int:
+    """Count a change of the cluster's subsystems and return the revision."""
+    revision = clusters.new_revision(connection, record.id)
+    events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
+    return revision
+
+
+def subsystem(service: Service, who: Caller, name: str, called: str) -> Any:
+    """Return a subsystem's graph as it was given."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        documents = clusters.graphs_of(connection, record.id)
+    if called not in documents:
+        raise NotFound(f"cluster {name} has no subsystem {called}")
+    return documents[called]

@@ -1,0 +1,1 @@
+"""Jobs that are stored: shown, explained, suspended, ended."""

@@ -1,0 +1,143 @@
+"""Phase 3 of a step: freeze what a policy may know into a View."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+from rainbow.scheduling import ReservationView, RunView, View, policies
+from rainbow.service.agents.presence import alive, loads
+from rainbow.service.steps.following import follow, mirrored
+from rainbow.service.steps.growing import read_work
+from rainbow.service.steps.placing import Placing
+from rainbow.store import agents, reservations
+
+if TYPE_CHECKING:
+    from rainbow.jobs import Task
+    from rainbow.service.service import Entry, Service
+    from rainbow.service.steps.mirror import Mirror
+    from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.jobs import JobRecord
+    from rainbow.store.reservations import ReservationRecord
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A view, and the mirror it is a view of: nobody changes that while a plan is made and carried out."""
+
+    mirror: Mirror
+    record: ClusterRecord
+    view: View
+
+    @property
+    def placing(self) -> Placing:
+        """The matcher's answers, for whoever asks about more."""
+        return self.mirror.placing
+
+
+class Rows(Sequence[Item], Generic[Item]):
+    """A row of a view, written out when somebody looks at all of it: who asks the census need not pay for that."""
+
+    def __init__(self, write: Callable[[], Iterable[Item]], length: int) -> None:
+        self._write = write
+        self._length = length
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return tuple(self._write())
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    @overload
+    def __getitem__(self, k: int) -> Item: ...
+    @overload
+    def __getitem__(self, k: slice) -> Sequence[Item]: ...
+    def __getitem__(self, k: int | slice) -> Item | Sequence[Item]:
+        return self._items[k]
+
+
+def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | None:
+    """Read what has changed and freeze the view; None if nothing waits and nothing is remembered, unless `quiet`."""
+    with mirrored(service, entry) as mirror:  # whoever looks at the view while others may step holds it longer
+        record = follow(service, mirror)
+        return frozen(service, mirror, record, quiet=quiet) if record else None
+
+
+def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, quiet: bool = False) -> Frozen | None:
+    """Freeze a mirror that is up to date."""
+    _leave_behind(service, mirror)
+    if not (mirror.waiting or record.memory or mirror.doomed or quiet):
+        return None
+    mirror.placing.begin()
+    census = mirror.census
+    view = View(
+        now=service.clock(),
+        settings=record.settings,
+        workers=Rows(census.workers.values, len(census.workers)),
+        jobs=Rows(lambda: sorted(census.jobs.values(), key=lambda j: (j.submitted, j.id)), len(census.jobs)),
+        runs=Rows(lambda: sorted(census.runs.values(), key=lambda r: (r.job, _index(r.task))), len(census.runs)),
+        place=mirror.placing.place,
+        hosts=mirror.placing.hosts,
+        divide=mirror.placing.divide,
+        memory=record.memory,
+        consumables=dict(mirror.consumables),
+        census=census,
+    )
+    policy = policies.get(record.policy)
+    if not getattr(policy, "by_census", False):
+        view = _in_full(service, mirror, view, sees_all=getattr(policy, "sees_all", False))
+    return Frozen(mirror, record, view)
+
+
+def _leave_behind(service: Service, mirror: Mirror) -> None:
+    """Note the jobs whose advance reservation is over: they end with it."""
+    if not mirror.reserved:
+        return
+    with service.store.read() as connection:
+        over = reservations.over(connection, mirror.entry.id, service.clock())
+    gone = {job: one for job, one in mirror.reserved.items() if one in over}
+    mirror.doomed |= {job: f"its advance reservation {one} is over" for job, one in gone.items()}
+
+
+def _in_full(service: Service, mirror: Mirror, view: View, *, sees_all: bool) -> View:
+    """Add what no census counts: measured loads, suspensions so far, reservations, and all that is known of work."""
+    cluster = mirror.entry.cluster
+    with service.store.read() as connection:
+        signs = alive(service, agents.of_cluster(connection, mirror.entry.id)).values()
+        kept = reservations.of_cluster(connection, mirror.entry.id, view.now)
+        work = read_work(connection, *_records(mirror)) if sees_all else None
+    measured = loads(signs, cluster.workers)
+    view = replace(view, reservations=[_kept(one) for one in kept])
+    if measured:
+        view = replace(view, workers=[replace(w, load=measured.get(w.id, {})) for w in view.workers])
+    if mirror.suspended:
+        view = replace(view, runs=[_longer(run, mirror, view.now) for run in view.runs])
+    return replace(work.told(view, cluster), census=None) if work else view
+
+
+def _records(mirror: Mirror) -> tuple[list[JobRecord], list[Task]]:
+    live = sorted((job.record for job in mirror.jobs.values()), key=lambda record: (record.submitted_at, record.id))
+    return live, sorted(mirror.booked.values(), key=lambda task: (task.job, task.index))
+
+
+def _longer(run: RunView, mirror: Mirror, now: float) -> RunView:
+    """The time of what is suspended stands still: it ends that much later."""
+    since = mirror.suspended.get(run.task)
+    return run if since is None or not run.until else replace(run, until=run.until + max(0.0, now - since))
+
+
+def _kept(record: ReservationRecord) -> ReservationView:
+    requestors = None if record.requestors is None else tuple(record.requestors)
+    return ReservationView(record.id, record.placement, record.start, record.end, requestors)
+
+
+def _index(task: str) -> int:
+    return int(task.rpartition("-")[2])

@@ -1,0 +1,251 @@
+"""What one cluster has, in memory: workers, what runs, what waits. It follows the store change by change.
+
+    mirror   of one cluster in this process; the store is the truth, and a mirror in doubt is thrown away
+    epoch    everything stamped before it has been read
+
+Every process that plans has a mirror of its own; what others write is read like what this one writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from heapq import heappush
+from typing import TYPE_CHECKING, Any
+
+from rainbow.jobs import BOOKED, Task, TaskState, WorkerState
+from rainbow.matching import consumables, worker_capacity, worker_kinds
+from rainbow.scheduling import GangView, RunView, Wait, WorkerView
+from rainbow.scheduling.census import Census
+from rainbow.service.steps.awaited import Dependents
+from rainbow.service.steps.overdue import may_run
+from rainbow.service.steps.placing import Placing
+from rainbow.service.steps.waiting import LiveJob, system_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rainbow.service.service import Entry
+    from rainbow.store.jobs import JobRecord
+    from rainbow.store.workers import WorkerRecord
+
+T = TaskState
+
+
+class Mirror:
+    """One cluster. Whoever reads or changes it holds `lock`."""
+
+    def __init__(self, entry: Entry, backend: str) -> None:
+        self.entry = entry
+        self.lock = threading.RLock()
+        self.placing = Placing(entry.cluster, backend)
+        self.limits: Mapping[str, int] = {}
+        self._capacity = worker_capacity(entry.cluster)
+        self._kinds = worker_kinds(entry.cluster)
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget everything that was read."""
+        self.epoch = -1  # nothing has been read
+        self.moves = 0
+        self.read = 0  # rows the last time
+        self.census = Census()
+        self.census.gang_of = self.gang_of
+        self.jobs: dict[str, LiveJob] = {}
+        self.waiting: set[str] = set()  # jobs with tasks that wait
+        self.booked: dict[str, Task] = {}
+        self.workers: dict[str, WorkerRecord] = {}
+        self.stirred = True  # workers have changed since somebody looked for what is lost
+        self.states: Counter[WorkerState] = Counter()
+        self.agents: Counter[str] = Counter()  # tasks each holds
+        self.dependents = Dependents()
+        self.blocked: dict[str, Wait] = {}  # why jobs wait that no policy sees, where the store does not say it yet
+        self.doomed: dict[str, str] = {}  # jobs that can never start, and why
+        self.reserved: dict[str, Any] = {}  # jobs that run in an advance reservation, and which
+        self.suspended: dict[str, float] = {}  # tasks that are held in place, and since when
+        self.reasons: dict[str, set[str]] = {}  # jobs a policy sees, by the reason the store has
+        self.deadlines: list[tuple[float, str]] = []  # when running tasks must have ended
+        self.consumables = consumables(self.entry.cluster)
+        self._reason: dict[str, str] = {}
+        self._used: dict[str, Counter[str]] = {}
+        self.held: Counter[str] = Counter()  # tasks on each worker
+        self._touched: set[str] = set(self._capacity)  # workers whose views are to be made anew
+        self._changed: set[str] = set()  # jobs whose views are
+
+    # ── workers ──
+
+    def put_workers(self, changed: Mapping[str, WorkerRecord]) -> None:
+        """Take note of workers' states."""
+        fresh = {name: record for name, record in changed.items() if self.workers.get(name) != record}
+        for name, record in fresh.items():
+            before = self.workers.get(name)
+            if before is not None:
+                self.states[before.state] -= 1
+            self.states[record.state] += 1
+            self.stirred = self.stirred or before is None or before.state is not record.state
+        self.workers.update(fresh)
+        self._touched |= fresh.keys() & self._capacity.keys()
+
+    def _worker(self, name: str) -> WorkerView:
+        whole, used = self._capacity[name], self._used.get(name, Counter())
+        free = {kind: amount - used.get(kind, 0) for kind, amount in whole.items()}
+        known = self.workers.get(name)
+        state, since = (known.state, known.since) if known else (WorkerState.NEW, 0.0)
+        if self.entry.drained and state is WorkerState.READY:
+            state = WorkerState.DRAINING
+        return WorkerView(name, self._kinds[name], whole, free, state, since, self.held[name])
+
+    # ── jobs ──
+
+    def put_job(self, job: LiveJob) -> None:
+        """Take note of a job that is new here."""
+        self.jobs[job.record.id] = job
+        self._changed.add(job.record.id)
+        if reserved := system_of(job.read).get("reservation"):
+            self.reserved[job.record.id] = reserved
+        self.dependents.add(job)
+
+    def change_job(self, record: JobRecord) -> None:
+        """Take note of what is stored of a job."""
+        self.jobs[record.id].record = record
+        self._changed.add(record.id)
+
+    def drop_job(self, job_id: str) -> None:
+        """Forget a job that has ended."""
+        job = self.jobs.pop(job_id)
+        for index in list(job.booked):
+            self.drop_task(f"{job_id}-{index}")
+        job.forget_all()
+        self.dependents.drop(job_id)
+        self._put_view(job_id, None)
+        self._changed.discard(job_id)
+        self.reserved.pop(job_id, None)
+        self.waiting.discard(job_id)
+        self.blocked.pop(job_id, None)
+        self.doomed.pop(job_id, None)
+
+    # ── tasks ──
+
+    def put_task(self, task: Task) -> None:
+        """Take note of a task as it is now."""
+        job = self.jobs.get(task.job)
+        if job is None:
+            return
+        self._changed.add(task.job)
+        if task.state not in BOOKED:
+            self.drop_task(task.id)
+            (job.task_waits if task.state is T.WAITING else job.task_ends)(task.index)
+            return
+        job.task_begins(task.index)
+        self.drop_task(task.id)
+        self.booked[task.id] = task
+        if task.suspended_at is not None:
+            self.suspended[task.id] = task.suspended_at
+        self._book(task, 1)
+        self.census.put_run(self._run(task, job))
+        self.watch(task)
+
+    def drop_task(self, task_id: str) -> None:
+        """Take note that a task holds nothing any more."""
+        before = self.booked.pop(task_id, None)
+        if before is not None:
+            self._book(before, -1)
+            self.census.drop_run(task_id)
+            self.suspended.pop(task_id, None)
+
+    def _book(self, task: Task, sign: int) -> None:
+        if task.agent:
+            self.agents[task.agent] += sign
+        for name, amounts in task.placement.items():
+            if not name:
+                for kind, amount in amounts.items():
+                    self.consumables[kind] = self.consumables.get(kind, 0) - sign * amount
+                continue
+            used = self._used.setdefault(name, Counter())
+            for kind, amount in amounts.items():
+                used[kind] += sign * amount
+            self.held[name] += sign
+            if name in self._capacity:
+                self._touched.add(name)
+
+    def _run(self, task: Task, job: LiveJob) -> RunView:
+        started, duration = task.assigned_at or 0.0, job.read.request.duration
+        return RunView(
+            task=task.id,
+            job=task.job,
+            requestor=job.record.requestor,
+            gang=task.gang,
+            placement=task.placement,
+            started=started,
+            stopping=task.state is T.STOPPING,
+            until=started + duration + task.paused if duration else 0.0,
+            suspended=task.state is T.SUSPENDED,
+            priority=job.record.priority,
+            attributes=system_of(job.read),
+        )
+
+    def watch(self, task: Task) -> None:
+        """Note when a running task must have ended."""
+        job = self.jobs[task.job]
+        seconds = may_run(job.read.request, self.limits) if task.state is T.RUNNING else 0.0
+        if seconds > 0 and task.started_at is not None:
+            seconds += task.paused + self.limits["allowance_seconds"]
+            heappush(self.deadlines, (task.started_at + seconds, task.id))
+
+    # ── what a policy sees ──
+
+    def settle(self) -> None:
+        """Bring the census up to date with all that was noted."""
+        order = self._capacity if len(self._touched) == len(self._capacity) else self._touched
+        for name in order:  # the first time in their natural order
+            self.census.put_worker(self._worker(name))
+        for job_id in self._changed:
+            self._settle_job(self.jobs[job_id])
+        self._touched, self._changed = set(), set()
+
+    def touch(self, job_id: str) -> None:
+        """Let a job be looked at anew."""
+        self._changed.add(job_id)
+
+    def _settle_job(self, job: LiveJob) -> None:
+        job_id = job.record.id
+        (self.waiting.add if job.order else self.waiting.discard)(job_id)
+        self._put_view(job_id, job)
+        wait = self._wait_of(job) if job.order else None
+        if wait is None or job_id in self.doomed or _told(job.record.wait, wait):
+            self.blocked.pop(job_id, None)
+        else:
+            self.blocked[job_id] = wait
+
+    def _wait_of(self, job: LiveJob) -> Wait | None:
+        """Say why a job waits that no policy sees."""
+        if job.record.id in self.census.jobs:
+            return None
+        if job.unmet is not None:
+            return self.dependents.wait_of(job)
+        return job.waits_held() if job.record.suspended_at is not None else job.awaits_itself()
+
+    def _put_view(self, job_id: str, job: LiveJob | None) -> None:
+        known = self.reasons.get(self._reason.pop(job_id, ""))
+        if known is not None:
+            known.discard(job_id)
+        if job is None:
+            self.census.drop_job(job_id)
+            return
+        self.census.put_job(job.view())
+        if job_id in self.census.jobs:
+            reason = (job.record.wait or {}).get("reason", "")
+            self._reason[job_id] = reason
+            self.reasons.setdefault(reason, set()).add(job_id)
+
+    def gang_of(self, task: str) -> GangView | None:
+        """Return the gang that waits with a task in it."""
+        job_id, _, index = task.rpartition("-")
+        job = self.jobs.get(job_id)
+        return job.gang_of(int(index)) if job is not None and index.isdecimal() else None
+
+
+def _told(stored: Mapping[str, object] | None, wait: Wait) -> bool:
+    """Tell whether the store says already why a job waits."""
+    known = stored or {}
+    return (known.get("reason"), known.get("text"), known.get("facts")) == (wait.reason, wait.text, dict(wait.facts))

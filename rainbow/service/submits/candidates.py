@@ -1,0 +1,69 @@
+"""What selection may know of the candidates at the moment of a submit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rainbow.matching import Verdict
+from rainbow.selection.arithmetic import is_number
+from rainbow.service.parts import Part
+from rainbow.store import states, workers
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.service import Service
+    from rainbow.service.submits.reach import Reach
+
+KEPT = 10.0  # seconds that a snapshot stands for the states of decisions that read none
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The states of the clusters of a reach at some time, as the ledger keeps them."""
+
+    reach: Reach
+    at: float
+    states: Part
+
+
+def snapshot(service: Service, among: Reach) -> Part:
+    """Return the states for a decision that reads none of them: what another selector would have been given.
+
+    They are written once for all jobs that are placed within KEPT seconds.
+    """
+    known, now = service.snapshots.get(id(among)), service.clock()
+    if known is None or not 0 <= now - known.at < KEPT:
+        with service.store.read() as connection:
+            found = states_of(service, connection, among.names, idle=False)
+        known = service.snapshots.put(id(among), Snapshot(among, now, Part.of(found)))
+    return known.states
+
+
+def candidate_ids(service: Service, verdicts: Sequence[Verdict]) -> dict[str, str]:
+    """Return {cluster id: name} of the clusters that match."""
+    entries = service.catalogue
+    return {entries[v.cluster].id: v.cluster for v in verdicts if v.matched and v.cluster in entries}
+
+
+def states_of(
+    service: Service, connection: sa.Connection, ids: Mapping[str, str], idle: bool
+) -> dict[str, dict[str, Any]]:
+    """Return the variables of every candidate's state; nodes_free as booked, idle workers if they are read."""
+    reported, booked = states.get(connection, ids), states.booked(connection, ids)
+    queued: Mapping[str, dict[str, int]] = states.queues(connection, ids)
+    for cluster_id, count in (workers.idle(connection, ids) if idle else {}).items():
+        queued[cluster_id]["idle_workers"] = count
+    found: dict[str, dict[str, Any]] = {}
+    for cluster_id, name in ids.items():
+        values: dict[str, Any] = {f"queue.{key}": value for key, value in queued[cluster_id].items()}
+        if cluster_id in reported:
+            values |= reported[cluster_id].values
+            values["state.age"] = max(0.0, service.clock() - reported[cluster_id].reported_at)
+        free = values.get("nodes_free")
+        if is_number(free):
+            values["nodes_free"] = free + booked[cluster_id]
+        found[name] = values
+    return found

@@ -1,0 +1,124 @@
+"""Walk 2: a jobspec comes in and clusters are matched; submission.py selects one and stores what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import JobspecError, LimitError, RainbowError
+from rainbow.jobspec import Request, parse_jobspec
+from rainbow.matching import backends, match, shown, shown_explained
+from rainbow.selection import check_options, reads_states
+from rainbow.service.access import Caller
+from rainbow.service.measuring import count, phase
+from rainbow.service.submits.candidates import snapshot
+from rainbow.service.submits.jobspecs import Reading, read_request
+from rainbow.service.submits.reach import reach_of
+from rainbow.service.submits.remembering import Found
+from rainbow.service.submits.submission import Placement, Submission
+
+if TYPE_CHECKING:
+    from rainbow.service.service import Service
+    from rainbow.store.engine import Work
+
+Placed = tuple[dict[str, Any], bool] | RainbowError  # a job and whether it was sent before, or why there is none
+
+__all__ = ["Submission", "answer", "find_for", "selector_of", "submit", "submit_all"]
+
+
+# ── match ──
+
+
+def find_for(service: Service, who: Caller, asked: Submission) -> Found:
+    """Match a jobspec against every cluster the caller may submit to, or those asked for."""
+    among = reach_of(service, who, asked.clusters if asked.place is None else [asked.place])
+    found = service.matches.find(asked.jobspec, among, service.settings.backend)
+    for verdict, times in found.match.counts.items():
+        count("rainbow_matches", verdict, times)
+    return found
+
+
+def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
+    """Say which clusters could run a jobspec; explained if that was asked for."""
+    if not asked.explain:
+        found = find_for(service, who, asked)
+        return shown(found.request, found.match.verdicts)
+    request = parse_jobspec(asked.jobspec)
+    among = reach_of(service, who, asked.clusters).clusters
+    verdicts = match(request, among, service.settings.backend)
+    return shown_explained(request, among, verdicts, backends.get(service.settings.backend))
+
+
+# ── submit ──
+
+
+def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, Any], bool]:
+    """Place a job; return it and whether it is an earlier one sent again. Refused says why no cluster takes it."""
+    [placed] = submit_all(service, [(who, asked)])
+    if isinstance(placed, RainbowError):
+        raise placed
+    return placed
+
+
+def submit_all(service: Service, many: Sequence[tuple[Caller, Submission]]) -> list[Placed]:
+    """Place several jobs, each or not, in order; what became of each. One wait for the disk for all of them."""
+    answers: dict[int, Placed] = {}
+    prepared: dict[int, Placement] = {}
+    for k, (who, asked) in enumerate(many):
+        try:
+            prepared[k] = _prepare(service, who, asked)
+        except RainbowError as fault:
+            count("rainbow_submits", fault.code)
+            answers[k] = fault
+    with phase("store"):
+        works = service.store.all_together([each.write for each in prepared.values()])
+    for k, work in zip(prepared, works, strict=True):
+        answers[k] = _outcome(service, prepared[k], work)
+    if told := {each.cluster_id for each in prepared.values() if each.cluster_id}:
+        service.tell(*told)
+    return [answers[k] for k in range(len(many))]
+
+
+def _outcome(service: Service, placement: Placement, work: Work[tuple[dict[str, Any], bool]]) -> Placed:
+    if work.fault is None and work.result is not None:
+        count("rainbow_submits", "again" if work.result[1] else "placed")
+        return work.result
+    placement.cluster_id = None
+    if isinstance(work.fault, RainbowError):
+        count("rainbow_submits", work.fault.code)
+        return work.fault
+    raise work.fault or AssertionError("a part has a result or a fault")
+
+
+def _prepare(service: Service, who: Caller, asked: Submission) -> Placement:
+    """Do all that needs no writing: parse, match, check."""
+    found = find_for(service, who, asked)
+    wanted = _checked(service, found.request)
+    selector, options = selector_of(service, asked)
+    kept = None if reads_states(selector) else snapshot(service, found.match.reach)
+    return Placement(service, who, asked, wanted, found.match, selector, options, kept)
+
+
+def _checked(service: Service, request: Request) -> Reading:
+    count = sum(task.replicas for task in request.tasks)  # before they are written out
+    if count > service.settings.limits.tasks:
+        raise LimitError(f"{count} tasks, the limit is {service.settings.limits.tasks}", limit="tasks")
+    wanted = read_request(request)
+    for gang in wanted.gangs:
+        for task in gang.tasks:
+            if not task.spec.command:
+                raise JobspecError(f"{task.name} has no command to run", pointer=f"/tasks/{task.index}/command")
+    if not wanted.gangs:
+        raise JobspecError("there is no task to run", pointer="/tasks")
+    return wanted
+
+
+def selector_of(service: Service, asked: Submission) -> tuple[str, Mapping[str, Any]]:
+    """Return the request's own selector, for this request alone, or the server's."""
+    settings = service.settings  # once: they may be exchanged at any moment
+    if asked.selector is None:
+        return settings.selector, settings.selector_options
+    same = asked.selector == settings.selector
+    options = asked.options if asked.options is not None else settings.selector_options if same else {}
+    check_options(asked.selector, options)
+    return asked.selector, options
