@@ -46,6 +46,12 @@ def _stamp(table: str) -> sa.Column[int]:
     return sa.Column("stamp", sa.BigInteger, nullable=False, server_default="0", onupdate=epoch)
 
 
+def _index_where(name: str, condition: str, *columns: str) -> sa.Index:
+    """Index the rows that meet a condition; a statement must say the same to be answered from it."""
+    where = sa.text(condition)
+    return sa.Index(name, *columns, sqlite_where=where, postgresql_where=where)
+
+
 def _cluster_id(*, primary_key: bool = False, index: bool = False) -> sa.Column[str]:
     cluster = sa.ForeignKey("clusters.id", ondelete="CASCADE")
     return sa.Column("cluster_id", ID, cluster, nullable=False, primary_key=primary_key, index=index)
@@ -108,12 +114,7 @@ workers = sa.Table(
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),  # to start a task, one after the other
     _stamp("workers"),
     sa.Index("ix_workers_stamp", "cluster_id", "stamp"),
-    sa.Index(
-        "ix_workers_there",
-        "cluster_id",
-        sqlite_where=sa.text("state NOT IN ('NEW', 'LOST')"),
-        postgresql_where=sa.text("state NOT IN ('NEW', 'LOST')"),
-    ),
+    _index_where("ix_workers_there", "state NOT IN ('NEW', 'LOST')", "cluster_id"),
 )
 
 changes = sa.Table(
@@ -232,13 +233,7 @@ tasks = sa.Table(
     sa.Column("ended_at", TIME),
     sa.Column("expected", TIME, nullable=False, server_default="0"),  # seconds, as those before it ran
     _stamp("tasks"),
-    sa.Index(
-        "ix_tasks_stamp",
-        "cluster_id",
-        "stamp",
-        sqlite_where=sa.text("stamp > 0"),
-        postgresql_where=sa.text("stamp > 0"),
-    ),
+    _index_where("ix_tasks_stamp", "stamp > 0", "cluster_id", "stamp"),
     sa.Column("hold", WORD, nullable=False, server_default=""),
     sa.Column("suspended_at", TIME),
     sa.Column("paused", TIME, nullable=False, server_default="0"),
