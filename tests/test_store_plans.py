@@ -3,7 +3,10 @@
 import pytest
 import sqlalchemy as sa
 
-from rainbow.store import tasks
+from rainbow.store import tasks, workers
+from rainbow.store.schema import clusters
+
+NAMED = [f"j-{k}" for k in range(200)]
 
 
 def how(connection, statement, **given):
@@ -18,18 +21,22 @@ def how(connection, statement, **given):
 @pytest.mark.parametrize(
     ("statement", "given", "by"),
     [
-        (tasks._CHANGED, {"cluster": "c", "since": 7}, "ix_tasks_stamp"),
-        (tasks._NAMED.where(tasks.tasks.c.id.in_([f"j-{k}" for k in range(200)])), {}, "sqlite_autoindex_tasks_1"),
+        (tasks._CHANGED, {"cluster": "c", "since": 7}, "tasks USING INDEX ix_tasks_stamp"),
+        (
+            tasks._NAMED.where(tasks.tasks.c.id.in_(NAMED)),
+            {},
+            "tasks USING INDEX sqlite_autoindex_tasks_1",
+        ),
+        (sa.select(clusters.c.id).where(~workers._THERE.exists()), {}, "workers USING INDEX ix_workers_there"),
     ],
-    ids=["what changed", "tasks by id"],
+    ids=["what changed", "tasks by id", "clusters without a worker"],
 )
 def test_statement_looks_into_its_index(service, statement, given, by):
     with service.store.read() as connection:
         if connection.dialect.name != "sqlite":
             pytest.skip("the plans of PostgreSQL follow its statistics")
         told = how(connection, statement, **given)
-    assert "SEARCH tasks USING INDEX" in told
-    assert by in told
+    assert f"SEARCH {by}" in told
 
 
 def test_tasks_are_found_by_id_at_their_own_cluster_only(api):

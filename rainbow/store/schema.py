@@ -31,14 +31,13 @@ import sqlalchemy as sa
 
 from rainbow.store.columns import ID, JSON, NAME, NUMBER, TEXT, TIME, WORD
 
-metadata = sa.MetaData(
-    naming_convention={
-        "ix": "ix_%(column_0_N_label)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
+NAMES = {
+    "ix": "ix_%(column_0_N_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+metadata = sa.MetaData(naming_convention=NAMES)
 
 
 def _stamp(table: str) -> sa.Column[int]:
