@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 CHANNEL = "rainbow"
 AGAIN = 1.0  # seconds before a lost connection is tried again
+PAUSE = 0.02  # seconds between two messages: what happens meanwhile goes with the next
 MOST = 100  # clusters named in one message, which PostgreSQL keeps below 8,000 bytes; more are told as all
+NOTIFY = sa.text("SELECT pg_notify(:channel, :message)")
 TROUBLE = (sa.exc.SQLAlchemyError, RainbowError, OSError)
 
 
@@ -70,12 +72,13 @@ class Peers:
             changed, self._changed = self._changed, False
             if unsent or changed:
                 self._send(sorted(unsent) if len(unsent) <= MOST else [], changed)
+                self._stop.wait(PAUSE)
 
     def _send(self, topics: list[str], changed: bool) -> None:
         message = json.dumps({"from": self._me, "topics": topics, "changed": changed})
         try:
-            with self.service.store.engine.connect() as connection, connection.begin():
-                connection.execute(sa.select(sa.func.pg_notify(CHANNEL, message)))
+            with self.service.store.look() as connection:
+                connection.execute(NOTIFY, {"channel": CHANNEL, "message": message})
         except TROUBLE as fault:
             log.warning("news-not-sent", fault=type(fault).__name__)
 
