@@ -1,7 +1,7 @@
 """How much a cluster takes: limits checked in the transaction that stores the job, so they hold under any load.
 
-A cluster that begins under load_based has the limits of settings.Admission, the original's numbers; DEFAULTS are
-those of a cluster nothing was said of.
+A cluster that begins under load_based has the limits of settings.Admission; DEFAULTS are those of a cluster nothing
+was said of.
 """
 
 from __future__ import annotations
