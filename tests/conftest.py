@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,24 @@ from tests.slurm import Slurm, slurm
 
 hypothesis.settings.register_profile("rainbow", deadline=None)  # a busy machine is no fault of ours
 hypothesis.settings.load_profile("rainbow")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_parser_at_a_time() -> Iterator[None]:
+    """Keep threads that parse Python apart, where CPython does not (3.11: gh-106905, a SystemError now and then).
+
+    An application is made (its routes are compiled) while a thread of another test may be writing a traceback.
+    """
+    lock, parse = threading.RLock(), ast.parse
+
+    def parsed(*args: Any, **named: Any) -> Any:
+        with lock:
+            return parse(*args, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ast, "parse", parsed)
+        yield
+
 
 REGISTRATION = "rbr_of-the-tests"
 ADMIN = "rba_of-the-tests"

@@ -109,12 +109,13 @@ def application() -> Any:
     log_to_stderr(settings.server.log)
     service = open_service(told["database"], settings, told["config"])
     service.local = _is_loopback(told["host"])
+    made = create_app(service)
     start(service, told["config"], settings, scheduler=told["scheduler"])
     # what was made of the store stays: collecting garbage need not go through all of it again and again
     gc.collect()
     gc.freeze()
     _at_signal(service.let_go)
-    return create_app(service)
+    return made
 
 
 def start(service: Service, config: str | None, settings: Settings, *, scheduler: bool) -> None:
