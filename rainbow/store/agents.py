@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from rainbow.store.schema import agents
 
 _OF_CLUSTER = sa.select(agents).where(agents.c.cluster_id == sa.bindparam("wanted"))
+_SEEN = agents.update().where(agents.c.cluster_id == sa.bindparam("of"), agents.c.name == sa.bindparam("called"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,7 @@ def put(connection: sa.Connection, cluster_id: str, record: AgentRecord) -> None
     """Store a sign of life in place of the agent's last."""
     values: dict[str, Any] = {"seen_at": record.seen_at, "workers": _written(record.workers), "seq": record.seq}
     values["load"] = None if record.load is None else dict(record.load)
-    this = sa.and_(agents.c.cluster_id == cluster_id, agents.c.name == record.name)
-    if not connection.execute(agents.update().where(this).values(**values)).rowcount:
+    if not connection.execute(_SEEN, {"of": cluster_id, "called": record.name, **values}).rowcount:
         connection.execute(agents.insert().values(cluster_id=cluster_id, name=record.name, **values))
 
 

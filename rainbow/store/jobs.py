@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -158,7 +159,13 @@ def decision(connection: sa.Connection, job_id: str) -> dict[str, Any]:
 
 def change(connection: sa.Connection, job_id: str, **values: Any) -> None:
     """Store new values of a job's columns."""
-    connection.execute(jobs.update().where(jobs.c.id == job_id).values(**values))
+    connection.execute(_changing(tuple(values)), {"changed": job_id, **{f"new_{key}": values[key] for key in values}})
+
+
+@cache
+def _changing(names: tuple[str, ...]) -> sa.Update:
+    values: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in names}
+    return jobs.update().where(jobs.c.id == sa.bindparam("changed")).values(values)
 
 
 def _jobs(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[JobRecord]:

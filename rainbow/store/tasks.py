@@ -26,6 +26,12 @@ _SAVE = (
 _COLUMNS = [tasks.c[name] for name in _NAMES]
 _ADD = tasks.insert()
 _NAMED = sa.select(*_COLUMNS, tasks.c.cluster_id)
+_SOME = _NAMED.where(tasks.c.id.in_(sa.bindparam("wanted", expanding=True)))
+_WHERE = (
+    sa.select(clusters.c.id, clusters.c.name)
+    .join(tasks, tasks.c.cluster_id == clusters.c.id)
+    .where(tasks.c.id == sa.bindparam("wanted"))
+)
 _BRIEF = [column for column in _COLUMNS if column.name not in ("output", "detail")]
 _CHANGED = sa.select(*_BRIEF).where(
     tasks.c.cluster_id == sa.bindparam("cluster"),
@@ -153,7 +159,7 @@ def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -
     """
     found = {}
     for part in _parts(task_ids):
-        for row in connection.execute(_NAMED.where(tasks.c.id.in_(part))):
+        for row in connection.execute(_SOME, {"wanted": part}):
             if row[-1] == cluster_id:
                 found[row.id] = Task(**{**dict(zip(_NAMES, row, strict=False)), "state": TaskState(row.state)})
     return dict(sorted(found.items(), key=lambda item: (item[1].job, item[1].index)))
@@ -168,8 +174,7 @@ def save_all(connection: sa.Connection, changed: Sequence[Task], now: float) -> 
 
 
 def _tell(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
-    query = sa.select(clusters.c.id, clusters.c.name).join(tasks, tasks.c.cluster_id == clusters.c.id)
-    where = connection.execute(query.where(tasks.c.id == changed[0].id)).first()
+    where = connection.execute(_WHERE, {"wanted": changed[0].id}).first()
     if where:
         facts = [{**_facts(task), "cluster": where.name} for task in changed]
         events.add_all(connection, now, where.id, "task", facts)

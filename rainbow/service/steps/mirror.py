@@ -14,7 +14,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
 from rainbow.jobs import BOOKED, Task, TaskState, WorkerState
-from rainbow.matching import consumables, worker_capacity, worker_kinds
+from rainbow.matching import consumables
 from rainbow.scheduling import GangView, RunView, Wait, WorkerView
 from rainbow.scheduling.census import Census
 from rainbow.service.steps.awaited import Dependents
@@ -40,8 +40,8 @@ class Mirror:
         self.lock = threading.RLock()
         self.placing = Placing(entry.cluster, backend)
         self.limits: Mapping[str, int] = {}
-        self._capacity = worker_capacity(entry.cluster)
-        self._kinds = worker_kinds(entry.cluster)
+        self._capacity = self.placing.capacity
+        self._kinds = self.placing.kinds
         self.renew()
 
     def renew(self) -> None:

@@ -38,8 +38,9 @@ class Placing:
         self._hosting: dict[int, frozenset[str]] = {}
         self._alike: dict[int, bool] = {}
         self._first_of_kind: dict[tuple[int, str], str] = {}
-        self._kinds = worker_kinds(cluster)
-        self._within = {kind for capacity in worker_capacity(cluster).values() for kind in capacity}
+        self.kinds = worker_kinds(cluster)
+        self.capacity = worker_capacity(cluster)
+        self._within = {kind for capacity in self.capacity.values() for kind in capacity}
         self._slots: dict[int, tuple[SlotsView, ...]] = {}
         self._requests: dict[int, Request] = {}  # so that an identity stays that of one request
         self._size = 0
@@ -89,7 +90,7 @@ class Placing:
 
     def _on_one(self, request: Request, worker: str) -> Take | None:
         """Ask about one worker; of equal workers only the first is asked about, where no more than kind counts."""
-        first = self._first_of_kind.setdefault((id(request), self._kinds.get(worker, "")), worker)
+        first = self._first_of_kind.setdefault((id(request), self.kinds.get(worker, "")), worker)
         take = self._take(request, [first])
         if take is None or worker == first:
             return take if worker == first or self._by_kind(request) else self._take(request, [worker])
