@@ -197,6 +197,12 @@ def api(service: Service) -> Api:
     return Api(service)
 
 
+@pytest.fixture
+def oak(api: Api) -> Cluster:
+    """Cluster oak of two nodes of two cores, registered."""
+    return api.register("oak")
+
+
 def open_service_at(database: str | Path, clock: Clock, **settings: Any) -> Service:
     """Open the service whose store is here (a folder: a SQLite file in it), as after a restart."""
     url = database if isinstance(database, str) else str(database / "rainbow.db")

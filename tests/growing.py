@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from rainbow.service.steps.stepping import step
-from tests.conftest import Api, Cluster
+from tests.conftest import Api, Cluster, grid
 
 EAGER = {"expand_by_doubling": False, "initialization_cap": 0, "use_prediction": False}
 FAIR = {"policy": "FAIR_SHARE", "default": True, **EAGER}
@@ -97,3 +99,20 @@ class Site:
     def figures(self) -> Any:
         """Return the figures of the scheduler."""
         return self.api.good("GET", "/v1/clusters/one/scheduler", None, self.cluster.secret)["figures"]
+
+
+def site(api: Api, nodes: int = 4, cores: int = 4, **more: Any) -> Site:
+    """Register cluster one under fair_share; `more` are settings of the policy."""
+    policy = {"name": "fair_share", "settings": settings(**more)}
+    return Site(api, api.register("one", grid(nodes, cores), policy=policy))
+
+
+@pytest.fixture
+def there(api: Api) -> Site:
+    """Four machines of four cores."""
+    return site(api)
+
+
+def states(there: Site, job: str) -> list[str]:
+    """Return the states of a job's tasks, sorted."""
+    return sorted(task["state"] for task in there.job(job)["tasks"])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rainbow.client import Client
+from tests.keepers import end_of_marked, keepers
 from tests.test_end_to_end import Processes
-from tests.test_recovery import end_of_marked, keepers
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from rainbow.scheduling import FairShare, Plan, View, check_plan
 from tests.epochs import Cluster, Run
 
 FAIR = {"policy": "FAIR_SHARE", "priority": 10, "weight": 100, "nodepool": "top", "prediction-fudge": 0}
@@ -61,3 +63,29 @@ def held(there: Cluster) -> dict[int, dict[str, int]]:
 def counts(there: Cluster) -> dict[int, int]:
     """How many shares every job holds."""
     return {number: sum(on.values()) for number, on in held(there).items()}
+
+
+def play(there: Cluster, epochs: int = 8) -> Cluster:
+    """Let so many epochs pass."""
+    for _ in range(epochs):
+        there.step()
+    return there
+
+
+def reconfigured(there: Cluster, **settings: Any) -> Cluster:
+    """Change settings of the policy."""
+    there.settings = FairShare().check({**there.settings, **settings})
+    return there
+
+
+def seen(there: Cluster, **changes: Any) -> View:
+    """The view, every job of it changed."""
+    view = there.view()
+    return replace(view, jobs=[replace(one, **changes) for one in view.jobs])
+
+
+def orders(view: View) -> Plan:
+    """Plan once; the plan is one that may be carried out."""
+    plan = FairShare().plan(view)
+    check_plan(view, plan)
+    return plan

@@ -103,26 +103,36 @@ def _types(parts):
         yield from _types(below)
 
 
-def document(shape, seed=0):
-    """Write a shape as JGF, its vertices and edges in an order drawn from `seed`; ranks by order of nodes."""
+def grown(shape, fields_of):
+    """Return the vertices and edges of a shape below one cluster; a vertex has the fields of its kind and number."""
     vertices, edges = {}, []
-    ranks = iter(range(10_000))
 
     def grow(parts, parent, path):
         for number, part in enumerate(parts):
             kind, below = part if isinstance(part, tuple) else (part, [])
-            kind, *properties = kind.split("+")
-            kind, size, unit = [*kind.split(":"), "", ""][:3]
-            vertex = f"{path}/{kind}{number}"
-            fields = {"type": kind, "name": f"{kind}{number}", "size": int(size or 1), "unit": unit}
-            if kind == "node":
-                fields["rank"] = next(ranks)
-            vertices[vertex] = {"metadata": {**fields, "properties": properties}}
+            fields = fields_of(kind, number)
+            vertex = f"{path}/{fields['name']}"
+            vertices[vertex] = {"metadata": fields}
             if parent:
                 edges.append({"source": parent, "target": vertex, "relation": "contains"})
             grow(below, vertex, vertex)
 
     grow([("cluster", shape)], None, "")
+    return vertices, edges
+
+
+def document(shape, seed=0):
+    """Write a shape as JGF, its vertices and edges in an order drawn from `seed`; ranks by order of nodes."""
+    ranks = iter(range(10_000))
+
+    def fields_of(kind, number):
+        kind, *properties = kind.split("+")
+        kind, size, unit = [*kind.split(":"), "", ""][:3]
+        fields = {"type": kind, "name": f"{kind}{number}", "size": int(size or 1), "unit": unit}
+        rank = {"rank": next(ranks)} if kind == "node" else {}
+        return {**fields, **rank, "properties": properties}
+
+    vertices, edges = grown(shape, fields_of)
     rng = random.Random(seed)
     keys = list(vertices)
     if seed:

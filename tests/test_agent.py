@@ -4,66 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rainbow.agent import Agent, Ended, Executor, Result, Run, RunId, open_executor
-from rainbow.agent.local import LocalExecutor
-from rainbow.agent.messages import batch, run_of, stale_runs
+from rainbow.agent import Agent, Ended, Executor, Run, RunId, open_executor
 from rainbow.api import create_app
-from rainbow.client import Client, Problem, wire
-from rainbow.errors import Unavailable
-from tests.conftest import REGISTRATION, grid, jobspec
-from tests.live import Script, agent_of, http, rainbow_at, service_at, url_of
+from rainbow.client import Client
+from tests.agent_sites import PATH, Site, Watched, register, site, until
+from tests.live import Script, agent_of, http, service_at, url_of
 
-PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-
-
-@dataclass
-class Site:
-    """A server with one cluster, and a user of it."""
-
-    url: str
-    user: Client
-    secret: str
-
-    def submit(self, *command: str, **system: Any) -> str:
-        return self.user.submit(jobspec(command=list(command), **system))["id"]
-
-    def end(self, job_id: str, seconds: float = 30) -> dict[str, Any]:
-        return self.user.wait(job_id, timeout=seconds, every=0.05)
-
-    def task(self, job_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.user.job(job_id)["tasks"][0]
-        return found
-
-    def until(self, job_id: str, state: str, seconds: float = 20) -> None:
-        until(lambda: self.task(job_id)["state"] == state, seconds)
-
-
-def until(true: Callable[[], bool], seconds: float = 20) -> None:
-    limit = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
-
-
-def register(url: str) -> Site:
-    with Client(url, REGISTRATION) as registering:
-        told = registering.register_cluster("oak", grid(4, 8))
-    return Site(url, Client(url, told["token"], timeout=5), told["secret"])
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with rainbow_at(tmp_path) as url:
-        found = register(url)
-        yield found
-        found.user.close()
+__all__ = ["site"]  # fixtures
 
 
 def test_a_job_completes_and_its_output_is_seen(site: Site) -> None:
@@ -94,20 +46,6 @@ def test_cancel_ends_what_runs(site: Site) -> None:
         site.user.cancel(job)
         assert site.end(job, 10)["state"] == "CANCELED"
         assert agent._executor.running() == []
-
-
-class Watched(LocalExecutor):
-    """The local executor, remembering how much ran at once and what was started."""
-
-    def __init__(self) -> None:
-        super().__init__(PATH)
-        self.most = 0
-        self.started: list[RunId] = []
-
-    def start(self, run: Run) -> None:
-        super().start(run)
-        self.started.append(run.id)
-        self.most = max(self.most, len(self.running()))
 
 
 def test_no_more_run_at_once_than_allowed(site: Site) -> None:
@@ -198,15 +136,6 @@ def test_a_task_that_is_no_longer_ours_is_stopped_and_not_reported(tmp_path: Pat
         site.user.close()
 
 
-@pytest.mark.parametrize("secret", ["rbs_wrong", REGISTRATION])
-def test_a_secret_that_is_not_the_clusters_ends_the_agent(site: Site, secret: str) -> None:
-    with Client(site.url, secret, tries=1) as client:
-        agent = Agent(client, "oak", open_executor("local", PATH), wait=1, say=lambda _: None)
-        with pytest.raises(Problem) as caught:
-            agent.run()
-    assert caught.value.status in (401, 403, 404)
-
-
 def test_an_agent_without_a_server_goes_on_trying(tmp_path: Path) -> None:
     with http(Script([])) as port:
         pass
@@ -250,122 +179,3 @@ def test_a_fault_of_the_executor_is_one_tasks_end(site: Site) -> None:
     with agent_of(site.url, "oak", site.secret, broken):
         task = site.end(site.submit("true"))["tasks"][0]
     assert (task["state"], task["detail"]) == ("FAILED", "the executor failed: no machine")
-
-
-# ── without a server: a client that answers what it is told to ──────────────────────────────────────────────
-
-
-class Told:
-    """Stands where the client stands; keeps the events it was told."""
-
-    def __init__(self, **answers: Any) -> None:
-        self.answers = answers
-        self.events_told: list[list[wire.Event]] = []
-        self.refuse: Callable[[list[wire.Event]], Exception | None] = lambda events: None
-
-    def receive(self, *_: Any, **__: Any) -> Any:
-        time.sleep(0.05)
-        return self.answers.get("receive", {"tasks": [], "stop": [], "lease": 60.0})
-
-    def accept(self, name: str, agent: str, tasks: Any, *, seq: int) -> Any:
-        return self.answers.get("accept", {"accepted": [], "refused": []})
-
-    def events(self, name: str, agent: str, events: list[wire.Event], *, seq: int) -> Any:
-        self.events_told.append(events)
-        fault = self.refuse(events)
-        if fault:
-            raise fault
-        return {"recorded": [event["task"] for event in events], "stale": []}
-
-    def heartbeat(self, *_: Any, **__: Any) -> Any:
-        return {"stop": [], "stale": [], "lease": 60.0}
-
-
-def offer(task: str = "t", attempt: int = 1) -> wire.Offer:
-    return {
-        "id": task,
-        "attempt": attempt,
-        "job": "j",
-        "name": "task-0",
-        "command": ["true"],
-        "cwd": "",
-        "environment": {},
-        "duration": 0.0,
-        "processes": 1,
-        "placement": {},
-    }
-
-
-def run_for(told: Told, seconds: float, executor: Executor) -> None:
-    agent = Agent(told, "oak", executor, say=lambda _: None)  # type: ignore[arg-type]  # it has the agent's verbs
-    thread = threading.Thread(target=agent.run)
-    thread.start()
-    time.sleep(seconds)
-    agent.stop()
-    thread.join(20)
-    assert not thread.is_alive()
-
-
-def test_what_is_not_accepted_is_not_started() -> None:
-    received = {"tasks": [offer("a"), offer("b")], "stop": [], "lease": 60.0}
-    refused = {"accepted": ["b"], "refused": [{"id": "a", "reason": "it is ACCEPTED"}]}
-    watched = Watched()
-    run_for(Told(receive=received, accept=refused), 0.7, watched)
-    assert {run[0] for run in watched.started} == {"b"}
-
-
-def test_a_stop_for_what_does_not_run_here_is_confirmed() -> None:
-    told = Told(receive={"tasks": [], "stop": [{"id": "t", "attempt": 3}], "lease": 60.0})
-    run_for(told, 0.3, Watched())
-    event = told.events_told[0][0]
-    assert (event["task"], event["attempt"], event["event"], event["result"]) == ("t", 3, "ended", "stopped")
-
-
-def test_an_event_the_server_refuses_does_not_keep_the_others() -> None:
-    received = iter([{"tasks": [offer("a"), offer("bad"), offer("c")], "stop": [], "lease": 60.0}])
-    told = Told(accept={"accepted": ["a", "bad", "c"], "refused": []})
-    told.receive = lambda *_, **__: (
-        next(received, None) or time.sleep(0.1) or {"tasks": [], "stop": [], "lease": 60.0}
-    )  # type: ignore[method-assign]
-    told.refuse = lambda events: Problem(400, {}) if any(e["task"] == "bad" for e in events) else None
-    run_for(told, 1.0, Watched())
-    good = [e["task"] for events in told.events_told if told.refuse(events) is None for e in events]
-    assert sorted(good) == ["a", "a", "c", "c"]
-
-
-def test_events_are_told_again_in_order_after_a_fault() -> None:
-    received = iter([{"tasks": [offer("a")], "stop": [], "lease": 60.0}])
-    told = Told(accept={"accepted": ["a"], "refused": []})
-    told.receive = lambda *_, **__: (
-        next(received, None) or time.sleep(0.1) or {"tasks": [], "stop": [], "lease": 60.0}
-    )  # type: ignore[method-assign]
-    told.refuse = lambda _: Unavailable() if len(told.events_told) == 1 else None
-    run_for(told, 1.5, Watched())
-    recorded = [event["event"] for events in told.events_told[1:] for event in events]
-    assert told.events_told[0][0]["event"] == "started"
-    assert recorded == ["started", "ended"]
-
-
-def test_an_offer_becomes_a_run() -> None:
-    given = {**offer("t", 2), "command": ["a", "b"], "environment": {"A": "1", "B": None}, "duration": 5.0}
-    run = run_of(given)  # type: ignore[arg-type]  # the shape is that of an offer
-    assert (run.id, run.command, run.environment, run.duration) == (("t", 2), ("a", "b"), {"A": "1", "B": None}, 5.0)
-
-
-def test_a_batch_speaks_of_one_attempt_at_a_task() -> None:
-    events: list[wire.Event] = [
-        {"task": "a", "attempt": 1, "event": "ended"},
-        {"task": "b", "attempt": 1, "event": "started"},
-        {"task": "a", "attempt": 2, "event": "started"},
-    ]
-    assert batch(events, 50) == events[:2]
-    assert batch(events, 1) == events[:1]
-    assert batch([], 50) == []
-
-
-def test_stale_runs_are_the_older_attempts() -> None:
-    assert stale_runs(["a", "x"], [("a", 2), ("b", 1), ("a", 1)]) == [("a", 1)]
-
-
-def test_stopped_is_a_result_of_the_protocol() -> None:
-    assert {str(result) for result in Result} == {"exited", "timed_out", "stopped", "failed"}

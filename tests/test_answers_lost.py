@@ -12,9 +12,9 @@ import pytest
 from rainbow.agent import journal
 from rainbow.agent.journal import Journal
 from rainbow.api import create_app
+from tests.agent_sites import register
 from tests.live import http, service_at, url_of
 from tests.registering import processes_of
-from tests.test_agent import register
 from tests.test_end_to_end import Processes
 
 

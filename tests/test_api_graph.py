@@ -33,11 +33,6 @@ VALUES = st.recursive(
 UNKNOWN = st.dictionaries(WORDS.map("x-{}".format), VALUES, max_size=3)
 
 
-@pytest.fixture
-def oak(api: Api) -> Cluster:
-    return api.register("oak")
-
-
 def put(oak: Cluster, document: Any) -> Any:
     return oak.api.call("PUT", GRAPH, json.dumps(document), oak.secret, Content_Type="application/json")
 

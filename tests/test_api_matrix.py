@@ -35,11 +35,6 @@ BODIES: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def oak(api: Api) -> Cluster:
-    return api.register("oak")
-
-
 def credentials(api: Api, oak: Cluster) -> dict[str, tuple[str, ...]]:
     elm = api.register("elm")
     made = api.good("POST", "/v1/tokens", {"clusters": ["oak"]}, oak.secret)

@@ -17,8 +17,8 @@ import pytest
 from rainbow.client import Client
 from rainbow.errors import TryLater
 from tests.conftest import REGISTRATION, grid
+from tests.keepers import end_of_marked, keepers
 from tests.test_end_to_end import Processes, free_port, until
-from tests.test_recovery import end_of_marked, keepers
 from tests.unruly import Proxy
 
 TASKS = int(os.environ.get("RAINBOW_CHAOS_TASKS", "500"))

@@ -16,7 +16,7 @@ from rainbow.cli import main
 from rainbow.cli.exits import Exit
 from tests.commands_page import CASES, PAGE, commands
 from tests.conftest import REGISTRATION, grid, jobspec
-from tests.test_cli import ROOT, Shell, server, shell  # noqa: F401 - fixtures
+from tests.shell import ROOT, Shell, server, shell  # noqa: F401 - fixtures
 
 
 def test_every_command_has_its_section_as_it_is() -> None:

@@ -20,7 +20,7 @@ from rainbow.cli.exits import Exit
 from rainbow.cli.helping import topics
 from rainbow.client.sending import PART, Told
 from tests.conftest import REGISTRATION, grid, jobspec
-from tests.test_cli import ROOT, Shell, server, shell  # noqa: F401 - fixtures
+from tests.shell import ROOT, Shell, server, shell  # noqa: F401 - fixtures
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import yaml
 from rainbow.cli.exits import Exit
 from rainbow.store import clusters, open_store
 from tests.conftest import REGISTRATION, grid
-from tests.test_cli import Shell, server, shell  # noqa: F401 - fixtures
+from tests.shell import Shell, server, shell  # noqa: F401 - fixtures
 from tests.test_end_to_end import until
 
 

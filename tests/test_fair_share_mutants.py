@@ -1,7 +1,7 @@
 """The checks of whole schedules can fail: a policy that breaks an invariant is caught, one mutant for each.
 
-#10 (an empty machine more, a worse priority more) and #19 (a fault in one tree) are tests of their own in
-test_fair_share.py; #12 is the host's: there is no order that takes a stop back, and check.py refuses a second one.
+#10 (an empty machine more, a worse priority more) is in test_fair_share_always.py, #19 (a fault in one tree) in
+test_fair_share_machines.py; #12 is the host's: no order takes a stop back, and check.py refuses a second one.
 """
 
 from dataclasses import replace

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from rainbow.service.steps.stepping import step
+from tests.agent_by_hand import Agent
 from tests.asking import api, jobspec
-from tests.test_service_steps import Agent
 
 __all__ = ["api"]  # fixtures
 

@@ -20,8 +20,8 @@ from rainbow.errors import RainbowError, Unavailable
 from rainbow.store import jobs, open_store
 from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.postgres import Postgres, postgres
+from tests.stores import add_cluster
 from tests.test_end_to_end import free_port, until
-from tests.test_store import add_cluster
 from tests.test_two_processes import LONG, SPEC, Processes, register
 
 
@@ -170,7 +170,7 @@ FULL = """
 import resource, sys
 from rainbow.store import open_store, jobs
 from rainbow.errors import Unavailable
-from tests.test_store import job
+from tests.stores import job
 store = open_store(sys.argv[1])
 size = {size}
 soft = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -12,7 +12,7 @@ from rainbow.cli import main
 from rainbow.cli.exits import Exit
 from rainbow.graph import write_jgf
 from tests.shapes import cluster
-from tests.test_cli import HOSTILE
+from tests.shell import HOSTILE
 
 ROOT = Path(__file__).parents[1]
 FORM = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "match.schema.json").read_text()))

@@ -13,6 +13,7 @@ from rainbow.matching.copies import counted
 from rainbow.matching.layout import layout
 from rainbow.matching.taken import Taken
 from rainbow.matching.walk import search, taken_copies
+from tests.strategies import grown
 
 leaves = st.sampled_from(["core", "core:2", "core:4", "gpu", "memory:8"])
 node = st.lists(leaves, min_size=1, max_size=4).map(lambda parts: ("node", parts))
@@ -38,22 +39,15 @@ def resources(draw, depth=2):
 requests = st.lists(resources(), min_size=1, max_size=2).map(lambda forest: Request((tuple(forest),), ()))
 
 
+def sized(kind, number):
+    """Return the fields of a vertex: its kind and, after a colon, its size."""
+    kind, _, size = kind.partition(":")
+    return {"type": kind, "name": f"{kind}{number}", "size": int(size or 1)}
+
+
 def document(shape, seed=0):
     """Write a shape as JGF, its vertices and edges in an order drawn from `seed`."""
-    nodes, edges = {}, []
-
-    def grow(parts, parent, path):
-        for number, part in enumerate(parts):
-            kind, below = part if isinstance(part, tuple) else (part, [])
-            kind, _, size = kind.partition(":")
-            name = f"{kind}{number}"
-            vertex = f"{path}/{name}"
-            nodes[vertex] = {"metadata": {"type": kind, "name": name, "size": int(size or 1)}}
-            if parent:
-                edges.append({"source": parent, "target": vertex, "relation": "contains"})
-            grow(below, vertex, vertex)
-
-    grow([("cluster", shape)], None, "")
+    nodes, edges = grown(shape, sized)
     rng = random.Random(seed)
     keys = sorted(nodes)
     rng.shuffle(keys)

@@ -17,7 +17,7 @@ from rainbow.client import Client
 from rainbow.service.steps.stepping import step
 from tests.conftest import REGISTRATION, Api, Clock, Cluster, grid, jobspec
 from tests.live import rainbow_at
-from tests.test_cli import Shell, variables_of
+from tests.shell import Shell, variables_of
 
 PULL = "pull:here"
 

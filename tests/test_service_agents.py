@@ -13,11 +13,6 @@ from tests.conftest import Api, Clock, Cluster, grid, jobspec, open_service_at
 LEASE = 60.0
 
 
-@pytest.fixture
-def oak(api: Api) -> Cluster:
-    return api.register("oak")
-
-
 def submit(cluster: Cluster, spec: Any = None) -> str:
     placed = cluster.api.good("POST", "/v1/jobs", spec or jobspec(), cluster.token)
     return str(placed["id"])

@@ -5,8 +5,8 @@ from structlog.testing import capture_logs
 
 from rainbow.scheduling import policies
 from rainbow.service.steps.stepping import step
+from tests.agent_by_hand import Agent
 from tests.asking import api, cluster
-from tests.test_service_steps import Agent
 
 __all__ = ["api", "cluster"]  # fixtures
 

@@ -1,6 +1,5 @@
 """Steps, leases, ends and restarts: what the service does between submit and result."""
 
-import pytest
 from sqlalchemy.exc import OperationalError
 
 from rainbow.api import create_app
@@ -9,50 +8,11 @@ from rainbow.service import Service, Settings, settings_of
 from rainbow.service.steps.loop import step_safely
 from rainbow.service.steps.stepping import step
 from rainbow.store import open_store, tasks
+from tests.agent_by_hand import Agent, agent, begin, show, submit
 from tests.asking import api, cluster, jobspec, shared_folder
 from tests.conftest import ADMIN, REGISTRATION
 
-__all__ = ["api", "cluster"]  # fixtures
-
-
-@pytest.fixture
-def agent(api, cluster):
-    return Agent(api, cluster["secret"])
-
-
-class Agent:
-    """Says what an agent says."""
-
-    def __init__(self, api, secret, name="agent-1"):
-        self.api, self.secret, self.name = api, secret, name
-
-    def say(self, verb, **body):
-        answer = self.api("POST", f"/v1/clusters/one/{verb}", self.secret, json={"agent": self.name, **body})
-        assert answer.status_code == 200, answer.json
-        return answer.json
-
-    def take(self):
-        offered = self.say("receive")["tasks"]
-        taken = self.say("accept", tasks=[{"id": t["id"], "attempt": t["attempt"]} for t in offered])["accepted"]
-        return [task for task in offered if task["id"] in taken]
-
-    def end(self, task, code=0, result="exited"):
-        event = {
-            "task": task["id"],
-            "attempt": task["attempt"],
-            "event": "ended",
-            "result": result,
-            "exit_code": code,
-        }
-        return self.say("events", events=[event])
-
-
-def submit(api, cluster, **more):
-    return api("POST", "/v1/jobs", cluster["token"], data=jobspec(**more)).json["id"]
-
-
-def show(api, cluster, job):
-    return api("GET", f"/v1/jobs/{job}", cluster["token"]).json
+__all__ = ["agent", "api", "cluster"]  # fixtures
 
 
 def test_job_waits_with_a_reason_until_an_agent_is_seen(api, service, cluster, agent):
@@ -66,10 +26,7 @@ def test_job_waits_with_a_reason_until_an_agent_is_seen(api, service, cluster, a
 
 
 def test_task_goes_through_its_states_to_completed(api, service, cluster, agent):
-    job = submit(api, cluster)
-    agent.say("heartbeat")
-    step(service, "one")
-    (task,) = agent.take()
+    job, task = begin(api, service, cluster, agent)
     assert show(api, cluster, job)["tasks"][0]["state"] == "ACCEPTED"
     agent.say("events", events=[{"task": task["id"], "attempt": 1, "event": "started"}])
     assert show(api, cluster, job)["state"] == "RUNNING"
@@ -94,10 +51,7 @@ def test_job_of_higher_priority_goes_first(api, service, cluster, agent):
 
 
 def test_end_told_twice_is_recorded_once_more_and_changes_nothing(api, service, cluster, agent):
-    job = submit(api, cluster)
-    agent.say("heartbeat")
-    step(service, "one")
-    (task,) = agent.take()
+    job, task = begin(api, service, cluster, agent)
     agent.end(task)
     before = show(api, cluster, job)
     assert agent.end(task, code=9)["recorded"] == [task["id"]]
@@ -105,19 +59,13 @@ def test_end_told_twice_is_recorded_once_more_and_changes_nothing(api, service, 
 
 
 def test_failure_fails_the_job(api, service, cluster, agent):
-    job = submit(api, cluster)
-    agent.say("heartbeat")
-    step(service, "one")
-    (task,) = agent.take()
+    job, task = begin(api, service, cluster, agent)
     agent.end(task, code=3)
     assert show(api, cluster, job)["state"] == "FAILED"
 
 
 def test_silent_agent_loses_its_task_to_another(api, service, cluster, agent, clock):
-    job = submit(api, cluster)
-    agent.say("heartbeat")
-    step(service, "one")
-    (task,) = agent.take()
+    job, task = begin(api, service, cluster, agent)
     clock.now += service.settings.lease + 1
     step(service, "one")
     assert show(api, cluster, job)["tasks"][0]["state"] == "WAITING"
@@ -132,10 +80,7 @@ def test_silent_agent_loses_its_task_to_another(api, service, cluster, agent, cl
 
 
 def test_agent_that_answers_keeps_its_tasks(api, service, cluster, agent, clock):
-    job = submit(api, cluster)
-    agent.say("heartbeat")
-    step(service, "one")
-    (task,) = agent.take()
+    job, task = begin(api, service, cluster, agent)
     for _ in range(5):
         clock.now += service.settings.lease / 2
         agent.say("heartbeat", running=[{"id": task["id"], "attempt": 1}])
@@ -235,54 +180,9 @@ def test_upstream_configurations_are_read_unmodified():
         assert any(warning.startswith("graphdatabase") for warning in settings.warnings)
 
 
-CHAIN = """
-resources: {w: {type: core, replicas: 1}}
-tasks:
-- {name: first, command: ["true"], resources: w}
-- {name: second, command: ["true"], resources: w, depends_on: [first]}
-- {name: third, command: ["true"], resources: w, depends_on: [second]}
-"""
-
-
-def states(api, cluster, job):
-    return [task["state"] for task in show(api, cluster, job)["tasks"]]
-
-
-def test_dependent_task_starts_when_what_it_waits_for_has_completed(api, service, cluster, agent):
-    job = api("POST", "/v1/jobs", cluster["token"], data=CHAIN).json["id"]
-    agent.say("heartbeat")
-    for done in range(3):
-        step(service, "one")
-        step(service, "one")
-        assert states(api, cluster, job) == ["COMPLETED"] * done + ["ASSIGNED"] + ["WAITING"] * (2 - done)
-        if done < 2:
-            wait = api("GET", f"/v1/jobs/{job}/why", cluster["token"]).json["wait"]
-            assert wait["reason"] == "dependency"
-        agent.end(*agent.take())
-    assert show(api, cluster, job)["state"] == "COMPLETED"
-
-
-def test_failed_dependency_cancels_all_that_wait_for_it(api, service, cluster, agent):
-    job = api("POST", "/v1/jobs", cluster["token"], data=CHAIN).json["id"]
-    agent.say("heartbeat")
-    step(service, "one")
-    agent.end(*agent.take(), code=1)
-    assert states(api, cluster, job) == ["FAILED", "CANCELED", "CANCELED"]
-    assert show(api, cluster, job)["state"] == "FAILED"
-
-
-@pytest.mark.parametrize("names", ["[nobody]", "[third]", "[second]"])
-def test_dependency_on_nothing_or_on_itself_is_refused(api, cluster, names):
-    text = CHAIN.replace("depends_on: [first]", f"depends_on: {names}")
-    assert api("POST", "/v1/jobs", cluster["token"], data=text).status_code == 422
-
-
 def test_task_that_is_stopped_twice_blocks_nobody(api, service, cluster, agent):
     """A rebalance and a kill of one task blocked the original's loop for ever (S5)."""
-    job = submit(api, cluster)
-    agent.say("heartbeat")
-    step(service, "one")
-    (task,) = agent.take()
+    job, task = begin(api, service, cluster, agent)
     with service.store.write() as connection:
         (stored,) = tasks.of_job(connection, job)
         tasks.save(connection, advance(stored, TaskState.STOPPING, detail="RebalanceRequested"), service.clock())
@@ -299,10 +199,7 @@ def test_task_that_is_stopped_twice_blocks_nobody(api, service, cluster, agent):
 
 def test_end_that_could_not_be_stored_is_told_again_and_stored(api, service, cluster, agent, monkeypatch):
     """After one failed write of an end the original failed every later one: the job never ended (S4)."""
-    job = submit(api, cluster)
-    agent.say("heartbeat")
-    step(service, "one")
-    (task,) = agent.take()
+    job, task = begin(api, service, cluster, agent)
 
     def full(*_):
         raise OperationalError("update tasks", {}, Exception("database or disk is full"))

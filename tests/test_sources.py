@@ -1,34 +1,20 @@
-"""Importing what Slurm, Flux and Kubernetes print: cases as data, and texts meant to hurt."""
+"""Importing what Slurm, Flux and Kubernetes print: cases as data."""
 
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from click.testing import CliRunner
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rainbow import match, parse_jobspec
-from rainbow.cli import main
-from rainbow.cli.exits import Exit
-from rainbow.errors import InputError, LimitError
-from rainbow.graph import Cluster, Limits, read_cluster, write_jgf
+from rainbow.errors import InputError
+from rainbow.graph import Cluster, read_cluster, write_jgf
 from rainbow.graph.sources import graph_sources
-from tests.test_graph_hostile import JUNK, places, put
+from tests.source_cases import CASES, read
 
-CASES = Path(__file__).parent / "cases" / "sources"
 SHARED = Path(__file__).parents[2] / "shared"
-SMALL = Limits(vertices=2000, edges=4000, depth=50)
-
-
-def read(name: str) -> list[Any]:
-    listed = yaml.safe_load((CASES / name).read_text())
-    return [pytest.param(case, id=case.get("name") or f"{case['source']}: {case['says']}") for case in listed]
 
 
 def text_of(case: dict[str, Any]) -> str:
@@ -174,171 +160,3 @@ def test_imported_cluster_answers_a_constraint(file: str, wanted: Any, constrain
     for backend in ("index", "networkx"):
         (verdict,) = match(parse_jobspec(json.dumps(spec)), [cluster], backend=backend)
         assert (verdict.matched, verdict.fits) == (True, fits)
-
-
-# ------------------------------------------------------------------ texts meant to hurt
-
-GOOD = [
-    (case.values[0]["source"], (CASES / case.values[0]["file"]).read_text())
-    for case in read("good.yaml")
-    if "file" in case.values[0]
-]
-PIECES = [
-    "NodeName=",
-    "\n",
-    " ",
-    ",",
-    ":",
-    "=",
-    "(",
-    ")",
-    "[",
-    "]",
-    "0-3",
-    "99999999999999999999",
-    "é",
-    "\x00",
-    "\ud800",
-]
-
-
-def import_or_refuse(source: str, text: str) -> None:
-    refused: InputError | None = None
-    document: dict[str, Any] = {}
-    try:
-        document = graph_sources.get(source)(text, SMALL)
-    except InputError as fault:
-        refused = fault
-    if refused is None:
-        assert read_cluster(document, limits=SMALL).totals.get("node", 0) >= 1 or "scheduling" in text
-    else:
-        assert refused.pointer is not None or refused.line is not None
-
-
-def with_junk(data: st.DataObject) -> None:
-    source, text = data.draw(st.sampled_from([one for one in GOOD if one[1].startswith("{")]))
-    document = json.loads(text)
-    path = data.draw(st.sampled_from(places(document)))
-    try:
-        changed = json.dumps(put(document, path, data.draw(JUNK)))
-    except ValueError:  # an integer Python itself does not print
-        return
-    import_or_refuse(source, changed)
-
-
-def spliced(data: st.DataObject) -> None:
-    source, text = data.draw(st.sampled_from(GOOD))
-    rng = random.Random(data.draw(st.integers(0, 2**32)))
-    for _ in range(rng.randint(1, 6)):
-        start, piece = rng.randrange(len(text)), rng.choice([*PIECES, text[rng.randrange(len(text)) :][:40]])
-        text = text[:start] + piece + text[start + rng.randint(0, 12) :]
-    import_or_refuse(source, text)
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_import_of_good_json_with_junk_in_one_place_is_read_or_refused(data: st.DataObject) -> None:
-    with_junk(data)
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_import_of_good_text_cut_and_spliced_is_read_or_refused(data: st.DataObject) -> None:
-    spliced(data)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.sampled_from(["slurm", "flux-r", "kubernetes", "hwloc", "local"]), st.one_of(st.text(), JUNK))
-def test_import_of_any_text_is_read_or_refused(source: str, junk: Any) -> None:
-    import_or_refuse(source, junk if isinstance(junk, str) else repr(junk))
-
-
-@pytest.mark.soak
-@settings(max_examples=20_000, deadline=None)
-@given(st.data())
-def test_import_of_many_good_texts_made_bad_is_read_or_refused(data: st.DataObject) -> None:
-    with_junk(data)
-    spliced(data)
-
-
-# ------------------------------------------------------------------ the command
-
-
-def run(*words: str | Path, stdin: str | None = None) -> Any:
-    result = CliRunner().invoke(main, ["cluster", "import", *map(str, words)], input=stdin)
-    assert "Traceback" not in result.output
-    return result
-
-
-def test_command_writes_the_graph_and_says_what_is_in_it(tmp_path: Path) -> None:
-    out = tmp_path / "oak.json"
-    result = run("slurm", CASES / "slurm-scontrol-23.11.json", "--name", "oak", "--out", out)
-    assert result.exit_code == Exit.OK
-    assert result.stdout == ""
-    assert result.stderr == "oak: 8 nodes, 452 cores, 23 gpus, 5108001 MiB memory (1 node unavailable)\n"
-    assert read_cluster(json.loads(out.read_text())).name == "oak"
-
-
-def test_command_reads_stdin_and_writes_stdout() -> None:
-    result = run("kubernetes", "-", stdin=(CASES / "kubernetes-nodes.json").read_text())
-    assert read_cluster(json.loads(result.stdout)).totals["gpu"] == 8
-    assert result.stderr == (
-        "cluster: 4 nodes, 113 cores, 8 gpus, 1249491 MiB memory (2 nodes unavailable, 1 node left out)\n"
-    )
-
-
-def test_command_refuses_in_one_line_and_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    out = tmp_path / "oak.json"
-    out.write_text("as it was")
-    result = run("slurm", "-", "--out", out, stdin='{"nodes": [{"name": "a", "cpus": "x"}]}')
-    assert result.exit_code == Exit.ERROR
-    assert result.stderr.count("\n") == 1
-    assert "(at /nodes/0/cpus)" in result.stderr
-    assert out.read_text() == "as it was"
-
-
-def test_command_with_an_unknown_source_names_those_there_are() -> None:
-    result = run("pbs", "-", stdin="")
-    assert result.exit_code == Exit.USAGE
-    assert "flux-r, hwloc, kubernetes, local, slurm" in result.stderr
-
-
-def test_command_finds_a_source_that_another_package_declares(tmp_path: Path, monkeypatch: Any) -> None:
-    (tmp_path / "cmdb_of_ours.py").write_text(
-        "def read(text, limits=None):\n"
-        "    nodes = {'c': {'metadata': {'type': 'cluster'}}}\n"
-        "    nodes |= {n: {'metadata': {'type': 'node', 'name': n}} for n in text.split()}\n"
-        "    return {'graph': {'nodes': nodes, 'edges': [{'source': 'c', 'target': n} for n in text.split()]}}\n"
-    )
-    declared = tmp_path / "cmdb_of_ours-1.dist-info"
-    declared.mkdir()
-    (declared / "METADATA").write_text("Metadata-Version: 2.1\nName: cmdb-of-ours\nVersion: 1\n")
-    (declared / "entry_points.txt").write_text("[rainbow.graph_sources]\ncmdb = cmdb_of_ours:read\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(graph_sources, "_built_in", dict(graph_sources._built_in))
-    result = run("cmdb", "-", stdin="east west")
-    assert list(read_cluster(json.loads(result.stdout)).workers) == ["east", "west"]
-    assert result.stderr == "c: 2 nodes, 0 cores, 0 gpus, 0 MiB memory\n"
-
-
-def test_command_refuses_metadata_too_deep_to_write() -> None:
-    deep: Any = 0
-    for _ in range(900):
-        deep = [deep]
-    nodes = {"c": {"metadata": {"type": "cluster", "deep": deep}}, "n": {"metadata": {"type": "node"}}}
-    graph = {"nodes": nodes, "edges": [{"source": "c", "target": "n"}]}
-    text = json.dumps({"version": 1, "scheduling": {"graph": graph}})
-    result = run("flux-r", "-", stdin=text)
-    assert result.exit_code in (Exit.OK, Exit.ERROR)
-    assert "a fault of rainbow itself" not in result.stderr
-
-
-def test_import_of_a_large_cluster_is_within_the_limits() -> None:
-    text = "".join(
-        f"NodeName=n{i:05d} CPUTot=64 Sockets=2 CoresPerSocket=32 ThreadsPerCore=1 RealMemory=1000 State=IDLE\n"
-        for i in range(10_000)
-    )
-    assert read_cluster(graph_sources.get("slurm")(text)).totals["core"] == 640_000
-    with pytest.raises(LimitError, match="limit vertices") as caught:
-        graph_sources.get("slurm")(text, Limits(vertices=600_000))
-    assert caught.value.facts["allowed"] == 600_000

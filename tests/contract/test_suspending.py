@@ -10,9 +10,7 @@ import pytest
 from rainbow.agent import Executor, Result
 from rainbow.agent.executor import Suspends
 from rainbow.agent.holding import hold
-from tests.contract.test_executors import dask_scheduler, end_of, ends, executor, python, run_of, until
-
-__all__ = ["dask_scheduler", "executor"]  # fixtures
+from tests.contract.executing import end_of, ends, python, run_of, until
 
 TICK = """
 import sys, time

@@ -1,0 +1,25 @@
+"""The fixtures of what every executor must do: one executor after the other, and Dask's scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rainbow.agent import Executor
+from tests.contract.executing import NAMES, opened, there
+
+
+@pytest.fixture(scope="session")
+def dask_scheduler() -> Iterator[str]:
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=128, processes=True, dashboard_address=None) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.fixture(params=NAMES)
+def executor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
+    found = opened(there(request), tmp_path_factory.mktemp("state"))
+    yield found
+    found.close()

@@ -1,0 +1,29 @@
+"""Keepers, which hold what an agent runs, found among the processes and ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+from rainbow.agent.marks import sweep
+
+
+def keepers(folder: Path) -> list[psutil.Process]:
+    return [one for one in psutil.process_iter() if "keeper" in words(one) and str(folder) in " ".join(words(one))]
+
+
+def words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def end_of_marked(folder: Path) -> None:
+    for state in (folder / "state").glob("*"):
+        sweep(str(state))
+
+
+def alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -1,0 +1,36 @@
+"""Metrics: none stays empty, and only the administrator reads them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from rainbow.service.measuring import METRICS
+from rainbow.service.steps.loop import step_safely
+from tests.conftest import ADMIN, Cluster, jobspec
+
+
+def test_no_metric_stays_empty(oak: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    oak.say("heartbeat")
+    oak.api.good("POST", "/v1/jobs", jobspec(), oak.token)
+    step_safely(oak.api.service, "oak")
+    monkeypatch.setattr("rainbow.service.steps.stepping.check_plan", lambda *_: 1 / 0)
+    oak.api.good("POST", "/v1/jobs", jobspec(), oak.token)
+    step_safely(oak.api.service, "oak")
+    text = oak.api.call("GET", "/metrics", None, ADMIN).get_data(as_text=True)
+    assert set(METRICS) <= set(re.findall(r"^# TYPE (\w+)", text, re.M))
+    for kind in ("read", "write", "commit"):
+        assert float(re.search(rf'rainbow_store_seconds_count{{kind="{kind}"}} (\S+)', text)[1]) > 0  # type: ignore[index]
+
+
+def test_metrics_are_the_administrators(oak: Cluster) -> None:
+    oak.api.good("POST", "/v1/jobs", jobspec(), oak.token)
+    oak.api.problem(403, "forbidden", "GET", "/metrics", None, oak.secret)
+    oak.api.problem(401, "unauthenticated", "GET", "/metrics")
+    text = oak.api.call("GET", "/metrics", None, ADMIN).get_data(as_text=True)
+    assert 'rainbow_jobs{cluster="oak",state="WAITING"} 1' in text
+    assert 'rainbow_workers{cluster="oak",state="NEW"} 2' in text
+    assert "rainbow_clusters 1" in text
+    assert 'rainbow_tasks_waiting{cluster="oak"} 1' in text
+    assert 'rainbow_phase_seconds_bucket{phase="match",le="+Inf"}' in text

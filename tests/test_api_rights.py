@@ -1,0 +1,80 @@
+"""Who may do what: without a credential, with one of somebody else, with a token that allows less."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.conftest import ADMIN, Api, Cluster, grid, jobspec
+
+
+def test_every_verb_without_a_credential_or_with_an_unknown_one_is_401(oak: Cluster) -> None:
+    for rule in oak.api.app.url_map.iter_rules():
+        if not rule.rule.startswith("/v1"):
+            continue
+        path = re.sub(r"<any\((\w+)[^>]*>", r"\1", rule.rule).replace("<name>", "oak")
+        path = re.sub(r"<(\w+:)?\w+>", "x", path)
+        body = jobspec() if path in ("/v1/jobs", "/v1/match") else {"agent": "a"}
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
+            sent = None if method in ("GET", "DELETE") else body
+            for tokens in ((), ("rbt_wrong",), (oak.token, "rbt_wrong"), ("",)):
+                told = oak.api.problem(401, "unauthenticated", method, path, sent, *tokens)
+                assert "rbt_wrong" not in json.dumps(told)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "", None),
+        ("DELETE", "", None),
+        ("GET", "/graph", None),
+        ("PUT", "/graph", grid(1, 1)),
+        ("PUT", "/subsystems/io", {}),
+        ("PUT", "/state", {"a": 1}),
+        ("GET", "/workers", None),
+        ("GET", "/scheduler", None),
+        ("POST", "/receive", {"agent": "a"}),
+        ("POST", "/events", {"agent": "a", "events": []}),
+    ],
+)
+def test_cluster_of_somebody_else_is_as_if_it_were_not_there(api: Api, method: str, path: str, body: Any) -> None:
+    oak, elm = api.register("oak"), api.register("elm")
+    mine = api.problem(404, "not-found", method, f"/v1/clusters/elm{path}", body, oak.secret)
+    nobodys = api.problem(404, "not-found", method, f"/v1/clusters/xyz{path}", body, oak.secret)
+    assert json.dumps(mine).replace("elm", "*") == json.dumps(nobodys).replace("xyz", "*")
+    if path:
+        api.problem(403, "forbidden", method, f"/v1/clusters/oak{path}", body, oak.token)
+    assert [each["name"] for each in api.good("GET", "/v1/clusters", None, elm.token)["clusters"]] == ["elm"]
+
+
+def test_submit_places_only_where_a_token_allows(api: Api) -> None:
+    oak, elm = api.register("oak"), api.register("elm")
+    assert {api.good("POST", "/v1/jobs", jobspec(), oak.token)["cluster"] for _ in range(8)} == {"oak"}
+    both = {api.good("POST", "/v1/jobs", jobspec(), oak.token, elm.token)["cluster"] for _ in range(24)}
+    assert both == {"oak", "elm"}
+    chosen = {"jobspec": jobspec(), "clusters": [{"name": "elm", "token": elm.token}]}
+    assert api.good("POST", "/v1/jobs", chosen)["cluster"] == "elm"
+    assert api.good("POST", "/v1/jobs", chosen, oak.token)["cluster"] == "elm"
+    api.problem(403, "forbidden", "POST", "/v1/jobs", jobspec(), oak.secret)
+    api.problem(403, "forbidden", "POST", "/v1/clusters", {"name": "x", "graph": grid(1, 1)}, oak.secret)
+    other = {"jobspec": jobspec(), "clusters": [{"name": "elm"}]}
+    api.problem(404, "not-found", "POST", "/v1/jobs", other, oak.token)
+
+
+def test_job_of_somebody_else_is_as_if_it_were_not_there(api: Api) -> None:
+    oak, elm = api.register("oak"), api.register("elm")
+    job = api.good("POST", "/v1/jobs", jobspec(), oak.token)["id"]
+    for method, path in (("GET", ""), ("GET", "/why"), ("DELETE", "")):
+        api.problem(404, "not-found", method, f"/v1/jobs/{job}{path}", None, elm.token)
+    assert api.good("GET", "/v1/jobs", None, elm.token)["jobs"] == []
+    assert api.good("GET", f"/v1/jobs/{job}", None, ADMIN)["id"] == job
+
+
+def test_decision_is_shown_without_clusters_the_reader_may_not_see(api: Api) -> None:
+    oak, elm = api.register("oak", grid(1, 1)), api.register("elm", grid(4, 1))
+    job = api.good("POST", "/v1/jobs", jobspec(3), oak.token, elm.token)["id"]
+    assert "oak" in json.dumps(api.good("GET", f"/v1/jobs/{job}/why", None, oak.token, elm.token))
+    assert "oak" not in json.dumps(api.good("GET", f"/v1/jobs/{job}/why", None, elm.token))

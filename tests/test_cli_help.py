@@ -1,0 +1,41 @@
+"""The command line: every command and every exit code is explained."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import click
+import pytest
+
+from rainbow.cli import main
+from rainbow.cli.exits import Exit
+from tests.shell import Shell, server, shell
+
+__all__ = ["server", "shell"]  # fixtures
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands(main)], ids=" ".join)
+def test_every_command_says_what_it_does(shell: Shell, path: Sequence[str]) -> None:
+    result = shell(*path, "--help")
+    assert result.exit_code == 0
+    assert dict(commands(main))[tuple(path)].help
+
+
+def test_help_names_every_exit_code(shell: Shell) -> None:
+    text = shell("--help").stdout
+    assert all(re.search(rf"\b{int(code)} ", text) for code in Exit)
+
+
+def test_version_is_the_packages(shell: Shell) -> None:
+    from rainbow import __version__
+
+    assert shell("version").stdout == f"rainbow {__version__}\n"
+    assert __version__ in shell("--version").stdout

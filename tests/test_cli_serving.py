@@ -1,0 +1,54 @@
+"""The command line: configuration is checked, and a server that cannot start says why."""
+
+from __future__ import annotations
+
+import pytest
+
+from rainbow.cli.exits import Exit
+from tests.conftest import SHARED
+from tests.live import Script, http
+from tests.shell import Shell, server, shell
+
+__all__ = ["server", "shell"]  # fixtures
+
+
+def test_config_check_names_the_line(shell: Shell) -> None:
+    text = "scheduler:\n  algorithms:\n    selection:\n      name: nonsense\n"
+    result = shell("config", "check", shell.file("config.yaml", text))
+    assert result.exit_code == Exit.ERROR
+    assert "line 4" in result.stderr
+
+
+def test_config_check_shows_no_secret(shell: Shell) -> None:
+    result = shell("config", "check", shell.file("config.yaml", "scheduler: {secret: hush-hush, odd: 1}\n"))
+    assert result.exit_code == 0
+    assert "hush" not in result.output
+    assert "scheduler.odd is not read" in result.stderr
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="upstream's files are not here")
+@pytest.mark.parametrize("name", ["rainbow-config.yaml", "rainbow-selection-config.yaml"])
+def test_config_check_takes_upstreams_files(shell: Shell, name: str) -> None:
+    assert shell.code("config", "check", SHARED / "inputs" / "rainbow" / "scheduler" / name) is Exit.OK
+
+
+def test_serve_on_a_taken_address_says_so_in_a_line(shell: Shell) -> None:
+    with http(Script([])) as port:
+        result = shell("serve", "--port", str(port), "--database", f"sqlite:///{shell.folder / 'x.db'}")
+    assert result.exit_code == Exit.ERROR
+    assert result.stderr == f"rainbow: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    assert not (shell.folder / "x.db").exists()
+
+
+def test_serve_with_a_bad_configuration_says_where(shell: Shell) -> None:
+    result = shell(
+        "serve", "--config", shell.file("c.yaml", "scheduler:\n  tick: never\n"), "--port", str(free_port())
+    )
+    assert result.exit_code == Exit.ERROR
+    assert "line 2" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def free_port() -> int:
+    with http(Script([])) as port:
+        return port

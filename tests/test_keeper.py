@@ -1,0 +1,67 @@
+"""The keeper: what an agent runs goes on without the agent, and its end is kept until it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rainbow.agent.kept import KeptExecutor
+from tests.agent_sites import PATH, until
+from tests.contract.executing import ends, run_of
+from tests.keepers import alive, keepers
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for keeper in keepers(tmp_path):
+        keeper.kill()
+
+
+def test_a_keeper_keeps_an_end_until_it_is_known_to_be_told(folder: Path) -> None:
+    one = KeptExecutor(PATH, folder)
+    one.start(run_of("echo", "hi"))
+    assert ends(one)[("t1", 1)].output == "hi\n"
+    two = KeptExecutor(PATH, folder)  # the first was killed before it could say that it knows
+    assert two.running() == [("t1", 1)]
+    assert ends(two)[("t1", 1)].output == "hi\n"
+    assert two.poll() == []
+    assert KeptExecutor(PATH, folder).running() == []
+
+
+def test_a_run_started_twice_runs_once(folder: Path) -> None:
+    one = KeptExecutor(PATH, folder)
+    run = run_of("sh", "-c", 'echo >> "$1"', "sh", str(folder / "n"))
+    one.start(run)
+    one.start(run)
+    ends(one)
+    assert len((folder / "n").read_text()) == 1
+
+
+def test_a_keeper_that_nobody_asks_ends_everything_and_itself(folder: Path) -> None:
+    one = KeptExecutor(PATH, folder, patience=4.0)  # long enough to be looked at by a busy machine
+    one.start(run_of("sleep", "62"))
+    until(lambda: any(keeper.children() for keeper in keepers(folder)))
+    [keeper] = keepers(folder)
+    [child] = keeper.children()
+    until(lambda: not alive(keeper.pid) and not alive(child.pid))
+
+
+def test_a_keeper_of_a_folder_with_a_very_long_name_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    one = KeptExecutor(PATH, folder)
+    one.start(run_of("echo", "hi"))
+    assert ends(one)[("t1", 1)].output == "hi\n"
+    one.close()
+    until(lambda: keepers(folder) == [])
+
+
+def test_a_keeper_does_not_know_the_agents_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAINBOW_SECRET", "rbs_1")
+    one = KeptExecutor(PATH, folder)
+    [keeper] = keepers(folder)
+    assert "RAINBOW_SECRET" not in keeper.environ()
+    one.close()

@@ -1,0 +1,61 @@
+"""Writers at once share a commit, and each fault undoes its own part."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import sqlalchemy as sa
+
+from rainbow.errors import Unavailable
+from rainbow.store import Store, jobs
+from tests.stores import job, store
+
+__all__ = ["store"]  # fixtures
+
+
+def test_writers_at_once_share_commits_and_each_fault_undoes_its_own_part(store: Store) -> None:
+    commits: list[int] = []
+    sa.event.listen(store.engine, "commit", lambda _: commits.append(1))
+    outcomes: dict[int, str] = {}
+    begun = threading.Barrier(40)
+
+    def add(k: int) -> None:
+        def part(connection: sa.Connection) -> str:
+            jobs.add(connection, job(f"j{k:02}"), "text", {})
+            if k % 4 == 0:
+                raise KeyError(k)
+            return f"done {k}"
+
+        begun.wait()
+        try:
+            outcomes[k] = store.together(part)
+        except KeyError:
+            outcomes[k] = "undone"
+
+    threads = [threading.Thread(target=add, args=(k,)) for k in range(40)]
+    with store.one_writer:  # so that all of them wait together
+        for thread in threads:
+            thread.start()
+        while len(store._queue) < 40:
+            threading.Event().wait(0.01)
+    for thread in threads:
+        thread.join()
+    assert outcomes == {k: "undone" if k % 4 == 0 else f"done {k}" for k in range(40)}
+    with store.read() as connection:
+        stored = {record.id for record in jobs.live(connection, "c1")}
+    assert stored == {f"j{k:02}" for k in range(40) if k % 4}
+    assert len(commits) < 5
+
+
+def test_common_commit_that_fails_fails_for_all_of_them(store: Store) -> None:
+    def part(key: str) -> Any:
+        return lambda connection: jobs.add(connection, job(key), "text", {})
+
+    def broken(connection: sa.Connection) -> None:
+        raise sa.exc.OperationalError("disk full", None, Exception())
+
+    works = store.all_together([part("j1"), broken, part("j2")])
+    assert [type(work.fault) for work in works] == [Unavailable] * 3
+    with store.read() as connection:
+        assert jobs.live(connection, "c1") == []
