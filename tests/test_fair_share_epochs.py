@@ -13,6 +13,7 @@ from tests.epoch_checks import Play
 from tests.scenarios import scenario, with_minima
 
 CIRCLES = (301, 476, 784, 2210, 4000, 5139, 6171, 6173)  # went round, or ran out of shares to start, once
+LEFT_WITH_TOO_FEW = (659, 991, 2899)  # a better job took some of what was going to start, and the rest started
 BUSY = 476
 
 
@@ -26,6 +27,11 @@ def test_random_cluster_keeps_every_invariant_and_comes_to_rest(seed, minima):
 @pytest.mark.parametrize("seed", CIRCLES)
 def test_schedule_that_once_went_round_in_circles_comes_to_rest(seed):
     assert list(Play(scenario(seed)).run()) == []
+
+
+@pytest.mark.parametrize("seed", LEFT_WITH_TOO_FEW)
+def test_job_left_with_fewer_starts_than_it_can_work_with_waits(seed):
+    assert list(Play(with_minima(scenario(seed), seed)).run()) == []
 
 
 @pytest.mark.soak

@@ -40,7 +40,17 @@ def defragment(world: World, space: Space) -> list[Job]:
         for job in needy:
             if job.cls.rule is not Rule.RESERVE:  # its machines have been cleared already
                 gifts.help(job, floor_of(job, threshold) - job.held)
+        for job in world.jobs:
+            _hold_back(job, space)
     return needy
+
+
+def _hold_back(job: Job, space: Space) -> None:
+    """Keep the space of what was going to start, where gifts to better priorities have left too little to work with."""
+    if job.cls.fair and job.held < job.least:
+        for machine in list(job.starts):
+            space.give_back(job, machine)
+            space.claim(job, machine)
 
 
 @dataclass(frozen=True, slots=True)
