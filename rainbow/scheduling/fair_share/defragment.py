@@ -46,7 +46,7 @@ def defragment(world: World, space: Space) -> list[Job]:
 
 
 def _hold_back(job: Job, space: Space) -> None:
-    """Keep the space of what was going to start, where gifts to better priorities have left too little to work with."""
+    """Keep the space of what was going to start, where gifts to better priorities leave too little to work with."""
     if job.cls.fair and job.held < job.least:
         for machine in list(job.starts):
             space.give_back(job, machine)
