@@ -10,6 +10,7 @@ from flask import Blueprint, Flask, current_app, jsonify
 
 from rainbow import __version__
 from rainbow.api.answers import ANSWERS, BY_ENDPOINT
+from rainbow.api.events import LARGEST
 from rainbow.api.examples import EXAMPLES
 from rainbow.api.schemas import NAME, SCHEMAS
 from rainbow.jobs import JobState
@@ -73,7 +74,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "jobs.why": {"verify": {"type": "boolean"}},
     "jobs.listing": PAGE,
     "jobs.decisions": PAGE,
-    "events.stream": {"follow": {"type": "boolean"}, "after": {"type": "integer", "minimum": 0}},
+    "events.stream": {"follow": {"type": "boolean"}, "after": {"type": "integer", "minimum": 0, "maximum": LARGEST}},
 }
 WORD = {"type": "string"}
 HEADERS: dict[str, dict[str, Any]] = {
