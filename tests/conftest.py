@@ -44,6 +44,14 @@ ADMIN = "rba_of-the-tests"
 SHARED = Path(__file__).parents[1].parent / "shared"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let agents that are started as a user starts them leave nothing in this user's home."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 class Clock:
     """A clock that stands still until it is moved."""
 
