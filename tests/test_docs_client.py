@@ -61,7 +61,7 @@ def test_page_names_every_method() -> None:
 
 def test_page_has_every_code_with_its_status() -> None:
     table = PAGE.split("go by them")[1].split("## ")[0]
-    found = {}
+    found: dict[str, str] = {}
     for statuses, codes in re.findall(r"^\| ([\d, ]+) \| (.*) \|$", table, re.M):
         numbers, names = statuses.split(", "), re.findall(r"`([a-z-]+)`", codes)
         found |= dict(zip(names, numbers if len(numbers) > 1 else numbers * len(names), strict=True))

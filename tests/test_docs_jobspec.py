@@ -14,6 +14,7 @@ import rainbow
 from rainbow.cli.helping import topics
 from rainbow.jobspec.checking import schema
 from rainbow.jobspec.common import SYSTEM
+from rainbow.scheduling import gangs
 from rainbow.scheduling.priority import asks
 from tests.conftest import Api
 from tests.test_examples import read
@@ -83,6 +84,7 @@ def test_command_starts_as_often_as_the_page_says(api: Api, resource: str, start
 def test_task_starts_its_slots_as_often_as_the_page_says(api: Api, task: str, tasks: int, starts: int) -> None:
     offers = offered(api, FOUR, task)
     assert [offer["processes"] for offer in offers] == [starts] * tasks
+    assert [offer["id"] for offer in offers] == [f"{offer['job']}-{k}" for k, offer in enumerate(offers)]
 
 
 def test_help_names_the_page_and_says_how_often_its_example_starts(api: Api) -> None:
@@ -150,3 +152,30 @@ def test_rfc_14_refuses_what_it_does_not_know_and_wants_attributes() -> None:
         rainbow.parse_jobspec(text + "extra: 1\n")
     with pytest.raises(rainbow.JobspecError, match="lacks attributes"):
         rainbow.parse_jobspec(text.split("attributes")[0])
+
+
+def test_copies_have_names_and_tasks_of_a_group_start_together() -> None:
+    tasks, groups = (
+        rainbow.parse_jobspec(next(text for text in EXAMPLES if f"name: {name}" in text))
+        for name in ("train", "simulate")
+    )
+    named = [[task.name for task in gang.tasks] for gang in gangs(tasks)]
+    assert named == [["fetch"], ["train"], *([f"test-{k}"] for k in range(10))]
+    assert [[task.name for task in gang.tasks] for gang in gangs(groups)] == [["model", "probe"], ["task-2"]]
+
+
+def test_what_is_not_acted_on_changes_nothing() -> None:
+    plain: dict[str, Any] = {"resources": {"a": {"type": "core"}}, "tasks": [{"command": ["x"], "resources": "a"}]}
+    more = {
+        "resources": {"a": {"type": "core", "attributes": {"b": 1}}},
+        "tasks": [{**plain["tasks"][0], "requires": [{"name": "io", "match": "shm"}]}],
+    }
+    assert rainbow.parse_jobspec(more) == rainbow.parse_jobspec(plain)
+
+
+@pytest.mark.parametrize(("amount", "hosts"), [("count", ["heron"]), ("replicas", ["heron", "juniper", "willow"])])
+def test_a_slot_stays_on_a_node_and_several_may_spread(
+    amount: str, hosts: list[str], clusters: list[rainbow.Cluster]
+) -> None:
+    verdicts = rainbow.match(rainbow.parse_jobspec(f"resources: {{a: {{type: core, {amount}: 17}}}}"), clusters)
+    assert [verdict.cluster for verdict in verdicts if verdict.matched] == hosts
