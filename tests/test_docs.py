@@ -13,6 +13,7 @@ from rainbow.api import create_app
 from rainbow.cli import main
 from rainbow.cli.exits import Exit
 from rainbow.graph.sources import graph_sources
+from rainbow.jobs import JobState, TaskState, WorkerState
 from rainbow.matching import Why, backends
 from rainbow.matching.edits import Kind
 from rainbow.scheduling import policies
@@ -173,3 +174,16 @@ def test_every_metric_is_documented():
     written = dict(re.findall(r"^\| `(rainbow_[a-z_]+)` \|(?:.*\|)? ([^|]+) \|$", page, re.M))
     told = {name: words for name, (_, _, words) in METRICS.items()}
     assert written == told | {f"rainbow_{name}": words for name, words in OF_ALL.items()}
+
+
+def test_glossary_is_in_order_and_has_every_state():
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    words, *states = [
+        [row.strip("` ").lower() for row in re.findall(r"^\| (.*?) \|", table, re.M)[1:]]
+        for table in re.split(r"^(?:## States|Of a \w+.*):?$", page, flags=re.M)
+        if "|---|" in table
+    ]
+    assert words == sorted(words)
+    assert {"unit", "default_duration", "needs_workers", "replicas", "count", "idempotency-key"} <= set(words)
+    kinds = [[state.lower() for state in kind] for kind in (JobState, TaskState, WorkerState)]
+    assert states == [*kinds, ["drained_at", "draining"]]

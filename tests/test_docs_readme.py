@@ -1,0 +1,86 @@
+"""The README's five minutes, typed as they stand into a shell of an empty folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+CHOSEN = "18e9f157150e1dbaad90d9db"  # the job the README shows
+
+
+def commands() -> list[str]:
+    """Every command of the section, with the lines it goes on in."""
+    blocks = re.findall(r"```console\n(.*?)```", README.split("## Five minutes")[1].split("\n## ")[0], re.S)
+    lines = "".join(blocks).replace("\\\n", "").splitlines()
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
+def typed(command: str) -> str:
+    """What a person does: waits until the server is up, and gives the id of the job there is."""
+    if command.startswith(". "):
+        return ":"  # the test has its own environment
+    if command == "rainbow serve &":
+        return f"{command}\nuntil (: < /dev/tcp/127.0.0.1/$RAINBOW_PORT) 2> /dev/null; do sleep 0.2; done"
+    if command.startswith("rainbow submit jobspecs/"):
+        return f"{command} | tee submitted"
+    return command.replace(CHOSEN, "$(sed -n 's/^job \\(.*\\) goes to .*/\\1/p' submitted)")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("graphs", "jobspecs"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    command = tmp_path / "bin" / "rainbow"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rainbow "$@"\n')
+    command.chmod(0o755)
+    return tmp_path
+
+
+def environment(folder: Path) -> dict[str, str]:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = str(one.getsockname()[1])
+    ours = {"RAINBOW_PORT": port, "RAINBOW_URL": f"http://127.0.0.1:{port}", "PYTHONPATH": str(ROOT)}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("RAINBOW_")}
+    kept["PATH"] = f"{folder / 'bin'}{os.pathsep}{kept['PATH']}"
+    return {**kept, **ours, "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "110"}
+
+
+def in_a_shell(folder: Path, script: str) -> str:
+    """Run it and return what it printed; whatever it left running is ended."""
+    with (folder / "printed").open("w+") as out:
+        shell = subprocess.Popen(
+            ["bash", "-c", script],
+            cwd=folder,
+            env=environment(folder),
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+        try:
+            shell.wait(120)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+    return (folder / "printed").read_text()
+
+
+def test_the_five_minutes_work_as_they_are_written(folder: Path) -> None:
+    failed = "trap 'echo \"FAILED: $BASH_COMMAND\"' ERR"
+    printed = in_a_shell(folder, "\n".join([failed, *map(typed, commands()), "wait"]))
+    assert "FAILED" not in printed, printed
+    assert "willow   yes      fits 2 times: nodes 2, cores 16 each" in printed
+    assert printed.count("saved in credentials.json") == 3
+    assert len(re.findall(r"^task-\d +COMPLETED +0 ", printed, re.M)) == 3, printed
