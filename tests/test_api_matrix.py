@@ -39,12 +39,14 @@ def credentials(api: Api, oak: Cluster) -> dict[str, tuple[str, ...]]:
     elm = api.register("elm")
     made = api.good("POST", "/v1/tokens", {"clusters": ["oak"]}, oak.secret)
     api.good("DELETE", f"/v1/tokens/{made['id']}", None, oak.secret)
+    zoe = api.good("POST", "/v1/tokens", {"clusters": ["oak"], "requestors": ["zoe"]}, oak.secret)
     return {
         "none": (),
         "wrong": ("rbt_wrong",),
         "revoked": (made["token"],),
         "other token": (elm.token,),
         "other secret": (elm.secret,),
+        "requestor's token": (zoe["token"],),
         "token": (oak.token,),
         "secret": (oak.secret,),
         "registration": (REGISTRATION,),

@@ -73,6 +73,28 @@ def test_job_of_somebody_else_is_as_if_it_were_not_there(api: Api) -> None:
     assert api.good("GET", f"/v1/jobs/{job}", None, ADMIN)["id"] == job
 
 
+def test_token_that_names_requestors_sees_the_jobs_of_others_and_changes_its_own(oak: Cluster) -> None:
+    api = oak.api
+
+    def token(*names: str) -> str:
+        minted = {"clusters": ["oak"], "requestors": list(names)}
+        return str(api.good("POST", "/v1/tokens", minted, oak.secret)["token"])
+
+    alice, bob = token("alice"), token("bob", "cy")
+    job = api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "bob"}, oak.token)["id"]
+    assert api.good("GET", f"/v1/jobs/{job}", None, alice)["requestor"] == "bob"
+    changes = (("POST", ":suspend"), ("POST", ":resume"), ("DELETE", ""))
+    for method, path in changes:
+        told = api.problem(403, "forbidden", method, f"/v1/jobs/{job}{path}", None, alice)
+        assert told["detail"] == "this token may not speak for bob"
+    assert api.good("GET", f"/v1/jobs/{job}", None, alice)["state"] == "WAITING"
+    for allowed in ((alice, bob), (oak.token,), (oak.secret,), (alice, oak.secret), (ADMIN,), (bob,)):
+        job = api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "bob"}, oak.token)["id"]
+        for method, path in changes:
+            api.good(method, f"/v1/jobs/{job}{path}", None, *allowed)
+    api.problem(403, "forbidden", "DELETE", f"/v1/jobs/{job}", None, alice)  # ended or not: it is not hers
+
+
 def test_decision_is_shown_without_clusters_the_reader_may_not_see(api: Api) -> None:
     oak, elm = api.register("oak", grid(1, 1)), api.register("elm", grid(4, 1))
     job = api.good("POST", "/v1/jobs", jobspec(3), oak.token, elm.token)["id"]

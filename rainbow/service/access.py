@@ -53,6 +53,13 @@ class Caller:
         """Tell whether a cluster exists for this caller."""
         return self.admin or cluster_id in self.secrets or cluster_id in self.submits
 
+    def speaks_for(self, cluster_id: str, requestor: str) -> bool:
+        """Tell whether what is this requestor's at a cluster that exists for this caller is also the caller's."""
+        if self.admin or cluster_id in self.secrets:
+            return True
+        allowed = self.submits.get(cluster_id)
+        return allowed is None or requestor in allowed
+
     @property
     def visible(self) -> Collection[str] | None:
         """The clusters this caller may see; None: all."""
@@ -140,5 +147,10 @@ def requestor_of(asked: str | None, allowed: list[str] | None) -> str:
     if asked is None and allowed:
         return allowed[0]
     if asked not in allowed:
-        raise Forbidden(f"this token may not speak for {asked}")
+        raise not_for(asked)
     return asked
+
+
+def not_for(requestor: str | None) -> Forbidden:
+    """Return what is raised where a token that names requestors is used for another."""
+    return Forbidden(f"this token may not speak for {requestor}")
