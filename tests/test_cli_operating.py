@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -79,11 +80,29 @@ def test_backup_restore_upgrade_and_doctor(shell: Shell, tmp_path: Path) -> None
     store.close()
     rows = {each["check"]: each["result"] for each in shell.json("doctor", "--database", other)}
     assert rows["store"] == "ok"
+    assert "privacy" not in rows
+    (tmp_path / "b.db").chmod(0o640)
+    rows = {each["check"]: each["result"] for each in shell.json("doctor", "--database", other)}
+    assert rows["privacy"] == "warning"
     bad = shell.file("bad.db", b"no database" * 1000)
     assert shell.code("doctor", "--database", f"sqlite:///{bad}") is Exit.ERROR
     secret = shell.file("rainbow-admin.secret", "rba_x")
     secret.chmod(0o644)
     assert shell.code("doctor", "--database", url) is Exit.ERROR
+
+
+def test_doctor_makes_no_store_that_is_not_there(
+    shell: Shell,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = shell.file("rainbow.yaml", "{}")
+    for words in (("--config", config), ("--database", f"sqlite:///{tmp_path}/deep/down/x.db")):
+        rows = {each["check"]: each["result"] for each in shell.json("doctor", *words)}
+        assert rows["store"] == "warning"
+        assert [path.name for path in tmp_path.iterdir()] == ["rainbow.yaml"]
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)  # as for a folder that may not be written
+    assert shell.code("doctor", "--config", config) is Exit.ERROR
 
 
 def test_configuration_is_written_checked_and_shown_without_secrets(shell: Shell, tmp_path: Path) -> None:  # noqa: F811
