@@ -11,7 +11,7 @@
     │   ├── RequestError             an HTTP request: names, envelopes, parameters
     │   └── LimitError               larger, deeper or longer than the server allows
     ├── AccessError                  who asks
-    │   ├── Unauthenticated          no credential, or one nobody knows
+    │   ├── Unauthenticated          no credential, or none known
     │   └── Forbidden                a known credential without the right
     ├── NotFound                     does not exist, or not for you
     ├── Conflict                     exists already, or its state does not allow it

@@ -72,8 +72,8 @@ def test_events_that_there_are_are_told_to_the_last(api: Api) -> None:
 
 
 def test_stream_begins_at_last_event_id_and_is_one_of_few(oak: Cluster) -> None:
-    def opened() -> Any:
-        headers = {"Authorization": f"Bearer {oak.token}", "Last-Event-ID": "0"}
+    def opened(beside: str = "") -> Any:
+        headers = {"Authorization": f"Bearer {oak.token}{beside}", "Last-Event-ID": "0"}
         return oak.api.app.test_client().get("/v1/events", headers=headers)
 
     streams = [opened() for _ in range(4)]
@@ -82,6 +82,7 @@ def test_stream_begins_at_last_event_id_and_is_one_of_few(oak: Cluster) -> None:
     assert b"registered" in next(parts)
     refused = opened()
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "2")
+    assert opened(", Bearer rbt_wrong").status_code == 429  # what nobody knows makes nobody else of a caller
     for stream in streams:
         stream.close()
     last = opened()

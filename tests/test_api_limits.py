@@ -64,3 +64,14 @@ def test_more_agents_than_may_wait_are_told_to_come_again_and_others_are_served(
         thread.join(10)
         assert not thread.is_alive()
     service.close()
+
+
+def test_rate_counts_for_a_credential_whatever_is_brought_beside_it(database: str, clock: Clock) -> None:
+    service = open_service_at(database, clock, limits=Limits(rate=0.001, burst=3))
+    api = Api(service)
+    oak = api.register("oak")
+    for k in range(3):
+        api.good("GET", "/v1/jobs", None, oak.token, f"rbt_wrong{k}")
+    api.problem(429, "too-many", "GET", "/v1/jobs", None, oak.token, "rbt_wrong3")
+    api.problem(429, "too-many", "GET", "/v1/jobs", None, oak.token)
+    service.close()

@@ -39,13 +39,16 @@ def credentials(api: Api, oak: Cluster) -> dict[str, tuple[str, ...]]:
     elm = api.register("elm")
     made = api.good("POST", "/v1/tokens", {"clusters": ["oak"]}, oak.secret)
     api.good("DELETE", f"/v1/tokens/{made['id']}", None, oak.secret)
+    zoe = api.good("POST", "/v1/tokens", {"clusters": ["oak"], "requestors": ["zoe"]}, oak.secret)
     return {
         "none": (),
         "wrong": ("rbt_wrong",),
         "revoked": (made["token"],),
         "other token": (elm.token,),
         "other secret": (elm.secret,),
+        "requestor's token": (zoe["token"],),
         "token": (oak.token,),
+        "token beside dead ones": ("rbt_wrong", oak.token, made["token"]),
         "secret": (oak.secret,),
         "registration": (REGISTRATION,),
         "admin": (ADMIN,),
@@ -68,6 +71,8 @@ def test_every_verb_with_every_kind_of_credential(api: Api, oak: Cluster, row: d
         answers[kind] = api.call(method, url, BODIES.get(row.get("body", "")), *kinds[kind]).status_code
         if method == "DELETE" and answers[kind] in (200, 204) and "subsystems" in path:
             api.good("PUT", "/v1/clusters/oak/subsystems/io", BODIES["subsystem"], oak.secret)
+        if "reservation" in named:  # there are only so many at once
+            api.call("DELETE", f"{RESERVATIONS}/{named['reservation']}", None, ADMIN)
     expected = dict(zip(TABLE["credentials"], row["status"], strict=True))
     assert answers == expected
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from typing import Any
 
 import pytest
@@ -20,9 +21,10 @@ def test_every_verb_without_a_credential_or_with_an_unknown_one_is_401(oak: Clus
         body = jobspec() if path in ("/v1/jobs", "/v1/match") else {"agent": "a"}
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
             sent = None if method in ("GET", "DELETE") else body
-            for tokens in ((), ("rbt_wrong",), (oak.token, "rbt_wrong"), ("",)):
+            for tokens in ((), ("rbt_wrong",), ("rbt_wrong", "rbs_wrong"), ("",)):
                 told = oak.api.problem(401, "unauthenticated", method, path, sent, *tokens)
                 assert "rbt_wrong" not in json.dumps(told)
+                assert "`rainbow help credentials`" in told["detail"]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,42 @@ def test_submit_places_only_where_a_token_allows(api: Api) -> None:
     api.problem(404, "not-found", "POST", "/v1/jobs", other, oak.token)
 
 
+def test_dead_credential_takes_nothing_away_from_the_others(api: Api) -> None:
+    oak, elm = api.register("oak"), api.register("elm")
+    api.good("DELETE", "/v1/clusters/elm", None, elm.secret)
+    all_of_them = (elm.token, elm.secret, oak.token, oak.secret)
+    assert api.good("POST", "/v1/jobs", jobspec(), *all_of_them)["cluster"] == "oak"
+    assert [one["name"] for one in api.good("GET", "/v1/clusters", None, *all_of_them)["clusters"]] == ["oak"]
+    in_body = {"jobspec": jobspec(), "clusters": [{"name": "oak", "token": oak.token}]}
+    assert api.good("POST", "/v1/jobs", in_body, elm.token)["cluster"] == "oak"
+
+
+def test_dead_token_of_a_body_is_no_way_to_the_cluster_it_is_brought_for(api: Api) -> None:
+    oak, elm = api.register("oak"), api.register("elm")
+    for name in ("elm", "xyz"):
+        asked = {"jobspec": jobspec(), "clusters": [{"name": name, "token": "rbt_wrong"}]}
+        api.problem(404, "not-found", "POST", "/v1/jobs", asked, oak.token)
+        api.problem(404, "not-found", "POST", "/v1/match", asked, oak.token)
+        [answer] = api.good("POST", "/v1/jobs:batch", {"jobs": [asked]}, oak.token)["answers"]
+        assert answer["status"] == 404
+        api.problem(401, "unauthenticated", "POST", "/v1/jobs", asked)
+    asked = {"jobspec": jobspec(), "clusters": [{"name": "elm", "token": "rbt_wrong"}]}
+    assert api.good("POST", "/v1/jobs", asked, elm.token)["cluster"] == "elm"
+
+
+def test_key_shows_no_job_of_a_cluster_whose_token_has_ended_since(api: Api) -> None:
+    oak, elm = api.register("oak"), api.register("elm")
+    ended = api.good("POST", "/v1/tokens", {"clusters": ["elm"]}, elm.secret)
+    sent = ("POST", "/v1/jobs", jobspec(), oak.token, ended["token"])
+    keys: dict[str, str] = {}
+    while set(keys) != {"oak", "elm"}:
+        key = f"k{len(keys)}{secrets.token_hex(4)}"
+        keys[api.good(*sent, Idempotency_Key=key)["cluster"]] = key
+    api.good("DELETE", f"/v1/tokens/{ended['id']}", None, elm.secret)
+    assert api.call(*sent, Idempotency_Key=keys["oak"]).status_code == 200
+    assert api.call(*sent, Idempotency_Key=keys["elm"]).status_code == 404
+
+
 def test_job_of_somebody_else_is_as_if_it_were_not_there(api: Api) -> None:
     oak, elm = api.register("oak"), api.register("elm")
     job = api.good("POST", "/v1/jobs", jobspec(), oak.token)["id"]
@@ -71,6 +109,28 @@ def test_job_of_somebody_else_is_as_if_it_were_not_there(api: Api) -> None:
         api.problem(404, "not-found", method, f"/v1/jobs/{job}{path}", None, elm.token)
     assert api.good("GET", "/v1/jobs", None, elm.token)["jobs"] == []
     assert api.good("GET", f"/v1/jobs/{job}", None, ADMIN)["id"] == job
+
+
+def test_token_that_names_requestors_sees_the_jobs_of_others_and_changes_its_own(oak: Cluster) -> None:
+    api = oak.api
+
+    def token(*names: str) -> str:
+        minted = {"clusters": ["oak"], "requestors": list(names)}
+        return str(api.good("POST", "/v1/tokens", minted, oak.secret)["token"])
+
+    alice, bob = token("alice"), token("bob", "cy")
+    job = api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "bob"}, oak.token)["id"]
+    assert api.good("GET", f"/v1/jobs/{job}", None, alice)["requestor"] == "bob"
+    changes = (("POST", ":suspend"), ("POST", ":resume"), ("DELETE", ""))
+    for method, path in changes:
+        told = api.problem(403, "forbidden", method, f"/v1/jobs/{job}{path}", None, alice)
+        assert told["detail"] == "this token may not speak for bob"
+    assert api.good("GET", f"/v1/jobs/{job}", None, alice)["state"] == "WAITING"
+    for allowed in ((alice, bob), (oak.token,), (oak.secret,), (alice, oak.secret), (ADMIN,), (bob,)):
+        job = api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "bob"}, oak.token)["id"]
+        for method, path in changes:
+            api.good(method, f"/v1/jobs/{job}{path}", None, *allowed)
+    api.problem(403, "forbidden", "DELETE", f"/v1/jobs/{job}", None, alice)  # ended or not: it is not hers
 
 
 def test_decision_is_shown_without_clusters_the_reader_may_not_see(api: Api) -> None:

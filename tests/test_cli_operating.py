@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from rainbow.cli import credentials
 from rainbow.cli.exits import Exit
 from rainbow.store import clusters, open_store
-from tests.conftest import REGISTRATION, grid
+from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.shell import Shell, server, shell  # noqa: F401 - fixtures
 from tests.test_end_to_end import until
 
@@ -78,11 +80,29 @@ def test_backup_restore_upgrade_and_doctor(shell: Shell, tmp_path: Path) -> None
     store.close()
     rows = {each["check"]: each["result"] for each in shell.json("doctor", "--database", other)}
     assert rows["store"] == "ok"
+    assert "privacy" not in rows
+    (tmp_path / "b.db").chmod(0o640)
+    rows = {each["check"]: each["result"] for each in shell.json("doctor", "--database", other)}
+    assert rows["privacy"] == "warning"
     bad = shell.file("bad.db", b"no database" * 1000)
     assert shell.code("doctor", "--database", f"sqlite:///{bad}") is Exit.ERROR
     secret = shell.file("rainbow-admin.secret", "rba_x")
     secret.chmod(0o644)
     assert shell.code("doctor", "--database", url) is Exit.ERROR
+
+
+def test_doctor_makes_no_store_that_is_not_there(
+    shell: Shell,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = shell.file("rainbow.yaml", "{}")
+    for words in (("--config", config), ("--database", f"sqlite:///{tmp_path}/deep/down/x.db")):
+        rows = {each["check"]: each["result"] for each in shell.json("doctor", *words)}
+        assert rows["store"] == "warning"
+        assert [path.name for path in tmp_path.iterdir()] == ["rainbow.yaml"]
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)  # as for a folder that may not be written
+    assert shell.code("doctor", "--config", config) is Exit.ERROR
 
 
 def test_configuration_is_written_checked_and_shown_without_secrets(shell: Shell, tmp_path: Path) -> None:  # noqa: F811
@@ -112,6 +132,30 @@ def test_configuration_that_is_wrong_is_named_by_its_line(shell: Shell, text: st
     result = shell("config", "check", shell.file("c.yaml", text))
     assert result.exit_code == Exit.ERROR
     assert f"line {line}," in result.stderr
+
+
+def test_what_ended_goes_from_the_credentials_file(shell: Shell) -> None:  # noqa: F811
+    saved = shell.folder / "more.json"
+    for name in ("ash", "fir"):
+        graph = shell.file(f"{name}.json", grid(1, 1))
+        shell("cluster", "register", graph, "--name", name, "--save", saved, "--secret", REGISTRATION)
+    before = credentials.read(saved).clusters
+    given = {"RAINBOW_CREDENTIALS": str(saved)}
+    other = shell.json("token", "mint", "--cluster", "ash", **given)["id"]
+    [token] = [
+        one["id"]
+        for one in shell.json("token", "list", **given)
+        if one["kind"] == "token" and one["clusters"] == ["ash"] and one["id"] != other
+    ]
+    assert str(saved) not in shell("token", "revoke", other, **given).stdout
+    assert credentials.read(saved).clusters == before
+    assert f"it is taken out of {saved}" in shell("token", "revoke", token, **given).stdout
+    assert credentials.read(saved).clusters == {**before, "ash": {"secret": before["ash"]["secret"]}}
+    assert shell.code("jobs", **given) is Exit.OK
+    assert f"taken out of {saved}" in shell("cluster", "delete", "ash", **given).stdout
+    assert credentials.read(saved).clusters == {"fir": before["fir"]}
+    elsewhere = {**given, "RAINBOW_SECRET": ADMIN, "RAINBOW_URL": shell.url.replace("127.0.0.1", "localhost")}
+    assert str(saved) not in shell("cluster", "delete", "fir", **elsewhere).stdout
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -15,10 +16,12 @@ from alembic.migration import MigrationContext
 from rainbow.errors import ConfigError, Unavailable
 from rainbow.jobs import JobState
 from rainbow.store import Store, clusters, credentials, history, jobs, open_store, states
+from rainbow.store.backup import backup, restore
 from rainbow.store.clusters import ClusterRecord
 from rainbow.store.engine import open_engine
 from rainbow.store.migrate import configuration
 from rainbow.store.schema import metadata
+from rainbow.store.turns import Turns
 from tests.stores import add_cluster, job, store
 
 __all__ = ["store"]  # fixtures
@@ -35,6 +38,32 @@ def test_open_store_a_second_time_keeps_what_is_there(store: Store) -> None:
     with again.read() as connection:
         assert clusters.find(connection, "oak") is not None
     again.close()
+
+
+def test_files_of_a_store_are_for_their_owner_alone_and_those_there_keep_their_mode(tmp_path: Path) -> None:
+    def modes(folder: Path) -> dict[str, int]:
+        return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+    before = os.umask(0o022)
+    try:
+        new, old = tmp_path / "new", tmp_path / "old"
+        old.mkdir()
+        (old / "r.db").touch(0o640)
+        for folder in (new, old):
+            opened = open_store(str(folder / "r.db"))
+            turns = Turns(opened)
+            assert turns.scheduling()
+            add_cluster(opened)
+            if folder is new:
+                assert modes(new) == dict.fromkeys(("r.db", "r.db-wal", "r.db-shm", "r.db.scheduler"), 0o600)
+                backup(opened, tmp_path / "b.db")
+            turns.close()
+            opened.close()
+        assert modes(old)["r.db"] == 0o640
+        restore(tmp_path / "b.db", str(tmp_path / "again" / "r.db"))
+        assert modes(tmp_path / "again") == {"r.db": 0o600}
+    finally:
+        os.umask(before)
 
 
 def test_every_connection_waits_for_the_disk_and_holds_foreign_keys(store: Store) -> None:

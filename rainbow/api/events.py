@@ -13,7 +13,7 @@ from rainbow.api.asking import flag, service, tokens, who
 from rainbow.api.times import rfc3339
 from rainbow.errors import RainbowError, RequestError
 from rainbow.service import Service, telling
-from rainbow.service.access import Caller, caller, digest
+from rainbow.service.access import Caller, caller
 from rainbow.store.events import EventRecord
 
 events = Blueprint("events", __name__, url_prefix="/v1")
@@ -29,7 +29,7 @@ def stream() -> Any:
         first = telling.since(here, asking, start)
         return _answer(_whole(_pages(here, asking, first)))
     held = ExitStack()
-    held.enter_context(telling.one_of_few(here, digest(",".join(sorted(brought))), here.settings.limits.streams))
+    held.enter_context(telling.one_of_few(here, ",".join(asking.known), here.settings.limits.streams))
     answer = _answer(_whole(_told(here, brought, start)))
     answer.call_on_close(held.close)
     return answer

@@ -87,7 +87,7 @@ HEADERS: dict[str, dict[str, Any]] = {
 IN_PATH = {"name": NAME, "subsystem": NAME}
 FAULTS = {
     400: "not of this form",
-    401: "no credential, or one nobody knows",
+    401: "no credential, or none known",
     403: "a known credential without the right",
     404: "does not exist, or not for you",
     405: "no such method",

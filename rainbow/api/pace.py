@@ -1,5 +1,6 @@
-"""How many requests a caller may send: a bucket for each set of credentials, filled at a steady rate.
+"""How many requests a caller may send: a bucket for each credential, filled at a steady rate.
 
+One taken from that of every credential brought: beside another, or one nobody knows, none is a new caller.
 Without credentials the address counts. Health and the agents' signs of life are never held back: a server that is
 busy must not lose its agents over it.
 """
@@ -61,7 +62,8 @@ def pace(app: Flask) -> None:
         structlog.contextvars.bind_contextvars(request=g.id)
         limits = service().settings.limits
         if limits.rate and request.endpoint not in FREE:
-            wait = buckets.take(_caller(), limits.rate, limits.burst, time.monotonic())
+            now = time.monotonic()
+            wait = max(buckets.take(each, limits.rate, limits.burst, now) for each in _callers())
             if wait:
                 raise TooMany("too many requests", retry_after=ceil(wait), limit="rate")
 
@@ -83,6 +85,5 @@ def _log(answer: Response) -> None:
     log.debug("request", method=request.method, route=rule, status=answer.status_code, ms=spent, **named)
 
 
-def _caller() -> str:
-    brought = tokens()
-    return digest(",".join(sorted(brought))) if brought else f"address {request.remote_addr}"
+def _callers() -> set[str]:
+    return {digest(each) for each in tokens()} or {f"address {request.remote_addr}"}

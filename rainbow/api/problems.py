@@ -1,7 +1,7 @@
 """Faults as RFC 9457 problem details; one table turns codes into statuses.
 
 400  the request is not of the documented form (bytes that are no text, no JSON, a wrong envelope)
-401  no credential, or one nobody knows          403  a known credential without the right
+401  no credential, or none known          403  a known credential without the right
 404  does not exist, or not for you              409  exists already, or its state does not allow it
 412  changed since the caller read it (If-Match)
 413  larger than the server allows               422  understood and refused: graph, jobspec, state, no match

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rainbow.cli import credentials, printing
-from rainbow.cli.connection import with_registration, with_secret, with_tokens
+from rainbow.cli.connection import credentials_used, with_registration, with_secret, with_tokens
 from rainbow.cli.reading import FILE, json_of, named_file, yaml_of
 from rainbow.client import Client, wire
 
@@ -119,6 +119,15 @@ def reinstate(client: Client, cluster: str, output: str) -> None:
 @click.option("--drain", is_flag=True, help="Even with live jobs: what waits is placed anew, what runs ends.")
 @with_secret
 def delete(client: Client, cluster: str, drain: bool) -> None:
-    """Delete a cluster."""
-    client.delete_cluster(cluster, drain=drain)
+    """Delete a cluster; its token and secret go from the credentials file too."""
+    if client.delete_cluster(cluster, drain=drain):  # its secret is good, and wanted, until then
+        click.echo(f"cluster {cluster} is drained, and deleted when what runs there has ended")
+        return
     click.echo(f"cluster {cluster} is deleted")
+    file = credentials_used()
+    if _is_of(file, client) and credentials.forget_cluster(file, cluster):
+        click.echo(f"its token and secret are taken out of {file}")
+
+
+def _is_of(file: Path, client: Client) -> bool:
+    return credentials.read(file).url.rstrip("/") == client.url.rstrip("/")

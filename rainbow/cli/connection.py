@@ -14,6 +14,7 @@ from rainbow.cli.progress import Upload
 from rainbow.client import Client
 from rainbow.errors import RequestError
 
+USED = "rainbow.credentials"  # where a command's context keeps its credentials file
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -111,7 +112,14 @@ def _add(command: Callable[..., Any], options: Sequence[Callable[[Any], Any]]) -
     return command
 
 
+def credentials_used() -> Path:
+    """Return the credentials file of the command that runs."""
+    path: Path = click.get_current_context().meta[USED]
+    return path
+
+
 def _saved(path: Path) -> credentials.Saved:
+    click.get_current_context().meta[USED] = path
     return credentials.read(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import ssl
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ def doctor(database: str | None, config: Path | None, output: str) -> None:
     except RainbowError as fault:
         found.append(("configuration", "fault", str(fault)))
     url = url_of(database, config)
-    for check in (_store, _disk, _secrets, _certificates, _drivers):
+    for check in (_store, _privacy, _disk, _secrets, _certificates, _drivers):
         found += check(url, settings)
     rows = [{"check": what, "result": result, "detail": words} for what, result, words in found]
     printing.show(output, rows, lambda console: console.print(printing.table(["CHECK", "RESULT", "DETAIL"], found)))
@@ -66,7 +67,26 @@ def _store(url: str, _: Settings) -> Iterator[Found]:
         finally:
             store.close()
 
-    yield _guarded("store", check)
+    if (file := _file_of(url)) and not file.exists():
+        yield _none_yet(file)
+    else:
+        yield _guarded("store", check)
+
+
+def _none_yet(file: Path) -> Found:
+    """Say whether a server could make the store: looking for it makes none."""
+    folder = next(folder for folder in file.absolute().parents if folder.exists())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return ("store", "fault", f"there is no {file}, and {folder} may not be written")
+    return ("store", "warning", f"there is no {file} yet: a server makes it when it starts")
+
+
+def _privacy(url: str, _: Settings) -> Iterator[Found]:
+    """Warn of files of the store that others than their owner may read: jobspecs and outputs are in them."""
+    file = _file_of(url)
+    for path in [Path(f"{file}{kind}") for kind in ("", "-wal", "-shm")] if file else []:
+        if path.exists() and path.stat().st_mode & 0o077:
+            yield ("privacy", "warning", f"{path}: others may read jobspecs and outputs in it: chmod 600")
 
 
 def _file_of(url: str) -> Path | None:

@@ -6,9 +6,12 @@ from typing import Any
 
 import click
 
-from rainbow.cli import printing
-from rainbow.cli.connection import with_any_secret
-from rainbow.client import Client
+from rainbow.cli import credentials, printing
+from rainbow.cli.connection import credentials_used, with_any_secret
+from rainbow.client import Client, Problem
+from rainbow.errors import TryLater
+
+UNAUTHENTICATED = 401
 
 
 @click.group()
@@ -67,6 +70,25 @@ def rotate(client: Client, token_id: str, output: str) -> None:
 @click.argument("token_id")
 @with_any_secret
 def revoke(client: Client, token_id: str) -> None:
-    """End a token now."""
+    """End a token now; if it stands in the credentials file it goes from there too."""
+    file = credentials_used()
+    saved = credentials.read(file)
+    of_it = {name for one in client.tokens() if one["id"] == token_id for name in one["clusters"]}
     client.revoke_token(token_id)
     click.echo(f"token {token_id} is revoked")
+    candidates = {saved.clusters[name].get("token", "") for name in of_it & set(saved.clusters)} - {""}
+    if ended := {one for one in candidates if _has_ended(client.url, one)}:
+        credentials.forget_tokens(file, ended)
+        click.echo(f"it is taken out of {file}")
+
+
+def _has_ended(url: str, token: str) -> bool:
+    """Tell whether the server knows a token no more: it tells no ids, and ids tell no tokens."""
+    with Client(url, token) as asking:
+        try:
+            asking.jobs(limit=1)
+        except Problem as refused:
+            return refused.status == UNAUTHENTICATED
+        except TryLater:
+            return False
+    return False

@@ -82,9 +82,9 @@ class Client(AgentVerbs, Owning, Keeping):
         """Let a cluster take nothing new (`drain`), or take tasks again (`reinstate`)."""
         return self._object("POST", of_cluster(name) + f":{verb}")
 
-    def delete_cluster(self, name: str, *, drain: bool = False) -> None:
-        """Delete a cluster; with live jobs only if `drain` says so."""
-        self._calls.call("DELETE", of_cluster(name), query=given(drain="true" if drain else None))
+    def delete_cluster(self, name: str, *, drain: bool = False) -> dict[str, Any]:
+        """Delete a cluster; with live jobs only if `drain` says so. The answer is empty unless jobs still run."""
+        return self._object("DELETE", of_cluster(name), query=given(drain="true" if drain else None))
 
     def graph(self, name: str) -> dict[str, Any]:
         """Fetch the cluster's graph as it was given."""

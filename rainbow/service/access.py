@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from rainbow.service.service import Service
 
+MISSING = "this needs a credential"
+UNKNOWN = "no credential that was brought is known: mistyped, ended, or of a cluster that was deleted"
+HELP = "`rainbow help credentials` tells which there are and what to do"
 SECRET, TOKEN = "secret", "token"
 PREFIXES = {"registration": "rbr_", SECRET: "rbs_", TOKEN: "rbt_", "admin": "rba_"}
 
@@ -44,6 +47,7 @@ class Caller:
     secrets: frozenset[str] = frozenset()
     submits: Mapping[str, list[str] | None] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)  # cluster id → id of its secret that was brought
+    known: tuple[str, ...] = ()  # ids of the credentials brought that are known
 
     def called(self, cluster_id: str) -> str:
         """Say who this is to a cluster, without saying a credential."""
@@ -52,6 +56,13 @@ class Caller:
     def sees(self, cluster_id: str) -> bool:
         """Tell whether a cluster exists for this caller."""
         return self.admin or cluster_id in self.secrets or cluster_id in self.submits
+
+    def speaks_for(self, cluster_id: str, requestor: str) -> bool:
+        """Tell whether what is this requestor's at a cluster that exists for this caller is also the caller's."""
+        if self.admin or cluster_id in self.secrets:
+            return True
+        allowed = self.submits.get(cluster_id)
+        return allowed is None or requestor in allowed
 
     @property
     def visible(self) -> Collection[str] | None:
@@ -83,14 +94,13 @@ def minted(kind: str, now: float, cluster_ids: tuple[str, ...], **more: Any) -> 
 
 
 def caller(service: Service, connection: sa.Connection, brought: Collection[str]) -> Caller:
-    """Say who asks; Unauthenticated if nothing was brought, or something nobody knows."""
+    """Say who asks, by what of it is known: a dead token takes nothing away. Unauthenticated if none of it is."""
     hashes = {digest(credential) for credential in brought}
     found = credentials.valid(connection, hashes, service.clock())
     registers = any(hmac.compare_digest(own, service.registration) for own in hashes)
     admin = any(hmac.compare_digest(own, service.administration) for own in hashes)
-    known = len(found) + sum(own in (service.registration, service.administration) for own in hashes)
-    if not hashes or known < len(hashes):
-        raise Unauthenticated()
+    if not (registers or admin or found):
+        raise Unauthenticated(f"{UNKNOWN if hashes else MISSING} ({HELP})")
     key = (registers, admin, *sorted(found.items()))
     return service.callers.get(key) or service.callers.put(key, _made(connection, registers, admin, found))
 
@@ -98,7 +108,8 @@ def caller(service: Service, connection: sa.Connection, brought: Collection[str]
 def _made(connection: sa.Connection, registers: bool, admin: bool, ids: Collection[str]) -> Caller:
     records = credentials.some(connection, ids) if ids else []
     secrets_of = _secrets(records)
-    return Caller(registers or admin, admin, frozenset(secrets_of), _submits(records), secrets_of)
+    known = (*(["registration"] * registers), *(["admin"] * admin), *sorted(ids))
+    return Caller(registers or admin, admin, frozenset(secrets_of), _submits(records), secrets_of, known)
 
 
 def _secrets(found: Iterable[CredentialRecord]) -> dict[str, str]:
@@ -140,5 +151,10 @@ def requestor_of(asked: str | None, allowed: list[str] | None) -> str:
     if asked is None and allowed:
         return allowed[0]
     if asked not in allowed:
-        raise Forbidden(f"this token may not speak for {asked}")
+        raise not_for(asked)
     return asked
+
+
+def not_for(requestor: str | None) -> Forbidden:
+    """Return what is raised where a token that names requestors is used for another."""
+    return Forbidden(f"this token may not speak for {requestor}")

@@ -38,7 +38,7 @@ def last(service: Service) -> int:
 def follow(service: Service, again: Callable[[], Caller], number: int) -> Iterator[list[EventRecord]]:
     """Yield events as they come, an empty list now and then; ends when the server stops.
 
-    `again` says anew who asks: a token revoked meanwhile ends the stream with Unauthenticated.
+    `again` says anew who asks: what ends meanwhile is told of no more, the last of them with Unauthenticated.
     """
     while not service.ending:
         version = service.news.version(ALL)

@@ -1,7 +1,13 @@
-"""SQLite: a file, every write waits for the disk, BEGIN IMMEDIATE keeps another process's writer at the door."""
+"""SQLite: a file, every write waits for the disk, BEGIN IMMEDIATE keeps another process's writer at the door.
+
+Jobspecs, environments and outputs are in it, so it is made for its owner alone. What SQLite lays beside it (-wal,
+-shm) gets the mode of the file. A file that is there keeps its mode; `rainbow doctor` warns if others may read it.
+"""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +27,17 @@ def engine(url: sa.URL) -> sa.Engine:
     if not url.database or url.database == ":memory:":
         raise ConfigError("the database must be a file: what is only in memory does not survive a restart")
     Path(url.database).absolute().parent.mkdir(parents=True, exist_ok=True)
+    make_private(Path(url.database))
     made = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=POOL_SIZE, connect_args={"timeout": BUSY_SECONDS})
     sa.event.listen(made, "connect", _set_up)
     sa.event.listen(made, "begin", _begin)
     return made
+
+
+def make_private(file: Path) -> None:
+    """Make an empty file for its owner alone, if there is none."""
+    with suppress(OSError):  # there is one, or whoever opens it next says what is wrong
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _set_up(connection: Any, _record: Any) -> None:

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING
 import sqlalchemy as sa
 
 from rainbow.store import postgresql
+from rainbow.store.sqlite import make_private
 
 if TYPE_CHECKING:
     from rainbow.store.engine import Store
@@ -73,7 +74,9 @@ class Turns:
         """Tell whether this process may step clusters at all: of those on one SQLite file, one may."""
         if self._store.many_processes or self._file is not None:
             return True
-        file = Path(f"{self._store.engine.url.database}.scheduler").open("a")  # noqa: SIM115 - held until we end
+        beside = Path(f"{self._store.engine.url.database}.scheduler")
+        make_private(beside)
+        file = beside.open("a")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -82,7 +82,7 @@ def delete(service: Service, who: Caller, name: str, reservation_id: str) -> Non
     with service.store.write() as connection:
         record = visible_cluster(connection, who, name)
         found = _visible(connection, who, record, reservation_id)
-        if not _owns(who, found):
+        if not who.speaks_for(found.cluster_id, found.requestor):
             raise Forbidden(f"reservation {reservation_id} is {found.requestor}'s")
         if found.end <= now:
             raise Conflict(f"reservation {reservation_id} is over")
@@ -100,15 +100,8 @@ def _owner(who: Caller, record: ClusterRecord, asked: str | None) -> str:
     return requestor_of(asked, who.submits[record.id])
 
 
-def _owns(who: Caller, found: ReservationRecord) -> bool:
-    if who.admin or found.cluster_id in who.secrets:
-        return True
-    allowed = who.submits.get(found.cluster_id)
-    return allowed is None or found.requestor in allowed
-
-
 def _sees(who: Caller, found: ReservationRecord) -> bool:
-    if _owns(who, found) or found.requestors is None:
+    if who.speaks_for(found.cluster_id, found.requestor) or found.requestors is None:
         return True
     return bool(set(found.requestors) & set(who.submits.get(found.cluster_id) or ()))
 

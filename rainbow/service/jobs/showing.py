@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, NotFound
 from rainbow.jobs import ENDED, JobState, Task, TaskState, advance, job_state
 from rainbow.scheduling import never_started
-from rainbow.service.access import Caller
+from rainbow.service.access import Caller, not_for
 from rainbow.service.submits import ledger
 from rainbow.service.submits.jobspecs import reading
 from rainbow.store import clusters, events, jobs, tasks
@@ -32,6 +32,14 @@ def visible_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecor
     record = jobs.get(connection, job_id)
     if record is None or not who.sees(record.cluster_id):
         raise NotFound(f"there is no job {job_id}")
+    return record
+
+
+def own_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
+    """Return a job the caller may change; Forbidden for those who may only see it."""
+    record = visible_job(connection, who, job_id)
+    if not who.speaks_for(record.cluster_id, record.requestor):
+        raise not_for(record.requestor)
     return record
 
 
@@ -129,7 +137,7 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     """End a job: what has not started is canceled, what runs is told to stop."""
     now = service.clock()
     with service.store.write() as connection:
-        record = visible_job(connection, who, job_id)
+        record = own_job(connection, who, job_id)
         if record.state not in LIVE:
             raise Conflict(f"job {job_id} has ended: {record.state}")
         end(connection, job_id, now)

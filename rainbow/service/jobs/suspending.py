@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict
 from rainbow.jobs import Hold, Task, TaskState, advance
 from rainbow.service.access import Caller
-from rainbow.service.jobs.showing import show, visible_job
+from rainbow.service.jobs.showing import own_job, show
 from rainbow.store import events, jobs, tasks
 from rainbow.store.jobs import LIVE
 
@@ -37,7 +37,7 @@ def resume(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 def _hold(service: Service, who: Caller, job_id: str, verb: str) -> dict[str, Any]:
     now, held = service.clock(), verb == "suspended"
     with service.store.write() as connection:
-        record = visible_job(connection, who, job_id)
+        record = own_job(connection, who, job_id)
         if record.state not in LIVE:
             raise Conflict(f"job {job_id} has ended: {record.state}")
         if held is (record.suspended_at is None):

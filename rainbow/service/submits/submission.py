@@ -79,7 +79,7 @@ class Placement:
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
         """Choose a cluster by what is true now and store the job; or return the one sent before under its key."""
-        if earlier := earlier_job(connection, self.asked):
+        if earlier := earlier_job(connection, self.who, self.asked):
             return earlier, True
         job_id = _new_id()
         check_dependencies(connection, self.who, self.wanted.request)
@@ -212,7 +212,7 @@ def _key(asked: Submission) -> str:
     return hashlib.sha256(json.dumps([asked.key, sorted(asked.credentials)]).encode()).hexdigest()
 
 
-def earlier_job(connection: sa.Connection, asked: Submission) -> dict[str, Any] | None:
+def earlier_job(connection: sa.Connection, who: Caller, asked: Submission) -> dict[str, Any] | None:
     """Return the job that was submitted under the same key; Conflict if that was another request."""
     found = jobs.by_idempotency(connection, _key(asked)) if asked.key else None
     if found is None:
@@ -221,7 +221,7 @@ def earlier_job(connection: sa.Connection, asked: Submission) -> dict[str, Any] 
     if digest != asked.digest():
         raise Conflict("this Idempotency-Key was used for another request")
     record = jobs.get(connection, job_id)
-    if record is None:
+    if record is None or not who.sees(record.cluster_id):  # of what was brought then something may have ended
         raise NotFound(f"there is no job {job_id}")
     decision = ledger.shown(jobs.decision(connection, job_id))
     return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}
