@@ -228,10 +228,7 @@ class Wait:
 
 
 class Rest(Protocol):
-    """Why jobs wait that a plan does not name: for all of them the same reason, told of one when somebody asks.
-
-    If all are told the same text, and it is to be told again when it changes, it is in the attribute `common`.
-    """
+    """Why jobs wait that a plan does not name: one reason, told when asked; `common`, if it has it, a text for all."""
 
     reason: str
 
