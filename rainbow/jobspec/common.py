@@ -14,6 +14,7 @@ from rainbow.jobspec.constraints import read_constraint
 from rainbow.jobspec.counts import read_count
 from rainbow.jobspec.dependencies import read_dependencies
 from rainbow.jobspec.meant import unread
+from rainbow.jobspec.measured import about_units
 from rainbow.jobspec.request import OF_ITS_OWN, Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.scatter import scattered
 from rainbow.jobspec.text import step
@@ -107,7 +108,7 @@ def request_of(
     attributes = attributes or {}
     system = _mapping(attributes.get("system"), f"{at}/system")
     job = system.get("job")
-    warnings = (*rest.pop("warnings", ()), *_unread(system, f"{at}/system"))
+    warnings = (*rest.pop("warnings", ()), *_unread(system, f"{at}/system"), *about_units(variants))
     name = rest.pop("name", "") or (job.get("name", "") if isinstance(job, Mapping) else "")
     constraints, dependencies = system.get("constraints"), system.get("dependencies")
     cwd = system.get("cwd") or ""
