@@ -66,6 +66,25 @@ def test_slot_ranges_take_what_fits_and_the_agent_hears_of_every_slot(api, servi
     assert task["processes"] == 6
 
 
+def test_jobs_behind_others_without_a_duration_are_promised_a_time_by_the_default_one(
+    api, service, cluster, agent, clock
+):
+    switch(api, cluster, "priority", default_duration=300)
+    first, second, third = (submit(api, cluster, 4, 2, duration=0) for _ in range(3))
+    assert step(service, "one")
+    assert state(api, cluster, first) == "ASSIGNED"
+    wait = why(api, cluster, second)
+    assert (wait["reason"], wait["facts"]["start"]) == ("reserved", clock.now + 300)
+    assert "; expected to start at " in wait["text"]
+    assert why(api, cluster, third)["reason"] == "busy"
+    small = submit(api, cluster, 4, 1, duration=60)
+    switch(api, cluster, "priority", default_duration=0)
+    step(service, "one")
+    wait = api("GET", f"/v1/jobs/{second}/why?verify=true", cluster["token"]).json
+    assert (wait["wait"]["reason"], wait["verify"]["ever"]["can"]) == ("no-time", True)
+    assert state(api, cluster, small) == "WAITING"
+
+
 def test_timeline_shows_what_runs_and_what_is_promised(api, service, cluster, agent):
     switch(api, cluster, "priority")
     for slots in (8, 8):

@@ -20,9 +20,26 @@ def test_job_waits_with_a_reason_until_an_agent_is_seen(api, service, cluster, a
     assert not step(service, "one")
     wait = api("GET", f"/v1/jobs/{job}/why", cluster["token"]).json["wait"]
     assert wait["reason"] == "no-worker-ready"
+    assert "not yet seen by an agent" in wait["text"]
     agent.say("heartbeat")
     assert step(service, "one")
     assert show(api, cluster, job)["tasks"][0]["state"] == "ASSIGNED"
+
+
+def test_reason_that_is_stored_follows_the_states_of_the_workers(api, service, cluster, agent):
+    agent.say("heartbeat")
+    names = [one["name"] for one in api("GET", "/v1/clusters/one/workers", cluster["secret"]).json["workers"]]
+    told = []
+    for verb in ("drain", "offline"):
+        for name in names:
+            assert api("POST", f"/v1/clusters/one/workers/{name}:{verb}", cluster["secret"]).status_code == 200
+        job = told[0][0] if told else submit(api, cluster)
+        step(service, "one")
+        told.append((job, show(api, cluster, job)["wait"]["text"]))
+    every = f"({', '.join(names)})"
+    assert [text for _, text in told] == [
+        f"no worker is ready: all {len(names)} workers are {word} {every}" for word in ("draining", "offline")
+    ]
 
 
 def test_task_goes_through_its_states_to_completed(api, service, cluster, agent):

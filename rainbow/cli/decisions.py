@@ -28,8 +28,14 @@ def draw_decision(console: Console, decision: Document) -> None:
             console.print(Text(f"and {many} more {clean(which)}"))
     if decision.get("placed_by"):
         console.print(Text(f"placed by {clean(decision['placed_by'])}"))
+    draw_warnings(console, decision)
+
+
+def draw_warnings(console: Console, decision: Document, of: str = "") -> None:
+    """Show what is wrong with a jobspec that is no fault, and with how its cluster was chosen."""
+    selection = decision.get("selection") or {}
     for warning in [*decision.get("warnings", []), *selection.get("warnings", [])]:
-        console.print(Text(f"warning: {clean(warning)}", style="yellow"))
+        console.print(Text(f"{clean(of)}warning: {clean(warning)}", style="yellow"))
 
 
 def _rows(candidates: Sequence[Document], computed: Document, selection: Document) -> Iterator[list[Any]]:
@@ -54,6 +60,7 @@ def draw_match(console: Console, answer: Document) -> None:
     rows += [[one["cluster"], "no", why_not(one)] for one in answer["refusals"]]
     rows.sort(key=lambda row: natural(row[0]))
     console.print(table(["CLUSTER", "MATCHES", "WHY"], rows))
+    draw_warnings(console, answer)
 
 
 def draw_refusals(console: Console, refusals: Sequence[Document]) -> None:

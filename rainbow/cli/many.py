@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from rainbow.cli import files, printing, progress
+from rainbow.cli.decisions import draw_warnings
 from rainbow.cli.exits import UNSATISFIABLE, Exit
 from rainbow.cli.reading import text_of
 from rainbow.client import Client
@@ -23,9 +24,14 @@ def is_many(what: Sequence[str]) -> bool:
     return len(what) > 1 or any(Path(path).is_dir() for path in what)
 
 
+def paths_of(what: Sequence[str]) -> list[Path]:
+    """List the jobspecs of these files and folders."""
+    return [path for given in what for path in files.jobspec_files(Path(given))]
+
+
 def submit_many(client: Client, what: Sequence[str], common: Mapping[str, Any], key: str | None) -> list[Row]:
     """Submit every jobspec of these files and folders; return what became of each, in their order."""
-    paths = [path for given in what for path in files.jobspec_files(Path(given))]
+    paths = paths_of(what)
     parts = [(start, paths[start : start + TOGETHER]) for start in range(0, len(paths), TOGETHER)]
     rows: list[Row] = []
     for start, part in progress.counted("submitting", parts, lambda each: len(each[1])):
@@ -39,6 +45,8 @@ def draw_many(console: Console, rows: Sequence[Row]) -> None:
     """Show a line per jobspec, and how many went where."""
     shown = [(row["jobspec"], row.get("id"), row.get("cluster"), row.get("detail", "")) for row in rows]
     console.print(printing.table(["JOBSPEC", "JOB", "CLUSTER", "REFUSED BECAUSE"], shown))
+    for row in rows:
+        draw_warnings(console, row.get("decision") or {}, f"{row['jobspec']}: ")
     console.print(printing.words(Counter(row.get("cluster") or "refused" for row in rows)))
 
 

@@ -14,6 +14,7 @@ from rainbow.cli.exits import UNSATISFIABLE, Exit
 from rainbow.cli.explaining import draw_explained
 from rainbow.cli.jobs import draw_job, outcome
 from rainbow.cli.reading import json_of, text_of
+from rainbow.cli.strict import check, check_files, check_read
 from rainbow.client import Client, Problem
 from rainbow.errors import NotFound
 from rainbow.graph import Cluster
@@ -34,6 +35,9 @@ def _job_options(command: Any) -> Any:
         click.option(
             "--selector-options", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A JSON file."
         ),
+        click.option(
+            "--strict", is_flag=True, help="Refuse a jobspec with keys that are not read, misspelt ones above all."
+        ),
     ]
     for option in reversed(options):
         command = option(command)
@@ -41,14 +45,22 @@ def _job_options(command: Any) -> Any:
 
 
 def _jobspec(
-    what: tuple[str, ...], nodes: int | None, cores: int | None, gpus: int | None, seconds: float | None
+    what: tuple[str, ...],
+    nodes: int | None,
+    cores: int | None,
+    gpus: int | None,
+    seconds: float | None,
+    strict: bool = False,
 ) -> Jobspec:
     if nodes is None and cores is None and gpus is None:
         if len(what) != 1:
             raise click.UsageError("give one jobspec FILE (or - for stdin), or -n/-c/-g and a command after --")
         if what[0] != "-" and not Path(what[0]).is_file():
             raise click.UsageError(f"there is no file {what[0]!r}; a command needs -n, -c or -g")
-        return text_of(Path(what[0]))
+        text = text_of(Path(what[0]))
+        if strict:
+            check(text)
+        return text
     if not what:
         raise click.UsageError("-n, -c and -g want a command after --")
     from rainbow.jobspec import jobspec_of
@@ -82,6 +94,7 @@ def submit(
     clusters: tuple[str, ...],
     selector: str | None,
     selector_options: Path | None,
+    strict: bool,
     name: str | None,
     requestor: str | None,
     basis: str | None,
@@ -97,8 +110,9 @@ def submit(
     among = [{"name": one} for one in clusters] or None
     if (nodes, cores, gpus) == (None, None, None) and many.is_many(what):
         given = {"name": name, "requestor": requestor, "selector": _selector(selector, selector_options)}
-        _submit_many(client, what, {**given, "clusters": among}, key, output, alone=bool(wait or basis or tag))
-    jobspec = _jobspec(what, nodes, cores, gpus, seconds)
+        alone = bool(wait or basis or tag)
+        _submit_many(client, what, {**given, "clusters": among}, key, output, alone=alone, strict=strict)
+    jobspec = _jobspec(what, nodes, cores, gpus, seconds, strict)
     try:
         made = client.submit(jobspec, name, requestor, _selector(selector, selector_options), among, key, basis, tag)
     except Problem as problem:
@@ -115,12 +129,21 @@ def submit(
 
 
 def _submit_many(
-    client: Client, what: tuple[str, ...], common: dict[str, Any], key: str | None, output: str, *, alone: bool
+    client: Client,
+    what: tuple[str, ...],
+    common: dict[str, Any],
+    key: str | None,
+    output: str,
+    *,
+    alone: bool,
+    strict: bool,
 ) -> NoReturn:
     if alone:
         raise click.UsageError("--wait, --basis and --tag are for one jobspec")
     if missing := [path for path in what if not Path(path).exists()]:
         raise click.UsageError(f"there is no file {missing[0]!r}; a command needs -n, -c or -g")
+    if strict:
+        check_files(many.paths_of(what))
     rows = many.submit_many(client, what, {k: v for k, v in common.items() if v is not None}, key)
     printing.show(output, rows, lambda console: many.draw_many(console, rows))
     click.get_current_context().exit(many.exit_of_many(rows))
@@ -159,6 +182,7 @@ def match(
     clusters: tuple[str, ...],
     selector: str | None,
     selector_options: Path | None,
+    strict: bool,
     explain: bool,
     graphs: tuple[Path, ...],
     output: str,
@@ -172,13 +196,16 @@ def match(
         if selector or selector_options:
             raise click.UsageError("--selector is the server's; it has no meaning with --graph")
         among_files = _named(files.clusters_of(graphs), clusters)
-        if len(requests := _requests(what, nodes, cores, gpus, seconds)) > 1:
+        requests = _requests(what, nodes, cores, gpus, seconds)
+        for path, request in requests.items() if strict else ():
+            check_read(request, str(path))
+        if len(requests) > 1:
             swept = sweep.sweep(requests, among_files, explain)
             printing.show(output, swept, lambda console: sweep.draw_sweep(console, swept))
             _end(any(row["matched"] for row in swept["jobspecs"]))
         answer: Any = sweep.answer(next(iter(requests.values())), among_files, explain)
     else:
-        jobspec = _jobspec(what, nodes, cores, gpus, seconds)
+        jobspec = _jobspec(what, nodes, cores, gpus, seconds, strict)
         among = [{"name": one} for one in clusters] or None
         answer = client.match(jobspec, _selector(selector, selector_options), among, explain=explain)
     printing.show(output, answer, lambda console: draw(console, dict(answer)))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import jsonschema
 
 from rainbow.errors import JobspecError
+from rainbow.jobspec.meant import meant, unread
 from rainbow.jobspec.text import step
+
+Found = TypeVar("Found")
+Unread = tuple[str, str, Iterable[str]]  # pointer, key, the keys there are in its place
 
 
 @cache
@@ -70,7 +74,8 @@ def _known(fault: jsonschema.ValidationError) -> list[str]:
 def _words(fault: jsonschema.ValidationError) -> str:
     name = str(fault.absolute_path[-1]) if fault.absolute_path else "the jobspec"
     if unknown := _unknown(fault):
-        return f"{name} has no key {unknown}; known are: {', '.join(_known(fault))}"
+        hint = meant(unknown, _known(fault))
+        return f"{name} has no key {unknown}; {hint and f'{hint} '}known are: {', '.join(_known(fault))}"
     if fault.validator == "required":
         missing = [key for key in _values(fault) if key not in _mapping(fault.instance)]
         return f"{name} lacks {', '.join(missing)}"
@@ -91,10 +96,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def unknown_keys(document: Any, dialect: str) -> Iterator[str]:
     """Yield a warning for every key that the dialect's schema does not know: nothing is silently ignored."""
-    return shortened(_unknown_keys(document, dialect))
+    return shortened(_unknown_keys(document, dialect), lambda found: unread(*found))
 
 
-def _unknown_keys(document: Any, dialect: str) -> Iterator[str]:
+def _unknown_keys(document: Any, dialect: str) -> Iterator[Unread]:
     whole = schema(dialect)
     stack = [(document, whole, "")]
     while stack:
@@ -112,17 +117,17 @@ def _unknown_keys(document: Any, dialect: str) -> Iterator[str]:
             elif isinstance(others, dict):
                 stack.append((item, others, at))
             elif known is not None:
-                yield f"{at} is not read"
+                yield at, key, known
 
 
 MOST_WARNINGS = 50
 MOST_FAULTS = 100  # looked at; a large document may have a fault in every line
 
 
-def shortened(warnings: Iterable[str]) -> Iterator[str]:
-    """Yield the first of many warnings, and how many more there are."""
+def shortened(warnings: Iterable[Found], words: Callable[[Found], str] = str) -> Iterator[str]:
+    """Yield the first of many warnings in words, and how many more there are."""
     for k, warning in enumerate(found := list(warnings)):
         if k == MOST_WARNINGS:
             yield f"and {len(found) - k} more like these"
             return
-        yield warning
+        yield words(warning)

@@ -13,6 +13,8 @@ from rainbow.jobspec.checking import shortened
 from rainbow.jobspec.constraints import read_constraint
 from rainbow.jobspec.counts import read_count
 from rainbow.jobspec.dependencies import read_dependencies
+from rainbow.jobspec.meant import unread
+from rainbow.jobspec.measured import about_units
 from rainbow.jobspec.request import OF_ITS_OWN, Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.scatter import scattered
 from rainbow.jobspec.text import step
@@ -106,7 +108,7 @@ def request_of(
     attributes = attributes or {}
     system = _mapping(attributes.get("system"), f"{at}/system")
     job = system.get("job")
-    warnings = (*rest.pop("warnings", ()), *_unread(system, f"{at}/system"))
+    warnings = (*rest.pop("warnings", ()), *_unread(system, f"{at}/system"), *about_units(variants))
     name = rest.pop("name", "") or (job.get("name", "") if isinstance(job, Mapping) else "")
     constraints, dependencies = system.get("constraints"), system.get("dependencies")
     cwd = system.get("cwd") or ""
@@ -133,7 +135,8 @@ def request_of(
 
 def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:
     """Yield what is kept with the job and not acted on: nothing is silently ignored."""
-    yield from shortened(f"{at}/{step(key)} is not read" for key in system if key not in SYSTEM)
+    others = (key for key in system if key not in SYSTEM)
+    yield from shortened(others, lambda key: unread(f"{at}/{step(key)}", key, sorted(SYSTEM)))
 
 
 def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ Entry = tuple[Mapping[str, Any], str, str, str]  # a task, its pointer, its grou
 def read_nextgen(document: Mapping[str, Any]) -> Request:
     """Read a jobspec whose resources are a mapping of named groups."""
     check(document, "nextgen")
-    warnings = list(unknown_keys(document, "nextgen"))
+    warnings: list[str] = []
     common = requires(document.get("requires", []), "/requires")
     groups = {
         name: _slotted(value, f"/resources/{step(name)}", name, common)
@@ -47,7 +47,7 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
         dialect="nextgen",
         together=len(tasks) == 1 and tasks[0].replicas == 1,
         name=document.get("name", ""),
-        warnings=tuple(shortened(dict.fromkeys(warnings))),
+        warnings=(*unknown_keys(document, "nextgen"), *shortened(dict.fromkeys(warnings))),
     )
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 from rainbow.errors import InputError, JobspecError
 from rainbow.jobspec.founding import read_founding
+from rainbow.jobspec.meant import meant
 from rainbow.jobspec.nextgen import read_nextgen
 from rainbow.jobspec.request import Request
 from rainbow.jobspec.rfc14 import read_rfc14
-from rainbow.jobspec.text import Limits, Positions, load
+from rainbow.jobspec.text import Limits, Positions, load, step
 from rainbow.jobspec.values import sound
+
+LOOKED_AT = 100  # keys, for the one that was meant
 
 
 def parse_jobspec(source: str | bytes | Mapping[str, Any], limits: Limits | None = None) -> Request:
@@ -26,6 +30,7 @@ def parse_jobspec(source: str | bytes | Mapping[str, Any], limits: Limits | None
         document = sound(loaded, limits)
         if not isinstance(document, Mapping):
             raise JobspecError(f"a jobspec is a mapping, not {type(document).__name__}", pointer="")
+        _check_resources(document)
         return dialect_of(document)(document)
     except InputError as fault:
         _locate(fault, positions)
@@ -39,6 +44,15 @@ def dialect_of(document: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Req
     if "task" in document:
         return read_founding
     return read_rfc14
+
+
+def _check_resources(document: Mapping[str, Any]) -> None:
+    """Refuse a misspelt `resources`, whose form would tell the dialect."""
+    if "resources" in document or "task" in document:
+        return
+    for key in islice(document, LOOKED_AT):
+        if hint := meant(key, ["resources"]):
+            raise JobspecError(f"the jobspec has no key {key}; {hint}", pointer=f"/{step(key)}")
 
 
 def _locate(fault: InputError, positions: Positions) -> None:

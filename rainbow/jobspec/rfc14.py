@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rainbow.errors import JobspecError
-from rainbow.jobspec.checking import check, shortened
+from rainbow.jobspec.checking import Unread, check, shortened
 from rainbow.jobspec.common import (
     read_command,
     read_counts,
@@ -15,6 +15,7 @@ from rainbow.jobspec.common import (
     request_of,
     with_needs,
 )
+from rainbow.jobspec.meant import unread
 from rainbow.jobspec.request import Need, Request, Resource, TaskSpec
 from rainbow.jobspec.text import step
 from rainbow.jobspec.wants import task_needs
@@ -32,23 +33,23 @@ def read_rfc14(document: Mapping[str, Any]) -> Request:
         asked = task_needs(task.get("resources", {}), f"/tasks/{k}/resources")
         needs[task["slot"]] = needs.get(task["slot"], ()) + asked
     resources = tuple(with_needs(resource, needs) for resource in resources)
-    attributes, warnings = document["attributes"], tuple(shortened(_unread(document)))
+    attributes, warnings = document["attributes"], tuple(shortened(_unread(document), lambda found: unread(*found)))
     return request_of((resources,), tuple(tasks), attributes, "/attributes", dialect="rfc14", warnings=warnings)
 
 
-def _unread(document: Mapping[str, Any]) -> Iterator[str]:
+def _unread(document: Mapping[str, Any]) -> Iterator[Unread]:
     """Yield what RFC 14 allows and nothing here acts on."""
     stack = [(part, f"/resources/{k}") for k, part in enumerate(document["resources"])]
     while stack:
         part, at = stack.pop()
         if "id" in part:
-            yield f"{at}/id is not read"
+            yield f"{at}/id", "id", ()
         stack.extend((child, f"{at}/with/{k}") for k, child in enumerate(part.get("with", [])))
     for k, task in enumerate(document["tasks"]):
         if "distribution" in task:
-            yield f"/tasks/{k}/distribution is not read"
+            yield f"/tasks/{k}/distribution", "distribution", ()
         others = [key for key in task.get("attributes") or {} if key != "environment"]
-        yield from (f"/tasks/{k}/attributes/{step(key)} is not read" for key in others)
+        yield from ((f"/tasks/{k}/attributes/{step(key)}", key, ("environment",)) for key in others)
 
 
 def _slots(resources: tuple[Resource, ...]) -> dict[str, set[str]]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rainbow.jobspec.units import quantity
 from rainbow.matching.layout import OUTSIDE
-from rainbow.matching.units import quantity
 from rainbow.matching.verdict import Take
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rainbow.jobspec.units import quantity
 from rainbow.matching.demand import pools_of
 from rainbow.matching.needs import needs_met
 from rainbow.matching.slots import host_needs, parts
-from rainbow.matching.units import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rainbow.jobspec.units import quantity
 from rainbow.matching.bound import PLENTY
 from rainbow.matching.demand import pools_of
 from rainbow.matching.slots import host_needs, parts_above
-from rainbow.matching.units import quantity
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Need, Resource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rainbow.matching.units import quantity
+from rainbow.jobspec.units import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -17,8 +17,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from rainbow.jobspec.units import quantity
 from rainbow.matching.needs import has_name
-from rainbow.matching.units import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

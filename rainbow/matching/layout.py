@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 import networkx as nx
 
-from rainbow.matching.units import quantity
+from rainbow.jobspec.units import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,8 +7,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from rainbow.jobspec.units import quantity
 from rainbow.matching.rows import RowTable, tables
-from rainbow.matching.units import quantity
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster

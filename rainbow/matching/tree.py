@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from rainbow.jobspec.units import quantity
 from rainbow.matching.constraints import barred
 from rainbow.matching.edits import called, question
 from rainbow.matching.layout import OUTSIDE, layout
 from rainbow.matching.needs import needs_met
-from rainbow.matching.units import quantity
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster

@@ -45,6 +45,7 @@ class Census:
         self.kinds: dict[str, Ranked[Place]] = {}  # the ready workers
         self.idle: dict[str, Ranked[Place]] = {}  # the ready workers without a task, by kind
         self.rooms: dict[str, dict[Free, Ranked[Place]]] = {}  # the ready workers by kind and what they have free
+        self.away: dict[WorkerState, Ranked[Place]] = {}  # the other workers
         self.capacity: Counter[str] = Counter()  # of all ready workers
         self.free: Counter[str] = Counter()
         self.ready = 0
@@ -73,6 +74,7 @@ class Census:
 
     def _count_worker(self, worker: WorkerView, place: Place, sign: int) -> None:
         if worker.state is not WorkerState.READY:
+            _put(self.away, worker.state, place, sign)
             return
         self.ready += sign
         _put(self.kinds, worker.kind, place, sign)

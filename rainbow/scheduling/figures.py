@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from rainbow.scheduling import away
+from rainbow.scheduling.census import Census
 from rainbow.scheduling.policy import Rest, Wait
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def waits(round_: Round) -> Iterator[Wait]:
 
 def rest_of(round_: Round) -> Rest:
     """Say why all the others wait."""
-    return ShareUsed(round_) if round_.placing.ready else NoWorker()
+    return ShareUsed(round_) if round_.placing.ready else NoWorker(round_.census)
 
 
 class NoWorker:
@@ -54,9 +56,17 @@ class NoWorker:
 
     reason = "no-worker-ready"
 
+    def __init__(self, census: Census) -> None:
+        self._census = census
+
+    @property
+    def common(self) -> str:
+        """What all of them are told."""
+        return f"no worker is ready: {away.told(self._census)}"
+
     def of(self, job: str) -> Wait:
         """Say it of one job."""
-        return Wait(job, self.reason, "no worker is ready: its cluster's agent has not been seen")
+        return Wait(job, self.reason, self.common, away.facts(self._census))
 
 
 class ShareUsed:

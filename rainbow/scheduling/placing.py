@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
+from rainbow.scheduling import away
 from rainbow.scheduling.census import Census
 from rainbow.scheduling.idle import Idle
 from rainbow.scheduling.policy import GangView, JobView, Placement, Start, View, Wait
@@ -141,8 +142,9 @@ class Placing:
 
     def unhosted(self, job: JobView) -> Wait:
         """Say that no ready worker could ever host what a job waits to start."""
-        text = f"none of the {self.ready} ready workers can host it; others are offline, lost or draining"
-        return Wait(job.id, "no-ready-host", text, {"ready": self.ready})
+        others = away.told(self.census)
+        text = f"none of the {self.ready} ready workers can host it{others and f'; {others}'}"
+        return Wait(job.id, "no-ready-host", text, {"ready": self.ready, **away.facts(self.census)})
 
     def busy(self, job: JobView, gang: GangView, name: str, kept: int) -> Wait:
         """Say that a gang waits for units that are busy."""

@@ -228,7 +228,7 @@ class Wait:
 
 
 class Rest(Protocol):
-    """Why jobs wait that a plan does not name: for all of them the same reason, told of one when somebody asks."""
+    """Why jobs wait that a plan does not name: one reason, told when asked; `common`, if given, a text for all."""
 
     reason: str
 

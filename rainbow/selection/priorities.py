@@ -9,7 +9,6 @@ stale_after      seconds; a cluster whose state.age is larger is barred
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ from typing import Any
 import yaml
 
 from rainbow.errors import SelectionError
+from rainbow.jobspec.meant import meant
 from rainbow.selection.expression import Expression, compile_expression, split_calc
 from rainbow.selection.groups import Groups, read_groups
 
@@ -101,8 +101,8 @@ def _expressions(settings: Settings) -> Iterator[Expression]:
 
 def nearest(name: Any, known: Iterable[str]) -> str:
     """Return ": did you mean ...?" if a known name is near, else nothing."""
-    found = difflib.get_close_matches(str(name)[:100], list(known), n=1, cutoff=0.75)
-    return f": did you mean {found[0]}?" if found else ""
+    hint = meant(name, known)
+    return hint and f": {hint}"
 
 
 @lru_cache(maxsize=64)

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rainbow.scheduling.policy import JobView, Kept, RunView, View
+from rainbow.scheduling.policy import JobView, Kept, View
 from rainbow.scheduling.priority.assign import Assigner
+from rainbow.scheduling.priority.ending import end_of
 from rainbow.scheduling.priority.explain import Explainer
 from rainbow.scheduling.priority.lines import Lines
 from rainbow.scheduling.priority.settings import check_settings
@@ -45,7 +46,7 @@ def keep(view: View, job: JobView, start: float | None, seconds: float) -> Kept:
 
 def _at(view: View, time: float, settings: Mapping[str, Any]) -> View:
     """Return a view as it will be at a time, as far as what runs has a known end."""
-    gone = [run for run in view.runs if run.until and _until(run, view.now, settings) <= time]
+    gone = [run for run in view.runs if end_of(run, view.now, settings) <= time]
     freed: dict[str, Counter[str]] = {}
     for run in gone:
         for holder, amounts in run.placement.items():
@@ -62,11 +63,6 @@ def _at(view: View, time: float, settings: Mapping[str, Any]) -> View:
         settings=settings,
         census=None,
     )
-
-
-def _until(run: RunView, now: float, settings: Mapping[str, Any]) -> float:
-    """When a task is taken to end: one that is over its time ends within the next interval."""
-    return run.until if run.until > now else now + float(settings["schedule_interval"])
 
 
 def _more(free: Mapping[str, int], freed: Mapping[str, int]) -> dict[str, int]:

@@ -17,12 +17,12 @@ from rainbow.scheduling.policy import Placement, ReservationView, RunView, Slots
 from rainbow.scheduling.priority.asks import read_asks
 from rainbow.scheduling.priority.calendar import ON
 from rainbow.scheduling.priority.capacity import CLUSTER, MANY, capacity, queue_line, reserved_line
+from rainbow.scheduling.priority.ending import end_of
 from rainbow.scheduling.priority.load import Load
 from rainbow.scheduling.priority.model import Environment, Item, Need, Spot
 from rainbow.scheduling.priority.queues import Tag, instances, read_queues, state, tag
 from rainbow.scheduling.priority.quotas import read_quotas
 from rainbow.scheduling.priority.room import Wanted, add_needs
-from rainbow.scheduling.priority.settings import GRID_ENGINE
 from rainbow.scheduling.priority.soft import violations
 from rainbow.scheduling.timeline import Timeline
 
@@ -52,13 +52,8 @@ class Lines:
         self.timeline.fill((self._booking(run), min(run.started, view.now), self.until(run)) for run in view.runs)
 
     def until(self, run: RunView) -> float:
-        """When a running task is taken to end: one that is over its time ends within the next interval."""
-        if not run.until:
-            return inf
-        soon = self.view.now + float(self.settings["schedule_interval"])
-        if self.settings["compat"] == GRID_ENGINE:
-            return max(run.until, soon)
-        return run.until if run.until > self.view.now else soon
+        """When a running task is taken to end."""
+        return end_of(run, self.view.now, self.settings)
 
     # ── what is booked from the start ──
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from math import isinf
 from typing import Any
 
 from rainbow.scheduling.policy import Wait
 from rainbow.scheduling.priority.calendar import clock
 from rainbow.scheduling.priority.dispatch import FAULTY, LIMITED, STARTED, Outcome
-from rainbow.scheduling.priority.explain import FITS
+from rainbow.scheduling.priority.explain import FITS, SMALL, UNFIT
 from rainbow.scheduling.priority.lines import Lines
+from rainbow.scheduling.priority.model import Item
+
+FOR_GOOD = {UNFIT, SMALL}  # what no end of a task and no other state of a worker changes
 
 
 def waits(lines: Lines, outcomes: Iterable[Outcome]) -> list[Wait]:
@@ -39,10 +43,27 @@ def _wait(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
         workers = sorted({spot.worker for spot, _ in grant.spots})
         return Wait(item.job.id, "reserved", text + soon, {**facts, "start": grant.start, "kept": workers[:100]})
     if outcome.never:
-        return Wait(item.job.id, "never", f"{text}; no time was found at which it fits", facts)
+        return _unpromised(lines, item, text, facts)
     if reasons.counts.get(FITS):
         return Wait(item.job.id, "too-few", f"{text}, too few for all its slots", facts)
     return Wait(item.job.id, "busy", text, facts)
+
+
+def _unpromised(lines: Lines, item: Item, text: str, facts: dict[str, Any]) -> Wait:
+    """Say that no time was found: for good, or for as long as nobody knows when what runs will end."""
+    if facts["reasons"].keys() <= FOR_GOOD or _outlasts(lines, item):
+        return Wait(item.job.id, "never", f"{text}; there is no time at which it fits", facts)
+    endless = sum(isinf(lines.until(run)) for run in lines.view.runs)
+    why = f": {endless} running tasks have no known end" if endless else ""
+    return Wait(
+        item.job.id, "no-time", f"{text}; no time was found at which it fits{why}", facts | {"endless": endless}
+    )
+
+
+def _outlasts(lines: Lines, item: Item) -> bool:
+    """Tell whether an item runs longer than there is left of the advance reservation it is for."""
+    kept = lines.reservations.get(item.asks.reservation)
+    return kept is not None and max(lines.view.now, kept.start) + item.duration > kept.end
 
 
 def figures(outcomes: Sequence[Outcome], most: int = 1_000) -> dict[str, Any]:

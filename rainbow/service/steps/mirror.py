@@ -64,6 +64,7 @@ class Mirror:
         self.reserved: dict[str, Any] = {}  # jobs that run in an advance reservation, and which
         self.suspended: dict[str, float] = {}  # tasks that are held in place, and since when
         self.reasons: dict[str, set[str]] = {}  # jobs a policy sees, by the reason the store has
+        self.common = ""  # what all jobs were told last that no plan named
         self.deadlines: list[tuple[float, str]] = []  # when running tasks must have ended
         self.consumables = consumables(self.entry.cluster)
         self._reason: dict[str, str] = {}

@@ -194,10 +194,12 @@ def _to_keep(seen: Frozen, plan: Plan, now: float) -> Iterator[tuple[str, dict[s
 
 
 def _rest(mirror: Mirror, plan: Plan, named: set[str], begun: Counter[str]) -> Iterator[Wait]:
-    """Say why jobs wait that the plan does not name, where the store has another reason; numbers are not kept."""
+    """Say why jobs wait that the plan does not name, where the store has another reason; own numbers are not kept."""
     if plan.rest is None:
         return
-    other = (found for reason, found in mirror.reasons.items() if reason != plan.rest.reason)
+    before, mirror.common = mirror.common, getattr(plan.rest, "common", "")
+    renewed = mirror.common not in ("", before)
+    other = [found for reason, found in mirror.reasons.items() if renewed or reason != plan.rest.reason]
     for job in sorted(one for found in other for one in found):
         if job not in named and left(mirror.census, job, begun) > 0:
             yield plan.rest.of(job)

@@ -21,3 +21,15 @@ def quantity(unit: str) -> tuple[str, int]:
         if unit.endswith(base) and unit.removesuffix(base) in _PREFIXES:
             return measured, _PREFIXES[unit.removesuffix(base)]
     return unit, 1
+
+
+def is_known(unit: str) -> bool:
+    """Tell whether a unit is one that amounts are converted from.
+
+    >>> is_known("MiB"), is_known("Mib"), is_known("")
+    (True, False, False)
+    """
+    return quantity(unit)[0] in _BASES.values() and unit not in _BASES.values()
+
+
+KNOWN = f"{', '.join(_BASES)}, and these after one of {', '.join(_DECIMAL | _BINARY)}"

@@ -1,0 +1,56 @@
+"""A misspelt key of a jobspec: what was meant is said, in a warning or in the refusal."""
+
+import pytest
+
+from rainbow.errors import JobspecError
+from rainbow.jobspec import parse_jobspec
+
+WARNED = [
+    (
+        "resources: {work: {type: node, replica: 4}}",
+        "/resources/work/replica is not read; did you mean replicas?",
+    ),
+    ("resources: {work: {type: node, colour: 4}}", "/resources/work/colour is not read"),
+    (
+        "{resources: {work: {type: node}}, attributes: {system: {duraton: 60}}}",
+        "/attributes/system/duraton is not read; did you mean duration?",
+    ),
+    ("{resources: {work: {type: node}}, taks: []}", "/taks is not read; did you mean tasks?"),
+    ("{task: {command: [x]}, resource: [1]}", "/resource is not read; did you mean resources?"),
+    (
+        "{version: 1, resources: [{type: slot, count: 1, label: a, with: [{type: core, count: 1}]}], attributes: {},"
+        " tasks: [{command: [x], slot: a, count: {per_slot: 1}, attributes: {enviroment: {}}}]}",
+        "/tasks/0/attributes/enviroment is not read; did you mean environment?",
+    ),
+]
+REFUSED = [
+    ("resource: {work: {type: node}}", "/resource", "the jobspec has no key resource; did you mean resources?"),
+    ("version: 1\nresorces: [{type: slot}]", "/resorces", "the jobspec has no key resorces; did you mean resources?"),
+    (
+        "{version: 1, resources: [{type: slot, count: 1, lable: a}], tasks: [], attributes: {}}",
+        "/resources/0/lable",
+        "0 has no key lable; did you mean label? known are: type,",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "warning"), WARNED)
+def test_warning_says_which_key_was_meant(text, warning):
+    assert warning in parse_jobspec(text).warnings
+
+
+@pytest.mark.parametrize(("text", "pointer", "said"), REFUSED)
+def test_refusal_says_which_key_was_meant_and_not_those_of_another_dialect(text, pointer, said):
+    with pytest.raises(JobspecError) as caught:
+        parse_jobspec(text)
+    assert caught.value.pointer == pointer
+    assert str(caught.value).startswith(said)
+
+
+def test_of_very_many_unknown_keys_only_those_that_are_told_are_compared(monkeypatch):
+    compared = []
+    monkeypatch.setattr("rainbow.jobspec.meant.meant", lambda *words: compared.append(words) or "")
+    many = {f"key{k}" * 20: k for k in range(20_000)}
+    request = parse_jobspec({"resources": {"work": {"type": "node"}}, **many})
+    assert "and 19950 more like these" in request.warnings
+    assert len(compared) == 50
