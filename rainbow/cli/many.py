@@ -23,9 +23,9 @@ def is_many(what: Sequence[str]) -> bool:
     return len(what) > 1 or any(Path(path).is_dir() for path in what)
 
 
-def submit_many(client: Client, what: Sequence[str], common: Mapping[str, Any], key: str | None) -> list[Row]:
+def submit_many(client: Client, what: Sequence[Path], common: Mapping[str, Any], key: str | None) -> list[Row]:
     """Submit every jobspec of these files and folders; return what became of each, in their order."""
-    paths = [path for given in what for path in files.jobspec_files(Path(given))]
+    paths = [path for given in what for path in files.jobspec_files(given)]
     parts = [(start, paths[start : start + TOGETHER]) for start in range(0, len(paths), TOGETHER)]
     rows: list[Row] = []
     for start, part in progress.counted("submitting", parts, lambda each: len(each[1])):
