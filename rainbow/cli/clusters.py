@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,8 @@ def _registered(made: wire.Registration, save: Path | None) -> Any:
 def list_clusters(client: Client, output: str) -> None:
     """List the clusters your tokens cover."""
     found = client.clusters()
-    rows = [(one["name"], one["workers"], one["totals"], one["subsystems"]) for one in found]
-    titles = ["CLUSTER", "WORKERS", "TOTALS", "SUBSYSTEMS"]
+    rows = [(one["name"], _state(one), _ready(one), one["subsystems"], one["totals"]) for one in found]
+    titles = ["CLUSTER", "STATE", "READY", "SUBSYSTEMS", "TOTALS"]
     printing.show(output, found, lambda console: console.print(printing.table(titles, rows)))
 
 
@@ -88,10 +89,28 @@ def list_clusters(client: Client, output: str) -> None:
 @printing.output_option
 @with_tokens
 def show(client: Client, cluster: str, output: str) -> None:
-    """Show a cluster: totals, subsystems, policy."""
+    """Show a cluster: how it is, totals, subsystems, policy."""
     found = client.cluster(cluster)
-    shown = {**found, "created_at": printing.when(found.get("created_at"))}
-    printing.show(output, found, lambda console: console.print(printing.facts(shown)))
+    printing.show(output, found, lambda console: console.print(printing.facts(_facts(found))))
+
+
+STATES = {"deleting": "being deleted", "unattended": "no agent seen"}
+
+
+def _state(one: Mapping[str, Any]) -> str:
+    return STATES.get(one["state"], str(one["state"]))
+
+
+def _ready(one: Mapping[str, Any]) -> str:
+    return f"{one['ready']}/{one['workers']}"
+
+
+def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is shown of a cluster: its state in words, with the time from which on it is in it."""
+    rest = {key: value for key, value in found.items() if key not in ("draining", "drained_at", "ready")}
+    since = f" since {printing.minute(found['drained_at'])}" if found["state"] == "drained" else ""
+    told = {"state": _state(found) + since, "workers": f"{_ready(found)} ready"}
+    return {**rest, **told, "created_at": printing.when(found.get("created_at"))}
 
 
 @cluster.command()

@@ -112,12 +112,17 @@ def one_line(text: str) -> str:
     return clean(" ".join(text.split()))
 
 
-def when(moment: str | float | None) -> str:
+def when(moment: str | float | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """Return a time (RFC 3339, or seconds since 1970) as local time, to the second."""
     if moment is None:
         return "-"
     at = datetime.fromtimestamp(moment, UTC) if isinstance(moment, int | float) else datetime.fromisoformat(moment)
-    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return at.astimezone().strftime(form)
+
+
+def minute(moment: str | float | None) -> str:
+    """Return a time as local time, to the minute."""
+    return when(moment, "%Y-%m-%d %H:%M")
 
 
 def _is_number(value: Any) -> bool:
