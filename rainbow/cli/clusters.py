@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rainbow.cli import credentials, printing
+from rainbow.cli import credentials, printing, settings
 from rainbow.cli.connection import with_registration, with_secret, with_tokens
 from rainbow.cli.reading import FILE, json_of, named_file, yaml_of
 from rainbow.client import Client, wire
@@ -26,7 +26,7 @@ def cluster() -> None:
 @click.option("--state", type=FILE, help="A YAML or JSON file: the flat state that selection sees.")
 @click.option("--levels", type=click.Choice(["any", "strict"]), default="any", show_default=True)
 @click.option("--policy", help="The scheduling policy; else the server's default.")
-@click.option("--policy-settings", type=FILE, help="A JSON file: the policy's settings.")
+@click.option("--policy-settings", type=FILE, help="A YAML or JSON file: its settings, or {policy, settings}.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Add token and secret to this file.")
 @printing.output_option
 @with_registration
@@ -59,8 +59,9 @@ def register(
     printing.show(output, made, lambda console: console.print(_registered(made, save)))
 
 
-def _policy(name: str | None, settings: Path | None) -> dict[str, Any] | None:
-    given = {"name": name, "settings": json_of(settings) if settings else None}
+def _policy(name: str | None, file: Path | None) -> dict[str, Any] | None:
+    written = settings.read(file, name) if file else None
+    given = {"name": written.policy, "settings": dict(written.settings)} if written else {"name": name}
     return {key: value for key, value in given.items() if value is not None} or None
 
 

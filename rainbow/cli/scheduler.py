@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 from rich.console import Console
 
-from rainbow.cli import printing
+from rainbow.cli import printing, settings
 from rainbow.cli.connection import with_secret
 from rainbow.cli.database import store_options, url_of
-from rainbow.cli.reading import FILE, naming, text_of
+from rainbow.cli.reading import FILE
 from rainbow.cli.watching import again, watch_option
-from rainbow.client import Client, Problem
-from rainbow.errors import PolicyError
-from rainbow.jobspec.text import Positions
-from rainbow.scheduling.written import load_settings, located
+from rainbow.client import Client
 
 
 @click.group(invoke_without_command=True)
@@ -173,45 +170,28 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 @click.option("--allowance-seconds", type=COUNT, help="How much longer, before the server has it stopped.")
 @click.option("--max-reservations-per-requestor", type=LIMIT, help="Kept in advance; -1 is no limit.")
 @click.option("--reservation-days", type=COUNT, help="How long one may last; 0: of any length.")
-@click.option("--settings", "file", type=FILE, help="A YAML or JSON file of settings; other options go over it.")
+@click.option(
+    "--settings",
+    "file",
+    type=FILE,
+    help="A YAML or JSON file of settings, or {policy, settings}; other options go over it.",
+)
 @printing.output_option
 @with_secret
 def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> None:
     """Change a cluster's policy, settings or limits; what is not given stays. Effective at the next step."""
-    read = _read(given.pop("file"))
-    change = {key: value for key, value in _change(read[0], **given) if value}
+    file, policy = given.pop("file"), given.pop("policy")
+    written = settings.read(file, policy) if file else None
+    own, policy = (written.settings, written.policy) if written else ({}, policy)
+    change = {key: value for key, value in _change(own, policy, **given) if value}
     if not change:
         raise click.UsageError("nothing to change is given")
-    with _located(*read):
+    with written.located() if written else nullcontext():
         made = client.set_scheduler(cluster, change)
     printing.show(output, made, lambda console: _draw(console, {**made, "figures": {}}))
 
 
-Read = tuple[Mapping[str, Any], Positions | None, Path | None]
-
-
-def _read(file: Path | None) -> Read:
-    """Read a file of settings, and where everything of it stands."""
-    if file is None:
-        return {}, None, None
-    with naming(file):
-        return *load_settings(text_of(file)), file
-
-
-@contextmanager
-def _located(_: Mapping[str, Any], positions: Positions | None, file: Path | None) -> Iterator[None]:
-    """Let the server's refusal say where in the file the fault stands."""
-    try:
-        yield
-    except Problem as problem:
-        above = "/settings"
-        if positions is None or file is None or not (problem.pointer or "").startswith(above):
-            raise
-        with naming(file):
-            raise located(PolicyError(problem.detail, pointer=problem.pointer), positions, above) from None
-
-
-def _change(settings: Mapping[str, Any], policy: str | None, **given: Any) -> Iterator[tuple[str, Any]]:
+def _change(own: Mapping[str, Any], policy: str | None, **given: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a change from the options."""
     yield "policy", policy
     limits = {key: given.pop(key) for key in LIMITS}
@@ -222,7 +202,7 @@ def _change(settings: Mapping[str, Any], policy: str | None, **given: Any) -> It
         "classes": {name: _number(percent) for name, percent in classes} or None,
         "requestors": [{"match": match, "class": name} for match, name in requestors] or None,
     }
-    yield "settings", {**settings, **{key: value for key, value in named.items() if value is not None}}
+    yield "settings", {**own, **{key: value for key, value in named.items() if value is not None}}
 
 
 def _number(text: str) -> float:
