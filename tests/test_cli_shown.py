@@ -105,3 +105,6 @@ def test_jobs_are_filtered_and_limited(shell: Shell) -> None:
     assert len(shell.json("jobs", "--limit", "2")) == 2
     assert {one["state"] for one in shell.json("jobs", "--state", "completed")} == {"COMPLETED"}
     assert shell.json("jobs", "--cluster", "oak", "--state", "waiting") == []
+    job = shell.json("submit", "--wait", "--requestor", "zoe", "--", "true")["id"]
+    assert [one["id"] for one in shell.json("jobs", "--requestor", "zoe")] == [job]
+    assert shell.json("jobs", "--requestor", "nobody") == []

@@ -15,6 +15,7 @@ from rainbow.cli import printing, settings
 from rainbow.cli.connection import with_secret
 from rainbow.cli.database import store_options, url_of
 from rainbow.cli.reading import FILE
+from rainbow.cli.scheduling import draw_scheduling
 from rainbow.cli.watching import again, watch_option
 from rainbow.client import Client
 
@@ -58,44 +59,10 @@ def show(client: Client, cluster: str, watch: bool, output: str) -> None:
 
     def draw() -> bool:
         found = client.scheduler(cluster)
-        printing.show(output, found, lambda console: _draw(console, found))
+        printing.show(output, found, lambda console: draw_scheduling(console, found))
         return True
 
     again(client, watch, draw)
-
-
-TITLES = ["CLASS", "LOAD %", "RUNNING", "WAITING", "ENTITLEMENT", "LOANED", "UNUSED"]
-COLUMNS = ["percent", "running", "waiting", "target", "loaned", "unused"]
-
-
-def _draw(console: Console, found: Mapping[str, Any]) -> None:
-    """Draw the table of the founding text with the numbers of the moment."""
-    figures = dict(found["figures"])
-    classes = figures.pop("classes", {}) if found["policy"] == "load_based" else {}
-    tables = {name: figures.pop(name) for name in list(figures) if _alike(figures[name])}
-    rest = {key: value for key, value in found.items() if key not in ("figures", "settings", "limits", "warnings")}
-    console.print(printing.facts({**rest, **found.get("settings", {}), **found.get("limits", {}), **figures}))
-    if classes:
-        rows = [[name, *(row[column] for column in COLUMNS)] for name, row in classes.items()]
-        console.print()
-        console.print(printing.table(TITLES, rows))
-    for name, part in tables.items():
-        _draw_part(console, name, part)
-    for warning in found.get("warnings", []):
-        text = f"{warning['requestor']} is of class {warning['class']}; {', '.join(warning['also'])} match too"
-        console.print(printing.clean(f"warning: {text}"))
-
-
-def _draw_part(console: Console, name: str, part: Mapping[str, Mapping[str, Any]]) -> None:
-    titles = list(next(iter(part.values())))
-    console.print()
-    console.print(printing.table([name, *titles], [[key, *line.values()] for key, line in part.items()]))
-
-
-def _alike(part: Any) -> bool:
-    """Whether something is a mapping of lines that have the same columns."""
-    lines = list(part.values()) if isinstance(part, Mapping) else []
-    return bool(lines) and all(isinstance(line, Mapping) and list(line) == list(lines[0]) for line in lines)
 
 
 @scheduler.command()
@@ -188,7 +155,7 @@ def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> No
         raise click.UsageError("nothing to change is given")
     with written.located() if written else nullcontext():
         made = client.set_scheduler(cluster, change)
-    printing.show(output, made, lambda console: _draw(console, {**made, "figures": {}}))
+    printing.show(output, made, lambda console: draw_scheduling(console, {**made, "figures": {}}))
 
 
 def _change(own: Mapping[str, Any], policy: str | None, **given: Any) -> Iterator[tuple[str, Any]]:
@@ -236,4 +203,10 @@ def timeline(client: Client, cluster: str, svg: TextIO | None, output: str) -> N
     if svg is not None:
         svg.write(found["svg"])
     else:
-        printing.show(output, found, lambda console: console.print(found["text"], markup=False, soft_wrap=True))
+        printing.show(output, found, lambda console: _draw_timeline(console, found["text"]))
+
+
+def _draw_timeline(console: Console, text: str) -> None:
+    if text:
+        console.print("WORKER TYPE of CAPACITY  SECONDS FROM NOW:IN USE FROM THEN ON", style="bold", soft_wrap=True)
+    console.print(printing.clean(text) if text else "nothing is in use, and nothing promised", soft_wrap=True)
