@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -172,3 +173,17 @@ def test_cluster_is_drained_from_the_shell(shell: Shell) -> None:  # noqa: F811
     assert shell.code("submit", "-n", "1", "--", "true", **given) is Exit.OK
     assert shell.code("cluster", "delete", "elm", **given) is Exit.CONFLICT
     assert shell.code("cluster", "delete", "elm", "--drain", **given) is Exit.OK
+
+
+def test_a_drained_cluster_is_shown_in_words(shell: Shell) -> None:  # noqa: F811
+    until(lambda: shell.json("cluster", "list")[0]["ready"] == 2)
+    assert re.search(r"^state +up *$", shell("cluster", "show", "oak").stdout, re.MULTILINE)
+    shell("cluster", "drain", "oak")
+    try:
+        shown = shell("cluster", "show", "oak").stdout
+        assert re.search(r"^state +drained since \d{4}-\d\d-\d\d \d\d:\d\d *$", shown, re.MULTILINE)
+        assert "drained_at" not in shown
+        assert "draining" not in shown
+        assert re.search(r"^oak +drained +2/2 ", shell("cluster", "list").stdout, re.MULTILINE)
+    finally:
+        shell("cluster", "reinstate", "oak")

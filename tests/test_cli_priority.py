@@ -69,7 +69,8 @@ def test_timeline_and_gantt_show_what_runs_and_what_is_promised(place, tmp_path)
     held = place.submit("-c", "2", "-t", "500", "--", "sleep", "60")
     until(lambda: place.json("job", "show", held)["state"] == "RUNNING")
     place.submit("-n", "2", "-c", "2", "-t", "100", "--", "true")
-    line = re.compile(r"^n\d core of 2 ( -?[\d.]+:\d ?)+$", re.MULTILINE)
+    assert place("scheduler", "timeline", "oak").startswith("WORKER TYPE of CAPACITY  SECONDS FROM NOW:IN USE")
+    line = re.compile(r"^n\d core of 2 ( -?\d+:\d ?)+$", re.MULTILINE)
     until(lambda: len(line.findall(place("scheduler", "timeline", "oak"))) == 2)
     assert place("scheduler", "timeline", "oak", "--svg", str(tmp_path / "oak.svg")) == ""
     assert (tmp_path / "oak.svg").read_text().startswith("<svg ")
@@ -89,6 +90,17 @@ def test_job_why_says_what_blocks_it_since_when_and_whether_it_can_run(place):
     assert re.search(r"^can it ever run +yes *$", said, re.MULTILINE)
     assert re.search(r"^can it run now +no: 1/2 workers: 1 busy", said, re.MULTILINE)
     assert "can it ever run" not in place("job", "why", held)
+
+
+def test_priorities_are_a_table_of_twenty_lines(place):
+    place.submit("-n", "2", "-c", "2", "-t", "500", "--", "sleep", "60")
+    jobs = [place.submit("-c", "2", "-t", "100", "--", "true") for _ in range(24)]
+    until(lambda: len(place.json("scheduler", "show", "oak")["figures"].get("priorities", [])) == len(jobs))
+    shown = place("scheduler", "show", "oak")
+    assert len(re.findall(rf"^({'|'.join(jobs)}) +\w+ +[\d.]+", shown, re.MULTILINE)) == 20
+    assert re.search(r"^priorities:\njob +verdict +priority ", shown, re.MULTILINE)
+    assert re.search(r"^and 4 more$", shown, re.MULTILINE)
+    assert max(map(len, shown.splitlines())) <= 200
 
 
 def test_reserve_creates_lists_shows_and_deletes(place, tmp_path):

@@ -65,6 +65,8 @@ def test_example_is_taken_and_shown_with_inheritance_resolved():
         ("policy: load_based\nsettings: {rounding: none}", "line 2, column 22", "/settings/rounding"),
         ("policy: fair_share\nsettings: 7", "line 2, column 11", "settings are a mapping"),
         ("quantum: {amount: 1}", "", "say --policy NAME"),
+        ("policy: 7\nsettings: {}", "line 1, column 9", "policy is the name of one"),
+        ("policy: load_based\nrounding: classic", "line 2, column 11", "beside a policy there are its settings"),
     ],
 )
 def test_files_that_name_their_policy_or_should(tmp_path, text, place, told):
@@ -98,3 +100,33 @@ def test_server_takes_settings_from_yaml_and_its_refusal_has_a_place_in_the_file
         shown = run("scheduler", "show", *there).stdout
         assert re.search(r"^nodepools +machines +open +quanta +used +free +largest_free", shown, re.MULTILINE)
         assert re.search(r"^default +2 +0 +4 +0 +0 +0", shown, re.MULTILINE)
+
+
+def test_the_file_that_is_checked_is_the_file_that_is_set(tmp_path):
+    with rainbow_at(tmp_path) as url:
+        secret = Client(url, REGISTRATION).register_cluster("oak", grid(2, 2))["secret"]
+        there = ("oak", "--url", url, "--secret", secret)
+        classes = "  classes:\n    all: {policy: FAIR_SHARE, default: %s}\n"
+        text = f"policy: fair_share\nsettings:\n  quantum: {{type: core}}\n{classes}"
+        whole = written(tmp_path, text % "true")
+        assert run("policy", "check", whole).exit_code == Exit.OK
+        assert run("scheduler", "set", *there, "--settings", whole).exit_code == Exit.OK
+        assert Client(url, secret).scheduler("oak")["policy"] == "fair_share"
+        assert run("scheduler", "set", *there, "--policy", "fair_share", "--settings", whole).exit_code == Exit.OK
+        for words in (("scheduler", "set", *there, "--settings", whole), ("policy", "check", whole)):
+            result = run(*words, "--policy", "priority")
+            assert result.exit_code == Exit.USAGE
+            assert "has settings of fair_share, not of priority" in result.stderr
+        result = run("scheduler", "set", *there, "--settings", written(tmp_path, text % 1))
+        assert result.exit_code == Exit.ERROR
+        assert "line 5, column 40" in result.stderr
+
+
+def test_a_cluster_is_registered_with_the_file_that_is_checked(tmp_path):
+    graph = tmp_path / "graph.json"
+    graph.write_text(json.dumps(grid(2, 2)))
+    file = written(tmp_path, "policy: load_based\nsettings: {rounding: classic}\n")
+    with rainbow_at(tmp_path) as url:
+        words = ("cluster", "register", graph, "--name", "oak", "--url", url, "--secret", REGISTRATION)
+        made = json.loads(run(*words, "--policy-settings", file, "-o", "json").stdout)
+        assert Client(url, made["secret"]).scheduler("oak")["settings"]["rounding"] == "classic"

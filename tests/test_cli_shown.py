@@ -58,7 +58,7 @@ def test_lists_have_every_word_in_json(shell: Shell) -> None:
 def test_tables_name_what_they_list(shell: Shell) -> None:
     job = shell.json("submit", "--name", "mine", "-n", "1", "--", "true")["id"]
     assert re.search(rf"^{job} +mine ", shell("jobs").stdout, re.MULTILINE)
-    assert re.search(r"^oak +2 +.*core 8", shell("cluster", "list").stdout, re.MULTILINE)
+    assert re.search(r"^oak +up +2/2 +.*core 8", shell("cluster", "list").stdout, re.MULTILINE)
     assert re.search(r"^n1 +READY ", shell("worker", "list", "--cluster", "oak").stdout, re.MULTILINE)
     assert re.search(r"^price +3 +3$", shell("state", "show", "--cluster", "oak").stdout, re.MULTILINE)
     assert re.search(r"^policy +load_based", shell("scheduler", "show", "--cluster", "oak").stdout, re.MULTILINE)
@@ -105,3 +105,6 @@ def test_jobs_are_filtered_and_limited(shell: Shell) -> None:
     assert len(shell.json("jobs", "--limit", "2")) == 2
     assert {one["state"] for one in shell.json("jobs", "--state", "completed")} == {"COMPLETED"}
     assert shell.json("jobs", "--cluster", "oak", "--state", "waiting") == []
+    job = shell.json("submit", "--wait", "--requestor", "zoe", "--", "true")["id"]
+    assert [one["id"] for one in shell.json("jobs", "--requestor", "zoe")] == [job]
+    assert shell.json("jobs", "--requestor", "nobody") == []

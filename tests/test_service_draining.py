@@ -1,5 +1,6 @@
 """A cluster that takes nothing new, and takes it again."""
 
+from rainbow.service.clusters import showing
 from rainbow.service.settings import Admission
 from rainbow.service.steps.stepping import step
 from tests.conftest import ADMIN, REGISTRATION, grid, jobspec, open_service_at
@@ -79,3 +80,34 @@ def test_a_new_cluster_begins_with_the_limits_its_server_is_configured_with(data
     elm = api.register("elm", grid(1, 1), policy={"name": "delegate"})
     assert api.good("GET", "/v1/clusters/elm/scheduler", None, elm.secret)["limits"]["max_requestors"] == -1
     service.close()
+
+
+def states(api):
+    return {
+        one["name"]: (one["state"], one["ready"]) for one in api.good("GET", "/v1/clusters", None, ADMIN)["clusters"]
+    }
+
+
+def test_the_list_tells_how_every_cluster_is(api):
+    oak, elm, ash = (api.register(name, grid(2, 1)) for name in ("oak", "elm", "ash"))
+    assert states(api) == dict.fromkeys(("ash", "elm", "oak"), ("unattended", 0))
+    for each in (oak, elm, ash):
+        each.say("heartbeat", running=[])
+    assert states(api) == dict.fromkeys(("ash", "elm", "oak"), ("up", 2))
+    api.good("POST", "/v1/clusters/oak/workers/n0:drain", None, oak.secret)
+    api.good("POST", "/v1/clusters/elm:drain", None, elm.secret)
+    submit(api, ash)
+    ash.take()
+    api.good("DELETE", "/v1/clusters/ash?drain=true", None, ash.secret)
+    assert states(api) == {"oak": ("up", 1), "elm": ("drained", 2), "ash": ("deleting", 2)}
+    shown = api.good("GET", "/v1/clusters/elm", None, elm.token)
+    assert (shown["state"], shown["draining"], shown["drained_at"][-1]) == ("drained", False, "Z")
+
+
+def test_the_list_asks_once_for_all_clusters(api, monkeypatch):
+    for name in ("oak", "elm", "ash"):
+        api.register(name, grid(1, 1))
+    asked = []
+    monkeypatch.setattr(showing.workers, "counts", lambda _, ids: asked.append(len(ids)) or {})
+    states(api)
+    assert asked == [3]

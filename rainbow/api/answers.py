@@ -46,6 +46,7 @@ JOB = {
 }
 TASK = _of(id=WORD, name=WORD, state=WORD, attempt=WHOLE, placement=ANY_OBJECT, exit_code=_maybe(WHOLE), output=WORD)
 CLUSTER = {"name": WORD, "revision": WHOLE, "levels": WORD, "totals": TOTALS, "workers": WHOLE}
+STANDING = {"state": {"enum": ["up", "drained", "deleting", "unattended"]}, "ready": WHOLE}
 TOKEN = {
     "id": WORD,
     "kind": WORD,
@@ -61,8 +62,8 @@ OFFER = _of(id=WORD, attempt=WHOLE, job=WORD, name=WORD, command=_list(WORD), du
 
 ANSWERS: dict[str, dict[str, Any]] = {
     "Registered": _of(name=WORD, token=WORD, secret=WORD, revision=WHOLE, totals=TOTALS),
-    "Cluster": _of(**CLUSTER),
-    "ClusterShown": _of(**CLUSTER, policy=WORD, created_at=TIME, draining=YES),
+    "Cluster": _of(**CLUSTER, **STANDING),
+    "ClusterShown": _of(**CLUSTER, **STANDING, policy=WORD, created_at=TIME, draining=YES, drained_at=_maybe(TIME)),
     "Clusters": _of(clusters=_list(_ref("Cluster"))),
     "Changed": _of(name=WORD, revision=WHOLE),
     "StateShown": _of(state=ANY_OBJECT, effective=ANY_OBJECT, reported_at=_maybe(TIME)),

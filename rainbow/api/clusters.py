@@ -8,7 +8,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.asking import flag, read_json, read_mapping, read_state, service, who
 from rainbow.api.times import timed
-from rainbow.service.clusters import draining, graphs, operating, policy, registering
+from rainbow.service.clusters import draining, graphs, operating, policy, registering, showing
 
 clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
 
@@ -23,13 +23,13 @@ def register() -> Any:
 @clusters.get("")
 def listing() -> Any:
     """List the clusters these credentials may see."""
-    return jsonify(clusters=registering.listing(service(), who()))
+    return jsonify(clusters=showing.listing(service(), who()))
 
 
 @clusters.get("/<id:name>")
 def show(name: str) -> Any:
     """Show one cluster."""
-    return jsonify(timed(registering.show(service(), who(), name)))
+    return jsonify(timed(showing.show(service(), who(), name)))
 
 
 @clusters.delete("/<id:name>")

@@ -9,7 +9,7 @@ from typing import Any
 TIMES = frozenset(
     {
         *("submitted_at", "canceled_at", "ended_at", "assigned_at", "started_at", "suspended_at"),
-        *("created_at", "reported_at", "since", "changed_at", "over_since", "expires_at", "revoked_at"),
+        *("created_at", "reported_at", "since", "changed_at", "drained_at", "over_since", "expires_at", "revoked_at"),
     }
 )
 

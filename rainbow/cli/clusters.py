@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from rainbow.cli import credentials, printing
+from rainbow.cli import credentials, printing, settings
 from rainbow.cli.connection import credentials_used, with_registration, with_secret, with_tokens
 from rainbow.cli.reading import FILE, json_of, named_file, yaml_of
 from rainbow.client import Client, wire
@@ -25,7 +26,7 @@ def cluster() -> None:
 @click.option("--state", type=FILE, help="A YAML or JSON file: the flat state that selection sees.")
 @click.option("--levels", type=click.Choice(["any", "strict"]), default="any", show_default=True)
 @click.option("--policy", help="The scheduling policy; else the server's default.")
-@click.option("--policy-settings", type=FILE, help="A JSON file: the policy's settings.")
+@click.option("--policy-settings", type=FILE, help="A YAML or JSON file: its settings, or {policy, settings}.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Add token and secret to this file.")
 @printing.output_option
 @with_registration
@@ -58,8 +59,9 @@ def register(
     printing.show(output, made, lambda console: console.print(_registered(made, save)))
 
 
-def _policy(name: str | None, settings: Path | None) -> dict[str, Any] | None:
-    given = {"name": name, "settings": json_of(settings) if settings else None}
+def _policy(name: str | None, file: Path | None) -> dict[str, Any] | None:
+    written = settings.read(file, name) if file else None
+    given = {"name": written.policy, "settings": dict(written.settings)} if written else {"name": name}
     return {key: value for key, value in given.items() if value is not None} or None
 
 
@@ -78,8 +80,8 @@ def _registered(made: wire.Registration, save: Path | None) -> Any:
 def list_clusters(client: Client, output: str) -> None:
     """List the clusters your tokens cover."""
     found = client.clusters()
-    rows = [(one["name"], one["workers"], one["totals"], one["subsystems"]) for one in found]
-    titles = ["CLUSTER", "WORKERS", "TOTALS", "SUBSYSTEMS"]
+    rows = [(one["name"], _state(one), _ready(one), one["subsystems"], one["totals"]) for one in found]
+    titles = ["CLUSTER", "STATE", "READY", "SUBSYSTEMS", "TOTALS"]
     printing.show(output, found, lambda console: console.print(printing.table(titles, rows)))
 
 
@@ -88,10 +90,28 @@ def list_clusters(client: Client, output: str) -> None:
 @printing.output_option
 @with_tokens
 def show(client: Client, cluster: str, output: str) -> None:
-    """Show a cluster: totals, subsystems, policy."""
+    """Show a cluster: how it is, totals, subsystems, policy."""
     found = client.cluster(cluster)
-    shown = {**found, "created_at": printing.when(found.get("created_at"))}
-    printing.show(output, found, lambda console: console.print(printing.facts(shown)))
+    printing.show(output, found, lambda console: console.print(printing.facts(_facts(found))))
+
+
+STATES = {"deleting": "being deleted", "unattended": "no agent seen"}
+
+
+def _state(one: Mapping[str, Any]) -> str:
+    return STATES.get(one["state"], str(one["state"]))
+
+
+def _ready(one: Mapping[str, Any]) -> str:
+    return f"{one['ready']}/{one['workers']}"
+
+
+def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is shown of a cluster: its state in words, with the time from which on it is in it."""
+    rest = {key: value for key, value in found.items() if key not in ("draining", "drained_at", "ready")}
+    since = f" since {printing.minute(found['drained_at'])}" if found["state"] == "drained" else ""
+    told = {"state": _state(found) + since, "workers": f"{_ready(found)} ready"}
+    return {**rest, **told, "created_at": printing.when(found.get("created_at"))}
 
 
 @cluster.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -27,15 +27,16 @@ LIVE = {JobState.WAITING, JobState.RUNNING}
 @click.option(
     "--state", type=click.Choice([str(state) for state in JobState], case_sensitive=False), help="Only those."
 )
+@click.option("--requestor", help="Only those of this requestor.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 @watch_option
 @printing.output_option
 @with_tokens
-def jobs(client: Client, cluster: str | None, state: str | None, limit: int, watch: bool, output: str) -> None:
+def jobs(client: Client, limit: int, watch: bool, output: str, **chosen: str | None) -> None:
     """List jobs, the newest first."""
 
     def show() -> bool:
-        found = list(islice(client.all_jobs(cluster=cluster, state=state), limit))
+        found = list(islice(client.all_jobs(**chosen), limit))
         titles = ["JOB", "NAME", "STATE", "CLUSTER", "REQUESTOR", "SUBMITTED", "WAITS BECAUSE"]
         printing.show(output, found, lambda console: console.print(printing.table(titles, map(_row, found))))
         return True
@@ -162,9 +163,18 @@ def _draw_why(console: Console, found: Document) -> None:
     console.print(printing.facts({key: found[key] for key in ("id", "state", "cluster")}))
     draw_decision(console, found["decision"])
     draw_steps(console, found["decision"].get("selection") or {})
-    waiting = _waiting(found.get("wait") or {}, found.get("verify") or {})
+    _draw_moves(console, found["decision"].get("moves") or [])
+    waits = found["state"] == JobState.WAITING  # what a job waited for is kept, and of no interest once it runs
+    waiting = _waiting((found.get("wait") or {}) if waits else {}, found.get("verify") or {})
     if waiting:
         console.print(printing.facts(waiting))
+
+
+def _draw_moves(console: Console, moves: Sequence[Document]) -> None:
+    """Show where a job was before, since when it is elsewhere, and why; "" is a cluster one may not see."""
+    if moves:
+        rows = [(one["from"] or "-", one["to"] or "-", printing.when(one["at"]), one["why"]) for one in moves]
+        console.print(printing.table(["MOVED FROM", "TO", "WHEN", "BECAUSE"], rows))
 
 
 def _waiting(wait: Document, verified: Document) -> dict[str, str]:

@@ -24,12 +24,12 @@ def is_many(what: Sequence[str]) -> bool:
     return len(what) > 1 or any(Path(path).is_dir() for path in what)
 
 
-def paths_of(what: Sequence[str]) -> list[Path]:
+def paths_of(what: Sequence[Path]) -> list[Path]:
     """List the jobspecs of these files and folders."""
-    return [path for given in what for path in files.jobspec_files(Path(given))]
+    return [path for given in what for path in files.jobspec_files(given)]
 
 
-def submit_many(client: Client, what: Sequence[str], common: Mapping[str, Any], key: str | None) -> list[Row]:
+def submit_many(client: Client, what: Sequence[Path], common: Mapping[str, Any], key: str | None) -> list[Row]:
     """Submit every jobspec of these files and folders; return what became of each, in their order."""
     paths = paths_of(what)
     parts = [(start, paths[start : start + TOGETHER]) for start in range(0, len(paths), TOGETHER)]

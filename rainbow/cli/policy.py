@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from rainbow.cli import printing
+from rainbow.cli import printing, settings
 from rainbow.cli.connection import with_tokens
 from rainbow.cli.exits import Exit
 from rainbow.cli.reading import json_of, naming, text_of
@@ -18,7 +18,6 @@ from rainbow.client import Client
 from rainbow.errors import InputError, PolicyError, SelectionError
 from rainbow.jobspec.text import Limits, load
 from rainbow.scheduling import policies
-from rainbow.scheduling.written import load_settings, located
 from rainbow.selection.redeciding import Comparison, Rules, Sum, compare, read_recorded
 from rainbow.selection.trials import Outcome, read_trials, run
 
@@ -35,8 +34,8 @@ def rules_of(path: Path) -> Rules:
     from rainbow.service.config import read_config  # the service is slow to load, and needed here only
 
     with naming(path):
-        settings = read_config(path)
-    return Rules(settings.selector, settings.selector_options)
+        read = read_config(path)
+    return Rules(read.selector, read.selector_options)
 
 
 # ── check ──
@@ -51,20 +50,16 @@ def check(file: Path, name: str | None, output: str) -> None:
 
     FILE holds the settings alone, as `rainbow scheduler set --settings` takes them, or {policy, settings}.
     """
-    with naming(file):
-        found, positions = load_settings(text_of(file))
-        named = name or found.get("policy")
-        whole = "policy" in found
-        if not isinstance(named, str):
-            raise PolicyError("say --policy NAME, or policy: NAME in the file", pointer="")
-        given = found.get("settings", {}) if whole else found
-        if not isinstance(given, Mapping):
-            raise located(PolicyError("settings are a mapping", pointer="/settings"), positions)
+    given = settings.read(file, name)
+    if given.policy is None:
+        raise PolicyError(f"{file}: say --policy NAME, or policy: NAME in the file", pointer="")
+    named, chosen = given.policy, policies.get(given.policy)
+    with given.located():
         try:
-            checked = policies.get(named).check(given)
+            checked = chosen.check(given.settings)
         except PolicyError as fault:
-            fault.pointer = f"/settings{fault.pointer or ''}" if whole else fault.pointer
-            raise located(fault, positions) from None
+            fault.pointer = f"{settings.SETTINGS}{fault.pointer or ''}"
+            raise
     shown = {"policy": named, "settings": dict(checked)}
     printing.show(output, shown, lambda console: console.print(printing.facts({"policy": named, **checked})))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rainbow.cli.tables import Listing
+
 UNBOUNDED = 200  # columns, where there is no terminal to say how many it has
+NARROWEST = 40  # an id is told whole, in however narrow a terminal
 STYLES = {
     "COMPLETED": "green",
     "RUNNING": "cyan",
@@ -47,27 +51,23 @@ def show(output: str, value: Any, draw: Callable[[Console], None]) -> None:
 def console() -> Console:
     """Return what tables are drawn on. NO_COLOR is minded; what users wrote is never taken for markup."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else UNBOUNDED
-    return Console(width=width, markup=False, emoji=False, highlight=False, file=sys.stdout)
+    made = Console(width=width, markup=False, emoji=False, highlight=False, file=sys.stdout)
+    made.width = max(made.width, NARROWEST)
+    return made
 
 
-def table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Return a table; numbers stand to the right, states have colours.
-
-    The first column is never cut: it holds what the next command is called with.
-    """
+def table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> Listing:
+    """Return a table; numbers stand to the right, states have colours."""
     rows = list(rows)
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
-    for column, title in enumerate(titles):
-        numeric = bool(rows) and all(_is_number(row[column]) for row in rows)
-        drawn.add_column(title, justify="right" if numeric else "left", no_wrap=column == 0, overflow="fold")
-    for row in rows:
-        drawn.add_row(*(cell(value) for value in row))
-    return drawn
+    right = {column for column in range(len(titles)) if rows and all(_is_number(row[column]) for row in rows)}
+    return Listing(titles, [[cell(value) for value in row] for row in rows], frozenset(right))
 
 
 def facts(pairs: Mapping[str, Any]) -> Table:
     """Return a list of names and what they are."""
     drawn = Table.grid(padding=(0, 2))
+    drawn.add_column(no_wrap=True)
+    drawn.add_column(overflow="fold")  # a secret that is told once is told whole
     for name, value in pairs.items():
         drawn.add_row(Text(name, style="bold"), cell(value))
     return drawn
@@ -82,20 +82,27 @@ def cell(value: Any) -> Text:
 def words(value: Any) -> str:
     """Return a value in words.
 
-    >>> words({"node": 2, "core": 8}), words(["a", "b"]), words(None), words(True), words(0.5)
-    ('node 2, core 8', 'a, b', '-', 'yes', '0.5')
+    >>> words({"node": 2, "core": 8}), words(["a", "b"]), words(None), words(True), words(7.776e6)
+    ('node 2, core 8', 'a, b', '-', 'yes', '7776000')
     """
     if value is None or value == [] or value == {}:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:g}"
+        return _number(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {words(one)}" for key, one in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(words(one) for one in value)
     return str(value)
+
+
+def _number(value: float) -> str:
+    """Write a number without an exponent, as far as it says something."""
+    if value.is_integer():
+        return str(int(value))
+    return f"{value:.3f}".rstrip("0").rstrip(".") if 1000 < abs(value) < math.inf else f"{value:g}"
 
 
 def clean(text: str) -> str:
@@ -112,12 +119,17 @@ def one_line(text: str) -> str:
     return clean(" ".join(text.split()))
 
 
-def when(moment: str | float | None) -> str:
+def when(moment: str | float | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """Return a time (RFC 3339, or seconds since 1970) as local time, to the second."""
     if moment is None:
         return "-"
     at = datetime.fromtimestamp(moment, UTC) if isinstance(moment, int | float) else datetime.fromisoformat(moment)
-    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return at.astimezone().strftime(form)
+
+
+def minute(moment: str | float | None) -> str:
+    """Return a time as local time, to the minute."""
+    return when(moment, "%Y-%m-%d %H:%M")
 
 
 def _is_number(value: Any) -> bool:

@@ -9,6 +9,7 @@ import click
 
 from rainbow.cli import printing
 from rainbow.cli.connection import with_tokens
+from rainbow.cli.durations import some_duration
 from rainbow.cli.reading import text_of
 from rainbow.client import Client
 
@@ -29,7 +30,9 @@ def reserve() -> None:
 @click.option("-g", "--gpus", type=click.IntRange(1), help="GPUs, on every node.")
 @click.option("--start", help="2030-01-31T12:00:00Z; else the earliest time at which it fits.")
 @click.option("--end", help="In place of --duration.")
-@click.option("-t", "--duration", type=click.FloatRange(min=0, min_open=True), help="Seconds.")
+@click.option(
+    "-t", "--duration", metavar="DURATION", callback=some_duration, help="Seconds, or as 10m, 2h, 1d, HH:MM:SS."
+)
 @click.option("--requestor", help="Whose it is.")
 @click.option(
     "--for", "requestors", multiple=True, help="Whose jobs may run in it, too; * is anybody. Several times."

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 from rich.console import Console
 
-from rainbow.cli import printing
+from rainbow.cli import printing, settings
 from rainbow.cli.connection import with_secret
 from rainbow.cli.database import store_options, url_of
-from rainbow.cli.reading import FILE, naming, text_of
+from rainbow.cli.reading import FILE
+from rainbow.cli.scheduling import draw_scheduling
 from rainbow.cli.watching import again, watch_option
-from rainbow.client import Client, Problem
-from rainbow.errors import PolicyError
-from rainbow.jobspec.text import Positions
-from rainbow.scheduling.written import load_settings, located
+from rainbow.client import Client
 
 
 @click.group(invoke_without_command=True)
@@ -61,44 +59,10 @@ def show(client: Client, cluster: str, watch: bool, output: str) -> None:
 
     def draw() -> bool:
         found = client.scheduler(cluster)
-        printing.show(output, found, lambda console: _draw(console, found))
+        printing.show(output, found, lambda console: draw_scheduling(console, found))
         return True
 
     again(client, watch, draw)
-
-
-TITLES = ["CLASS", "LOAD %", "RUNNING", "WAITING", "ENTITLEMENT", "LOANED", "UNUSED"]
-COLUMNS = ["percent", "running", "waiting", "target", "loaned", "unused"]
-
-
-def _draw(console: Console, found: Mapping[str, Any]) -> None:
-    """Draw the table of the founding text with the numbers of the moment."""
-    figures = dict(found["figures"])
-    classes = figures.pop("classes", {}) if found["policy"] == "load_based" else {}
-    tables = {name: figures.pop(name) for name in list(figures) if _alike(figures[name])}
-    rest = {key: value for key, value in found.items() if key not in ("figures", "settings", "limits", "warnings")}
-    console.print(printing.facts({**rest, **found.get("settings", {}), **found.get("limits", {}), **figures}))
-    if classes:
-        rows = [[name, *(row[column] for column in COLUMNS)] for name, row in classes.items()]
-        console.print()
-        console.print(printing.table(TITLES, rows))
-    for name, part in tables.items():
-        _draw_part(console, name, part)
-    for warning in found.get("warnings", []):
-        text = f"{warning['requestor']} is of class {warning['class']}; {', '.join(warning['also'])} match too"
-        console.print(printing.clean(f"warning: {text}"))
-
-
-def _draw_part(console: Console, name: str, part: Mapping[str, Mapping[str, Any]]) -> None:
-    titles = list(next(iter(part.values())))
-    console.print()
-    console.print(printing.table([name, *titles], [[key, *line.values()] for key, line in part.items()]))
-
-
-def _alike(part: Any) -> bool:
-    """Whether something is a mapping of lines that have the same columns."""
-    lines = list(part.values()) if isinstance(part, Mapping) else []
-    return bool(lines) and all(isinstance(line, Mapping) and list(line) == list(lines[0]) for line in lines)
 
 
 @scheduler.command()
@@ -173,45 +137,28 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 @click.option("--allowance-seconds", type=COUNT, help="How much longer, before the server has it stopped.")
 @click.option("--max-reservations-per-requestor", type=LIMIT, help="Kept in advance; -1 is no limit.")
 @click.option("--reservation-days", type=COUNT, help="How long one may last; 0: of any length.")
-@click.option("--settings", "file", type=FILE, help="A YAML or JSON file of settings; other options go over it.")
+@click.option(
+    "--settings",
+    "file",
+    type=FILE,
+    help="A YAML or JSON file of settings, or {policy, settings}; other options go over it.",
+)
 @printing.output_option
 @with_secret
 def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> None:
     """Change a cluster's policy, settings or limits; what is not given stays. Effective at the next step."""
-    read = _read(given.pop("file"))
-    change = {key: value for key, value in _change(read[0], **given) if value}
+    file, policy = given.pop("file"), given.pop("policy")
+    written = settings.read(file, policy) if file else None
+    own, policy = (written.settings, written.policy) if written else ({}, policy)
+    change = {key: value for key, value in _change(own, policy, **given) if value}
     if not change:
         raise click.UsageError("nothing to change is given")
-    with _located(*read):
+    with written.located() if written else nullcontext():
         made = client.set_scheduler(cluster, change)
-    printing.show(output, made, lambda console: _draw(console, {**made, "figures": {}}))
+    printing.show(output, made, lambda console: draw_scheduling(console, {**made, "figures": {}}))
 
 
-Read = tuple[Mapping[str, Any], Positions | None, Path | None]
-
-
-def _read(file: Path | None) -> Read:
-    """Read a file of settings, and where everything of it stands."""
-    if file is None:
-        return {}, None, None
-    with naming(file):
-        return *load_settings(text_of(file)), file
-
-
-@contextmanager
-def _located(_: Mapping[str, Any], positions: Positions | None, file: Path | None) -> Iterator[None]:
-    """Let the server's refusal say where in the file the fault stands."""
-    try:
-        yield
-    except Problem as problem:
-        above = "/settings"
-        if positions is None or file is None or not (problem.pointer or "").startswith(above):
-            raise
-        with naming(file):
-            raise located(PolicyError(problem.detail, pointer=problem.pointer), positions, above) from None
-
-
-def _change(settings: Mapping[str, Any], policy: str | None, **given: Any) -> Iterator[tuple[str, Any]]:
+def _change(own: Mapping[str, Any], policy: str | None, **given: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a change from the options."""
     yield "policy", policy
     limits = {key: given.pop(key) for key in LIMITS}
@@ -222,7 +169,7 @@ def _change(settings: Mapping[str, Any], policy: str | None, **given: Any) -> It
         "classes": {name: _number(percent) for name, percent in classes} or None,
         "requestors": [{"match": match, "class": name} for match, name in requestors] or None,
     }
-    yield "settings", {**settings, **{key: value for key, value in named.items() if value is not None}}
+    yield "settings", {**own, **{key: value for key, value in named.items() if value is not None}}
 
 
 def _number(text: str) -> float:
@@ -256,4 +203,10 @@ def timeline(client: Client, cluster: str, svg: TextIO | None, output: str) -> N
     if svg is not None:
         svg.write(found["svg"])
     else:
-        printing.show(output, found, lambda console: console.print(found["text"], markup=False, soft_wrap=True))
+        printing.show(output, found, lambda console: _draw_timeline(console, found["text"]))
+
+
+def _draw_timeline(console: Console, text: str) -> None:
+    if text:
+        console.print("WORKER TYPE of CAPACITY  SECONDS FROM NOW:IN USE FROM THEN ON", style="bold", soft_wrap=True)
+    console.print(printing.clean(text) if text else "nothing is in use, and nothing promised", soft_wrap=True)

@@ -12,60 +12,27 @@ from rainbow.cli.connection import with_tokens
 from rainbow.cli.decisions import draw_decision, draw_match
 from rainbow.cli.exits import UNSATISFIABLE, Exit
 from rainbow.cli.explaining import draw_explained
+from rainbow.cli.given import Given, JobCommand, job_options
 from rainbow.cli.jobs import draw_job, outcome
-from rainbow.cli.reading import json_of, text_of
-from rainbow.cli.strict import check, check_files, check_read
+from rainbow.cli.reading import json_of
+from rainbow.cli.strict import check_files, check_read
 from rainbow.client import Client, Problem
 from rainbow.errors import NotFound
 from rainbow.graph import Cluster
 from rainbow.jobspec import Request, parse_jobspec
 
-Jobspec = str | dict[str, Any]
-
 
 def _job_options(command: Any) -> Any:
     options = [
-        click.argument("what", nargs=-1, metavar="FILE... | -- COMMAND..."),
-        click.option("-n", "--nodes", type=click.IntRange(1), help="Nodes for the command."),
-        click.option("-c", "--cores", type=click.IntRange(1), help="Cores for the command, on every node."),
-        click.option("-g", "--gpus", type=click.IntRange(1), help="GPUs for the command, on every node."),
-        click.option("-t", "--seconds", type=click.FloatRange(min=0), help="The command's time limit; 0: none."),
         click.option("--cluster", "clusters", multiple=True, help="Only this cluster; may be given several times."),
         click.option("--selector", help="How the cluster is chosen: random, constraint, ..."),
         click.option(
             "--selector-options", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A JSON file."
         ),
-        click.option(
-            "--strict", is_flag=True, help="Refuse a jobspec with keys that are not read, misspelt ones above all."
-        ),
     ]
     for option in reversed(options):
         command = option(command)
-    return command
-
-
-def _jobspec(
-    what: tuple[str, ...],
-    nodes: int | None,
-    cores: int | None,
-    gpus: int | None,
-    seconds: float | None,
-    strict: bool = False,
-) -> Jobspec:
-    if nodes is None and cores is None and gpus is None:
-        if len(what) != 1:
-            raise click.UsageError("give one jobspec FILE (or - for stdin), or -n/-c/-g and a command after --")
-        if what[0] != "-" and not Path(what[0]).is_file():
-            raise click.UsageError(f"there is no file {what[0]!r}; a command needs -n, -c or -g")
-        text = text_of(Path(what[0]))
-        if strict:
-            check(text)
-        return text
-    if not what:
-        raise click.UsageError("-n, -c and -g want a command after --")
-    from rainbow.jobspec import jobspec_of
-
-    return jobspec_of(what, nodes=nodes or 0, cores=cores or 1, gpus=gpus or 0, duration=seconds or 0.0)
+    return job_options(command)
 
 
 def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
@@ -74,7 +41,7 @@ def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
     return {"name": name, **({"options": json_of(options)} if options else {})} if name else None
 
 
-@click.command()
+@click.command(cls=JobCommand)
 @_job_options
 @click.option("--name", help="What the job is called.")
 @click.option("--requestor", help="Who it is for.")
@@ -86,15 +53,10 @@ def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
 @with_tokens
 def submit(
     client: Client,
-    what: tuple[str, ...],
-    nodes: int | None,
-    cores: int | None,
-    gpus: int | None,
-    seconds: float | None,
+    given: Given,
     clusters: tuple[str, ...],
     selector: str | None,
     selector_options: Path | None,
-    strict: bool,
     name: str | None,
     requestor: str | None,
     basis: str | None,
@@ -103,16 +65,15 @@ def submit(
     wait: bool,
     output: str,
 ) -> None:
-    """Submit a jobspec FILE (- for stdin), or a command: rainbow submit -n 2 -c 4 -- hostname.
+    """Submit a jobspec FILE (- for stdin), or a command: rainbow submit -n 2 -c 4 -t 10m -- hostname.
 
     Several FILEs, or folders of them, are submitted together; each has its own answer.
     """
     among = [{"name": one} for one in clusters] or None
-    if (nodes, cores, gpus) == (None, None, None) and many.is_many(what):
-        given = {"name": name, "requestor": requestor, "selector": _selector(selector, selector_options)}
-        alone = bool(wait or basis or tag)
-        _submit_many(client, what, {**given, "clusters": among}, key, output, alone=alone, strict=strict)
-    jobspec = _jobspec(what, nodes, cores, gpus, seconds, strict)
+    if given.many:
+        common = {"name": name, "requestor": requestor, "selector": _selector(selector, selector_options)}
+        _submit_many(client, given, {**common, "clusters": among}, key, output, alone=bool(wait or basis or tag))
+    jobspec = given.jobspec()
     try:
         made = client.submit(jobspec, name, requestor, _selector(selector, selector_options), among, key, basis, tag)
     except Problem as problem:
@@ -129,22 +90,13 @@ def submit(
 
 
 def _submit_many(
-    client: Client,
-    what: tuple[str, ...],
-    common: dict[str, Any],
-    key: str | None,
-    output: str,
-    *,
-    alone: bool,
-    strict: bool,
+    client: Client, given: Given, common: dict[str, Any], key: str | None, output: str, *, alone: bool
 ) -> NoReturn:
     if alone:
         raise click.UsageError("--wait, --basis and --tag are for one jobspec")
-    if missing := [path for path in what if not Path(path).exists()]:
-        raise click.UsageError(f"there is no file {missing[0]!r}; a command needs -n, -c or -g")
-    if strict:
-        check_files(many.paths_of(what))
-    rows = many.submit_many(client, what, {k: v for k, v in common.items() if v is not None}, key)
+    if given.strict:
+        check_files(many.paths_of(given.files))
+    rows = many.submit_many(client, given.files, {k: v for k, v in common.items() if v is not None}, key)
     printing.show(output, rows, lambda console: many.draw_many(console, rows))
     click.get_current_context().exit(many.exit_of_many(rows))
 
@@ -160,7 +112,7 @@ def _draw(console: Any, made: dict[str, Any]) -> None:
     console.print(f"job {made['id']} goes to {made['cluster']}")
 
 
-@click.command()
+@click.command(cls=JobCommand)
 @_job_options
 @click.option("--explain", is_flag=True, help="What was looked for and found where, and the smallest change.")
 @click.option(
@@ -174,15 +126,10 @@ def _draw(console: Any, made: dict[str, Any]) -> None:
 @with_tokens
 def match(
     client: Client,
-    what: tuple[str, ...],
-    nodes: int | None,
-    cores: int | None,
-    gpus: int | None,
-    seconds: float | None,
+    given: Given,
     clusters: tuple[str, ...],
     selector: str | None,
     selector_options: Path | None,
-    strict: bool,
     explain: bool,
     graphs: tuple[Path, ...],
     output: str,
@@ -196,16 +143,13 @@ def match(
         if selector or selector_options:
             raise click.UsageError("--selector is the server's; it has no meaning with --graph")
         among_files = _named(files.clusters_of(graphs), clusters)
-        requests = _requests(what, nodes, cores, gpus, seconds)
-        for path, request in requests.items() if strict else ():
-            check_read(request, str(path))
-        if len(requests) > 1:
+        if len(requests := _requests(given)) > 1:
             swept = sweep.sweep(requests, among_files, explain)
             printing.show(output, swept, lambda console: sweep.draw_sweep(console, swept))
             _end(any(row["matched"] for row in swept["jobspecs"]))
         answer: Any = sweep.answer(next(iter(requests.values())), among_files, explain)
     else:
-        jobspec = _jobspec(what, nodes, cores, gpus, seconds, strict)
+        jobspec = given.jobspec()
         among = [{"name": one} for one in clusters] or None
         answer = client.match(jobspec, _selector(selector, selector_options), among, explain=explain)
     printing.show(output, answer, lambda console: draw(console, dict(answer)))
@@ -225,16 +169,14 @@ def _named(found: list[Cluster], names: tuple[str, ...]) -> list[Cluster]:
     return [cluster for cluster in found if not names or cluster.name in names]
 
 
-def _requests(
-    what: tuple[str, ...], nodes: int | None, cores: int | None, gpus: int | None, seconds: float | None
-) -> dict[Path, Request]:
-    if what and (nodes, cores, gpus) == (None, None, None) and "-" not in what:
-        if missing := [path for path in what if not Path(path).exists()]:
-            raise click.UsageError(f"there is no file {missing[0]!r}; a command needs -n, -c or -g")
-        found, faults = files.jobspecs_of([Path(path) for path in what])
+def _requests(given: Given) -> dict[Path, Request]:
+    if paths := given.files:
+        found, faults = files.jobspecs_of(paths)
         for fault in faults.values():
             click.echo(f"rainbow: skipped {printing.one_line(str(fault))}", err=True)
         if not found:
             raise click.UsageError("there is no jobspec among these files")
+        for path, request in found.items() if given.strict else ():
+            check_read(request, str(path))
         return found
-    return {Path("-"): parse_jobspec(_jobspec(what, nodes, cores, gpus, seconds))}
+    return {Path("-"): parse_jobspec(given.jobspec())}

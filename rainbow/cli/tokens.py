@@ -45,15 +45,21 @@ def mint(
 def list_tokens(client: Client, output: str) -> None:
     """List the tokens and secrets of your clusters."""
     found = client.tokens()
-    titles = ["ID", "KIND", "NAME", "CLUSTERS", "REQUESTORS", "EXPIRES", "REVOKED"]
+    titles = ["ID", "KIND", "NAME", "EXPIRES", "REVOKED", "REQUESTORS", "CLUSTERS"]
     table = printing.table(titles, map(_row, found))
     printing.show(output, found, lambda console: console.print(table))
 
 
 def _row(one: dict[str, Any]) -> list[Any]:
-    named = [one[key] for key in ("id", "kind", "name", "clusters")]
+    named = [one[key] for key in ("id", "kind", "name")]
     requestors = "any" if one["requestors"] is None else one["requestors"]
-    return [*named, requestors, printing.when(one["expires_at"]), printing.when(one["revoked_at"])]
+    return [
+        *named,
+        printing.minute(one["expires_at"]),
+        printing.minute(one["revoked_at"]),
+        requestors,
+        one["clusters"],
+    ]
 
 
 @token.command()

@@ -205,18 +205,21 @@ class Client(AgentVerbs, Owning, Keeping):
         *,
         cluster: str | None = None,
         state: str | None = None,
+        requestor: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> dict[str, Any]:
         """Return one page of jobs, the newest first: {"jobs", "next"}; `next` is the cursor of the page after."""
-        query = {"cluster": cluster, "state": state, "limit": limit, "cursor": cursor}
+        query = {"cluster": cluster, "state": state, "requestor": requestor, "limit": limit, "cursor": cursor}
         return self._object("GET", "/v1/jobs", query=query)
 
-    def all_jobs(self, *, cluster: str | None = None, state: str | None = None) -> Iterator[dict[str, Any]]:
+    def all_jobs(
+        self, *, cluster: str | None = None, state: str | None = None, requestor: str | None = None
+    ) -> Iterator[dict[str, Any]]:
         """Yield all jobs, page after page, the newest first."""
         cursor: str | None = None
         while True:
-            page = self.jobs(cluster=cluster, state=state, cursor=cursor)
+            page = self.jobs(cluster=cluster, state=state, requestor=requestor, cursor=cursor)
             yield from page["jobs"]
             cursor = page.get("next")
             if not cursor:

@@ -11,7 +11,7 @@ question answers for all of them: is this much free here for the whole of that t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from math import inf
+from math import inf, isfinite
 
 from rainbow.scheduling.profile import Profile
 
@@ -143,6 +143,11 @@ class Timeline:
         """Print one line for every worker and type: use from each time on (seconds from `now`), of the capacity."""
         rows = []
         for (worker, kind), line in self.entries():
-            steps = "  ".join(f"{time - now:.10g}:{level}" for time, level in line)
+            levels = {_whole(time - now): level for time, level in line}  # of several in one second, the last holds
+            steps = "  ".join(f"{seconds}:{level}" for seconds, level in levels.items())
             rows.append(f"{worker or '(cluster)'} {kind} of {self.capacity.get(worker, {}).get(kind, 0)}  {steps}")
         return "\n".join(rows)
+
+
+def _whole(seconds: float) -> str:
+    return str(round(seconds)) if isfinite(seconds) else str(seconds)

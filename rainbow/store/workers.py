@@ -23,6 +23,11 @@ _THERE = sa.select(workers.c.name).where(
 _UNATTENDED = sa.select(clusters.c.id, clusters.c.policy).where(
     clusters.c.id.in_(sa.bindparam("wanted", expanding=True)), ~_THERE.exists()
 )
+_COUNTS = (
+    sa.select(workers.c.cluster_id, workers.c.state, sa.func.count().label("many"))
+    .where(workers.c.cluster_id.in_(sa.bindparam("wanted", expanding=True)))
+    .group_by(workers.c.cluster_id, workers.c.state)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,15 @@ def unattended(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[
     wanted = sorted(cluster_ids)
     parts = [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
     return {row[0]: row[1] for part in parts for row in connection.execute(_UNATTENDED, {"wanted": part})}
+
+
+def counts(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[WorkerState, int]]:
+    """Return {cluster id: {state: how many of its workers are in it}} of those that have workers."""
+    wanted, found = sorted(cluster_ids), dict[str, dict[WorkerState, int]]()
+    for k in range(0, len(wanted), NAMED):
+        for row in connection.execute(_COUNTS, {"wanted": wanted[k : k + NAMED]}):
+            found.setdefault(row.cluster_id, {})[WorkerState(row.state)] = row.many
+    return found
 
 
 def _records(rows: sa.CursorResult[Any]) -> dict[str, WorkerRecord]:

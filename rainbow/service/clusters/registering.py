@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
-from rainbow.graph.order import natural
 from rainbow.matching import prepare
 from rainbow.scheduling import DEFAULT_POLICY, policies
 from rainbow.selection.arithmetic import is_number
-from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster, visible_cluster
+from rainbow.service.access import SECRET, TOKEN, Caller, new_credential, own_cluster
 from rainbow.service.compiling import keep_summary
 from rainbow.service.service import Entry
 from rainbow.store import clusters, events, states, workers
@@ -154,7 +153,7 @@ def check_policy(given: Any, default: str) -> tuple[str, dict[str, Any]]:
         return name, dict(policies.get(name).check(settings))
 
 
-# ── states, listings ──
+# ── states ──
 
 
 def put_state(service: Service, who: Caller, name: str, values: Any, merge: bool = False) -> dict[str, Any]:
@@ -180,35 +179,4 @@ def state(service: Service, who: Caller, name: str) -> dict[str, Any]:
         "state": values,
         "effective": {**values, **effective},
         "reported_at": found.reported_at if found else None,
-    }
-
-
-def listing(service: Service, who: Caller) -> list[dict[str, Any]]:
-    """List the clusters that exist for a caller, by name."""
-    entries = [entry for entry in service.catalogue.values() if who.sees(entry.id)]
-    return [_shown(entry) for entry in sorted(entries, key=lambda e: natural(e.cluster.name))]
-
-
-def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
-    """Show one cluster."""
-    with service.store.read() as connection:
-        record = visible_cluster(connection, who, name)
-    return {
-        **_shown(service.entry(record)),
-        "policy": record.policy,
-        "created_at": record.created_at,
-        "draining": record.draining_at is not None,
-        "drained_at": record.drained_at,
-    }
-
-
-def _shown(entry: Entry) -> dict[str, Any]:
-    cluster = entry.cluster
-    return {
-        "name": cluster.name,
-        "revision": entry.revision,
-        "levels": cluster.levels,
-        "totals": dict(cluster.totals),
-        "workers": cluster.worker_count,
-        "subsystems": sorted(cluster.subsystems),
     }
