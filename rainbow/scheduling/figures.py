@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from rainbow.scheduling.english import some
 from rainbow.scheduling.policy import Rest, Wait
 
 if TYPE_CHECKING:
@@ -75,5 +76,6 @@ class ShareUsed:
         held, idle, target = round_.held[name], round_.placing.left, self._target[name]
         ahead = round_.queues[name].ahead(view)
         facts = {"class": name, "held": held, "target": target, "idle": idle, "ahead": ahead}
-        text = f"class {name} holds {held} of its {target} {round_.placing.unit}s, {idle} idle; {ahead} jobs ahead"
+        own = some(target, round_.placing.unit)
+        text = f"class {name} holds {held} of its {own}, {idle} idle; {some(ahead, 'job')} ahead"
         return Wait(job, self.reason, text, facts)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling.census import Census
+from rainbow.scheduling.english import some
 from rainbow.scheduling.idle import Idle
 from rainbow.scheduling.policy import GangView, JobView, Placement, Start, View, Wait
 
@@ -141,13 +142,14 @@ class Placing:
 
     def unhosted(self, job: JobView) -> Wait:
         """Say that no ready worker could ever host what a job waits to start."""
-        text = f"none of the {self.ready} ready workers can host it; others are offline, lost or draining"
+        text = f"none of the {some(self.ready, 'ready worker')} can host it; others are offline, lost or draining"
         return Wait(job.id, "no-ready-host", text, {"ready": self.ready})
 
     def busy(self, job: JobView, gang: GangView, name: str, kept: int) -> Wait:
         """Say that a gang waits for units that are busy."""
         wanted = self.cost(gang)
-        text = f"needs {wanted} free {self.unit}s at once and what it wants of the cluster; {kept} are kept"
+        free, left = some(wanted, f"free {self.unit}"), some(kept, "is", "are")
+        text = f"needs {free} at once and what it wants of the cluster; {left} kept"
         return Wait(job.id, f"{self.unit}s-busy", text, {"class": name, "wanted": wanted, "kept": kept})
 
 
