@@ -187,3 +187,18 @@ def test_a_drained_cluster_is_shown_in_words(shell: Shell) -> None:  # noqa: F81
         assert re.search(r"^oak +drained +2/2 ", shell("cluster", "list").stdout, re.MULTILINE)
     finally:
         shell("cluster", "reinstate", "oak")
+
+
+def test_the_cluster_is_an_argument_or_an_option(shell: Shell) -> None:  # noqa: F811
+    for words in (["worker", "list"], ["state", "show"], ["scheduler", "show"]):
+        assert shell(*words, "oak").stdout == shell(*words, "--cluster", "oak").stdout
+        assert shell.code(*words) is Exit.USAGE
+        assert shell.code(*words, "oak", "--cluster", "oak") is Exit.USAGE
+
+
+def test_credentials_that_are_named_are_there(shell: Shell) -> None:  # noqa: F811
+    missing = shell.folder / "none.json"
+    result = shell("jobs", "--credentials", missing, "--token", shell.token)
+    assert result.exit_code == Exit.USAGE
+    assert f"there is no file '{missing}'" in result.stderr
+    assert shell.code("jobs", "--token", shell.token, RAINBOW_CREDENTIALS=str(missing)) is Exit.OK

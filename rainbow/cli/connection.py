@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from rainbow.cli import credentials
 from rainbow.cli.progress import Upload
@@ -19,6 +20,7 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
 
 _server = [
     click.option(
@@ -82,6 +84,20 @@ def with_secret(command: Callable[..., Any]) -> Callable[..., Any]:
     return _add(run, [*_server, *_secret])
 
 
+def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let CLUSTER be an argument, or an option as elsewhere."""
+
+    @click.argument("cluster", required=False)
+    @click.option("--cluster", "named", metavar="CLUSTER", help="The same as the argument.")
+    @functools.wraps(command)
+    def run(cluster: str | None, named: str | None, **rest: Any) -> Any:
+        if not (cluster or named) or (cluster and named):
+            raise click.UsageError("one CLUSTER is wanted")
+        return command(cluster=cluster or named, **rest)
+
+    return run
+
+
 def with_any_secret(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command a `client` that asks with all the secrets there are, or the administrator's token."""
 
@@ -99,7 +115,8 @@ def with_registration(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
-        url = url or _saved(credentials).url or DEFAULT_URL
+        saved = _saved(credentials)
+        url = url or saved.url or DEFAULT_URL
         found = secret or next(iter(_lines(secret_file)), None)
         return command(_client(url, [found] if found else []), url=url, **rest)
 
@@ -119,7 +136,12 @@ def credentials_used() -> Path:
 
 
 def _saved(path: Path) -> credentials.Saved:
-    click.get_current_context().meta[USED] = path
+    """Read the credentials; a file that was named is there, but for an agent that is about to write it."""
+    context = click.get_current_context()
+    context.meta[USED] = path
+    named = context.get_parameter_source("credentials") is ParameterSource.COMMANDLINE
+    if named and not context.params.get("register") and not path.expanduser().exists():
+        raise click.BadParameter(f"there is no file {str(path)!r}", param_hint="--credentials")
     return credentials.read(path)
 
 

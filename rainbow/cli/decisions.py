@@ -54,9 +54,7 @@ def _rows(candidates: Sequence[Document], computed: Document, selection: Documen
 
 def draw_match(console: Console, answer: Document) -> None:
     """Show one line per cluster: how often the job fits, or why it does not."""
-    rows = [
-        [one["cluster"], "yes", f"fits {fits(one)} times: {words(takes(one))} each"] for one in answer["candidates"]
-    ]
+    rows = [[one["cluster"], "yes", f"fits {often(one)}"] for one in answer["candidates"]]
     rows += [[one["cluster"], "no", why_not(one)] for one in answer["refusals"]]
     rows.sort(key=lambda row: natural(row[0]))
     console.print(table(["CLUSTER", "MATCHES", "WHY"], rows))
@@ -101,6 +99,12 @@ def takes(candidate: Document) -> dict[str, Any]:
 def fits(candidate: Document) -> str:
     """Return how many copies fit, as far as it is known."""
     return f"{'' if candidate.get('fits_exact', True) else '≥ '}{candidate['fits']}"
+
+
+def often(candidate: Document) -> str:
+    """Return how often the job fits, and what that takes, in words."""
+    taken = words(takes(candidate))
+    return f"once: {taken}" if fits(candidate) == "1" else f"{fits(candidate)} times: {taken} each"
 
 
 def why_not(refusal: Document) -> str:

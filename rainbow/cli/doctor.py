@@ -16,6 +16,7 @@ from rainbow.cli import printing
 from rainbow.cli.database import store_options, url_of
 from rainbow.cli.exits import Exit
 from rainbow.errors import RainbowError
+from rainbow.scheduling.english import some
 
 if TYPE_CHECKING:
     from rainbow.service.settings import Settings
@@ -63,7 +64,9 @@ def _store(url: str, _: Settings) -> Iterator[Found]:
         store = open_store(url)
         try:
             with store.write() as connection:
-                return f"{store.engine.dialect.name}, writable, {len(clusters.revisions(connection))} clusters"
+                return (
+                    f"{store.engine.dialect.name}, writable, {some(len(clusters.revisions(connection)), 'cluster')}"
+                )
         finally:
             store.close()
 

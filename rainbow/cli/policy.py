@@ -18,6 +18,7 @@ from rainbow.client import Client
 from rainbow.errors import InputError, PolicyError, SelectionError
 from rainbow.jobspec.text import Limits, load
 from rainbow.scheduling import policies
+from rainbow.scheduling.english import some
 from rainbow.selection.redeciding import Comparison, Rules, Sum, compare, read_recorded
 from rainbow.selection.trials import Outcome, read_trials, run
 
@@ -106,7 +107,7 @@ def _draw_outcomes(console: Console, outcomes: list[Outcome]) -> None:
         for fault in one.faults:
             console.print(f"{printing.clean(one.name)}: {printing.clean(fault)}")
     failed = sum(bool(one.faults) for one in outcomes)
-    console.print(f"{len(outcomes)} cases, {failed} failed")
+    console.print(f"{some(len(outcomes), 'case')}, {failed} failed")
 
 
 # ── diff ──
@@ -158,4 +159,4 @@ def _draw(console: Console, comparison: Comparison) -> None:
     sums = [[name, old.total, old.jobs, new.total, new.jobs] for name, (old, new) in sorted(comparison.sums.items())]
     if sums:
         console.print(printing.table(["SUM OF", "OLD", "JOBS", "NEW", "JOBS"], sums))
-    console.print(f"{comparison.decisions} decisions, {len(comparison.moved)} would have gone elsewhere")
+    console.print(f"{some(comparison.decisions, 'decision')}, {len(comparison.moved)} would have gone elsewhere")

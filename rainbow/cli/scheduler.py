@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TextIO
@@ -12,7 +11,7 @@ import click
 from rich.console import Console
 
 from rainbow.cli import printing, settings
-from rainbow.cli.connection import with_secret
+from rainbow.cli.connection import of_cluster, with_secret
 from rainbow.cli.database import store_options, url_of
 from rainbow.cli.reading import FILE
 from rainbow.cli.scheduling import draw_scheduling
@@ -33,20 +32,6 @@ def scheduler(context: click.Context, database: str | None, config: Path | None)
         from rainbow.api.server import schedule  # the database is the server's alone
 
         schedule(url_of(database, config), str(config) if config else None)
-
-
-def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let CLUSTER be an argument, or an option as elsewhere."""
-
-    @click.argument("cluster", required=False)
-    @click.option("--cluster", "named", metavar="CLUSTER", help="The same as the argument.")
-    @functools.wraps(command)
-    def run(cluster: str | None, named: str | None, **rest: Any) -> Any:
-        if not (cluster or named) or (cluster and named):
-            raise click.UsageError("one CLUSTER is wanted")
-        return command(cluster=cluster or named, **rest)
-
-    return run
 
 
 @scheduler.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from rainbow.cli import printing
-from rainbow.cli.connection import with_secret
+from rainbow.cli.connection import of_cluster, with_secret
 from rainbow.cli.reading import FILE, yaml_of
 from rainbow.client import Client
 
@@ -29,7 +29,7 @@ def set_state(client: Client, cluster: str, file: Path, output: str) -> None:
 
 
 @state.command()
-@click.option("--cluster", required=True)
+@of_cluster
 @printing.output_option
 @with_secret
 def show(client: Client, cluster: str, output: str) -> None:

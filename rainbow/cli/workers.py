@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rainbow.cli import printing
-from rainbow.cli.connection import with_secret
+from rainbow.cli.connection import of_cluster, with_secret
 from rainbow.cli.watching import again, watch_option
 from rainbow.client import Client
 
@@ -16,7 +16,7 @@ def worker() -> None:
 
 
 @worker.command(name="list")
-@click.option("--cluster", required=True)
+@of_cluster
 @watch_option
 @printing.output_option
 @with_secret

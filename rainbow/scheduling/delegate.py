@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rainbow.errors import PolicyError
+from rainbow.scheduling.english import some
 from rainbow.scheduling.policy import Plan, Start, View, Wait
 
 
@@ -37,6 +38,11 @@ class Delegate:
             else:
                 facts = {"handed_over": len(handed), "ahead": len(waits)}
                 waits.append(
-                    Wait(job.id, "handed-over-full", f"{len(handed)} jobs are handed over, the most is {most}", facts)
+                    Wait(
+                        job.id,
+                        "handed-over-full",
+                        f"{some(len(handed), 'job is', 'jobs are')} handed over, the most is {most}",
+                        facts,
+                    )
                 )
         return Plan(tuple(orders), tuple(waits), {"handed_over": len(handed)}, view.memory)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling import away
 from rainbow.scheduling.census import Census
+from rainbow.scheduling.english import some
 from rainbow.scheduling.policy import Rest, Wait
 
 if TYPE_CHECKING:
@@ -85,5 +86,6 @@ class ShareUsed:
         held, idle, target = round_.held[name], round_.placing.left, self._target[name]
         ahead = round_.queues[name].ahead(view)
         facts = {"class": name, "held": held, "target": target, "idle": idle, "ahead": ahead}
-        text = f"class {name} holds {held} of its {target} {round_.placing.unit}s, {idle} idle; {ahead} jobs ahead"
+        own = some(target, round_.placing.unit)
+        text = f"class {name} holds {held} of its {own}, {idle} idle; {some(ahead, 'job')} ahead"
         return Wait(job, self.reason, text, facts)

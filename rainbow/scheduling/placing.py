@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling import away
 from rainbow.scheduling.census import Census
+from rainbow.scheduling.english import some
 from rainbow.scheduling.idle import Idle
 from rainbow.scheduling.policy import GangView, JobView, Placement, Start, View, Wait
 
@@ -143,13 +144,14 @@ class Placing:
     def unhosted(self, job: JobView) -> Wait:
         """Say that no ready worker could ever host what a job waits to start."""
         others = away.told(self.census)
-        text = f"none of the {self.ready} ready workers can host it{others and f'; {others}'}"
+        text = f"none of the {some(self.ready, 'ready worker')} can host it{others and f'; {others}'}"
         return Wait(job.id, "no-ready-host", text, {"ready": self.ready, **away.facts(self.census)})
 
     def busy(self, job: JobView, gang: GangView, name: str, kept: int) -> Wait:
         """Say that a gang waits for units that are busy."""
         wanted = self.cost(gang)
-        text = f"needs {wanted} free {self.unit}s at once and what it wants of the cluster; {kept} are kept"
+        free, left = some(wanted, f"free {self.unit}"), some(kept, "is", "are")
+        text = f"needs {free} at once and what it wants of the cluster; {left} kept"
         return Wait(job.id, f"{self.unit}s-busy", text, {"class": name, "wanted": wanted, "kept": kept})
 
 

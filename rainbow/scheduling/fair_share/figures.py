@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rainbow.scheduling.english import some
 from rainbow.scheduling.fair_share.model import Job, Machine, Pool, World
 from rainbow.scheduling.policy import Wait
 
 TEXTS = {
     "allotment": "user {user} holds {held:g} of an allotment of {allotment:g} that cannot be preempted",
-    "below-minimum": "works with no fewer than {least} shares, and so many are not to be had",
-    "class-cap": "class {class} may hold {cap} shares",
+    "below-minimum": "works with no fewer than {minimum}, and so many are not to be had",
+    "class-cap": "class {class} may hold {shares}",
     "consumables": "the cluster has too little free of what belongs to no worker",
     "defragmentation": "no machine has {order} quanta free together, and nobody can give any away",
     "doubling": "grows by doubling: holds {held}, may have {cap} now",
-    "fair-share": "its fair share is {counted} of the {cap} shares it could use",
+    "fair-share": "its fair share is {counted} of the {shares} it could use",
     "initialization-cap": "until its first share is ready it may have {cap}",
-    "maximum": "has its own maximum of {cap} shares",
+    "maximum": "has its own maximum of {shares}",
     "no-machine-of-order": "no machine of nodepool {nodepool} has exactly {order} quanta",
     "no-space": "nodepool {nodepool} has no room left for what cannot be preempted",
     "preemptions": "waits for shares of others to end: counted {counted}, holds {held}",
-    "prediction": "more than {cap} shares would be ready only after its work is done",
-    "settled": "shares have gone to and fro since the last change; {counted} are its own until the next",
+    "prediction": "more than {shares} would be ready only after its work is done",
+    "settled": "shares have gone to and fro since the last change; {own} its own until the next",
     "too-large": "needs {order} quanta on one machine; no machine of nodepool {nodepool} it may use has them",
-    "work-left": "its work left is enough for {cap} shares",
+    "work-left": "its work left is enough for {shares}",
 }
 
 
@@ -65,12 +66,18 @@ def waits_of(world: World) -> Iterator[Wait]:
     for job in world.wide:
         if len(job.gangs) > len(job.spread):
             facts = facts_of(job)
-            yield Wait(job.name, job.reason or "no-space", TEXTS[job.reason or "no-space"].format_map(facts), facts)
+            yield Wait(job.name, job.reason or "no-space", _text(job.reason or "no-space", facts), facts)
     for job in world.jobs:
         if len(job.gangs) > len(job.starts) or job.need or job.counted < job.cap:
             reason = reason_of(job) or "fair-share"
             facts = facts_of(job)
-            yield Wait(job.name, reason, TEXTS[reason].format_map(facts), facts)
+            yield Wait(job.name, reason, _text(reason, facts), facts)
+
+
+def _text(reason: str, facts: Mapping[str, Any]) -> str:
+    counts = {"shares": some(facts["cap"], "share"), "minimum": some(facts["least"], "share")}
+    counts["own"] = some(facts["counted"], "is", "are")
+    return TEXTS[reason].format_map({**counts, **facts})
 
 
 def figures_of(world: World) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict
 from rainbow.jobs import Task, TaskState, advance
+from rainbow.scheduling.english import some
 from rainbow.service.access import Caller, own_cluster
 from rainbow.service.jobs.showing import end
 from rainbow.service.submits.moving import evacuate, place_anew
@@ -36,7 +37,7 @@ def delete(service: Service, who: Caller, name: str, *, drain: bool = False) -> 
             before = [job.id for job in jobs.live(connection, record.id)]
             left = evacuate(service, connection, record.id)
             if left and not drain:
-                raise Conflict(f"cluster {name} has {len(left)} live jobs")
+                raise Conflict(f"cluster {name} has {some(len(left), 'live job')}")
             told = _drain(service, connection, record, before, left) if before and drain else None
             if told is None or not told["running"]:
                 _remove(service, connection, record)
