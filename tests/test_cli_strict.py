@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from rainbow.cli.exits import Exit
+from rainbow.scheduling import JobView
+from rainbow.scheduling.priority.asks import ENTRIES, read_asks
 from tests.conftest import grid, jobspec
 from tests.shell import Shell, server, shell  # noqa: F401 - fixtures
 
@@ -51,3 +53,16 @@ def test_strict_needs_no_server_with_graphs(shell: Shell, good: Path, misspelt: 
     assert shell.code("match", "--graph", graph, good, misspelt) is Exit.OK
     assert shell.code("match", "--strict", "--graph", graph, good, misspelt) is Exit.ERROR
     assert shell.code("match", "--strict", "--graph", graph, good) is Exit.OK
+
+
+def test_strict_lets_pass_what_a_policy_reads(shell: Shell) -> None:  # noqa: F811
+    given = jobspec()
+    given["attributes"] = {"system": {"queue": "batch", "priority": -5}}
+    asking = shell.file("asking.json", given)
+    assert shell.code("match", "--strict", asking) is Exit.OK
+
+
+@pytest.mark.parametrize("entry", sorted(ENTRIES))
+def test_entries_of_a_policy_are_those_it_reads(entry: str) -> None:
+    job = JobView("j", "user", 0.0, (), attributes={entry: object()})
+    assert read_asks(job).fault

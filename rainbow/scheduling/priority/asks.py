@@ -40,6 +40,8 @@ class Asks:
 
 
 NOTHING = Asks()
+ENTRIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
+ENTRIES |= {"job_share", "tasks_at_once", "priority"}
 
 
 def read_asks(of: JobView | RunView) -> Asks:
