@@ -10,7 +10,6 @@ from rainbow.cli.reading import text_of
 from rainbow.errors import JobspecError, RainbowError
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.meant import NOT_READ
-from rainbow.scheduling.priority.asks import ENTRIES
 
 TOLD = 5  # keys
 
@@ -22,17 +21,11 @@ def check(jobspec: str | dict[str, Any], of: str = "") -> None:
 
 def check_read(request: Request, of: str = "") -> None:
     """Refuse a jobspec, read already, with keys that are not."""
-    unread = [warning for warning in request.warnings if NOT_READ in warning and not _is_a_policys(warning)]
+    unread = [warning for warning in request.warnings if NOT_READ in warning]
     if unread:
         more = [f"and {len(unread) - TOLD} more"] if len(unread) > TOLD else []
         pointer = unread[0].partition(NOT_READ)[0]
         raise JobspecError(f"{of and f'{of}: '}{', '.join([*unread[:TOLD], *more])}", pointer=pointer)
-
-
-def _is_a_policys(warning: str) -> bool:
-    """Tell whether a key is one that no cluster's matcher reads, and a scheduling policy does."""
-    holder, _, key = warning.partition(NOT_READ)[0].rpartition("/")
-    return holder.endswith("/attributes/system") and key in ENTRIES
 
 
 def check_files(paths: Iterable[Path]) -> None:

@@ -22,6 +22,9 @@ from rainbow.jobspec.written import as_number
 
 SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environment", "job", "scatter"}
 SYSTEM |= {"class", "service"}
+# what some policy reads: which one will have the job is not known here
+FOR_POLICIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
+FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}
 LONGEST_WORD = 200
 
 
@@ -134,9 +137,15 @@ def request_of(
 
 
 def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:
-    """Yield what is kept with the job and not acted on: nothing is silently ignored."""
+    """Yield what is kept with the job and not acted on here: nothing is silently ignored."""
     others = (key for key in system if key not in SYSTEM)
-    yield from shortened(others, lambda key: unread(f"{at}/{step(key)}", key, sorted(SYSTEM)))
+    yield from shortened(others, lambda key: _of_other(f"{at}/{step(key)}", key))
+
+
+def _of_other(at: str, key: str) -> str:
+    if key in FOR_POLICIES:
+        return f"{at} is for the cluster's scheduling policy, and not every policy reads it"
+    return unread(at, key, sorted(SYSTEM | FOR_POLICIES))
 
 
 def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
