@@ -59,7 +59,8 @@ def _told(here: Service, brought: list[str], start: int) -> Iterator[str]:
         with here.store.read() as connection:
             return caller(here, connection, brought)
 
-    yield ": rainbow\n\n"
+    # where it begins, so that a stream that breaks off before it told anything is taken up without a gap
+    yield f": rainbow\nid: {start}\n\n"
     for some in telling.follow(here, again, start):
         yield "".join(map(_written, some)) or ": alive\n\n"
 

@@ -57,6 +57,7 @@ class Calls:
         *,
         tries: int = TRIES,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
         transport: httpx.BaseTransport | None = None,
         sent: Sent | None = None,
     ) -> None:
@@ -64,7 +65,9 @@ class Calls:
         self._sent = sent
         self._timeout = timeout
         self._tries = tries
-        self._sleep = sleep
+        self.sleep = sleep
+        self.clock = clock
+        self.answered = False  # whether the server has ever done what it was asked
         try:
             self._http = httpx.Client(base_url=url, headers=_headers(tokens), timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError, TypeError) as error:
@@ -97,14 +100,16 @@ class Calls:
                 never_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                 if pause is None or not (repeatable or never_sent):
                     raise _unavailable(self._http.base_url, error) from error
-                self._sleep(pause)
+                self.sleep(pause)
                 continue
             problem = _problem(answer)
             if problem is None:
-                return _json(answer)
+                found = _json(answer)
+                self.answered = True
+                return found
             if pause is None or not _worth_repeating(problem, repeatable):
                 raise problem
-            self._sleep(max(pause, problem.retry_after or 0.0))
+            self.sleep(max(pause, problem.retry_after or 0.0))
         raise AssertionError("the last try returns or raises")
 
     def lines(self, path: str, query: Mapping[str, Any]) -> Iterator[str]:
@@ -116,6 +121,7 @@ class Calls:
                 if not answer.is_success:
                     answer.read()
                     raise _problem(answer) or Unavailable("no answer")
+                self.answered = True
                 yield from answer.iter_lines()
         except httpx.TransportError as error:
             raise _unavailable(self._http.base_url, error) from error

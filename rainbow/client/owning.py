@@ -1,9 +1,8 @@
-"""The client's verbs for whoever owns clusters or the server: tokens, configuration, graph changes, events."""
+"""The client's verbs for whoever owns clusters or the server: tokens, configuration, graph changes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -53,29 +52,7 @@ class Owning:
         body = {"changes": list(changes)}
         return self._own("PATCH", "clusters", cluster, "graph", body=body, headers=headers, repeatable=False)
 
-    def stream(
-        self, after: int | None = None, *, follow: bool = True, beats: bool = False
-    ) -> Iterator[dict[str, Any]]:
-        """Yield events {"id", "event", "data"}: those to come, or all after one; `beats`: also signs of life."""
-        query = {"after": after, "follow": None if follow else "false"}
-        lines: list[str] = []
-        for line in self._calls.lines("/v1/events", query):
-            if line.startswith(":") and beats:
-                yield {"id": None, "event": "alive", "data": {}}
-            elif line:
-                lines.append(line)
-            elif event := _event(lines):
-                lines = []
-                yield event
-
     def _own(self, verb: str, *parts: str, body: Any = None, **more: Any) -> dict[str, Any]:
         path = "/v1/" + "/".join(quote(part, safe=":") for part in parts)
         answer: dict[str, Any] = self._calls.call(verb, path, body, **more) or {}
         return answer
-
-
-def _event(lines: Sequence[str]) -> dict[str, Any] | None:
-    told = dict(line.split(": ", 1) for line in lines if ": " in line and not line.startswith(":"))
-    if "data" not in told:
-        return None
-    return {"id": int(told.get("id", 0)), "event": told.get("event", ""), "data": json.loads(told["data"])}

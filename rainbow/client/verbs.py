@@ -5,7 +5,6 @@ Every method raises Problem if the server refuses and Unavailable if it stays ou
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -17,13 +16,13 @@ from rainbow.client.calls import Calls, Problem
 from rainbow.client.keeping import Keeping
 from rainbow.client.owning import Owning
 from rainbow.client.paths import given, of_cluster, path
+from rainbow.client.waiting import Waiting
 from rainbow.errors import TryLater
 
-ENDED = frozenset({"COMPLETED", "FAILED", "CANCELED"})
 Document = Mapping[str, Any]
 
 
-class Client(AgentVerbs, Owning, Keeping):
+class Client(AgentVerbs, Owning, Keeping, Waiting):
     """A Rainbow server, as seen with some credentials.
 
     `token` is one token or secret, or several: the clusters of all of them are considered together. `timeout`
@@ -258,15 +257,6 @@ class Client(AgentVerbs, Owning, Keeping):
     def resume(self, job_id: str) -> dict[str, Any]:
         """Let a suspended job go on."""
         return self._object("POST", path("jobs", job_id) + ":resume")
-
-    def wait(self, job_id: str, timeout: float | None = None, *, every: float = 0.5) -> dict[str, Any]:
-        """Return the job once it has ended, asking `every` seconds; TryLater if `timeout` seconds pass before."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while (job := self.job(job_id))["state"] not in ENDED:
-            if end is not None and time.monotonic() + every > end:
-                raise TryLater(f"job {job_id} is {job['state']} after {timeout:g} seconds")
-            time.sleep(every)
-        return job
 
     # ── the server ──────────────────────────────────────────────────────────────────────────────────────────
 
