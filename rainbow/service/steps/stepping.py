@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 T = TaskState
 MANY = 200  # changed rows that are not read again
+RENEWED = 1_000  # waiting jobs whose common reason is written anew as its numbers change; of more, `why` tells them
 log = structlog.get_logger("rainbow")
 
 
@@ -198,7 +199,7 @@ def _rest(mirror: Mirror, plan: Plan, named: set[str], begun: Counter[str]) -> I
     if plan.rest is None:
         return
     before, mirror.common = mirror.common, getattr(plan.rest, "common", "")
-    renewed = mirror.common not in ("", before)
+    renewed = mirror.common not in ("", before) and len(mirror.census.jobs) <= RENEWED
     other = [found for reason, found in mirror.reasons.items() if renewed or reason != plan.rest.reason]
     for job in sorted(one for found in other for one in found):
         if job not in named and left(mirror.census, job, begun) > 0:
