@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from rainbow.cli import scheduler
+from rainbow.cli import scheduling
 from rainbow.scheduling import FairShare
 from tests.small_clusters import EAGER, FIXED, cluster, job
 
@@ -14,7 +14,7 @@ from tests.small_clusters import EAGER, FIXED, cluster, job
 def drawn(figures):
     out = io.StringIO()
     shown = {"policy": "p", "settings": {}, "figures": figures, "fault": None}
-    scheduler._draw(Console(file=out, width=200), shown)
+    scheduling.draw_scheduling(Console(file=out, width=200), shown)
     return out.getvalue()
 
 
