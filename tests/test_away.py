@@ -7,6 +7,7 @@ import pytest
 from rainbow.jobs import WorkerState as W
 from rainbow.scheduling import away
 from rainbow.scheduling.census import census_of
+from rainbow.scheduling.english import some
 from rainbow.scheduling.explaining import every_wait
 from tests.views import job, plan, view
 
@@ -60,7 +61,7 @@ def test_job_no_ready_worker_can_host_hears_of_the_others(states, more):
     of = cluster(*states, of=[job("wide", 3)])
     (wait,) = every_wait(of, plan(of))
     ready = states.count(W.READY)
-    assert wait.text == f"none of the {ready} ready workers can host it{more}"
+    assert wait.text == f"none of the {some(ready, 'ready worker')} can host it{more}"
     assert wait.facts == {"ready": ready, "workers": 2, "states": {"LOST": 1} if LOST in states else {}}
 
 
