@@ -21,7 +21,7 @@ def draw_decision(console: Console, decision: Document) -> None:
     candidates = decision.get("candidates") or []
     if candidates:
         titles = ["CANDIDATE", "FITS", "TAKES", "COMPUTED", "RANK", ""]
-        console.print(table(titles, _rows(candidates, computed, selection)))
+        console.print(table(titles, _rows(candidates, computed, selection), wraps=True))
     draw_refusals(console, decision.get("refusals") or [])
     for which, many in (decision.get("more") or {}).items():
         if many:
@@ -71,7 +71,7 @@ def draw_steps(console: Console, selection: Document) -> None:
     """Show what selection did, step by step."""
     steps = selection.get("steps") or []
     if steps:
-        console.print(table(["PRIORITY", "STEP", "VALUES", "DROPPED", "LEFT", "NOTE"], map(_step, steps)))
+        console.print(table(["PRIORITY", "STEP", "VALUES", "DROPPED", "LEFT", "NOTE"], map(_step, steps), wraps=True))
     if selection.get("reason"):
         console.print(Text(f"selection by {selection.get('selector')}: {clean(selection['reason'])}"))
 

@@ -56,11 +56,11 @@ def console() -> Console:
     return made
 
 
-def table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> Listing:
-    """Return a table; numbers stand to the right, states have colours."""
+def table(titles: Sequence[str], rows: Iterable[Sequence[Any]], *, wraps: bool = False) -> Listing:
+    """Return a table; numbers stand to the right, states have colours; `wraps`: every text, not the last alone."""
     rows = list(rows)
     right = {column for column in range(len(titles)) if rows and all(_is_number(row[column]) for row in rows)}
-    return Listing(titles, [[cell(value) for value in row] for row in rows], frozenset(right))
+    return Listing(titles, [[cell(value) for value in row] for row in rows], frozenset(right), wraps)
 
 
 def facts(pairs: Mapping[str, Any]) -> Table:
