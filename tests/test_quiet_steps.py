@@ -242,7 +242,7 @@ def test_where_nothing_can_start_a_share_of_the_time_is_spent(api):
         for name in loop.turn(now[0]):
             now[0] += 0.004  # seconds that a step takes
             names.append(name)
-        now[0] += 0.08 - 0.004 * len(names)
+        now[0] += 0.16 - 0.004 * len(names)
         return names
 
     turn()  # everything is new
@@ -254,7 +254,7 @@ def test_where_nothing_can_start_a_share_of_the_time_is_spent(api):
     assert all(names[0] == "there" for names in seen)
     others = [name for names in seen for name in names[1:]]
     assert sorted(set(others)) == sorted(one.name for one in away)
-    assert len(others) == pytest.approx(0.1 * 10 * 0.08 / 0.004, abs=2), "a tenth of the time"
+    assert len(others) == pytest.approx(looping.SHARE * 10 * 0.16 / 0.004, abs=2)
 
 
 @pytest.mark.parametrize(("policy", "at_once"), [("load_based", False), ("priority", False), ("delegate", True)])

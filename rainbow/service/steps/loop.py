@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LONGEST_PAUSE = 1.0  # seconds
 QUIET = 5.0  # seconds between two looks at a cluster where nothing happens, a quarter of the lease at most
 SHORTEST_PAUSE = 0.02  # a burst of submits is one step, not one each
-SHARE = 0.1  # of the time, at most, goes to clusters that wait to be looked at
+SHARE = 0.05  # of the time, at most, goes to clusters that wait to be looked at
 LEASE_PARTS = 10  # what other processes changed is looked for so often in a lease
 
 
