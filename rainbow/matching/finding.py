@@ -55,14 +55,19 @@ class Trial:
     """
 
     def __init__(
-        self, question: Question, rooted: Rooted, resources: tuple[Resource, ...], allowance: Allowance | None
+        self,
+        question: Question,
+        rooted: Rooted,
+        resources: tuple[Resource, ...],
+        allowance: Allowance | None,
+        fits: bool = False,
     ) -> None:
         self.question = question
         self.rooted = rooted
         self.resources = resources
         self.apart = cannot_collide(resources, rooted)
         self.placed: Placed | None = None
-        self.refusal = self._refusal(allowance)
+        self.refusal = None if fits and self.apart else self._refusal(allowance)
 
     def tallied(self) -> Tallied:
         """Count what the root offers to the parts of the variant."""
@@ -139,12 +144,14 @@ class Trial:
 
 
 class Finding:
-    """One request on one root: the first variant that fits decides."""
+    """One request on one root: the first variant that fits decides; `fits`: its only variant is known to."""
 
-    def __init__(self, question: Question, rooted: Rooted, allowance: Allowance | None = None) -> None:
+    def __init__(
+        self, question: Question, rooted: Rooted, allowance: Allowance | None = None, fits: bool = False
+    ) -> None:
         self.trials: list[Trial] = []
         for resources in question.request.variants:
-            self.trials.append(Trial(question, rooted, resources, allowance))
+            self.trials.append(Trial(question, rooted, resources, allowance, fits))
             if self.trials[-1].refusal is None:
                 break
         self.matched = self.trials[-1].refusal is None

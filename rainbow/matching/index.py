@@ -99,12 +99,14 @@ class Index:
         found = self._questions.get(request.key)
         return found or self._questions.put(request.key, Question(request))
 
-    def finding(self, question: Question, root: Rooted, allowance: Allowance | None = None) -> Finding:
-        """Return what is found for a question on a root."""
+    def finding(
+        self, question: Question, root: Rooted, allowance: Allowance | None = None, fits: bool = False
+    ) -> Finding:
+        """Return what is found for a question on a root; `fits`: its only variant was counted there, and fits."""
         key = (question.request.key, root.number)
         known = self._findings.get(key)
         if known is None:
-            known = Finding(question, root, allowance)
+            known = Finding(question, root, allowance, fits)
             if known.holds_good:
                 self._findings.put(key, known)
         return known

@@ -68,7 +68,8 @@ class Verdicts(Sequence[Verdict]):
         if holds == OPEN:
             return self._index.match(self._question.request, cluster, self._allowance)
         root = self._catalogue.compiled[place].rooted
-        return found_at(cluster, bool(holds), partial(self._index.finding, self._question, root))
+        fits = bool(holds) and len(self._question.request.variants) == 1
+        return found_at(cluster, bool(holds), partial(self._index.finding, self._question, root, fits=fits))
 
     def __eq__(self, other: object) -> bool:
         """Sequences of equal verdicts are equal."""
