@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from rainbow.cli.exits import Exit
+from rainbow.jobspec.common import FOR_POLICIES
 from rainbow.scheduling import JobView
-from rainbow.scheduling.priority.asks import ENTRIES, read_asks
+from rainbow.scheduling.priority.asks import read_asks
 from tests.conftest import grid, jobspec
 from tests.shell import Shell, server, shell  # noqa: F401 - fixtures
 
@@ -62,7 +63,7 @@ def test_strict_lets_pass_what_a_policy_reads(shell: Shell) -> None:  # noqa: F8
     assert shell.code("match", "--strict", asking) is Exit.OK
 
 
-@pytest.mark.parametrize("entry", sorted(ENTRIES))
+@pytest.mark.parametrize("entry", sorted(FOR_POLICIES))
 def test_entries_of_a_policy_are_those_it_reads(entry: str) -> None:
     job = JobView("j", "user", 0.0, (), attributes={entry: object()})
     assert read_asks(job).fault

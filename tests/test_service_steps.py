@@ -5,6 +5,7 @@ from sqlalchemy.exc import OperationalError
 from rainbow.api import create_app
 from rainbow.jobs import TaskState, advance
 from rainbow.service import Service, Settings, settings_of
+from rainbow.service.steps import stepping
 from rainbow.service.steps.loop import step_safely
 from rainbow.service.steps.stepping import step
 from rainbow.store import open_store, tasks
@@ -40,6 +41,27 @@ def test_reason_that_is_stored_follows_the_states_of_the_workers(api, service, c
     assert [text for _, text in told] == [
         f"no worker is ready: all {len(names)} workers are {word} {every}" for word in ("draining", "offline")
     ]
+
+
+def test_reasons_of_very_many_jobs_are_not_written_anew_for_one_worker_more(
+    api, service, cluster, agent, monkeypatch
+):
+    monkeypatch.setattr(stepping, "RENEWED", 1)
+    agent.say("heartbeat")
+    first, *_ = names = [
+        one["name"] for one in api("GET", "/v1/clusters/one/workers", cluster["secret"]).json["workers"]
+    ]
+    for name in names:
+        api("POST", f"/v1/clusters/one/workers/{name}:drain", cluster["secret"])
+    jobs = [submit(api, cluster) for _ in range(2)]
+    step(service, "one")
+    before = [show(api, cluster, job)["wait"] for job in jobs]
+    api("POST", f"/v1/clusters/one/workers/{first}:offline", cluster["secret"])
+    step(service, "one")
+    assert [show(api, cluster, job)["wait"] for job in jobs] == before
+    now = api("GET", f"/v1/jobs/{jobs[0]}/why", cluster["token"]).json["wait"]
+    assert "offline" in now["text"]
+    assert "offline" not in before[0]["text"]
 
 
 def test_task_goes_through_its_states_to_completed(api, service, cluster, agent):

@@ -40,8 +40,6 @@ class Asks:
 
 
 NOTHING = Asks()
-ENTRIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
-ENTRIES |= {"job_share", "tasks_at_once", "priority"}
 
 
 def read_asks(of: JobView | RunView) -> Asks:
