@@ -107,3 +107,14 @@ def test_every_part_has_its_floor():
 def test_files_stay_under_300_lines():
     files = [p for folder in ("rainbow", "tests", "benchmarks", "demo") for p in (ROOT.parent / folder).rglob("*.py")]
     assert [str(p) for p in files if len(p.read_text().splitlines()) > 300] == []
+
+
+def test_nothing_is_keyed_by_the_address_of_an_object():
+    """Once an object is gone another one may have its address, and inherit what was remembered of the first."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Name) and node.id == "id" and isinstance(node.ctx, ast.Load)
+    ]
+    assert not found, "key by `number` (rainbow/jobspec/request.py) or by Same (rainbow/matching/memory.py)"

@@ -1,11 +1,15 @@
 """The index gives the answers of the plain search, whatever the cluster and the request."""
 
+import copy
+import pickle
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import rainbow
-from rainbow.jobspec import Count, Request, Resource
+from rainbow.jobspec import Constraint, Count, Need, Request, Resource
 from rainbow.matching.bound import PLENTY, Bound
 from rainbow.matching.catalogue import Catalogue
 from rainbow.matching.copies import successive
@@ -55,7 +59,7 @@ def test_tally_counts_what_the_bound_counts_by_walking(shape, hung, forest):
     needs = [need for top in forest for part in top.walk() for need in part.needs]
     # a slot directly in a slot is left to the plain search (question.py)
     assume(not any(r.is_slot and any(c.is_slot for c in r.children) for top in forest for r in top.walk()))
-    tally = Tally(root, tuple(forest), {id(need): root.meeting(need) for need in needs})
+    tally = Tally(root, tuple(forest), {need.number: root.meeting(need) for need in needs})
     bound = Bound(layout(cluster), Taken(layout(cluster)))
     for place, top in enumerate(forest):
         counted = bound.available(top, 0, 0)
@@ -181,3 +185,25 @@ def test_counts_beyond_numpys_integers_are_answered_among_many_clusters_too():
         alone = [Index().match(request, cluster) for cluster in clusters]
         assert not any(verdict.matched for verdict in alone)
         assert list(Index().match_all(request, clusters)) == alone
+
+
+def test_an_answer_is_never_inherited_by_a_request_that_has_the_address_of_one_that_is_gone():
+    shape = [("node", ["core"] * 2), ("node", ["core"] * 2), ("node", ["core"] * 4)]
+    cluster = strategies.cluster(shape)
+    on_one = Resource("node", children=(Resource("core", Count(4, 4)),))
+    on_two = Resource("node", Count(2, 2), children=(Resource("core"),))
+    slots = tuple(Resource("slot", label=str(n), children=(r,)) for n, r in enumerate((on_one, on_two)))
+    named = Constraint("hostlist", ("node[0-2]",))
+    for constraint in (None, named):
+        for backend in ("index", "networkx"):
+            for _ in range(20):
+                job = Request((slots,), (), constraint=constraint)
+                assert rainbow.match(job, [cluster], backend=backend)[0].matched
+
+
+def test_copies_of_a_request_have_numbers_of_their_own():
+    one = Resource("core", needs=(Need("sw", ()),))
+    same = [one, replace(one), copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))]
+    assert all(other == one for other in same)
+    assert len({other.number for other in same}) == len(same)
+    assert Request(((one,),), ()).key == Request(((replace(one),),), ()).key

@@ -14,7 +14,7 @@ LONGEST = 60  # characters of a unit that are repeated
 
 def about_units(variants: Iterable[Iterable[Resource]]) -> Iterator[str]:
     """Yield a warning for every unit that only measures itself, and for memory without any."""
-    trees = {id(resource): resource for forest in variants for resource in forest}  # variants share theirs
+    trees = {resource.number: resource for forest in variants for resource in forest}  # variants share theirs
     found = (warning for tree in trees.values() for part in tree.walk() if (warning := _about(part)))
     return shortened(dict.fromkeys(found))
 

@@ -12,13 +12,22 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
+from itertools import chain, count
 from typing import Any
 
 SLOT = "slot"
+_numbers = count(1)
 OF_ITS_OWN = "\0"  # the service of a job that gives it no name; no name can be this
+
+
+def _numbered() -> Any:
+    """Declare a number that no other object of this process has or will have; a memory is keyed by it.
+
+    It is no part of what the object says: equality, copies and pickles leave it out, and `replace` gives a new one.
+    """
+    return field(default_factory=partial(next, _numbers), init=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,11 @@ class Need:
 
     subsystem: str
     conditions: tuple[Condition, ...]
+    number: int = _numbered()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle everything but the number."""
+        return Need, (self.subsystem, self.conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +126,12 @@ class Resource:
     label: str = ""
     needs: tuple[Need, ...] = ()
     children: tuple[Resource, ...] = ()
+    number: int = _numbered()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle everything but the number."""
+        fields = (self.type, self.count, self.unit, self.exclusive, self.label, self.needs, self.children)
+        return Resource, fields
 
     @property
     def is_slot(self) -> bool:
@@ -163,6 +183,11 @@ class Request:
     parameters: Mapping[str, Any] = field(default_factory=dict)  # for selection: attributes.parameter.*
     attributes: Mapping[str, Any] = field(default_factory=dict)  # as given
     warnings: tuple[str, ...] = ()
+    number: int = _numbered()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle everything but the number."""
+        return partial(Request, **{each.name: getattr(self, each.name) for each in fields(self) if each.init}), ()
 
     @cached_property
     def key(self) -> bytes:

@@ -71,7 +71,7 @@ class Group:
 
     def inherits(self, need: Need) -> bool:
         """Whether something hung on the root meets a need."""
-        return self.asking is not None and id(need) in self.asking.inherited
+        return self.asking is not None and need.number in self.asking.inherited
 
 
 class Contents(NamedTuple):
@@ -92,11 +92,11 @@ class _Asking:
         self._own: dict[int, NDArray[np.int64]] = {}
 
     def own(self, need: Need) -> NDArray[np.int64]:
-        if id(need) not in self._own:
-            rows = self.satisfied[id(need)]
+        if need.number not in self._own:
+            rows = self.satisfied[need.number]
             met = [bool(state.kind.rows) and not rows.isdisjoint(state.kind.rows) for state in self.states]
-            self._own[id(need)] = np.array(met, dtype=np.int64)
-        return self._own[id(need)]
+            self._own[need.number] = np.array(met, dtype=np.int64)
+        return self._own[need.number]
 
 
 class Batch:
@@ -163,7 +163,7 @@ class Batch:
         """Tell of every root whether each part of a variant finds enough there; None if that cannot be batched."""
         if any(part.count.min >= LARGEST for top in resources for part in top.walk()):
             return np.zeros(len(self.roots), dtype=bool)  # more than any root has: see `largest` of Rooted
-        satisfied = {id(need): self._meeting(need) for need in question.needs}
+        satisfied = {need.number: self._meeting(need) for need in question.needs}
         program = Columns(resources, self.like, np.minimum)
         if any(satisfied.values()) and self._hangs_between(program, satisfied):
             return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rainbow.jobspec.units import quantity
 from rainbow.matching.demand import pools_of
+from rainbow.matching.layout import OUTSIDE
 from rainbow.matching.needs import needs_met
 from rainbow.matching.slots import host_needs, parts
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from rainbow.jobspec import Need, Resource
     from rainbow.matching.layout import Layout
+    from rainbow.matching.slots import Parts
     from rainbow.matching.taken import Taken
 
 PLENTY = 10**15  # what a request that takes nothing can be given
@@ -30,6 +32,7 @@ class Bound:
         self.taken = taken
         self.ask_needs = ask_needs
         self._met: dict[tuple[tuple[int, ...], int], bool] = {}
+        self._divided: dict[tuple[int, bool, bool], Parts] = {}
         self._hosted: dict[
             tuple[int, int, bool], bool
         ] = {}  # (request, kind, outside): equal subtrees are asked once
@@ -59,7 +62,7 @@ class Bound:
             return False
         if not self.taken.like_its_kind(i) or any(part.needs for part in r.walk()):
             return self._holds_children(r, i, outside)
-        key = (id(r), self.layout.kinds[i], outside)
+        key = (r.number, self.layout.kinds[i], outside)
         if key not in self._hosted:
             self._hosted[key] = self._holds_children(r, i, outside)
         return self._hosted[key]
@@ -103,7 +106,7 @@ class Bound:
         """Tell whether position `i` has all that `needs` want; remembered."""
         if not needs or not self.ask_needs:
             return True
-        key = (tuple(id(need) for need in needs), i)
+        key = (tuple(need.number for need in needs), i)
         if key not in self._met:
             self._met[key] = needs_met(needs, self.layout, i)
         return self._met[key]
@@ -113,12 +116,19 @@ class Bound:
         return self._times(placed, place, place, outside, enough)
 
     def _slots(self, slot: Resource, scope: int, first: int, outside: bool, enough: int) -> int:
-        divided = parts(slot, self.layout, scope, first > scope)
+        divided = self.divided(slot, scope, first > scope)
         most = self._times(divided.spread, scope, first, outside, enough)
         if not divided.has_place or not most:
             return most
         places = self.places(divided.needs, scope, first, outside)
         return min(most, self._count((self.capacity(divided.placed, p, out, most) for p, out in places), most))
+
+    def divided(self, slot: Resource, scope: int, hosted: bool) -> Parts:
+        """Divide a slot found below `scope`, see slots.py; equal questions get the same requests."""
+        key = (slot.number, hosted and self.layout.worker[scope] != OUTSIDE, hosted)
+        if key not in self._divided:
+            self._divided[key] = parts(slot, self.layout, scope, hosted)
+        return self._divided[key]
 
     def _times(self, children: tuple[Resource, ...], scope: int, first: int, outside: bool, enough: int) -> int:
         for child in children:

@@ -13,7 +13,7 @@ number and on an array alike, so that one vertex or ten thousand are done by the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
@@ -78,10 +78,10 @@ class Columns:
         self.least = least
         self.width = 0
         self.pools: list[tuple[int, Pool, bool]] = []
-        self.needs: dict[int, tuple[Need, int]] = {}  # by id: the need and its column
+        self.needs: dict[int, tuple[Need, int]] = {}  # by number: the need and its column
         self.by_type: dict[str, list[Part]] = {}
         self.slots: list[Part] = []  # those that look for places
-        self.part_of: dict[int, Part] = {}  # by id of the request
+        self.part_of: dict[int, Part] = {}  # by number of the request
         self.tops = [self._part(r, hosted=False, out=False) for r in resources]
 
     # ── the parts of a request ──
@@ -92,8 +92,8 @@ class Columns:
 
     def _known(self, needs: tuple[Need, ...]) -> tuple[Need, ...]:
         for need in needs:
-            if id(need) not in self.needs:
-                self.needs[id(need)] = (need, self._column())
+            if need.number not in self.needs:
+                self.needs[need.number] = (need, self._column())
         return needs
 
     def _part(self, r: Resource, hosted: bool, out: bool) -> Part:
@@ -109,7 +109,7 @@ class Columns:
                 self.pools.extend((column, pool, out) for column, pool, _ in part.pools)
         self.by_type.setdefault(r.type, []).append(part)
         if not out:
-            self.part_of[id(r)] = part
+            self.part_of[r.number] = part
         return part
 
     def _slot(self, r: Resource, hosted: bool, out: bool) -> Part:
@@ -120,8 +120,8 @@ class Columns:
         needs, children = self._known(above.needs), (*placed, *spread)
         part = Part(r, r.count.min, needs, children, placed, spread, above.has_place, out=out)
         if not out:
-            self.part_of[id(r)] = part
-            self.part_of.update(_originals(r, children))
+            self.part_of[r.number] = part
+            self.part_of.update((above.originals[child.request.number], child) for child in children)
         if part.has_place and not out:
             part.places = self._column()
             self.slots.append(part)
@@ -184,7 +184,7 @@ class Columns:
         """Whether what hangs on a vertex, above it or inside it meets all needs."""
         met: Number = True
         for need in needs:
-            met = met & ((columns[self.needs[id(need)][1]] > 0) | at.inherits(need))
+            met = met & ((columns[self.needs[need.number][1]] > 0) | at.inherits(need))
         return met
 
     def below(self, part: Part, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
@@ -225,12 +225,3 @@ class Columns:
     def available(self, part: Part, root: Vertex, columns: Sequence[Number]) -> Number:
         """Units of a part of the request that nothing stands above, by the root's columns."""
         return self._slots(part, root, columns, columns) if part.request.is_slot else self.units(part, columns)
-
-
-def _originals(slot: Resource, children: Sequence[Part]) -> Iterator[tuple[int, Part]]:
-    """Yield the parts of a slot's children by the ids of the requests as they were, without the slot's needs."""
-    for child in slot.children:
-        for part in children:
-            same = part.request.count is child.count and part.request.children is child.children
-            if same and part.request.type == child.type:
-                yield id(child), part

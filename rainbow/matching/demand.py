@@ -69,9 +69,9 @@ def depth(request: Resource) -> int:
     """How deep a request nests; slots are no level."""
     deepest: dict[int, int] = {}
     for node in reversed(list(request.walk())):
-        below = max((deepest[id(child)] for child in node.children), default=0)
-        deepest[id(node)] = below + (0 if node.is_slot else 1)
-    return deepest[id(request)]
+        below = max((deepest[child.number] for child in node.children), default=0)
+        deepest[node.number] = below + (0 if node.is_slot else 1)
+    return deepest[request.number]
 
 
 def pools_of(request: Resource, pools: Mapping[Pool, int]) -> Iterator[tuple[Pool, int]]:

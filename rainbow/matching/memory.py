@@ -6,6 +6,27 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+
+class Same:
+    """A key that is equal only to a key of the same object, which it keeps alive.
+
+    The address of an object (`id`) is no key: once the object is gone, another one may have it.
+    """
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: object) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both are keys of the same object."""
+        return isinstance(other, Same) and self.of is other.of
+
+    def __hash__(self) -> int:
+        """Return the hash of the object's identity, whether it has a hash of its own or not."""
+        return object.__hash__(self.of)
+
+
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -35,7 +35,7 @@ class Question:
 
     def satisfied(self, rooted: Rooted) -> Satisfied:
         """Return the rows below a root that meet each need."""
-        return {id(need): rooted.meeting(need) for need in self.needs}
+        return {need.number: rooted.meeting(need) for need in self.needs}
 
 
 def _is_by_kind(condition: Condition) -> bool:

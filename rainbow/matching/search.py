@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from rainbow.matching.agenda import Agenda, Chosen, Promised, before, contended, leaving
 from rainbow.matching.bound import Bound
 from rainbow.matching.demand import Demand, Owner, pools_of
-from rainbow.matching.slots import parts
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Resource
@@ -99,7 +98,7 @@ class Search:
         for r in siblings:
             if r.is_slot:
                 slots = Owner(r.label, scope, owner.first * r.count.min, r.count.min * owner.copies)
-                divided = parts(r, self.layout, scope, first > scope)
+                divided = self.bound.divided(r, scope, first > scope)
                 yield from self._demands(divided.spread, scope, first, slots, outside)
                 if divided.has_place:
                     placed = replace(r, children=divided.placed, needs=divided.needs)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from rainbow.matching.layout import OUTSIDE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rainbow.jobspec import Need, Resource
     from rainbow.matching.layout import Layout
 
@@ -23,6 +25,7 @@ class Parts(NamedTuple):
     placed: tuple[Resource, ...]  # from one place
     spread: tuple[Resource, ...]  # from anywhere below the host
     needs: tuple[Need, ...]
+    originals: Mapping[int, int]  # number of a child here → its number in the slot
 
     @property
     def has_place(self) -> bool:
@@ -33,20 +36,24 @@ class Parts(NamedTuple):
 def parts(slot: Resource, layout: Layout, scope: int, hosted: bool) -> Parts:
     """Divide a slot found below `scope`; `hosted`: scope is the vertex of the request above the slot."""
     if layout.worker[scope] != OUTSIDE and hosted:
-        return Parts((), slot.children, ())
+        return Parts((), slot.children, (), {child.number: child.number for child in slot.children})
     return parts_above(slot, layout.worker_type, layout.worker_level_types, hosted)
 
 
 def parts_above(slot: Resource, worker_type: str, worker_level_types: frozenset[str], hosted: bool) -> Parts:
     """Divide a slot that is found above the workers."""
     if asks_workers(slot, worker_type):
-        whole = [child for child in slot.children if child.type == worker_type]
-        spread = tuple(replace(c, needs=c.needs + slot.needs) if c in whole else c for c in slot.children)
+        spread = tuple(
+            replace(child, needs=child.needs + slot.needs) if slot.needs and child.type == worker_type else child
+            for child in slot.children
+        )
         needs: tuple[Need, ...] = ()
     else:
         spread, needs = slot.children, () if hosted else slot.needs
     placed = tuple(child for child in spread if child.type in worker_level_types)
-    return Parts(placed, tuple(child for child in spread if child not in placed), needs)
+    rest = tuple(child for child in spread if child.type not in worker_level_types)
+    originals = {child.number: own.number for child, own in zip(spread, slot.children, strict=True)}
+    return Parts(placed, rest, needs, originals)
 
 
 def asks_workers(slot: Resource, worker_type: str) -> bool:

@@ -237,7 +237,7 @@ class Traversal:
     def _meets(self, needs: tuple[Need, ...], i: int) -> bool:
         if not needs:
             return True
-        key = (tuple(id(need) for need in needs), i)
+        key = (tuple(need.number for need in needs), i)
         if key not in self._met:
             self._met[key] = needs_met(needs, self.layout, i)
         return self._met[key]

@@ -32,7 +32,7 @@ class Tallied:
         self.satisfied = satisfied
         self.passes = passes
         self.worker_type = rooted.worker_type
-        self._asked: dict[int, dict[Row, NearMiss | None]] = {}  # by id of the need
+        self._asked: dict[int, dict[Row, NearMiss | None]] = {}  # by number of the need
         self._tallies: dict[tuple[bool, bool], Tally] = {}
 
     def tally(self, constrained: bool = True, needs: bool = True) -> Tally:
@@ -95,7 +95,7 @@ class Tallied:
     def _nearest(self, need: Need, kind: Kind) -> NearMiss | None:
         if need.subsystem not in self.rooted.tables:
             return no_subsystem(need)
-        nearest, known = nothing_hung(need), self._asked.setdefault(id(need), {})
+        nearest, known = nothing_hung(need), self._asked.setdefault(need.number, {})
         for row in kind.rows:
             if row.subsystem == need.subsystem:
                 if row not in known:

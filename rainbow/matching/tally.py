@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from rainbow.matching.kinds import Kind, Pool, Row
     from rainbow.matching.rooted import Rooted
 
-Satisfied = dict[int, frozenset["Row"]]  # by id of the need
+Satisfied = dict[int, frozenset["Row"]]  # by number of the need
 
 
 class State(NamedTuple):
-    """A kind where it stands: `inherited` has the ids of needs met above it."""
+    """A kind where it stands: `inherited` has the numbers of needs met above it."""
 
     number: int  # of the kind: children are smaller than what contains them
     within: bool
@@ -68,12 +68,12 @@ class Here:
 
     def own(self, need: Need) -> int:
         """How many rows hung on it meet a need; all needs are met where `satisfied` says nothing of them."""
-        rows = self.satisfied.get(id(need))
+        rows = self.satisfied.get(need.number)
         return 1 if rows is None else len(rows & self.kind.rows)
 
     def inherits(self, need: Need) -> bool:
         """Tell whether something hung above it meets a need."""
-        return id(need) in self.inherited
+        return need.number in self.inherited
 
 
 class Tally:
@@ -193,9 +193,9 @@ class Tally:
     def below_one(self, r: Resource, state: State) -> int:
         """Units of a request strictly below one vertex."""
         kind = self.kinds[state]
-        part, sums = self.columns.part_of[id(r)], self.sums(kind, state)
+        part, sums = self.columns.part_of[r.number], self.sums(kind, state)
         return int(self.columns.below(part, self.here(kind, state), sums, self.found[state]))
 
     def inside(self, r: Resource, state: State) -> int:
         """Units of a request in the subtree of one vertex."""
-        return int(self.columns.units(self.columns.part_of[id(r)], self.found[state]))
+        return int(self.columns.units(self.columns.part_of[r.number], self.found[state]))

@@ -229,7 +229,7 @@ class _View:
     def _meeting(self, resource: Resource, above: str | None) -> int:
         """Count the vertices that have what is needed: a slot's needs belong to where it stands."""
         kind = (above or self.worker_type) if resource.is_slot else resource.type
-        key = (kind, tuple(id(need) for need in resource.needs))
+        key = (kind, tuple(need.number for need in resource.needs))
         if key not in self._met:
             candidates = self.layout.by_type.get(kind, [0] if resource.is_slot else [])
             open_ones = (i for i in candidates if self.layout.worker[i] not in self.barred)

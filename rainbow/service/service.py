@@ -80,8 +80,8 @@ class Service:
         self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
         self.matches = Matches()
         self.callers: Memory[Any, Caller] = Memory(reach.MOST)
-        self.reaches: Memory[Any, tuple[Reach, object, Caller]] = Memory(reach.MOST)
-        self.snapshots: Memory[int, Snapshot] = Memory(reach.MOST)
+        self.reaches: Memory[Any, Reach] = Memory(reach.MOST)
+        self.snapshots: Memory[Reach, Snapshot] = Memory(reach.MOST)
         self.news = News()
         self.turns = Turns(store)
         self.ending = False

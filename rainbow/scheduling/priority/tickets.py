@@ -24,14 +24,24 @@ def tickets(
     """Return the tickets of every item, in the order given. `active` are the owners of every running job."""
     counts = Counter(item.job.id for item in waiting)
     asked = _asked(waiting, given["max_pending_tasks_per_job"]) if len(counts) < len(waiting) else list(waiting)
-    sums = {id(item): 0.0 for item in asked}
+    sums = [0.0] * len(asked)  # by place in `asked`
     for letter in given["hierarchy"]:
-        order = sorted(asked, key=lambda item: (-sums[id(item)], -item.asks.job_share, item.place))
+        places = sorted(range(len(asked)), key=lambda n: (-sums[n], -asked[n].asks.job_share, asked[n].place))
+        order = [asked[n] for n in places]
         policy = {"O": _override, "F": _functional, "S": _share_tree}[letter]
-        for item, more in zip(order, policy(order, active, usage, given), strict=True):
-            sums[id(item)] += more
-    last = {item.job.id: sums[id(item)] for item in asked}
-    return [sums.get(id(item), last.get(item.job.id, 0.0)) for item in waiting]
+        for n, more in zip(places, policy(order, active, usage, given), strict=True):
+            sums[n] += more
+    by_job: dict[str, list[float]] = {}
+    for item, owed in zip(asked, sums, strict=True):
+        by_job.setdefault(item.job.id, []).append(owed)
+    seen: Counter[str] = Counter()
+    return [_next(by_job.get(item.job.id, [0.0]), seen, item.job.id) for item in waiting]
+
+
+def _next(owed: Sequence[float], seen: Counter[str], job: str) -> float:
+    """Return the tickets of a job's next item; items beyond those that were asked about have the last one's."""
+    seen[job] += 1
+    return owed[min(seen[job], len(owed)) - 1]
 
 
 def _asked(waiting: Sequence[Item], most: int) -> list[Item]:

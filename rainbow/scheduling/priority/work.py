@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from math import inf
 from typing import Any
 
+from rainbow.matching.memory import Same
 from rainbow.scheduling.policy import GangView, JobView, ReservationView, SlotsView, View
 from rainbow.scheduling.priority.allocation import ONE_WORKER
 from rainbow.scheduling.priority.asks import NOTHING, Asks, read_asks
@@ -120,7 +121,7 @@ class Names:
     def __init__(self, by_user: bool) -> None:
         self.by_user = by_user  # whether anything could tell users apart
         self.numbers: dict[Hashable, int] = {}
-        self.shapes: dict[int, Hashable] = {}
+        self.shapes: dict[Same, Hashable] = {}
 
     def category(self, item: Item) -> int:
         """Return the number of an item's category."""
@@ -130,7 +131,8 @@ class Names:
         """Name everything of an item that decides where and when it fits."""
         shape: Hashable = item.gang.demand
         if item.groups:
-            shape = self.shapes.get(id(item.groups)) or self.shapes.setdefault(id(item.groups), _shape(item.groups))
+            key = Same(item.groups)
+            shape = self.shapes.get(key) or self.shapes.setdefault(key, _shape(item.groups))
         user = item.user if self.by_user else ""
         return (shape, item.counts, item.duration, item.kinds, item.environments, _asked(item.asks), user)
 

@@ -33,7 +33,7 @@ class Placing:
         self.backend = backends.get(backend)
         self.gangs: dict[str, tuple[Gang, list[str]]] = {}
         self.by_task: dict[str, Take] = {}  # what the tasks of the plan at hand were placed by
-        # by the identity of a request: those of equal jobspecs are one (jobspecs.py)
+        # by the number of a request: equal jobspecs share one (jobspecs.py)
         self._placed: dict[tuple[int, frozenset[str]], Take | None] = {}
         self._hosting: dict[int, frozenset[str]] = {}
         self._alike: dict[int, bool] = {}
@@ -42,7 +42,6 @@ class Placing:
         self.capacity = worker_capacity(cluster)
         self._within = {kind for capacity in self.capacity.values() for kind in capacity}
         self._slots: dict[int, tuple[SlotsView, ...]] = {}
-        self._requests: dict[int, Request] = {}  # so that an identity stays that of one request
         self._size = 0
         self._many: tuple[Sequence[str], frozenset[str]] = ((), frozenset())
 
@@ -50,7 +49,6 @@ class Placing:
         """Name what a gang asks for."""
         name = f"{job_id}/{gang.number}"
         self.gangs[name] = (gang, ids)
-        self._requests[id(gang.request)] = gang.request
         return name
 
     def forget(self, demand: str) -> None:
@@ -64,7 +62,6 @@ class Placing:
             self._size = 0
             for known in (self._placed, self._hosting, self._alike, self._first_of_kind, self._slots):
                 known.clear()
-            self._requests = {id(gang.request): gang.request for gang, _ in self.gangs.values()}
 
     def place(self, demand: str, free: Sequence[str]) -> Take | None:
         """Ask the matcher what a gang would hold on these workers."""
@@ -76,7 +73,7 @@ class Placing:
 
     def _take(self, request: Request, free: Sequence[str]) -> Take | None:
         names = self._named(free)
-        key = (id(request), names)
+        key = (request.number, names)
         if key not in self._placed:
             self._size += len(names)
             self._placed[key] = self.backend.take(request, self.cluster, names)
@@ -90,7 +87,7 @@ class Placing:
 
     def _on_one(self, request: Request, worker: str) -> Take | None:
         """Ask about one worker; of equal workers only the first is asked about, where no more than kind counts."""
-        first = self._first_of_kind.setdefault((id(request), self.kinds.get(worker, "")), worker)
+        first = self._first_of_kind.setdefault((request.number, self.kinds.get(worker, "")), worker)
         take = self._take(request, [first])
         if take is None or worker == first:
             return take if worker == first or self._by_kind(request) else self._take(request, [worker])
@@ -101,29 +98,28 @@ class Placing:
 
     def _by_kind(self, request: Request) -> bool:
         """Tell whether a request asks for nothing but what workers of one kind have alike."""
-        if id(request) not in self._alike:
+        if request.number not in self._alike:
             wanted = [part for tree in request.resources for part in tree.walk()]
             inside = {SLOT, self.cluster.worker_type, *self._within}
             plain = request.constraint is None and len(request.variants) == 1 and self.cluster.levels != "strict"
-            self._alike[id(request)] = plain and all(part.type in inside and not part.needs for part in wanted)
-        return self._alike[id(request)]
+            self._alike[request.number] = plain and all(part.type in inside and not part.needs for part in wanted)
+        return self._alike[request.number]
 
     def hosts(self, demand: str) -> frozenset[str]:
         """Ask which kinds of workers could take a part of a gang."""
         request = self.gangs[demand][0].request
-        if id(request) not in self._hosting:
-            self._hosting[id(request)] = hosting_kinds(request, self.cluster)
-        return self._hosting[id(request)]
+        if request.number not in self._hosting:
+            self._hosting[request.number] = hosting_kinds(request, self.cluster)
+        return self._hosting[request.number]
 
     def slots(self, request: Request) -> tuple[SlotsView, ...]:
         """Say a request by amounts, where its slots lie free of each other."""
         if self.cluster.levels == "strict":
             return ()
-        self._requests[id(request)] = request
-        if id(request) not in self._slots:
+        if request.number not in self._slots:
             outside = set(consumables(self.cluster)) - self._within
-            self._slots[id(request)] = loose_slots(request, self.cluster.worker_type, self._within, outside)
-        return self._slots[id(request)]
+            self._slots[request.number] = loose_slots(request, self.cluster.worker_type, self._within, outside)
+        return self._slots[request.number]
 
     def divide(self, demand: str, take: Take) -> tuple[Placement, ...]:
         """Say what each task of a gang holds of a take."""

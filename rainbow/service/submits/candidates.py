@@ -34,11 +34,11 @@ def snapshot(service: Service, among: Reach) -> Part:
 
     They are written once for all jobs that are placed within KEPT seconds.
     """
-    known, now = service.snapshots.get(id(among)), service.clock()
+    known, now = service.snapshots.get(among), service.clock()
     if known is None or not 0 <= now - known.at < KEPT:
         with service.store.read() as connection:
             found = states_of(service, connection, among.names, idle=False)
-        known = service.snapshots.put(id(among), Snapshot(among, now, Part.of(found)))
+        known = service.snapshots.put(among, Snapshot(among, now, Part.of(found)))
     return known.states
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 REMEMBERED = 50_000  # jobs
 _by_job: dict[str, Reading] = {}
-_by_request: Memory[int, Reading] = Memory(4_096)  # by identity: a reading keeps its request, so no other has it
+_by_request: Memory[int, Reading] = Memory(4_096)  # by number of the request
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,8 +61,8 @@ def _read(jobspec: str) -> Reading:
 
 def read_request(request: Request) -> Reading:
     """Return what a request asks for; the same reading for the same request."""
-    known = _by_request.get(id(request))
-    return known or _by_request.put(id(request), _reading(request))
+    known = _by_request.get(request.number)
+    return known or _by_request.put(request.number, _reading(request))
 
 
 def _reading(request: Request) -> Reading:

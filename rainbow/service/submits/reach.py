@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rainbow.errors import Forbidden, NotFound, TryLater
+from rainbow.matching.memory import Same
 from rainbow.service.parts import Part
 from rainbow.store import clusters
 
@@ -53,16 +54,14 @@ def reach_of(service: Service, who: Caller, names: Sequence[str] | None = None) 
     """Return what a caller may submit to, or those of it that are asked for by name."""
     asked = None if names is None else tuple(sorted(set(names)))
     catalogue = service.catalogue
-    known = service.reaches.get((id(catalogue), id(who), asked))
+    key = (Same(catalogue), Same(who), asked)
+    known = service.reaches.get(key)
     if known is not None:
-        return known[0]
+        return known
     found = _known(service, who)
     if not found and not who.admin:
         raise Forbidden("no submit token of a cluster was brought")
-    made = Reach(_taking(found if asked is None else _named(found, asked)))
-    # with what it was made of, whose identities stand in the key
-    service.reaches.put((id(catalogue), id(who), asked), (made, catalogue, who))
-    return made
+    return service.reaches.put(key, Reach(_taking(found if asked is None else _named(found, asked))))
 
 
 def _named(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:

@@ -102,7 +102,7 @@ class Matches:
 
     def __init__(self) -> None:
         self._requests: Memory[tuple[type, str], Request] = Memory(MOST_TEXTS)
-        self._known: OrderedDict[tuple[bytes, int], Match] = OrderedDict()
+        self._known: OrderedDict[tuple[bytes, Reach], Match] = OrderedDict()
         self._verdicts = 0
         self._lock = threading.Lock()
 
@@ -110,7 +110,7 @@ class Matches:
         """Read a jobspec and match it, as far as that is not known."""
         with phase("parse"):
             request = self._read(jobspec)
-        key = (request.key, id(reach))
+        key = (request.key, reach)
         with phase("match"):
             return Found(request, self._get(key) or self._keep(key, _matched(request, reach, backend)))
 
@@ -120,13 +120,13 @@ class Matches:
         known = self._requests.get(key) or parse_jobspec(jobspec)
         return self._requests.put(key, known) if len(text) <= LONGEST else known
 
-    def _get(self, key: tuple[bytes, int]) -> Match | None:
+    def _get(self, key: tuple[bytes, Reach]) -> Match | None:
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)
             return self._known.get(key)
 
-    def _keep(self, key: tuple[bytes, int], found: Match) -> Match:
+    def _keep(self, key: tuple[bytes, Reach], found: Match) -> Match:
         with self._lock:
             if key not in self._known:
                 self._known[key] = found
