@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from rainbow.errors import PolicyError
+from rainbow.regex import Regex, RegexError, compile_regex
 from rainbow.scheduling.classic import normalise
-from rainbow.scheduling.expressions import fault_of
 from rainbow.scheduling.rebalance import Rebalance
 
 MOST = 1_000_000  # of any number here: more is a slip, and sums stay exact
@@ -36,7 +35,7 @@ class Classes:
 
     weights: Mapping[str, float]
     percents: Mapping[str, float]
-    requestors: tuple[tuple[re.Pattern[str], str], ...]
+    requestors: tuple[tuple[Regex, str], ...]
     default: str
     rounding: str
     rebalance: Rebalance
@@ -55,7 +54,7 @@ class Classes:
         return self._known[requestor]
 
     def _find(self, requestor: str) -> str:
-        find = re.Pattern.search if self.rounding == CLASSIC else re.Pattern.fullmatch
+        find = Regex.search if self.rounding == CLASSIC else Regex.fullmatch
         name = next((name for pattern, name in self.requestors if find(pattern, requestor)), self.default)
         return name if name in self.percents else self.default
 
@@ -118,13 +117,15 @@ def _check_requestor(entry: Any, pointer: str, classes: Mapping[str, Any]) -> No
         raise PolicyError("an entry is {match: expression, class: name}", pointer=pointer)
     if not isinstance(entry["class"], str) or entry["class"] not in classes:
         raise PolicyError(f"the class of an entry is one of: {', '.join(classes)}", pointer=f"{pointer}/class")
-    if fault := fault_of(entry["match"]):
-        raise PolicyError(f"an expression to match requestors: {fault}", pointer=f"{pointer}/match")
+    try:
+        compile_regex(entry["match"])
+    except RegexError as fault:
+        raise PolicyError(f"match: {fault}", pointer=f"{pointer}/match") from None
 
 
 def read_classes(settings: Mapping[str, Any]) -> Classes:
     """Compile checked settings; percents are normalised to sum to 100."""
-    requestors = tuple((re.compile(entry["match"]), entry["class"]) for entry in settings["requestors"])
+    requestors = tuple((compile_regex(entry["match"]), entry["class"]) for entry in settings["requestors"])
     rebalance = Rebalance(settings["rebalance_threshold"], settings["rebalance_minimum_duration"])
     if settings["rounding"] == CLASSIC:
         percents: Mapping[str, float] = normalise(settings["classes"])

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rainbow.regex import compile_regex
+
 DECORATION = re.compile(r"\.[*+?]|[\^$\\?*+]")
 
 
@@ -15,7 +17,7 @@ def overlaps(entries: Sequence[Mapping[str, str]], requestors: Iterable[str]) ->
     >>> list(overlaps([{"match": "a.*", "class": "x"}, {"match": "ann", "class": "y"}], []))
     [{'requestor': 'ann', 'class': 'x', 'also': ['y']}]
     """
-    compiled = [(re.compile(entry["match"]), entry["class"]) for entry in entries]
+    compiled = [(compile_regex(entry["match"]), entry["class"]) for entry in entries]
     plain = {DECORATION.sub("", entry["match"]) for entry in entries}
     for requestor in sorted({*plain, *requestors}):
         claims = list(dict.fromkeys(name for pattern, name in compiled if pattern.fullmatch(requestor)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from rainbow.regex import Regex, compile_regex
 from rainbow.scheduling.fair_share.caps import Growth
 
 
@@ -26,7 +26,7 @@ class NodepoolSettings:
     name: str
     parent: str | None
     nodes: frozenset[str]
-    match: re.Pattern[str] | None
+    match: Regex | None
     rest: bool  # it takes the machines nobody names
     search_order: int
     quantum: int | None  # of a top-level nodepool
@@ -105,7 +105,7 @@ def _nodepool(name: str, pool: Mapping[str, Any]) -> NodepoolSettings:
         name,
         pool.get("parent"),
         frozenset(pool.get("nodes") or ()),
-        re.compile(pool["match"]) if pool.get("match") is not None else None,
+        compile_regex(pool["match"]) if pool.get("match") is not None else None,
         rest=pool.get("nodes") is None and pool.get("match") is None,
         search_order=pool.get("search_order", 100),
         quantum=pool.get("quantum"),

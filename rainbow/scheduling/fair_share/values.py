@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from rainbow.errors import PolicyError
 from rainbow.jobspec.text import step
+from rainbow.regex import RegexError, compile_regex
 
 MOST = 10**12  # no setting is meant to be larger; sums of them stay exact
 Check = Callable[[Any, str], None]
@@ -59,9 +59,9 @@ def expression(value: Any, pointer: str) -> None:
     """A regular expression."""
     text(value, pointer)
     try:
-        re.compile(value)
-    except (re.error, RecursionError, OverflowError) as fault:
-        raise PolicyError(f"not a regular expression: {fault}", pointer=pointer) from None
+        compile_regex(value)
+    except RegexError as fault:
+        raise PolicyError(str(fault), pointer=pointer) from None
 
 
 def one_of(*allowed: str) -> Check:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, PolicyError, RequestError
 from rainbow.matching import worker_capacity
+from rainbow.regex import RegexError
 from rainbow.scheduling import DEFAULT_POLICY, Keeps, diagram, gantt, policies
 from rainbow.scheduling.overlaps import overlaps
 from rainbow.scheduling.policy import Order
@@ -35,9 +36,12 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
         told = _told(connection, record)
-    decided = plan_only(service, record)
-    figures = dict(decided[1].figures) if decided else {}
-    return {**told, "figures": figures, "fault": service.faults.get(record.id)}
+    fault = service.faults.get(record.id)
+    try:
+        decided = plan_only(service, record)
+    except PolicyError as unusable:  # stored by a version that took what this one refuses
+        decided, fault = None, fault or str(unusable)
+    return {**told, "figures": dict(decided[1].figures) if decided else {}, "fault": fault}
 
 
 def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
@@ -76,13 +80,19 @@ def _told(connection: sa.Connection, record: ClusterRecord) -> dict[str, Any]:
     """Return what is set, and whom several classes claim."""
     settings, limits = _parts(record)["settings"], _parts(record)["limits"]
     requestors = jobs.live_by_requestor(connection, record.id)
-    claimed = list(overlaps(settings["requestors"], requestors)) if record.policy == "load_based" else []
+    try:
+        claimed = list(overlaps(settings["requestors"], requestors)) if record.policy == "load_based" else []
+    except RegexError:  # stored by a version that took what this one refuses; the fault says so
+        claimed = []
     return {"policy": record.policy, "settings": settings, "limits": limits, "warnings": claimed}
 
 
 def _parts(record: ClusterRecord) -> dict[str, dict[str, Any]]:
-    """Return what is set with every default filled in."""
-    settings = dict(policies.get(record.policy).check(record.settings))
+    """Return what is set with every default filled in; settings that cannot be used any more as they are stored."""
+    try:
+        settings = dict(policies.get(record.policy).check(record.settings))
+    except PolicyError:
+        settings = dict(record.settings)
     return {"policy": {"policy": record.policy}, "settings": settings, "limits": check_limits(record.limits)}
 
 

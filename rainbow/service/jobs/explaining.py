@@ -25,6 +25,9 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         return told
     with service.store.read() as connection:
         record = clusters.get(connection, visible_job(connection, who, job_id).cluster_id)
+    if record and (fault := service.faults.get(record.id)):
+        text = f"the scheduler's last step of {record.name} failed, its owner must act: {fault}"
+        return {**told, "wait": {**told["wait"], "reason": "step-failed", "text": text, "facts": {"fault": fault}}}
     if record is None or not getattr(policies.get(record.policy), "by_census", False):
         return told
     wait = wait_now(service, record, job_id)
