@@ -1,8 +1,8 @@
 """Regular expressions of users, matched in time linear in the text.
 
 Python's own engine backtracks: `a?` twenty-four times and then twenty-four letters keeps it busy for minutes.
-RE2 does not (https://github.com/google/re2/wiki/Syntax); it has no look-around and no references back. Every expression
-that comes from outside is read here, so that no setting can hold up the steps of a cluster.
+RE2 does not (https://github.com/google/re2/wiki/Syntax); it has no look-around and no references back.
+Every expression from outside is read here, so that no setting can hold up the steps of a cluster.
 """
 
 from __future__ import annotations
