@@ -27,6 +27,10 @@ class Site:
     user: Client
     secret: str
 
+    @classmethod
+    def registered(cls, url: str, graph: Any = None) -> Site:
+        return register(url, graph)
+
     def submit(self, *command: str, **system: Any) -> str:
         return self.user.submit(jobspec(command=list(command), **system))["id"]
 
@@ -48,9 +52,9 @@ def until(true: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def register(url: str) -> Site:
+def register(url: str, graph: Any = None) -> Site:
     with Client(url, REGISTRATION) as registering:
-        told = registering.register_cluster("oak", grid(4, 8))
+        told = registering.register_cluster("oak", graph or grid(4, 8))
     return Site(url, Client(url, told["token"], timeout=5), told["secret"])
 
 

@@ -86,7 +86,7 @@ class Slurm:
 
     def _start_somewhere(self) -> None:
         for last in (number == TRIES for number in range(1, TRIES + 1)):
-            self._configure(_free_ports(len(self.nodes) + 1))
+            self._configure(free_ports(len(self.nodes) + 1))
             self._start()
             if self._is_up():
                 return
@@ -174,7 +174,7 @@ def _ours(folder: Path) -> list[psutil.Process]:
     return [process for process in found if process.pid != os.getpid()]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Return ports nobody listens on, below those that outgoing connections take; elsewhere for every process."""
     chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
     found: list[int] = []

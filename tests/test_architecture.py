@@ -14,7 +14,7 @@ FLOORS = [
     {"matching"},
     {"selection"},
     {"scheduling"},
-    {"store"},
+    {"store", "process_secrets"},
     {"service"},
     {"api", "client"},
     {"agent"},

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
+import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from psij.executors.batch.batch_scheduler_executor import BatchSchedulerExecutor
 
 from rainbow.agent import bare
 from rainbow.agent.desk import Desk, key_of, merged
+from rainbow.agent.environment import allowed, for_managers
 from rainbow.agent.runs import Ended, Result, Run, RunId
 from rainbow.agent.shares import shares, workers_of
 
@@ -36,6 +40,8 @@ HARD = 15.0  # seconds after which a run that was asked to stop is canceled
 MEMORY = 2**20  # bytes: what a unit of memory in a placement is, as the sources of graphs write it
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 BY_NODE = {"slurm": "slurm.nodelist"}  # how an executor's jobs are pinned
+NOTHING_ALONG = {"slurm": {"SBATCH_EXPORT": "NIL"}}  # so that a submit sends none of the agent's own environment
+STEPS = {"slurm": {"SLURM_EXPORT_ENV": "ALL"}}  # else steps of a job that was submitted so start without PATH
 SPREAD = {"slurm": "srun"}  # what starts on_node.py once on every node; elsewhere all processes are the first node's
 ASK_PSIJ = "Failed to poll"  # how PSI/J begins when it could not ask, and so knows nothing
 
@@ -66,6 +72,8 @@ class BatchExecutor:
             queue_polling_error_threshold=PATIENCE,
         )
         self._psij = psij.JobExecutor.get_instance(self._name, config=config)
+        commands = {**for_managers(os.environ), **NOTHING_ALONG.get(self._name, {})}
+        setattr(self._psij, "_run_command", partial(_run_command, commands))  # noqa: B010 - PSI/J has no door for it
         self._pool = ThreadPoolExecutor(4, "psij")
         self._active: dict[RunId, _Active] = {}
         self._told: list[_Active] = []
@@ -116,7 +124,9 @@ class BatchExecutor:
 
     def _spec(self, run: Run) -> psij.JobSpec:
         python, *arguments = bare.command("on_node", str(self._desk.folder), key_of(run.id), str(self._shares(run)))
-        spec = psij.JobSpec(executable=python, arguments=arguments, directory=Path("/"), inherit_environment=True)
+        spec = psij.JobSpec(executable=python, arguments=arguments, directory=Path("/"), inherit_environment=False)
+        # the resource manager keeps what it is given; what the task itself is to see goes through the desk
+        spec.environment = {**allowed(self._environment), **STEPS.get(self._name, {})}
         spec.resources = resources_of(run)
         spec.launcher = SPREAD[self._name] if self._shares(run) > 1 else "single"
         spec.attributes = self._attributes(run)
@@ -245,6 +255,15 @@ class BatchExecutor:
             if active.job is not None:
                 self._cancel(active.job)
         self._active.clear()
+
+
+def _run_command(environment: Mapping[str, str], command: list[str]) -> str:
+    """Do what PSI/J's own function of this name does, but not with the agent's whole environment."""
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)  # noqa: S603 - PSI/J's
+    if done.returncode:
+        said = "\n".join(filter(None, (done.stdout, done.stderr))) or f"exit code {done.returncode}"
+        raise subprocess.CalledProcessError(done.returncode, command, output=said)
+    return done.stdout
 
 
 def resources_of(run: Run) -> psij.ResourceSpecV1:

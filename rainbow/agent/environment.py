@@ -14,6 +14,12 @@ ALLOWED = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
 )
 ALLOWED_PREFIX = "LC_"
+# where a resource manager's own commands find their configuration and credentials; nothing that changes a request,
+# as SBATCH_TIMELIMIT does
+OF_MANAGERS = frozenset(
+    {"SLURM_CONF", "SLURM_JWT", "PBS_CONF_FILE", "PBS_EXEC", "PBS_HOME", "PBS_SERVER", "PBS_DEFAULT", "KRB5CCNAME"}
+    | {"LSF_ENVDIR", "LSF_SERVERDIR", "LSF_BINDIR", "LSF_LIBDIR", "XLSF_UIDDIR", "FLUX_URI", "FLUX_CONF_DIR"}
+)
 
 
 def allowed(environment: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
@@ -27,6 +33,15 @@ def allowed(environment: Mapping[str, str], also: Collection[str] = ()) -> dict[
         for name, value in environment.items()
         if name in ALLOWED or name.startswith(ALLOWED_PREFIX) or name in also
     }
+
+
+def for_managers(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what the commands of a resource manager are started with.
+
+    >>> for_managers({"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf", "SBATCH_TIMELIMIT": "1"})
+    {'PATH': '/bin', 'SLURM_CONF': '/etc/slurm.conf'}
+    """
+    return allowed(environment, OF_MANAGERS)
 
 
 def of_processes(run: Run, base: Mapping[str, str]) -> Iterator[dict[str, str]]:

@@ -22,6 +22,7 @@ TICK = 0.05  # seconds between two looks at what runs
 STOP_TICK = 0.5  # and at whether it is to end: that is a file of a shared folder
 NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "COBALT_JOBID", "FLUX_JOB_ID")
 GIVEN_BY_NODE = ("SLURM", "PMI", "FLUX_", "PBS_", "LSB_", "CUDA_VISIBLE", "ROCR_VISIBLE")
+OURS = ("SLURM_EXPORT_ENV", "SLURM_JWT")  # said for our own step; a credential
 RANK = ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "FLUX_TASK_RANK")
 
 
@@ -35,7 +36,7 @@ def main(folder: str, key: str, count: str) -> None:
     if desk.native(run.id) is None:
         desk.name(run.id, next((os.environ[name] for name in NATIVE if name in os.environ), str(os.getppid())))
     place, ranks = _share(run) if count != "1" else (0, ())
-    given = {name: value for name, value in os.environ.items() if name.startswith(GIVEN_BY_NODE)}
+    given = {name: value for name, value in os.environ.items() if name.startswith(GIVEN_BY_NODE) and name not in OURS}
     executor = LocalExecutor({**environment, **given})
     signal.signal(signal.SIGTERM, lambda *_: executor.stop(run.id))
     asked = (lambda: desk.is_asked_to_stop(run.id), lambda: desk.is_asked_to_hold(run.id))

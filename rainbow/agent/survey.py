@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rainbow.agent import machine
+from rainbow.agent.environment import for_managers
 from rainbow.errors import RainbowError, RequestError, Unavailable
 from rainbow.graph import read_cluster
 from rainbow.graph.sources import graph_sources
@@ -47,7 +49,9 @@ def survey(source: str) -> Survey:
 
 def _said(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, timeout=SLOW, check=False)  # noqa: S603 - our own words
+        done = subprocess.run(  # noqa: S603 - our own words
+            command, capture_output=True, timeout=SLOW, check=False, env=for_managers(os.environ)
+        )
     except FileNotFoundError as fault:
         raise RequestError(f"there is no {command[0]} here") from fault
     except subprocess.TimeoutExpired as fault:

@@ -21,6 +21,7 @@ import structlog
 from granian import Granian
 from granian.constants import Interfaces
 
+from rainbow import process_secrets
 from rainbow.api.app import create_app
 from rainbow.api.logs import log_to_stderr, without_password
 from rainbow.errors import ConfigError
@@ -44,12 +45,14 @@ def serve(
     scheduler: bool = True,
 ) -> None:
     """Serve until told to stop (SIGINT, SIGTERM); running requests are finished. Without `scheduler` nobody steps."""
+    process_secrets.forget()
     settings = read_config(config) if config else Settings()
     log_to_stderr(settings.server.log)
     for warning in settings.warnings:
         log.warning("config", warning=warning)
     check_service(database, settings, config)  # what cannot be opened is said before anything is served
     told = {"database": database, "config": config, "parent": os.getpid(), "scheduler": scheduler, "host": host}
+    told["secrets"] = process_secrets.hand_over()
     os.environ["RAINBOW_SERVE"] = json.dumps(told)
     scheme = "https" if settings.server.certificate else "http"
     log.info("serving", url=f"{scheme}://{host}:{port}", database=without_password(database), scheduler=scheduler)
@@ -105,6 +108,7 @@ def application() -> Any:
     """Make the application inside the worker process."""
     told = json.loads(os.environ["RAINBOW_SERVE"])
     _die_with(told["parent"])
+    process_secrets.take_over(told["secrets"])
     settings = read_config(told["config"]) if told["config"] else Settings()
     log_to_stderr(settings.server.log)
     service = open_service(told["database"], settings, told["config"])
@@ -131,6 +135,7 @@ def start(service: Service, config: str | None, settings: Settings, *, scheduler
 
 def schedule(database: str, config: str | None) -> None:
     """Step clusters until told to stop (SIGINT, SIGTERM); the step at hand is finished."""
+    process_secrets.forget()
     settings = read_config(config) if config else Settings()
     log_to_stderr(settings.server.log)
     service = open_service(database, settings, config)

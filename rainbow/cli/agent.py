@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from rainbow import process_secrets
 from rainbow.agent import Agent, machine, open_executor
 from rainbow.agent.environment import allowed
 from rainbow.agent.journal import Journal, take_folder
@@ -20,7 +21,7 @@ from rainbow.agent.loop import MAX_TASKS
 from rainbow.agent.survey import survey
 from rainbow.agent.watch import Watch
 from rainbow.cli import printing
-from rainbow.cli.connection import with_secret
+from rainbow.cli.connection import FILE, lines, with_secret
 from rainbow.cli.enrolling import enrolled
 from rainbow.client import Client, Problem
 
@@ -42,6 +43,12 @@ SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the c
 @click.option("--register", is_flag=True, help="Register the cluster as --source says; keep graph and state true.")
 @click.option("--source", help="What says what the cluster is: slurm, flux-r, hwloc or local; else the executor's.")
 @click.option("--registration-secret", envvar="RAINBOW_REGISTRATION_SECRET", help="To register a new cluster.")
+@click.option(
+    "--registration-secret-file",
+    type=FILE,
+    envvar="RAINBOW_REGISTRATION_SECRET_FILE",
+    help="A file with it; /dev/fd/N is a descriptor.",
+)
 @click.option("--policy", help="The scheduling policy of a new cluster; else the server's default.")
 @click.option("--report-load", is_flag=True, help="Tell this machine's load as that of every worker it speaks for.")
 @click.option("--quiet", is_flag=True, help="Do not tell how tasks end.")
@@ -57,6 +64,7 @@ def agent(
     register: bool,
     source: str | None,
     registration_secret: str | None,
+    registration_secret_file: Path | None,
     policy: str | None,
     report_load: bool,
     quiet: bool,
@@ -67,6 +75,8 @@ def agent(
     and never its secret. SIGTERM or Ctrl-C stops the tasks; the server gives them to the queue again. Killed and
     started again it goes on with what still runs.
     """
+    registration_secret = registration_secret or next(iter(lines(registration_secret_file)), None)
+    process_secrets.forget(registration_secret, click.get_current_context().params.get("secret"))
     say = partial(_say, quiet)
     look = partial(survey, source or SOURCES.get(executor, "local"))
     if register:

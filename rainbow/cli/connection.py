@@ -45,7 +45,12 @@ _secret = [
     click.option(
         "--secret", envvar="RAINBOW_SECRET", help="The cluster's secret; others may see it in a list of processes."
     ),
-    click.option("--secret-file", type=FILE, envvar="RAINBOW_SECRET_FILE", help="A file with the cluster's secret."),
+    click.option(
+        "--secret-file",
+        type=FILE,
+        envvar="RAINBOW_SECRET_FILE",
+        help="A file with the cluster's secret; /dev/fd/N is a descriptor.",
+    ),
 ]
 _registration = [
     click.option(
@@ -64,7 +69,7 @@ def with_tokens(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(url: str | None, credentials: Path, token: Sequence[str], token_file: Path | None, **rest: Any) -> Any:
         saved = _saved(credentials)
         words = [word for one in token for word in one.replace(",", " ").split()]
-        tokens = words or _lines(token_file) or saved.tokens
+        tokens = words or lines(token_file) or saved.tokens
         return command(_client(url or saved.url, tokens), **rest)
 
     return _add(run, [*_server, *_token])
@@ -78,7 +83,7 @@ def with_secret(command: Callable[..., Any]) -> Callable[..., Any]:
         url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, cluster: str, **rest: Any
     ) -> Any:
         saved = _saved(credentials)
-        found = secret or next(iter(_lines(secret_file)), None) or saved.secret(cluster)
+        found = secret or next(iter(lines(secret_file)), None) or saved.secret(cluster)
         return command(_client(url or saved.url, [found] if found else []), cluster=cluster, **rest)
 
     return _add(run, [*_server, *_secret])
@@ -104,7 +109,7 @@ def with_any_secret(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
         saved = _saved(credentials)
-        given = [secret] if secret else _lines(secret_file)
+        given = [secret] if secret else lines(secret_file)
         return command(_client(url or saved.url, given or saved.secrets), **rest)
 
     return _add(run, [*_server, *_secret])
@@ -117,7 +122,7 @@ def with_registration(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
         saved = _saved(credentials)
         url = url or saved.url or DEFAULT_URL
-        found = secret or next(iter(_lines(secret_file)), None)
+        found = secret or next(iter(lines(secret_file)), None)
         return command(_client(url, [found] if found else []), url=url, **rest)
 
     return _add(run, [*_server, *_registration])
@@ -153,7 +158,8 @@ def _client(url: str, tokens: Sequence[str]) -> Client:
     return client
 
 
-def _lines(path: Path | None) -> list[str]:
+def lines(path: Path | None) -> list[str]:
+    """Return the words of a file of credentials, which may be a descriptor (/dev/fd/3); none without a file."""
     if path is None:
         return []
     try:

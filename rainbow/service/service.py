@@ -24,6 +24,7 @@ import structlog
 
 from rainbow.errors import NotFound
 from rainbow.matching.memory import Memory
+from rainbow.process_secrets import secret_of
 from rainbow.service.access import digest, mint
 from rainbow.service.compiling import compile_all, compile_one
 from rainbow.service.measuring import observe
@@ -177,8 +178,8 @@ def check_service(database: str, settings: Settings, config: str | None = None) 
 def _opened(database: str, settings: Settings, config: str | None) -> tuple[Store, Settings]:
     store = open_store(database)
     folder = _folder(database, config)
-    secret = settings.secret or os.environ.get("RAINBOW_REGISTRATION_SECRET") or _kept(folder, "registration")
-    admin = settings.admin or os.environ.get("RAINBOW_ADMIN_TOKEN") or _kept(folder, "admin")
+    secret = settings.secret or secret_of("RAINBOW_REGISTRATION_SECRET") or _kept(folder, "registration")
+    admin = settings.admin or secret_of("RAINBOW_ADMIN_TOKEN") or _kept(folder, "admin")
     return store, replace(settings, secret=secret, admin=admin)
 
 
