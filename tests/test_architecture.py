@@ -104,9 +104,9 @@ def test_every_part_has_its_floor():
     assert {part for part in parts if not part.startswith(".") and part != "py.typed"} == set(LEVEL)
 
 
-def test_files_stay_under_300_lines():
+def test_files_stay_under_500_lines():
     files = [p for folder in ("rainbow", "tests", "benchmarks", "demo") for p in (ROOT.parent / folder).rglob("*.py")]
-    assert [str(p) for p in files if len(p.read_text().splitlines()) > 300] == []
+    assert [str(p) for p in files if len(p.read_text().splitlines()) > 500] == []
 
 
 def test_nothing_is_keyed_by_the_address_of_an_object():

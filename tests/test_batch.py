@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
+from random import Random
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -11,12 +14,13 @@ from hypothesis import strategies as st
 
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
-from rainbow.selection.assigning import BatchJob, Offer, assign, greedy, offers_of, total
-from rainbow.selection.optimal import solve
+from rainbow.selection import optimal
+from rainbow.selection.assigning import Assignment, BatchJob, Offer, Solution, assign, greedy, offers_of, total
 from tests.conftest import Api, grid, jobspec
 
 pytest.importorskip("scipy", reason="the extra `optimal` is not installed")
 
+solve = partial(optimal.solve, clock=monotonic)
 NAMES = ["a", "b", "c"]
 PRICE = {"priorities": [{"priority": 1, "steps": [{"calc": "price=cost*hours"}, {"sort_ascending": "price"}]}]}
 
@@ -40,17 +44,21 @@ def best_by_hand(given_offers: list[Offer], free: dict[str, int]) -> tuple[int, 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(offers, min_size=1, max_size=5), st.dictionaries(st.sampled_from(NAMES), st.integers(0, 6)))
 def test_optimal_equals_the_best_of_every_assignment(given_offers: list[Offer], free: dict[str, int]) -> None:
-    clusters, status = solve(given_offers, free, 10)
+    found = solve(given_offers, free, 10)
+    clusters = found.clusters
     if clusters is None:
-        assert not any(offer.costs for offer in given_offers), status
+        assert not any(offer.costs for offer in given_offers), found.status
         return
-    assert status == "optimal"
+    assert found.status == "optimal"
     assert all(
         cluster is None or cluster in offer.costs for cluster, offer in zip(clusters, given_offers, strict=True)
     )
     placed, least = best_by_hand(given_offers, free)
     assert -sum(cluster is not None for cluster in clusters) == placed
     assert total(clusters, given_offers) == pytest.approx(least, abs=1e-9)
+    assert found.bound is not None
+    assert (found.bound.placed, found.bound.at) == (-placed, -placed)
+    assert found.bound.total == total(clusters, given_offers)
 
 
 def batch_job(seed: int, nodes: int, hours: int, names: Any = NAMES, options: Any = PRICE) -> BatchJob:
@@ -64,7 +72,7 @@ def states(**free: int) -> dict[str, dict[str, Any]]:
 
 def test_greedy_books_what_each_job_takes() -> None:
     jobs = [batch_job(n, 2, 1) for n in range(4)]
-    found = greedy(jobs, states(a=3, b=4, c=0), offers_of(jobs, states(a=3, b=4, c=0), "price"))
+    found = greedy(jobs, states(a=3, b=4, c=0), "price")
     assert found.clusters == ("a", "b", "b", None)
     assert found.total == 1 + 2 + 2
 
@@ -93,8 +101,9 @@ def test_more_jobs_placed_is_better_than_a_smaller_sum() -> None:
 @pytest.mark.parametrize("status", ["time is over", "scipy is not installed"])
 def test_greedy_is_the_fallback_and_says_why(status: str) -> None:
     jobs = [batch_job(0, 1, 1), batch_job(1, 1, 100)]
-    better, in_order = assign(jobs, states(a=1, b=1, c=1), "price", 10, lambda *_: (None, status))
+    better, in_order = assign(jobs, states(a=1, b=1, c=1), "price", 10, lambda *_: Solution(None, status))
     assert (better.clusters, better.by, better.status) == (in_order.clusters, "greedy", status)
+    assert (better.bound.placed, better.bound.at, better.bound.total) == (2, 2, 101)  # of two jobs at the cheapest
 
 
 def test_no_time_at_all_is_survived() -> None:
@@ -117,7 +126,94 @@ def test_offer_is_that_of_the_priority_that_decides() -> None:
 def test_jobs_without_the_variable_have_no_offer() -> None:
     (offer,) = offers_of([batch_job(0, 1, 1)], states(a=9, b=9, c=9), "prize")
     assert offer == Offer()
-    assert solve([offer], {}, 1) == (None, "no job has this variable anywhere")
+    assert solve([offer], {}, 1) == Solution(None, "no job has this variable anywhere")
+
+
+def test_offer_goes_on_to_the_priorities_after_and_prefers_the_first() -> None:
+    """What is full under priority 1 leaves what priority 2 lets in; nothing goes there without need."""
+    options = {
+        "priorities": [
+            {"priority": 1, "steps": [{"filter": "cost > 1"}, {"calc": "price=cost"}]},
+            {"priority": 2, "steps": [{"calc": "price=0"}]},
+        ]
+    }
+    jobs = [batch_job(n, 1, 1, options=options) for n in range(3)]
+    (offer, *_) = offers_of(jobs, states(a=9, b=9, c=9), "price")
+    assert offer == Offer({"b": 2.0, "c": 3.0, "a": 0.0}, {"a": 1, "b": 1, "c": 1}, {"a": 1})
+    better, _ = assign(jobs, states(a=9, b=1, c=1), "price", 10, solve)
+    assert sorted(filter(None, better.clusters)) == ["a", "b", "c"]
+
+
+# ── a batch with too little room ────────────────────────────────────────────────────────────────────────────
+
+
+def test_jobs_that_the_optimal_plan_leaves_out_do_not_take_the_place_of_those_it_places() -> None:
+    jobs = [batch_job(n, nodes, 1, ["a"]) for n, nodes in enumerate([4, 1, 1, 1, 1])]
+    better, in_order = assign(jobs, {"a": {"cost": 1, "nodes_free": 4}}, "price", 10, solve)
+    assert in_order.clusters == ("a", None, None, None, None)
+    assert better.clusters == (None, "a", "a", "a", "a")
+    assert (better.by, better.status, better.bound.placed, better.bound.total) == ("optimal", "optimal", 4, 4)
+
+
+def crowded(chance: Random) -> tuple[list[BatchJob], dict[str, dict[str, Any]]]:
+    """Three clusters and up to six jobs that want more nodes than there are, or more of the cheap ones."""
+    given_states = {name: {"cost": chance.randint(1, 9), "nodes_free": chance.randint(0, 4)} for name in NAMES}
+    jobs = [
+        batch_job(n, chance.randint(1, 4), chance.randint(1, 20), chance.sample(NAMES, chance.randint(1, 3)))
+        for n in range(chance.randint(3, 6))
+    ]
+    return jobs, given_states
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_optimal_batch_equals_an_exact_solver_on_200_instances_with_too_little_room(part: int) -> None:
+    for seed in range(50 * part, 50 * (part + 1)):
+        jobs, given_states = crowded(Random(seed))
+        offers = offers_of(jobs, given_states, "price")
+        free = {name: state["nodes_free"] for name, state in given_states.items()}
+        placed, least = best_by_hand(offers, free)
+        better, in_order = assign(jobs, given_states, "price", 10, solve)
+        assert (-better.placed, better.total) == (placed, pytest.approx(least, abs=1e-9)), seed
+        assert (better.bound.placed, better.bound.total) == (better.placed, better.total), seed
+        assert worth(better) <= worth(in_order), seed
+
+
+def worth(found: Assignment) -> tuple[int, float]:
+    return -found.placed, found.total
+
+
+def test_batch_of_200_jobs_short_of_room_is_never_worse_than_greedy_and_tells_its_bound_when_time_is_over() -> None:
+    chance = Random(5)
+    names = [f"c{n}" for n in range(20)]
+    given_states = {name: {"cost": n + 1, "nodes_free": chance.randint(5, 40)} for n, name in enumerate(names)}
+    jobs = [batch_job(n, chance.randint(1, 8), chance.randint(1, 50), names) for n in range(200)]
+    for seconds in (0.0, 1.0):
+        better, in_order = assign(jobs, given_states, "price", seconds, solve)
+        assert worth(better) <= worth(in_order)
+        assert in_order.placed < better.placed <= better.bound.placed < 200
+        assert 0 < better.bound.total <= better.total
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(1, 9)), min_size=1, max_size=6),
+    st.dictionaries(st.sampled_from(NAMES), st.integers(0, 6), min_size=3),
+    st.sampled_from(["nodes_free > 2", "nodes_free > matched.nodes", "cost > 1 or nodes_free > 3"]),
+)
+def test_optimal_is_never_worse_than_greedy_where_filters_read_what_is_booked(
+    wanted: list[tuple[int, int]], free: dict[str, int], text: str
+) -> None:
+    options = {
+        "priorities": [
+            {"priority": 1, "steps": [{"calc": "price=cost*hours"}, {"filter": text}, {"sort_ascending": "price"}]},
+            {"priority": 2, "steps": [{"calc": "price=2*cost*hours+nodes_free"}, {"sort_descending": "price"}]},
+        ]
+    }
+    jobs = [batch_job(n, nodes, hours, options=options) for n, (nodes, hours) in enumerate(wanted)]
+    better, in_order = assign(jobs, states(**free), "price", 5, solve)
+    assert worth(better) <= worth(in_order)
+    assert better.bound.placed >= better.placed
+    assert better.bound.total <= better.total
 
 
 # ── over HTTP ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -155,7 +251,7 @@ def test_batch_in_order_gives_every_job_its_answer(api: Api, tokens: list[str]) 
     assert {one["id"] for one in listed} == {one["id"] for one in told["answers"] if one["status"] == 201}
 
 
-def test_batch_assigned_optimally_reports_the_gap_to_greedy(api: Api, tokens: list[str]) -> None:
+def test_batch_assigned_optimally_reports_the_gap_to_what_is_proved(api: Api, tokens: list[str]) -> None:
     told = send(api, tokens, [job(2, 1), job(2, 100)], assign="optimal", minimise="price")
     assert [one["cluster"] for one in told["answers"]] == ["dear", "cheap"]
     assert told["assign"] == {
@@ -165,7 +261,8 @@ def test_batch_assigned_optimally_reports_the_gap_to_greedy(api: Api, tokens: li
         "placed": 2,
         "sum": 110,
         "greedy": {"placed": 2, "sum": 1001},
-        "gap": 891,
+        "bound": {"placed": 2, "sum": 110},
+        "gap": 0,
     }
     why = api.good("GET", f"/v1/jobs/{told['answers'][0]['id']}/why", None, *tokens)
     assert "plan of a batch" in why["decision"]["placed_by"]
@@ -177,6 +274,21 @@ def test_batch_assigned_optimally_never_books_more_than_there_is(api: Api, token
     assert [one["status"] for one in told["answers"]].count(201) == 4
     assert told["assign"]["placed"] == 4
     assert "no cluster is left" not in told["assign"]["status"]
+
+
+def test_batch_places_what_the_plan_leaves_out_after_what_it_places(api: Api) -> None:
+    oak = api.register("oak", grid(4, 2), state={"cost": 1, "nodes_free": 4})
+    told = send(api, [oak.token], [job(4), *[job(1)] * 4], assign="optimal", minimise="price")
+    assert [one["status"] for one in told["answers"]] == [422, 201, 201, 201, 201]
+    assert (told["assign"]["placed"], told["assign"]["greedy"]["placed"], told["assign"]["gap"]) == (4, 1, 0)
+    assert told["assign"]["bound"] == {"placed": 4, "sum": 4}
+
+
+def test_batch_tells_the_gap_when_there_was_no_time(api: Api, tokens: list[str]) -> None:
+    jobs = [job(1 + n % 2, n + 1) for n in range(8)]
+    told = send(api, tokens, jobs, assign="optimal", minimise="price", time_limit=0)
+    assert told["assign"]["gap"] >= 0
+    assert told["assign"]["bound"]["placed"] >= told["assign"]["placed"] >= told["assign"]["greedy"]["placed"]
 
 
 def test_batch_sent_again_under_its_key_is_the_same_jobs(api: Api, tokens: list[str]) -> None:

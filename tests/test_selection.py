@@ -292,3 +292,21 @@ def test_any_steps_lose_no_cluster_without_a_reason(
     assert (choice.cluster in left) if left else (choice.cluster is None)
     reversed_states = dict(reversed(states.items()))
     assert choose(reversed_states, options, {}, seed=seed) == choice
+
+
+def test_sorts_in_sequence_compose_ties_by_the_sort_before_then_by_name() -> None:
+    states = {
+        "a": {"rack": 2, "cost": 1},
+        "b": {"rack": 1, "cost": 3},
+        "c": {"rack": 2, "cost": 1},
+        "d": {"rack": 1, "cost": 1},
+        "e": {"rack": 1, "cost": 3},
+    }
+    steps = [{"sort_descending": "cost"}, {"filter": "cost < 9"}, {"sort_ascending": "rack"}, {"select": "last"}]
+    choice = choose(states, {"priorities": [{"priority": 1, "steps": steps}]}, {})
+    assert [step.survivors for step in choice.steps] == [
+        ("b", "e", "a", "c", "d"),
+        ("b", "e", "a", "c", "d"),
+        ("b", "e", "d", "a", "c"),
+        ("c",),
+    ]

@@ -95,14 +95,13 @@ class Model:
         return left
 
     def sort(self, text: str, left: list[str], kind: str) -> list[str]:
-        left = sorted(left, key=NAMES.index)  # ties by name
         if self.uninformed(text):
             text = self.options.get("uninformed_sort", "cost_per_node_hour")
             if self.uninformed(text):
                 return left
         found = {name: self.value(text, name) for name in left}
         left = [name for name in left if not isinstance(found[name], Fault | str)]
-        return sorted(
+        return sorted(  # stable: ties by the sort before, at first by name
             left, key=lambda name: found[name] if kind.endswith("ascending") and "desc" not in kind else -found[name]
         )
 

@@ -225,12 +225,12 @@ class _Decision:
     def _sort(self, instruction: Instruction, rows: Rows) -> _Outcome:
         expression, note = self._sort_by(_expression(instruction))
         if expression is None:
-            return _Outcome(sorted(rows), {}, {}, note)
+            return _Outcome(rows, {}, {}, note)
         values, faults = self._variables.evaluate(expression, rows)
         dropped = {row: f"{expression.text}: {fault.reason}" for row, fault in faults.items()}
         for row in [row for row in values if isinstance(values[row], str)] if _any_text(values) else ():
             dropped[row] = f"{expression.text}: a sort needs a number, not {describe(values[row])}"
-        left = sorted(_left(rows, dropped))  # by name, which a stable sort keeps among equals
+        left = list(_left(rows, dropped))  # by the sorts before, else by name, which a stable sort keeps among equals
         left.sort(key=values.__getitem__, reverse=instruction.kind == "sort_descending")
         return _Outcome(left, values, dropped, note)
 
@@ -241,7 +241,7 @@ class _Decision:
             return expression, ""
         note, instead = self._uninformed(lacking), self._settings.uninformed_sort
         if instead.needs(self._variables.known):
-            return None, f"{note}; sorted by name, as {instead.text} is not known either"
+            return None, f"{note}; not sorted, as {instead.text} is not known either"
         return instead, f"{note}; sorted by {instead.text}"
 
     def _uninformed(self, lacking: Sequence[str]) -> str:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from math import fsum
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RainbowError, Refused
 from rainbow.selection import reads
 from rainbow.selection.arithmetic import summable
-from rainbow.selection.assigning import Assignment, BatchJob, assign
+from rainbow.selection.assigning import Assignment, BatchJob, Bound, assign
 from rainbow.selection.optimal import solve
 from rainbow.service.submits.candidates import candidate_ids, states_of
 from rainbow.service.submits.submitting import Submission, find_for, selector_of, submit_all
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from rainbow.service.access import Caller
     from rainbow.service.service import Service
 
+_SOLVE = partial(solve, clock=monotonic)
 IDLE = "queue.idle_workers"
 
 
@@ -49,14 +53,16 @@ def submit_batch(
     service: Service, entries: Sequence[Entry], optimal: Optimal | None
 ) -> tuple[list[Answer], dict[str, Any]]:
     """Submit every job; return each one's answer, and how they were assigned."""
+    answers: list[Answer] = [RainbowError()] * len(entries)
     if optimal is None:
         answers = _submit(service, entries)
         return answers, {"by": "greedy", "placed": _placed(answers)}
     planned, in_order, places = _plan(service, entries, optimal)
-    answers = _submit(service, [_at(entry, place) for entry, place in zip(entries, places, strict=True)])
-    # where the plan's cluster has been filled since
-    filled = [k for k, answer in enumerate(answers) if places[k] is not None and isinstance(answer, Refused)]
-    answers = _with(answers, filled, _submit(service, [entries[k] for k in filled]))
+    first = [at for at, place in enumerate(places) if place is not None]
+    answers = _with(answers, first, _submit(service, [_at(entries[at], places[at]) for at in first]))
+    # what the plan leaves out takes what is left; where its cluster has been filled since, a job is one of these
+    others = [at for at, answer in enumerate(answers) if places[at] is None or isinstance(answer, Refused)]
+    answers = _with(answers, others, _submit(service, [entries[at] for at in others]))
     return answers, _report(answers, optimal.minimise, planned, in_order)
 
 
@@ -88,7 +94,7 @@ def _plan(
     for at, entry in enumerate(entries):
         if (job := _readable(service, entry, at)) is not None:
             jobs[at] = job
-    planned, in_order = assign(list(jobs.values()), _states(service, jobs), optimal.minimise, optimal.seconds, solve)
+    planned, in_order = assign(list(jobs.values()), _states(service, jobs), optimal.minimise, optimal.seconds, _SOLVE)
     by_entry = dict(zip(jobs, planned.clusters, strict=True))
     return planned, in_order, [by_entry.get(at) for at in range(len(entries))]
 
@@ -119,7 +125,7 @@ def _placed(answers: Sequence[Answer]) -> int:
 
 
 def _report(answers: Sequence[Answer], variable: str, planned: Assignment, in_order: Assignment) -> dict[str, Any]:
-    placed, total = _placed(answers), sum(_cost(answer, variable) for answer in answers)
+    placed, total = _placed(answers), fsum(_cost(answer, variable) for answer in answers)
     return {
         "by": planned.by,
         "status": planned.status,
@@ -127,8 +133,14 @@ def _report(answers: Sequence[Answer], variable: str, planned: Assignment, in_or
         "placed": placed,
         "sum": total,
         "greedy": {"placed": in_order.placed, "sum": in_order.total},
-        "gap": in_order.total - total if placed == in_order.placed else None,
+        "bound": {"placed": planned.bound.placed, "sum": planned.bound.total},
+        "gap": _gap(placed, total, planned.bound),
     }
+
+
+def _gap(placed: int, total: float, bound: Bound) -> float:
+    """Return how many more jobs might be placed; where none, by how much the sum might be less."""
+    return max(0, bound.placed - placed) or max(0.0, total - bound.total)
 
 
 def _cost(answer: Answer, variable: str) -> float:
