@@ -37,6 +37,24 @@ def test_token_is_rotated_and_revoked_and_its_value_never_told_again(oak: Cluste
     api.problem(409, "conflict", "POST", f"/v1/tokens/{made['id']}:rotate", None, oak.secret)
 
 
+def test_monitor_token_reads_the_metrics_and_nothing_else(oak: Cluster) -> None:
+    api = oak.api
+    api.problem(403, "forbidden", "POST", "/v1/tokens", {"monitor": True}, oak.secret)
+    api.problem(400, "request-invalid", "POST", "/v1/tokens", {}, oak.secret)
+    api.problem(400, "request-invalid", "POST", "/v1/tokens", {"monitor": True, "clusters": ["oak"]}, ADMIN)
+    made = api.good("POST", "/v1/tokens", {"monitor": True, "name": "prometheus"}, ADMIN)
+    assert "rainbow_jobs" in api.call("GET", "/metrics", None, made["token"]).get_data(as_text=True)
+    assert api.good("GET", "/v1/jobs", None, made["token"])["jobs"] == []
+    api.problem(404, "not-found", "GET", "/v1/clusters/oak", None, made["token"])
+    api.problem(403, "forbidden", "GET", "/v1/tokens", None, made["token"])
+    api.register("gone")
+    api.good("DELETE", "/v1/clusters/gone", None, ADMIN)  # ends credentials that are good for no cluster
+    again = api.good("POST", f"/v1/tokens/{made['id']}:rotate", None, ADMIN)
+    api.problem(401, "unauthenticated", "GET", "/metrics", None, made["token"])
+    api.good("DELETE", f"/v1/tokens/{made['id']}", None, ADMIN)
+    api.problem(401, "unauthenticated", "GET", "/metrics", None, again["token"])
+
+
 def test_secret_is_rotated_and_cannot_be_revoked(oak: Cluster) -> None:
     api = oak.api
     [secret] = [

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 # a credential of ours by its prefix, and the password in a URL
-SECRET = re.compile(r"\brb[rsta]_[A-Za-z0-9_-]{6,}")
+SECRET = re.compile(r"\brb[rstma]_[A-Za-z0-9_-]{6,}")
 PASSWORD = re.compile(r"://([^:/@\s]*):[^@/\s]*@")
 
 

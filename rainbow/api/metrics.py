@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from rainbow.api.asking import flag, service, tokens, who
+from rainbow.api.asking import flag, service, who
 from rainbow.errors import Forbidden
 from rainbow.service.figures import gauges
 from rainbow.service.measuring import BUCKETS, METRICS, counters, histograms
@@ -19,7 +19,7 @@ metrics = Blueprint("metrics", __name__)
 
 @metrics.get("/metrics")
 def show() -> Any:
-    """Show the figures: to the administrator, and to whom the configuration allows.
+    """Show the figures: to the administrator, to a monitor token, and to everybody if the configuration says so.
 
     With `?brief=true` without those of every cluster's scheduling, each of which is a plan.
     """
@@ -30,11 +30,9 @@ def show() -> Any:
 
 
 def _check_reader() -> None:
-    allowed = service().settings.server.metrics
-    if allowed == "everybody" or (allowed == "loopback" and service().local and not tokens()):
-        return
-    if not who().admin:
-        raise Forbidden("this needs the admin token")
+    """Refuse whoever has no credential for it: a proxy in front makes every address the loopback's."""
+    if service().settings.server.metrics != "everybody" and not who().monitors:
+        raise Forbidden("this needs the admin token or a monitor token (rainbow token mint --monitor)")
 
 
 def _head(name: str) -> list[str]:

@@ -108,13 +108,20 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "Heartbeat": _object(
         ["agent"], agent=AGENT, workers=_or_null(_list({"type": "string"})), running=_list(RUN), seq=SEQ, load=LOAD
     ),
-    "Token": _object(
-        ["clusters"],
-        clusters={**_list({**NAME}, 1_000), "minItems": 1},
-        requestors=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
-        expires_at=_or_null({"type": "string", "format": "date-time"}),
-        name=_or_null({"type": "string", "maxLength": 100}),
-    ),
+    "Token": {
+        **_object(
+            [],
+            clusters={**_list({**NAME}, 1_000), "minItems": 1},
+            requestors=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
+            monitor={"const": True},
+            expires_at=_or_null({"type": "string", "format": "date-time"}),
+            name=_or_null({"type": "string", "maxLength": 100}),
+        ),
+        "oneOf": [
+            {"required": ["clusters"]},
+            {"required": ["monitor"], "properties": {"requestors": {"type": "null"}}},
+        ],
+    },
     "Reservation": _object(
         ["jobspec"],
         jobspec={"type": ["string", "object"]},

@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +111,6 @@ def application() -> Any:
     settings = read_config(told["config"]) if told["config"] else Settings()
     log_to_stderr(settings.server.log)
     service = open_service(told["database"], settings, told["config"])
-    service.local = _is_loopback(told["host"])
     made = create_app(service)
     start(service, told["config"], settings, scheduler=told["scheduler"])
     # what was made of the store stays: collecting garbage need not go through all of it again and again
@@ -149,13 +147,6 @@ def schedule(database: str, config: str | None) -> None:
     ended.wait()
     loop.stop()
     service.close()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _die_with(parent: int) -> None:

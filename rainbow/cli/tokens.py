@@ -20,10 +20,11 @@ def token() -> None:
 
 
 @token.command()
-@click.option("--cluster", "clusters", multiple=True, required=True, help="Good for this one; may be given often.")
+@click.option("--cluster", "clusters", multiple=True, help="Cluster the token may submit to. Repeatable.")
 @click.option("--requestor", "requestors", multiple=True, help="May speak for this one; else for anybody.")
 @click.option("--expires", help="Ends then: 2030-01-31T12:00:00Z.")
 @click.option("--name", help="What you call it.")
+@click.option("--monitor", is_flag=True, help="Token that only reads /metrics; needs the admin token.")
 @printing.output_option
 @with_any_secret
 def mint(
@@ -32,10 +33,13 @@ def mint(
     requestors: tuple[str, ...],
     expires: str | None,
     name: str | None,
+    monitor: bool,
     output: str,
 ) -> None:
-    """Mint a submit token; it is shown this once."""
-    made = client.mint_token(clusters, requestors=requestors or None, expires_at=expires, name=name)
+    """Mint a submit token, or one for a monitor; it is shown this once."""
+    if not (clusters or monitor):
+        raise click.UsageError("Missing option '--cluster' (or '--monitor').")
+    made = client.mint_token(clusters, requestors=requestors or None, expires_at=expires, name=name, monitor=monitor)
     printing.show(output, made, lambda console: console.print(printing.facts(made)))
 
 

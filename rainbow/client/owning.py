@@ -16,15 +16,16 @@ class Owning:
 
     def mint_token(
         self,
-        clusters: Sequence[str],
+        clusters: Sequence[str] = (),
         *,
         requestors: Sequence[str] | None = None,
         expires_at: str | None = None,
         name: str | None = None,
+        monitor: bool = False,
     ) -> dict[str, Any]:
-        """Mint a submit token; the only answer that ever shows it."""
-        body = {"clusters": list(clusters), "requestors": requestors and list(requestors)}
-        body |= {"expires_at": expires_at, "name": name}
+        """Mint a submit token, or (monitor) one that reads /metrics; the only answer that ever shows it."""
+        good_for = {"monitor": True} if monitor else {"clusters": list(clusters)}
+        body = {**good_for, "requestors": requestors and list(requestors), "expires_at": expires_at, "name": name}
         return self._own("POST", "tokens", body=body, repeatable=False)
 
     def tokens(self) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
     rbr_  registration secret   register clusters
     rbs_  cluster secret        everything about that one cluster but submitting to it
     rbt_  submit token          submit to, match against and see the jobs of its cluster
+    rbm_  monitor token         read /metrics
     rba_  admin token           everything
 
 256 random bits each; only their SHA-256 is stored. A cluster outside a caller's credentials does not exist for
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 MISSING = "this needs a credential"
 UNKNOWN = "no credential that was brought is known: mistyped, ended, or of a cluster that was deleted"
 HELP = "`rainbow help credentials` tells which there are and what to do"
-SECRET, TOKEN = "secret", "token"
-PREFIXES = {"registration": "rbr_", SECRET: "rbs_", TOKEN: "rbt_", "admin": "rba_"}
+SECRET, TOKEN, MONITOR = "secret", "token", "monitor"
+PREFIXES = {"registration": "rbr_", SECRET: "rbs_", TOKEN: "rbt_", MONITOR: "rbm_", "admin": "rba_"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Caller:
     submits: Mapping[str, list[str] | None] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)  # cluster id → id of its secret that was brought
     known: tuple[str, ...] = ()  # ids of the credentials brought that are known
+    monitors: bool = False  # may read the metrics of the whole server
 
     def called(self, cluster_id: str) -> str:
         """Say who this is to a cluster, without saying a credential."""
@@ -109,7 +111,8 @@ def _made(connection: sa.Connection, registers: bool, admin: bool, ids: Collecti
     records = credentials.some(connection, ids) if ids else []
     secrets_of = _secrets(records)
     known = (*(["registration"] * registers), *(["admin"] * admin), *sorted(ids))
-    return Caller(registers or admin, admin, frozenset(secrets_of), _submits(records), secrets_of, known)
+    monitors = admin or any(record.kind == MONITOR for record in records)
+    return Caller(registers or admin, admin, frozenset(secrets_of), _submits(records), secrets_of, known, monitors)
 
 
 def _secrets(found: Iterable[CredentialRecord]) -> dict[str, str]:

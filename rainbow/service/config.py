@@ -118,7 +118,7 @@ def _admission(given: Mapping[str, Any], warnings: list[str]) -> service.Admissi
 
 CHOICES = {
     "engine": ("granian", "gunicorn"),
-    "metrics": ("loopback", "everybody", "nobody"),
+    "metrics": ("admin", "everybody"),
     "log": ("debug", "info", "warning", "error"),
 }
 

@@ -87,7 +87,6 @@ class Service:
         self.turns = Turns(store)
         self.ending = False
         self.configuration: Watch | None = None  # of the file it was started with
-        self.local = False  # listens on this machine only
         self._compile_all()
 
     def _compile_all(self) -> None:

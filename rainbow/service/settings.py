@@ -37,9 +37,7 @@ class Server:
     certificate: str | None = None  # files: with both TLS is spoken
     key: str | None = None
     client_ca: str | None = None  # with it a client needs a certificate of this authority
-    metrics: str = (
-        "loopback"  # who may read /metrics without the admin token: loopback (if bound to it), everybody, nobody
-    )
+    metrics: str = "admin"  # who may read /metrics: admin (with monitor tokens) or everybody
     log: str = "info"  # debug, info, warning, error
 
 

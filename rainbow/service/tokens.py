@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, NotFound, RequestError
-from rainbow.service.access import SECRET, TOKEN, Caller, digest, mint, minted, own_cluster
+from rainbow.service.access import MONITOR, SECRET, TOKEN, Caller, digest, mint, minted, own_cluster
 from rainbow.store import clusters, credentials, events
 from rainbow.store.credentials import CredentialRecord
 
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 def mint_token(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
     """Mint a submit token {"clusters": [names], "requestors"?: [names], "expires_at"?: time, "name"?: text}.
 
-    The body has the form `Token` of api/schemas.py.
+    {"monitor": true, "expires_at"?, "name"?} mints one that reads /metrics, which needs the admin token. The body has
+    the form `Token` of api/schemas.py.
     """
+    if body.get("monitor"):
+        return _mint_monitor(service, who, body)
     names = _names(body, "clusters")
     requestors = _names(body, "requestors") if body.get("requestors") is not None else None
     more = {"name": body.get("name"), "requestors": requestors, "expires_at": _end(service, body)}
@@ -38,6 +41,17 @@ def mint_token(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[s
         _tell(connection, record, now, "minted")
         shown = _shown(record, clusters.names(connection, found))
     return {"token": made, **shown}
+
+
+def _mint_monitor(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Mint a token of the whole server that only reads its metrics."""
+    if not who.admin:
+        raise Forbidden("a monitor token needs the admin token")
+    end, now = _end(service, body), service.clock()
+    with service.store.write() as connection:
+        made, record = minted(MONITOR, now, (), name=body.get("name"), expires_at=end)
+        credentials.add(connection, record)
+    return {"token": made, **_shown(record, {})}
 
 
 def listing(service: Service, who: Caller) -> list[dict[str, Any]]:
@@ -60,7 +74,7 @@ def rotate(service: Service, who: Caller, credential_id: str) -> dict[str, Any]:
         credentials.change(connection, record.id, hash=digest(made))
         _tell(connection, record, service.clock(), "rotated")
         shown = _shown(record, clusters.names(connection, record.clusters))
-    return {record.kind: made, **shown}
+    return {SECRET if record.kind == SECRET else "token": made, **shown}
 
 
 def revoke(service: Service, who: Caller, credential_id: str) -> None:

@@ -43,7 +43,8 @@ def add(connection: sa.Connection, record: CredentialRecord) -> None:
     row = asdict(record)
     named = row.pop("clusters")
     connection.execute(credentials.insert().values(row))
-    connection.execute(grants.insert(), [{"credential_id": record.id, "cluster_id": each} for each in named])
+    if named:
+        connection.execute(grants.insert(), [{"credential_id": record.id, "cluster_id": each} for each in named])
 
 
 def valid(connection: sa.Connection, hashes: Collection[str], now: float) -> dict[str, int]:
@@ -86,8 +87,9 @@ def lose(connection: sa.Connection, cluster_id: str) -> None:
 
 
 def remove_useless(connection: sa.Connection) -> None:
-    """Remove the credentials that are good for no cluster any more."""
-    connection.execute(credentials.delete().where(credentials.c.id.not_in(sa.select(grants.c.credential_id))))
+    """Remove the credentials that are good for no cluster any more; a monitor's was never for one."""
+    useless = credentials.c.id.not_in(sa.select(grants.c.credential_id))
+    connection.execute(credentials.delete().where(useless, credentials.c.kind != "monitor"))
 
 
 def _found(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[CredentialRecord]:
