@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from rainbow.matching.demand import pools_of
+from rainbow.matching.demand import for_one_slot, pools_of
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Resource
@@ -20,6 +20,9 @@ def cannot_collide(resources: tuple[Resource, ...], forms: Rooted | Layout) -> b
     """Tell whether the counted bound of a request decides it on a cluster with vertices of these forms."""
     every = [r for top in resources for r in top.walk()]
     levels = [resources, *(r.children for r in every)]
+    in_slots = (child for r in every if r.is_slot for child in r.children)
+    if any(for_one_slot(child, forms) is None for child in in_slots):
+        return False
     return all(_is_plain(r, forms) for r in every if not r.is_slot) and all(
         not _collide(one, other, forms) for level in levels for one, other in combinations(level, 2)
     )

@@ -10,12 +10,14 @@ A level's sums are one product of a sparse matrix (states × what they contain) 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rainbow.matching.columns import Columns
+from rainbow.matching.demand import may_take_whole
 from rainbow.matching.kinds import Row
 from rainbow.matching.rows import RowTable, tables
 
@@ -163,6 +165,8 @@ class Batch:
         """Tell of every root whether each part of a variant finds enough there; None if that cannot be batched."""
         if any(part.count.min >= LARGEST for top in resources for part in top.walk()):
             return np.zeros(len(self.roots), dtype=bool)  # more than any root has: see `largest` of Rooted
+        if any(self._shares_out(child) for top in resources for r in top.walk() if r.is_slot for child in r.children):
+            return None
         satisfied = {need.number: self._meeting(need) for need in question.needs}
         program = Columns(resources, self.like, np.minimum)
         if any(satisfied.values()) and self._hangs_between(program, satisfied):
@@ -174,6 +178,16 @@ class Batch:
             found = self._columns(program, question, _Asking(self.states, satisfied, mask))[self.at_root[mine]]
             holds[mine] = self._enough(program, resources, found, self.loose[mine])
         return holds
+
+    def _shares_out(self, child: Resource) -> bool:
+        """Return whether what one slot takes of whole vertices depends on their sizes, which differ between roots."""
+        return may_take_whole(child, self.like.compound) and child.type not in self._single
+
+    @cached_property
+    def _single(self) -> frozenset[str]:
+        """The types whose vertices are of size 1 in every root."""
+        types = {state.kind.type for state in self.states}
+        return frozenset(types - {state.kind.type for state in self.states if state.kind.amount != 1})
 
     def _meeting(self, need: Need) -> frozenset[Row]:
         if self._tables is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rainbow.jobspec.units import quantity
-from rainbow.matching.demand import pools_of
+from rainbow.matching.demand import for_one_slot, pools_of, units_of
 from rainbow.matching.layout import OUTSIDE
 from rainbow.matching.needs import needs_met
 from rainbow.matching.slots import host_needs, parts
@@ -32,6 +32,7 @@ class Bound:
         self.taken = taken
         self.ask_needs = ask_needs
         self._met: dict[tuple[tuple[int, ...], int], bool] = {}
+        self._for_one: dict[int, int | None] = {}
         self._divided: dict[tuple[int, bool, bool], Parts] = {}
         self._hosted: dict[
             tuple[int, int, bool], bool
@@ -81,14 +82,14 @@ class Bound:
                 yield i
 
     def units(self, r: Resource, i: int) -> int:
-        """How many units of `r` one vertex gives: its size if taken whole, what is left of it otherwise."""
-        measured, factor = quantity(self.layout.units[i])
-        wanted, each = quantity(r.unit) if r.unit else (measured, factor)
-        if wanted != measured:
-            return 0
-        if r.exclusive or not self.layout.is_leaf(i):
-            return self.layout.amount(i) // each
-        return self.taken.headroom(i, self.layout.pool(i)) // each
+        """How many units of `r` one vertex gives: what is left of it, or of a whole one as many as are wanted."""
+        is_leaf = self.layout.is_leaf(i)
+        given = units_of(r, self.layout.sizes[i], self.layout.units[i], is_leaf, self.layout)
+        if given and is_leaf and not r.exclusive:
+            pool = self.layout.pool(i)
+            each = quantity(r.unit)[1] if r.unit else self.layout.pools[pool]
+            return self.taken.headroom(i, pool) // each
+        return min(given, r.count.min)
 
     def pooled(self, r: Resource, scope: int, outside: bool) -> int:
         """How many units the divisible leaves below `scope` give together."""
@@ -132,9 +133,15 @@ class Bound:
 
     def _times(self, children: tuple[Resource, ...], scope: int, first: int, outside: bool, enough: int) -> int:
         for child in children:
-            n = child.count.min
+            n = self.for_one_slot(child) or child.count.min
             enough = min(enough, self.available(child, scope, first, outside, enough * n) // n)
         return enough
+
+    def for_one_slot(self, child: Resource) -> int | None:
+        """Return the units of a request that one slot takes, see demand.py; remembered."""
+        if child.number not in self._for_one:
+            self._for_one[child.number] = for_one_slot(child, self.layout)
+        return self._for_one[child.number]
 
     def places(self, needs: tuple[Need, ...], scope: int, first: int, outside: bool) -> Iterator[tuple[int, bool]]:
         """Yield the places of slots below `scope`: (worker, False) in order, then (scope, True) for the outside."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rainbow.jobspec.units import quantity
 from rainbow.matching.bound import PLENTY
-from rainbow.matching.demand import pools_of
+from rainbow.matching.demand import for_one_slot, pools_of
 from rainbow.matching.slots import host_needs, parts_above
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Part:
 
     request: Resource
     units: int
+    for_one: int  # units that one slot takes, see demand.py
     needs: tuple[Need, ...]
     children: tuple[Part, ...] = ()
     placed: tuple[Part, ...] = ()  # of a slot, see slots.py
@@ -101,7 +102,8 @@ class Columns:
             return self._slot(r, hosted, out)
         children = tuple(self._part(child, hosted=True, out=out) for child in r.children)
         needs = host_needs(r, self.rooted.worker_type) if children else r.needs
-        part = Part(r, r.count.min, self._known(needs), children, top=self._column(), out=out)
+        for_one = for_one_slot(r, self.rooted) or r.count.min
+        part = Part(r, r.count.min, for_one, self._known(needs), children, top=self._column(), out=out)
         if not children:
             part.pieces = bool(r.exclusive or r.needs or r.type in self.rooted.compound)
             if not (r.exclusive or r.needs):
@@ -118,7 +120,7 @@ class Columns:
         placed = tuple(self._part(child, hosted=False, out=out) for child in above.placed)
         spread = tuple(self._part(child, hosted=True, out=out) for child in above.spread)
         needs, children = self._known(above.needs), (*placed, *spread)
-        part = Part(r, r.count.min, needs, children, placed, spread, above.has_place, out=out)
+        part = Part(r, r.count.min, r.count.min, needs, children, placed, spread, above.has_place, out=out)
         if not out:
             self.part_of[r.number] = part
             self.part_of.update((above.originals[child.request.number], child) for child in children)
@@ -177,8 +179,13 @@ class Columns:
         if not part.pieces or not (whole or part.needs):
             return 0
         measured, own = quantity(at.unit)
+        if at.is_leaf:
+            own = self.rooted.pools[at.pool]
         wanted, each = quantity(part.request.unit) if part.request.unit else (measured, own)
-        return self.meets(part.needs, at, columns) * (at.amount // each) if wanted == measured else 0
+        if wanted != measured:
+            return 0
+        given = at.amount // each
+        return self.meets(part.needs, at, columns) * (self.least(given, part.units) if whole else given)
 
     def meets(self, needs: tuple[Need, ...], at: Vertex, columns: Sequence[Number]) -> Number:
         """Whether what hangs on a vertex, above it or inside it meets all needs."""
@@ -213,7 +220,7 @@ class Columns:
         return self._times([part.outside or part for part in placed] if out else placed, columns)
 
     def _times(self, parts: Sequence[Part], columns: Sequence[Number]) -> Number:
-        return reduce(self.least, (self.units(part, columns) // part.units for part in parts), PLENTY)
+        return reduce(self.least, (self.units(part, columns) // part.for_one for part in parts), PLENTY)
 
     def units(self, part: Part, columns: Sequence[Number]) -> Number:
         """Units of a part in a subtree, by its columns."""

@@ -12,7 +12,7 @@ from rainbow.matching.answer import named_totals
 from rainbow.matching.bound import Bound
 from rainbow.matching.demand import pools_of
 from rainbow.matching.layout import OUTSIDE
-from rainbow.matching.slots import parts
+from rainbow.matching.slots import parts_above
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 class Forms(Protocol):
     """What is asked of a cluster's vertices as a whole."""
+
+    worker_type: str
+    worker_level_types: frozenset[str]
 
     @property
     def compound(self) -> Collection[str]:
@@ -42,26 +45,37 @@ class Forms(Protocol):
 class Standing(NamedTuple):
     """Copies of `units` vertices for `host`, each giving `amounts` of pools, without any other choice."""
 
-    host: Resource
+    host: Resource  # as the slot above it divides its children: with the slot's needs
+    number: int  # of the host in the request
     units: int
     amounts: Mapping[Pool, int]
 
 
-def closed_form(resources: tuple[Resource, ...], forms: Forms, has_place: bool) -> Resource | Standing | None:
-    """Tell how the copies of a request are counted: in units of a resource, by vertices to stand on, or by taking.
-
-    `has_place`: the one slot at the top gives its slots places.
-    """
+def closed_form(resources: tuple[Resource, ...], forms: Forms) -> Resource | Standing | None:
+    """Tell how the copies of a request are counted: in units of a resource, by vertices to stand on, or by taking."""
     if len(resources) != 1:
         return None
     top = resources[0]
-    host, copies = (top.children[0], top.count.min) if top.is_slot and len(top.children) == 1 else (top, 1)
-    if (top.is_slot and _is_divisible(top.children, forms) and _differ(top.children)) or _is_counted(host, forms):
+    if not top.is_slot:
+        return top if _is_counted(top, forms) else _standing(top, top.number, 1, forms)
+    if _is_divisible(top.children, forms) and _differ(top.children):
         return top
-    if not host.children or (top.is_slot and (host is top or has_place)):
+    above = parts_above(top, forms.worker_type, forms.worker_level_types, hosted=False)
+    if len(top.children) != 1:
+        return None
+    if _is_counted(top.children[0], forms):
+        return top
+    if above.has_place:
+        return None
+    host = above.spread[0]
+    return _standing(host, above.originals[host.number], top.count.min, forms)
+
+
+def _standing(host: Resource, number: int, copies: int, forms: Forms) -> Standing | None:
+    if not host.children or host.is_slot:
         return None
     amounts = _amounts(host, forms)
-    return None if amounts is None else Standing(host, copies * host.count.min, amounts)
+    return None if amounts is None else Standing(host, number, copies * host.count.min, amounts)
 
 
 def totals_standing(form: Standing, rooted: Rooted) -> dict[str, int] | None:
@@ -78,7 +92,7 @@ def totals_standing(form: Standing, rooted: Rooted) -> dict[str, int] | None:
 def counted(resources: tuple[Resource, ...], layout: Layout, taken: Taken) -> int | None:
     """Return `fits` of a single tree of which at most one level chooses vertices to stand on, else None."""
     top, bound = resources[0], Bound(layout, taken)
-    form = closed_form(resources, layout, top.is_slot and parts(top, layout, 0, False).has_place)
+    form = closed_form(resources, layout)
     if form is None or not isinstance(form, Standing):
         return None if form is None else bound.available(top, 0, 0) // top.count.min
     capacities: list[tuple[int, int]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rainbow.jobspec.units import quantity
 
@@ -63,6 +63,53 @@ def takes_whole(request: Resource, compound: Collection[str]) -> bool:
     if request.is_slot:
         return any(takes_whole(child, compound) for child in request.children)
     return request.exclusive or (not request.children and request.type in compound)
+
+
+class Forms(Protocol):
+    """What the vertices of a cluster are like, by type."""
+
+    @property
+    def compound(self) -> Collection[str]:
+        """The types of which some vertex contains others."""
+
+    @property
+    def pools(self) -> Mapping[Pool, int]:
+        """Every pool there is, with the largest unit its leaves are counted in."""
+
+    def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
+        """Return (size, unit, whether it contains nothing) of the vertices of a type."""
+
+
+def may_take_whole(request: Resource, compound: Collection[str]) -> bool:
+    """Return whether a request without children takes vertices with all they contain."""
+    return not (request.is_slot or request.children) and (request.exclusive or request.type in compound)
+
+
+def for_one_slot(request: Resource, forms: Forms) -> int | None:
+    """Return the units of a request that one slot takes, a multiple of what each vertex gives it.
+
+    A vertex that is taken whole serves one slot, so that a slot that wants 3 cores takes 2 vertices of 2 cores. None
+    where vertices give a slot unequal amounts: then only a search can say which ones it takes.
+    """
+    wanted = request.count.min
+    if not may_take_whole(request, forms.compound):
+        return wanted
+    sizes = forms.sizes_of(request.type)
+    given = {min(each, wanted) for each in (units_of(request, *size, forms) for size in sizes) if each} or {1}
+    may_divide = not request.exclusive and any(is_leaf for _, _, is_leaf in sizes)
+    if len(given) > 1 or (may_divide and given != {1}):
+        return None
+    step = given.pop()
+    return -(-wanted // step) * step
+
+
+def units_of(request: Resource, size: int, unit: str, is_leaf: bool, forms: Forms) -> int:
+    """Return how many units of a request a whole vertex has; 0 where its unit cannot be compared."""
+    measured, factor = quantity(unit)
+    if request.unit:
+        wanted, each = quantity(request.unit)
+        return size * factor // each if wanted == measured else 0
+    return size * factor // (forms.pools.get((request.type, measured), factor) if is_leaf else factor)
 
 
 def depth(request: Resource) -> int:

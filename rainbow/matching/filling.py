@@ -52,7 +52,8 @@ def shape_of(resources: tuple[Resource, ...], rooted: Rooted) -> Shape | None:
         return Shape(top, top.count.min, True, 0) if inside else None
     divisible = not (top.children or top.exclusive or top.needs or top.type in rooted.compound)
     pools = list(pools_of(top, rooted.pools))
-    if divisible and len(pools) == 1 and not rooted.has_outside(top.type):
+    # one unit of a larger measure may lie on two workers: 1 GB on two of 750 MB
+    if divisible and [each for _, each in pools] == [1] and not rooted.has_outside(top.type):
         return Shape(top, top.count.min, True, 0)
     return None
 

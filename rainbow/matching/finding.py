@@ -17,7 +17,6 @@ from rainbow.matching.explain import shortfall
 from rainbow.matching.placed import Placed
 from rainbow.matching.reduced import Reach, Reduced
 from rainbow.matching.search import BUDGET, Allowance
-from rainbow.matching.slots import parts_above
 from rainbow.matching.standing import capacities
 from rainbow.matching.taken import Taken
 from rainbow.matching.tallied import Tallied
@@ -125,9 +124,7 @@ class Trial:
         return self._taken_copies()
 
     def _form(self) -> Resource | Standing | None:
-        top = self.resources[0]
-        above = parts_above(top, self.rooted.worker_type, self.rooted.worker_level_types, hosted=False)
-        return closed_form(self.resources, self.rooted, top.is_slot and above.has_place)
+        return closed_form(self.resources, self.rooted)
 
     def totals(self) -> dict[str, int]:
         """Sum what one copy takes: in closed form where it stands on whole workers, else by placing it."""

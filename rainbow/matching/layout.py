@@ -111,6 +111,10 @@ class Layout:
         """Tell whether every vertex of a type is of size 1."""
         return all(self.sizes[i] == 1 for i in self.by_type.get(type_, []))
 
+    def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
+        """Return (size, unit, whether it contains nothing) of the vertices of a type."""
+        return frozenset((self.sizes[i], self.units[i], self.is_leaf(i)) for i in self.by_type.get(type_, []))
+
     def total(self, kind: str, unit: str) -> int | None:
         """The total of a type in `unit`; None where some vertex's unit cannot be compared."""
         if not unit:

@@ -151,6 +151,10 @@ class Rooted:
             sums[kind.type] = sums.get(kind.type, 0) + kind.size * many
         return sums
 
+    def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
+        """Return (size, unit, whether it contains nothing) of the vertices of a type."""
+        return frozenset((kind.size, kind.unit, kind.is_leaf) for kind in self.closure if kind.type == type_)
+
     def total(self, type_: str, unit: str) -> int | None:
         """The total of a type in `unit`; None where some vertex's unit cannot be compared."""
         if not unit:

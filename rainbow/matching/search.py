@@ -17,6 +17,7 @@ from itertools import islice, permutations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from rainbow.jobspec import Count
 from rainbow.matching.agenda import Agenda, Chosen, Promised, before, contended, leaving
 from rainbow.matching.bound import Bound
 from rainbow.matching.demand import Demand, Owner, pools_of
@@ -104,7 +105,18 @@ class Search:
                     placed = replace(r, children=divided.placed, needs=divided.needs)
                     yield Demand(placed, slots.copies, scope, first, slots, outside)
             else:
-                yield Demand(r, r.count.min * owner.copies, scope, first, owner, outside)
+                yield from self._by_slot(r, scope, first, owner, outside)
+
+    def _by_slot(self, r: Resource, scope: int, first: int, owner: Owner, outside: bool) -> Iterator[Demand]:
+        """Demand what each owner wants of a request; one vertex is not taken whole for two of them."""
+        units = self.bound.for_one_slot(r) if owner.copies > 1 else r.count.min
+        if units is None:
+            for number in range(owner.copies):
+                one = owner._replace(first=owner.first + number, copies=1)
+                yield Demand(r, r.count.min, scope, first, one, outside)
+        else:
+            wanted = r if units == r.count.min else replace(r, count=Count(units, units))
+            yield Demand(wanted, units * owner.copies, scope, first, owner, outside)
 
     def _has_choice(self, demand: Demand) -> bool:
         r = demand.request

@@ -14,7 +14,7 @@ Runs = list[tuple[int, int]]  # (capacity, how many neighbours have it)
 
 def capacities(standing: Standing, tally: Tally) -> Runs | None:
     """Return how many copies each vertex that `standing.host` can stand on gives to, None if one is in no worker."""
-    top = tally.columns.part_of[standing.host.number].top
+    top = tally.columns.part_of[standing.number].top
     found: dict[State, Runs] = {}
     for state, kind in sorted(tally.kinds.items(), key=lambda item: item[0].number):
         if not tally.found[state][top]:
