@@ -29,6 +29,29 @@ def test_apportioned_shares_are_wanted_and_there_and_nothing_of_use_is_left(tabl
         assert not missing & {o for o, count in enumerate(share_counts(left)) if count}
 
 
+@settings(max_examples=200)
+@given(st.data())
+def test_nobody_of_equal_weight_has_nothing_while_another_holds_more_than_a_largest_share(data):
+    """Where there are as many machines as claims, each of which wants shares of any sizes that fit one."""
+    size = data.draw(st.sampled_from([2, 4, 8, 16]))
+    some = st.lists(st.tuples(st.integers(1, size), st.sampled_from([1, 7, 1000])), min_size=1, max_size=3)
+    wanted = data.draw(st.lists(some, min_size=2, max_size=7))
+    claims = []
+    for k, wants in enumerate(wanted):
+        by_order = dict(wants)
+        claims.append(entity(f"e{k}", 1, [by_order.get(o, 0) for o in range(size + 1)], size))
+    table = [0] * size + [data.draw(st.integers(len(claims), 80))]
+    apportion(claims, table)
+    given_ = [total_quanta(claim.given) for claim in claims]
+    assert min(given_) > 0 or max(given_) <= size
+
+
+def test_sizes_of_shares_do_not_decide_who_gets_half():
+    claims, table = [entity("a", 1, [0] * 4 + [1000], 8), entity("b", 1, [0] * 8 + [1000], 8)], [0] * 8 + [64]
+    apportion(claims, table)
+    assert [total_quanta(claim.given) for claim in claims] == [256, 256]
+
+
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=8), st.data())
 def test_tables_equal_a_recomputation_after_any_bookings(orders, data):
     free = list(orders)
@@ -61,6 +84,17 @@ def test_users_of_a_class_differ_by_one_share_at_most(orders, owners):
     by_user = {user: sum(found[k + 1] for k, owner in enumerate(owners) if owner == user) for user in owners}
     assert max(by_user.values()) - min(by_user.values()) <= 1
     assert sum(by_user.values()) == sum(orders)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(1, 8)), min_size=2, max_size=8), st.integers(8, 64))
+def test_users_of_a_class_with_shares_of_any_sizes_all_get_some(wanted, count):
+    there = cluster([8] * count, {"c": EAGER}, [job(k + 1, user, "c", o) for k, (user, o) in enumerate(wanted)])
+    found = counted(there)
+    by_user = {user: 0 for user, _ in wanted}
+    for k, (user, o) in enumerate(wanted):
+        by_user[user] += found[k + 1] * o
+    assert min(by_user.values()) > 0
 
 
 @settings(deadline=None)

@@ -50,12 +50,52 @@ def apportion(entities: Sequence[Entity], table: Table, classic: bool = False) -
     >>> apportion(jobs, machines); [job.given for job in jobs]
     [[0, 4, 0], [0, 0, 2]]
     """
+    if classic:
+        _serve(entities, table, classic=True)
+        return
+    machines, wanted = list(table), [list(e.wanted) for e in entities]
+    able = _servable(entities, table)
+    first: list[Entity] = []
+    while True:
+        _first_share(first, table)
+        _serve(entities, table, classic=False)
+        short = _left_out(able, first)
+        if not short:
+            return
+        first = able if first else short  # who lost by the first round is served in the second, beside everybody
+        table[:] = machines
+        for e, before in zip(entities, wanted, strict=True):
+            e.wanted[:], e.given[:] = before, [0] * len(before)
+
+
+def _serve(entities: Sequence[Entity], table: Table, classic: bool) -> None:
     working = list(entities) if classic else _servable(entities, table)
     while working and _pass(working, table, classic):
         working = _servable(working, table)
     _bonus(entities, table, classic)
     if not classic:
         _remnants(entities, table)
+
+
+def _left_out(able: Sequence[Entity], served: Sequence[Entity]) -> list[Entity]:
+    """Return those with nothing while another holds, for its weight, more than one largest share beyond."""
+    largest = max((o for e in able for o, count in enumerate(e.given) if count), default=0)
+    most = max((total_quanta(e.given) / e.weight for e in able), default=0.0)
+    known = set(map(id, served))
+    return [e for e in able if not any(e.given) and id(e) not in known and most * e.weight > largest]
+
+
+def _first_share(entities: Sequence[Entity], table: Table) -> None:
+    """Give each its smallest share before all else, the largest of these first as they fit on the fewest machines."""
+
+    def size(e: Entity) -> int:
+        return next(o for o, wanted in enumerate(e.wanted) if wanted)
+
+    for e in sorted(entities, key=lambda e: -size(e)):
+        o = size(e)
+        if remove(table, 1, o):
+            e.given[o] += 1
+            e.wanted[o] -= 1
 
 
 def _servable(entities: Sequence[Entity], table: Table) -> list[Entity]:
@@ -89,11 +129,19 @@ def _pass(working: Sequence[Entity], table: Table, classic: bool) -> bool:
         if taken:
             remove(table, taken, o)
             counts = share_counts(table)
-        # what has its part no longer counts: repeated at every order, as the original does
-        weight -= sum(e.weight for k, e in enumerate(working) if deserved[k] <= got[k])
+        weight = _unsatisfied(working, deserved, got, weight, classic)
         if weight <= 0:
             break
     return any(got)
+
+
+def _unsatisfied(
+    working: Sequence[Entity], deserved: Sequence[int], got: Sequence[int], weight: float, classic: bool
+) -> float:
+    """Return the weight of those that lack some of their part: classic, what has it is taken off at every order."""
+    if classic:
+        return weight - sum(e.weight for k, e in enumerate(working) if deserved[k] <= got[k])
+    return sum(e.weight for k, e in enumerate(working) if deserved[k] > got[k])
 
 
 def _whole(quanta: int, order: int) -> int:
@@ -104,13 +152,29 @@ def _whole(quanta: int, order: int) -> int:
 def _deserved(working: Sequence[Entity], quanta: int, classic: bool) -> list[int]:
     """Divide by weight; the odd ones go to whoever would still have least for its weight, classic: to the first."""
     weight = sum(e.weight for e in working)
-    deserved = [floor(quanta * (e.weight / weight)) for e in working]
+    deserved = [floor(quanta * (e.weight / weight)) for e in working] if classic else _owed(working, quanta)
     turn = list(range(len(working)))
     if not classic:
         turn.sort(key=lambda k: (total_quanta(working[k].given) + deserved[k] + 1) / working[k].weight)
     for seat in range(quanta - sum(deserved)):
         deserved[turn[seat % len(turn)]] += 1
     return deserved
+
+
+def _owed(working: Sequence[Entity], quanta: int) -> list[int]:
+    """Divide the quanta left so that all have the same for their weight, with what they were given before."""
+    held = [total_quanta(e.given) for e in working]
+    among = list(range(len(working)))
+    while True:
+        level = (quanta + sum(held[k] for k in among)) / sum(working[k].weight for k in among)
+        below = [k for k in among if held[k] < level * working[k].weight]
+        if len(below) == len(among):
+            break
+        among = below
+    owed = [0] * len(working)
+    for k in among:
+        owed[k] = floor(level * working[k].weight) - held[k]
+    return owed
 
 
 def _bonus(entities: Sequence[Entity], table: Table, classic: bool) -> None:
