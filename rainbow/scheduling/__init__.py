@@ -9,7 +9,9 @@ from rainbow.scheduling.fair_share import FairShare
 from rainbow.scheduling.gangs import Gang, GangTask, gangs, only, placements, processes, slots_of
 from rainbow.scheduling.load_based import LoadBased
 from rainbow.scheduling.policy import (
+    Accounts,
     Elastic,
+    Ended,
     GangView,
     JobProgress,
     JobView,
@@ -43,9 +45,11 @@ DEFAULT_POLICY = "load_based"
 
 __all__ = [
     "DEFAULT_POLICY",
+    "Accounts",
     "Answer",
     "Delegate",
     "Elastic",
+    "Ended",
     "FairShare",
     "Gang",
     "GangTask",

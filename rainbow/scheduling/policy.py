@@ -140,6 +140,14 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """A task that gave its space back at `end`: it has ended, or waits to run again."""
+
+    run: RunView
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReservationView:
     """Space kept in advance over [start, end) for the jobs that name it; `requestors` None: of anybody."""
 
@@ -157,7 +165,8 @@ class View:
     `place(demand, workers)` is the matcher's answer: what the gang would hold if only these workers were
     free, or None; `divide(demand, take)` says what of it each task of the gang holds. `hosts(demand)` are
     the kinds of workers that could take a part of it. `consumables` is what is free, by type, of what lies
-    outside every worker; placements name it under the worker "". `reservations` are advance ones.
+    outside every worker; placements name it under the worker "". `reservations` are advance ones. `ended` is the
+    record of what has ended since the last plan that was carried out, for a policy with `counted_until`.
     """
 
     now: float
@@ -171,6 +180,7 @@ class View:
     memory: Mapping[str, Any] = field(default_factory=dict)
     consumables: Mapping[str, int] = field(default_factory=dict)
     reservations: Sequence[ReservationView] = ()
+    ended: Sequence[Ended] = ()
     census: Census | None = field(default=None, compare=False)  # the same counted; None: see census_of
 
 
@@ -269,6 +279,14 @@ class Keeps(Protocol):
 
     def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
         """Find space for a job's one gang for so long, from `start` on, or (None) from the earliest time there is."""
+
+
+@runtime_checkable
+class Accounts(Protocol):
+    """What a policy has beside, if it accounts for what ran: `view.ended` is for it."""
+
+    def counted_until(self, memory: Mapping[str, Any]) -> float | None:
+        """Return the time until which its memory has counted what ran; None: it counts nothing."""
 
 
 @runtime_checkable

@@ -87,6 +87,12 @@ def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[Task
     return [_task(row) for row in connection.execute(_CHANGED, {"cluster": cluster_id, "since": since})]
 
 
+def ended_since(connection: sa.Connection, cluster_id: str, since: float) -> list[Task]:
+    """Return the cluster's tasks that have ended after a time and had held something."""
+    own = (tasks.c.cluster_id == cluster_id, tasks.c.state.in_(ENDED), tasks.c.ended_at > since)
+    return [task for task in _tasks(connection, *own, tasks.c.assigned_at.is_not(None)) if task.placement]
+
+
 def waiting_at(connection: sa.Connection, cluster_id: str) -> dict[str, Waiting]:
     """Return by job which tasks of a cluster wait."""
     found: dict[str, tuple[list[int], dict[int, float]]] = {}

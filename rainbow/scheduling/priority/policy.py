@@ -22,10 +22,10 @@ from rainbow.scheduling.priority.lines import Lines
 from rainbow.scheduling.priority.model import Item, owners
 from rainbow.scheduling.priority.order import ordered, prioritise
 from rainbow.scheduling.priority.orders import orders, remembered
-from rainbow.scheduling.priority.settings import check_settings
+from rainbow.scheduling.priority.settings import GRID_ENGINE, check_settings
 from rainbow.scheduling.priority.suspension import paced, suspended_spots, suspensions
 from rainbow.scheduling.priority.tickets import tickets
-from rainbow.scheduling.priority.usage import counted
+from rainbow.scheduling.priority.usage import counted, expected, lengths
 from rainbow.scheduling.priority.waits import figures, waits
 from rainbow.scheduling.priority.work import environments, items
 
@@ -62,11 +62,17 @@ def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) ->
         prioritise(waiting, view.now, settings, [0.0] * len(waiting))
         return memory
     held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
+    used: Mapping[str, float] = {}
+    length: float | None = None
     if given["share"] and given["share_tree"]:
-        memory["usage"] = counted(view, held, settings)
+        memory["usage"] = counted(view, settings)
+        used = memory["usage"]["used"]
+        if settings["compat"] != GRID_ENGINE:
+            memory["lengths"] = lengths(view)
+            length = memory["lengths"]["mean"]
+            used = expected(view, used, length, settings)
     active = list({own["job"]: own for own in held.values()}.values())
-    used = memory.get("usage", {}).get("used", {})
-    prioritise(waiting, view.now, settings, tickets(waiting, active, used, given))
+    prioritise(waiting, view.now, settings, tickets(waiting, active, used, given, length))
     return memory
 
 
@@ -99,6 +105,11 @@ class Priority:
         """Return settings under which every job may be promised a time."""
         given = {key: value for key, value in settings.items() if key != "max_reservation"}
         return {**given, "discipline": "conservative", "max_jobs_per_user": 0, "compat": "", "search": "gaps"}
+
+    def counted_until(self, memory: Mapping[str, Any]) -> float | None:
+        """Return from when on it needs the record of what has ended: since it counted usage last; None: never."""
+        at = memory.get(NAME, {}).get("usage", {}).get("at")
+        return None if at is None else float(at)
 
     def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
         """Find space for an advance reservation."""

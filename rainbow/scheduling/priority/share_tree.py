@@ -1,4 +1,11 @@
-"""The share tree: what each leaf with jobs is owed, from its shares and what it has used lately.
+"""The share tree: whose turn it is, from the shares of each leaf and what it has used lately.
+
+    turns          the next job is of the leaf that has used least for its shares, level by level; each job is charged
+                   before the one after it is chosen, so that usage converges to the shares whatever the jobs' sizes
+    entitlements   Grid Engine's: what each leaf with jobs is owed. It converges to the shares where many small jobs
+                   run side by side, and to the square of the shares where one job fills the cluster
+
+Words of `entitlements`:
 
     ltt, oltt   target of a node by shares alone, within its parent and over all
     stt, ostt   the same corrected by usage: who has used less than its shares is owed more
@@ -9,8 +16,12 @@ The leaf "default" stands for everybody who is not named in the tree, each with 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from itertools import pairwise
+from math import inf
 from typing import Any, NamedTuple
 
 LEAST_USAGE = 1.0
@@ -24,15 +35,97 @@ class Leaf(NamedTuple):
     user: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Node:
-    """A node that has jobs at or below it."""
+    """A node that has jobs at or below it.
+
+    `queue` holds (place, charge) of a leaf's waiting jobs, `heap` the children with waiting jobs, the next one first.
+    """
 
     shares: float
     usage: float = 0.0
     children: list[Node] = field(default_factory=list)
     leaf: Leaf | None = None
     owed: float = 0.0
+    queue: deque[tuple[int, float]] = field(default_factory=deque)
+    heap: list[tuple[float, int, Node]] = field(default_factory=list)
+
+    @property
+    def rank(self) -> float:
+        """Return its usage for each of its shares, halfway through its next job, so that its jobs' sizes even out.
+
+        What has used next to nothing is not put off for the size of its job.
+        """
+        step = self.queue[0][1] if self.queue else 0.0
+        return (self.usage + min(step / 2, self.usage)) / self.shares if self.shares else inf
+
+
+def turns(
+    tree: Mapping[str, Any], waiting: Sequence[tuple[Leaf, float]], usage: Mapping[str, float], compensation: float
+) -> list[int]:
+    """Return the places of waiting jobs (leaf, charge) in the order of their turns, of those the tree has.
+
+    >>> tree = {"name": "root", "children": [{"name": "a", "shares": 3.0}, {"name": "b", "shares": 1.0}]}
+    >>> a, b = (Leaf("", "a"), 1.0), (Leaf("", "b"), 1.0)
+    >>> turns(tree, [b, b, a, a, a, a], {}, 0.0)
+    [2, 0, 3, 4, 5, 1]
+    """
+    root = _build(tree, sorted({leaf for leaf, _ in waiting}), usage, _named(tree))
+    if root is None:
+        return []
+    _line_up(root, waiting)
+    _set_heaps(root, compensation)
+    found = []
+    while root.heap or root.queue:
+        found.append(_next(root))
+    return found
+
+
+def _line_up(root: Node, waiting: Sequence[tuple[Leaf, float]]) -> None:
+    """Put every waiting job in the queue of the first node that is its leaf."""
+    queues: dict[Leaf, deque[tuple[int, float]]] = {}
+    for node in _nodes(root):
+        if node.leaf is not None:
+            queues.setdefault(node.leaf, node.queue)
+    for place, (leaf, charge) in enumerate(waiting):
+        if leaf in queues:
+            queues[leaf].append((place, charge))
+
+
+def _nodes(root: Node) -> list[Node]:
+    """Return a node and all below it, each before its children."""
+    found, stack = [], [root]
+    while stack:
+        node = stack.pop()
+        found.append(node)
+        stack.extend(reversed(node.children))
+    return found
+
+
+def _set_heaps(root: Node, compensation: float) -> None:
+    """Order the children of every node, those below it first."""
+    for node in reversed(_nodes(root)):
+        total, shares = sum(child.usage for child in node.children), sum(child.shares for child in node.children)
+        for child in node.children if compensation and shares else ():
+            child.usage = max(child.usage, total * child.shares / shares / compensation)
+        ready = [child for child in node.children if child.queue or child.heap]
+        node.heap = [(child.rank, place, child) for place, child in enumerate(ready)]
+        heapify(node.heap)
+
+
+def _next(root: Node) -> int:
+    """Take the next job off its queue and charge all nodes above it."""
+    path = [root]
+    while path[-1].heap:
+        path.append(path[-1].heap[0][-1])
+    place, charge = path[-1].queue.popleft()
+    for parent, child in reversed(list(pairwise(path))):
+        child.usage += charge
+        if child.queue or child.heap:
+            heapreplace(parent.heap, (child.rank, parent.heap[0][1], child))
+        else:
+            heappop(parent.heap)
+    return place
 
 
 def entitlements(

@@ -2,33 +2,46 @@
 
 The policies are applied in the order of `hierarchy` (O override, F functional, S share tree); each looks at a
 project's or user's items in the order of the tickets they have so far, so an earlier policy decides who is first.
-The k-th waiting item of an owner with a active ones is owed a part of 1 / (a + k): owners take turns by entitlement.
+The k-th waiting item of an owner with a active ones has a part of 1 / (a + k) of its functional tickets: owners take
+turns. The share tickets of the item whose turn is the r-th by the share tree are in proportion to 1 / r.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rainbow.scheduling.priority.model import Item
-from rainbow.scheduling.priority.share_tree import Leaf, entitlements
+from rainbow.scheduling.priority.share_tree import entitlements, turns
+from rainbow.scheduling.priority.usage import charge, leaf_of
 
 KINDS = ("user", "project", "department", "job")
 Owners = Mapping[str, str]  # {user, project, department, job} of an item or a running job
 
 
 def tickets(
-    waiting: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
+    waiting: Sequence[Item],
+    active: Sequence[Owners],
+    usage: Mapping[str, float],
+    given: Mapping[str, Any],
+    length: float | None = None,
 ) -> list[float]:
-    """Return the tickets of every item, in the order given. `active` are the owners of every running job."""
+    """Return the tickets of every item, in the order given.
+
+    `active` are the owners of every running job, `length` is how long jobs run on average; None: the share tree as
+    Grid Engine reads it.
+    """
     counts = Counter(item.job.id for item in waiting)
     asked = _asked(waiting, given["max_pending_tasks_per_job"]) if len(counts) < len(waiting) else list(waiting)
     sums = [0.0] * len(asked)  # by place in `asked`
     for letter in given["hierarchy"]:
         places = sorted(range(len(asked)), key=lambda n: (-sums[n], -asked[n].asks.job_share, asked[n].place))
         order = [asked[n] for n in places]
-        policy = {"O": _override, "F": _functional, "S": _share_tree}[letter]
+        policy = {"O": _override, "F": _functional, "S": _entitled}[letter]
+        if letter == "S" and length is not None:
+            policy = partial(_in_turn, length)
         for n, more in zip(places, policy(order, active, usage, given), strict=True):
             sums[n] += more
     by_job: dict[str, list[float]] = {}
@@ -113,7 +126,26 @@ def _active_parts(kind: str, active: Iterable[Owners], running: Mapping[Any, int
     return sum(_shares(kind, owners, given) / running[kind, owners[kind]] for owners in active)
 
 
-def _share_tree(
+def _in_turn(
+    length: float,
+    order: Sequence[Item],
+    active: Sequence[Owners],
+    usage: Mapping[str, float],
+    given: Mapping[str, Any],
+) -> list[float]:
+    """Divide the share tickets by whose turn the share tree says it is."""
+    if not given["share_tree"] or not given["share"]:
+        return [0.0] * len(order)
+    wanted = [(leaf_of(item.owners), charge(item, given["usage_weights"], length)) for item in order]
+    places = turns(given["share_tree"], wanted, usage, given["compensation_factor"])
+    whole = sum(1 / turn for turn in range(1, len(places) + 1))
+    found = [0.0] * len(order)
+    for turn, place in enumerate(places, start=1):
+        found[place] = given["share"] / turn / whole
+    return found
+
+
+def _entitled(
     order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
 ) -> list[float]:
     """Divide the share tickets by what the tree owes each leaf with jobs."""
@@ -127,11 +159,6 @@ def _share_tree(
         seen[leaf] += 1
         found.append(given["share"] * owed.get(leaf, 0.0) / seen[leaf])
     return found
-
-
-def leaf_of(owners: Owners) -> Leaf:
-    """Name the leaf of a share tree that stands for an owner."""
-    return Leaf(owners["project"], owners["user"])
 
 
 def _counted(owners: Iterable[Owners]) -> Counter[tuple[str, str]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rainbow.jobs import BOOKED
+from rainbow.scheduling import Accounts, Ended, policies
 from rainbow.service.steps.mirror import Mirror
 from rainbow.service.steps.waiting import LiveJob
 from rainbow.service.submits.admission import check_limits
@@ -51,11 +52,32 @@ def follow(service: Service, mirror: Mirror) -> ClusterRecord | None:
         if mirror.epoch >= 0 and mirror.moves != record.moves:
             mirror.renew()
         _heed_limits(mirror, record)
-        changed = _read_all(connection, mirror) if mirror.epoch < 0 else _read_changed(connection, mirror)
-        _look_at_dependents(connection, mirror, changed, service.clock())
+        now, accounts = service.clock(), _accounts(record)
+        if mirror.epoch < 0:
+            changed = _read_all(connection, mirror)
+            mirror.ended = _read_ended(connection, mirror, accounts) if accounts is not None else {}
+        else:
+            changed = _read_changed(connection, mirror, now if accounts is not None else None)
+        _look_at_dependents(connection, mirror, changed, now)
         mirror.epoch, mirror.moves = record.epoch, record.moves
     mirror.settle()
     return record
+
+
+def _accounts(record: ClusterRecord) -> float | None:
+    """Return the time until which a cluster's policy has counted what ran; None if it counts nothing."""
+    policy = policies.get(record.policy)
+    return policy.counted_until(record.memory) if isinstance(policy, Accounts) else None
+
+
+def _read_ended(connection: sa.Connection, mirror: Mirror, since: float) -> dict[tuple[str, int], Ended]:
+    """Read the record of the tasks that have ended since a time."""
+    found = tasks.ended_since(connection, mirror.entry.id, since)
+    owners = {record.id: record for record in jobs.some(connection, sorted({task.job for task in found}))}
+    runs = (
+        (task, LiveJob(owners[task.job], reading(connection, task.job), NOTHING, mirror.placing)) for task in found
+    )
+    return {(task.id, task.attempt): Ended(mirror.run_of(task, job), task.ended_at or since) for task, job in runs}
 
 
 def _heed_limits(mirror: Mirror, record: ClusterRecord) -> None:
@@ -76,9 +98,13 @@ def _read_all(connection: sa.Connection, mirror: Mirror) -> dict[str, JobRecord]
     return {record.id: record for record in live}
 
 
-def _read_changed(connection: sa.Connection, mirror: Mirror) -> dict[str, JobRecord]:
+def _read_changed(connection: sa.Connection, mirror: Mirror, ends: float | None) -> dict[str, JobRecord]:
+    """Read what has changed; `ends`: keep the record of what has ended, of what goes on to wait with this time."""
     cluster, since = mirror.entry.id, mirror.epoch
     states, found = workers.changed(connection, cluster, since), jobs.changed(connection, cluster, since)
+    moved = tasks.changed(connection, cluster, since)
+    for task in moved if ends is not None else ():
+        mirror.note_end(task, ends or 0.0)
     mirror.put_workers(states)
     for record in found:
         if record.state not in LIVE:
@@ -89,7 +115,6 @@ def _read_changed(connection: sa.Connection, mirror: Mirror) -> dict[str, JobRec
         else:
             whole = len(reading(connection, record.id).tasks)
             _add(connection, mirror, record, tasks.waiting_of(connection, record.id, whole))
-    moved = tasks.changed(connection, cluster, since)
     for task in moved:
         mirror.put_task(task)
     mirror.read = len(states) + len(found) + len(moved)

@@ -89,6 +89,7 @@ def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, quiet: bo
         divide=mirror.placing.divide,
         memory=record.memory,
         consumables=dict(mirror.consumables),
+        ended=tuple(mirror.ended.values()),
         census=census,
     )
     policy = policies.get(record.policy)

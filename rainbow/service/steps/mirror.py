@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.jobs import BOOKED, Task, TaskState, WorkerState
 from rainbow.matching import consumables
-from rainbow.scheduling import GangView, RunView, Wait, WorkerView
+from rainbow.scheduling import Ended, GangView, RunView, Wait, WorkerView
 from rainbow.scheduling.census import Census
 from rainbow.service.steps.awaited import Dependents
 from rainbow.service.steps.overdue import may_run
@@ -54,6 +54,9 @@ class Mirror:
         self.jobs: dict[str, LiveJob] = {}
         self.waiting: set[str] = set()  # jobs with tasks that wait
         self.booked: dict[str, Task] = {}
+        self.ended: dict[
+            tuple[str, int], Ended
+        ] = {}  # by task and attempt: those that have given their space back since the last plan
         self.workers: dict[str, WorkerRecord] = {}
         self.stirred = True  # workers have changed since somebody looked for what is lost
         self.states: Counter[WorkerState] = Counter()
@@ -143,8 +146,14 @@ class Mirror:
         if task.suspended_at is not None:
             self.suspended[task.id] = task.suspended_at
         self._book(task, 1)
-        self.census.put_run(self._run(task, job))
+        self.census.put_run(self.run_of(task, job))
         self.watch(task)
+
+    def note_end(self, task: Task, now: float) -> None:
+        """Keep the record of what a task held, if as it is now it holds nothing any more."""
+        job, before = self.jobs.get(task.job), self.booked.get(task.id, task)
+        if job is not None and task.state not in BOOKED and before.placement:
+            self.ended[task.id, task.attempt] = Ended(self.run_of(before, job), task.ended_at or now)
 
     def drop_task(self, task_id: str) -> None:
         """Take note that a task holds nothing any more."""
@@ -169,7 +178,8 @@ class Mirror:
             if name in self._capacity:
                 self._touched.add(name)
 
-    def _run(self, task: Task, job: LiveJob) -> RunView:
+    def run_of(self, task: Task, job: LiveJob) -> RunView:
+        """Say what a task of a job holds, since when, and until when at most."""
         started, duration = task.assigned_at or 0.0, job.read.request.duration
         return RunView(
             task=task.id,
