@@ -81,8 +81,8 @@ def _left_out(able: Sequence[Entity], served: Sequence[Entity]) -> list[Entity]:
     """Return those with nothing while another holds, for its weight, more than one largest share beyond."""
     largest = max((o for e in able for o, count in enumerate(e.given) if count), default=0)
     most = max((total_quanta(e.given) / e.weight for e in able), default=0.0)
-    known = set(map(id, served))
-    return [e for e in able if not any(e.given) and id(e) not in known and most * e.weight > largest]
+    known = {e.name for e in served}
+    return [e for e in able if not any(e.given) and e.name not in known and most * e.weight > largest]
 
 
 def _first_share(entities: Sequence[Entity], table: Table) -> None:
