@@ -15,7 +15,7 @@ from rainbow.jobspec.counts import read_count
 from rainbow.jobspec.dependencies import read_dependencies
 from rainbow.jobspec.meant import unread
 from rainbow.jobspec.measured import about_units
-from rainbow.jobspec.request import OF_ITS_OWN, Count, Need, Request, Resource, TaskSpec
+from rainbow.jobspec.request import HIGHEST, LOWEST, OF_ITS_OWN, Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.scatter import scattered
 from rainbow.jobspec.text import step
 from rainbow.jobspec.written import as_number
@@ -114,6 +114,7 @@ def request_of(
     warnings = (*rest.pop("warnings", ()), *_unread(system, f"{at}/system"), *about_units(variants))
     name = rest.pop("name", "") or (job.get("name", "") if isinstance(job, Mapping) else "")
     constraints, dependencies = system.get("constraints"), system.get("dependencies")
+    _check_priority(system.get("priority"), f"{at}/system/priority")
     cwd = system.get("cwd") or ""
     if not isinstance(cwd, str) or "\0" in cwd:
         raise JobspecError("cwd must be text", pointer=f"{at}/system/cwd")
@@ -162,6 +163,12 @@ def _duration(value: Any, pointer: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise JobspecError("duration is a number of seconds, 0 for no limit", pointer=pointer)
     return float(value)
+
+
+def _check_priority(value: Any, pointer: str) -> None:
+    if value is not None and (type(value) is not int or not LOWEST <= value <= HIGHEST):
+        text = f"priority must be a whole number from {LOWEST} to {HIGHEST}, got {value!r:.40}"
+        raise JobspecError(text, pointer=pointer)
 
 
 def _word(value: Any, pointer: str, told: str) -> str:

@@ -13,6 +13,7 @@ from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec.checking import check, shortened, unknown_keys
 from rainbow.jobspec.common import read_command, read_counts, request_of
 from rainbow.jobspec.counts import read_count
+from rainbow.jobspec.meant import meant
 from rainbow.jobspec.request import SLOT, Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.text import step
 from rainbow.jobspec.wants import requires
@@ -26,13 +27,15 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
     """Read a jobspec whose resources are a mapping of named groups."""
     check(document, "nextgen")
     warnings: list[str] = []
+    unfit: list[tuple[str, str]] = []
     common = requires(document.get("requires", []), "/requires")
     groups = {
         name: _slotted(value, f"/resources/{step(name)}", name, common)
         for name, value in document["resources"].items()
     }
     chosen = [name for name, value in document["resources"].items() if value.get("schedule")] or list(groups)
-    tasks = list(_tasks(document, groups, warnings))
+    tasks = list(_tasks(document, groups, unfit))
+    warnings.extend(f"{pointer} {text}" for pointer, text in unfit)
     _check_dependencies(tasks)
     choices = [task.slots for task in tasks if len(task.slots) > 1]
     variants = tuple(tuple(groups[name] for name in names) for names in _variants(chosen, choices, tasks))
@@ -48,6 +51,7 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
         together=len(tasks) == 1 and tasks[0].replicas == 1,
         name=document.get("name", ""),
         warnings=(*unknown_keys(document, "nextgen"), *shortened(dict.fromkeys(warnings))),
+        unfit=tuple(unfit[:1]),
     )
 
 
@@ -135,7 +139,9 @@ def _variants(chosen: list[str], choices: list[tuple[str, ...]], tasks: list[Tas
 # ── tasks ──
 
 
-def _tasks(document: Mapping[str, Any], groups: Mapping[str, Resource], warnings: list[str]) -> Iterator[TaskSpec]:
+def _tasks(
+    document: Mapping[str, Any], groups: Mapping[str, Resource], unfit: list[tuple[str, str]]
+) -> Iterator[TaskSpec]:
     listed = [(document["task"], "/task")] if "task" in document else []
     listed += [(task, f"/tasks/{k}") for k, task in enumerate(document.get("tasks", []))]
     entries = [(task, at, "", "") for task, at in listed]
@@ -147,7 +153,7 @@ def _tasks(document: Mapping[str, Any], groups: Mapping[str, Resource], warnings
     for task, at, group, inherited in entries:
         if _is_reference(task):
             continue
-        yield _task(task, at, group, inherited, groups, number, warnings)
+        yield _task(task, at, group, inherited, groups, number, unfit)
         number += 1
 
 
@@ -182,11 +188,14 @@ def _task(
     inherited: str,
     groups: Mapping[str, Resource],
     number: int,
-    warnings: list[str],
+    unfit: list[tuple[str, str]],
 ) -> TaskSpec:
     named = [name for name in re.split(r"[|]", task.get("resources") or inherited) if name]
-    unknown = [name for name in named if name not in groups]
-    warnings.extend(f"{at}/resources names {name}, which is not among the resources" for name in unknown)
+    place = at if task.get("resources") else at.rpartition("/tasks/")[0]
+    for name in (name for name in named if name not in groups):
+        hint = meant(name, groups)
+        text = f"names {name:.80}, which is not among the resources" + (hint and f"; {hint}")
+        unfit.append((f"{place}/resources", text))
     slots = tuple(name for name in named if name in groups)
     return TaskSpec(
         name=task.get("name") or f"task-{number}",

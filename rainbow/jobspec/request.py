@@ -18,6 +18,7 @@ from itertools import chain, count
 from typing import Any
 
 SLOT = "slot"
+LOWEST, HIGHEST = -1023, 1024  # priority, as in POSIX
 _numbers = count(1)
 OF_ITS_OWN = "\0"  # the service of a job that gives it no name; no name can be this
 
@@ -183,6 +184,7 @@ class Request:
     parameters: Mapping[str, Any] = field(default_factory=dict)  # for selection: attributes.parameter.*
     attributes: Mapping[str, Any] = field(default_factory=dict)  # as given
     warnings: tuple[str, ...] = ()
+    unfit: tuple[tuple[str, str], ...] = ()  # why it can be matched and not run: pointer, what is wrong
     number: int = _numbered()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-LOWEST, HIGHEST = -1023, 1024
+from rainbow.jobspec.request import HIGHEST, LOWEST
 
 
 def asked_priority(attributes: Mapping[str, Any]) -> int:

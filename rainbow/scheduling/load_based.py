@@ -13,7 +13,7 @@ any other unit workers are shared, and a gang costs what it takes of that type (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from rainbow.scheduling.census import Census, census_of
@@ -38,6 +38,10 @@ class LoadBased:
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""
         return check_settings(settings)
+
+    def names(self, settings: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return the classes there are."""
+        return {"class": classes_of(settings).percents}
 
     def plan(self, view: View) -> Plan:
         """Start what the classes are entitled to, then what can be lent; stop loans that have lasted too long."""

@@ -6,7 +6,7 @@ the view, checks the plan against the hard invariants (check.py) and carries the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -297,6 +297,14 @@ class Promises(Protocol):
         """Return the settings as they are when every job may be promised a time."""
 
 
+@runtime_checkable
+class Names(Protocol):
+    """What a policy has beside, if jobs may ask for queues, classes or the like by name."""
+
+    def names(self, settings: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return {key of attributes.system: the names that exist}; a job that asks for another is rejected."""
+
+
 class Policy(Protocol):
     """Plans one cluster's next step. Same view, same plan.
 
@@ -306,7 +314,7 @@ class Policy(Protocol):
     service and progress, also if nothing of it waits; else only those with something waiting.
     With `needs_workers = True` it starts nothing where no worker is ready: such a cluster's step can wait a moment.
     With `by_census = True` it asks the census first, and its views need not have measured loads and reservations.
-    One that keeps space for advance reservations has `keep`, see `Keeps`.
+    One that keeps space for advance reservations has `keep`, see `Keeps`; one with queues or classes `names`.
     """
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -64,6 +64,12 @@ def every(connection: sa.Connection) -> list[ClusterRecord]:
     return [ClusterRecord(**row._mapping) for row in rows]
 
 
+def policies(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Return {id: (policy, settings)} of those that exist."""
+    query = sa.select(clusters.c.id, clusters.c.policy, clusters.c.settings).where(clusters.c.id.in_(cluster_ids))
+    return {row.id: (row.policy, row.settings) for row in connection.execute(query)}
+
+
 def revisions(connection: sa.Connection) -> dict[str, tuple[str, int]]:
     """Return {name: (id, revision)} of all clusters."""
     rows = connection.execute(sa.select(clusters.c.name, clusters.c.id, clusters.c.revision))

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,10 @@ class FairShare:
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""
         return check_settings(settings)
+
+    def names(self, settings: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return the classes there are."""
+        return {"class": compile_settings(check_settings(settings)).classes}
 
     def plan(self, view: View) -> Plan:
         """Decide what starts, stops and waits."""

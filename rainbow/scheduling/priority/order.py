@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rainbow.scheduling.asked import HIGHEST, LOWEST
+from rainbow.jobspec.request import HIGHEST, LOWEST
 from rainbow.scheduling.priority.model import Item
 
 

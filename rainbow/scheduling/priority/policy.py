@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,6 +84,11 @@ class Priority:
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""
         return check_settings(settings)
+
+    def names(self, settings: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return the queues and parallel environments there are."""
+        queues, environments_ = settings.get("queues", {}), settings.get("parallel_environments", {})
+        return {"queue": queues, "master_queue": queues, "pe": environments_}
 
     def plan(self, view: View) -> Plan:
         """Start what fits in order of priority, and promise times to those that do not."""

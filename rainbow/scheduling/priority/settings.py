@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from rainbow.errors import PolicyError
-from rainbow.scheduling.asked import HIGHEST, LOWEST
+from rainbow.jobspec.request import HIGHEST, LOWEST
 from rainbow.scheduling.priority import allocation, slot_range
 from rainbow.scheduling.priority.calendar import CalendarFault, read_calendar
 from rainbow.scheduling.priority.checking import (

@@ -130,6 +130,7 @@ _PARTS: dict[str, Callable[[Collection[str], Any], Any]] = {
     "dropped": _by_name,
     "ranks": _by_name,
     "drops": _by_name,
+    "barred": _by_name,
 }
 
 

@@ -19,7 +19,7 @@ from rainbow.selection.arithmetic import summable
 from rainbow.selection.assigning import Assignment, BatchJob, Bound, assign
 from rainbow.selection.optimal import solve
 from rainbow.service.submits.candidates import candidate_ids, states_of
-from rainbow.service.submits.submitting import Submission, find_for, selector_of, submit_all
+from rainbow.service.submits.submitting import Submission, find_open, selector_of, submit_all
 
 if TYPE_CHECKING:
     from rainbow.service.access import Caller
@@ -104,7 +104,7 @@ def _readable(service: Service, entry: Entry, at: int) -> BatchJob | None:
     if entry.who is None or entry.asked is None:
         return None
     try:
-        found = find_for(service, entry.who, entry.asked)
+        found, _ = find_open(service, entry.who, entry.asked)
         return BatchJob(found.request, found.match.verdicts, *selector_of(service, entry.asked), seed=at)
     except RainbowError:
         return None

@@ -1,19 +1,25 @@
-"""What selection may know of the candidates at the moment of a submit."""
+"""What selection may know of the candidates at the moment of a submit, and who of them has no such queue or class."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from rainbow.errors import JobspecError
+from rainbow.jobspec.common import FOR_POLICIES
+from rainbow.jobspec.meant import meant
 from rainbow.matching import Verdict
+from rainbow.scheduling import Names, policies
 from rainbow.selection.arithmetic import is_number
 from rainbow.service.parts import Part
-from rainbow.store import states, workers
+from rainbow.store import clusters, states, workers
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.jobspec import Request
     from rainbow.service.service import Service
     from rainbow.service.submits.reach import Reach
 
@@ -67,3 +73,43 @@ def states_of(
             values["nodes_free"] = free + booked[cluster_id]
         found[name] = values
     return found
+
+
+# ── names that policies give ──
+
+
+def barred(connection: sa.Connection, request: Request, ids: Mapping[str, str]) -> dict[str, JobspecError]:
+    """Return {cluster: fault} of the candidates ({id: name}) without a queue or class that a job asks for."""
+    system = request.attributes.get("system")
+    asked = {key: _texts(system[key]) for key in system if key in NAMED} if isinstance(system, Mapping) else {}
+    if not any(asked.values()):
+        return {}
+    found: dict[str, JobspecError] = {}
+    for cluster_id, (policy, settings) in clusters.policies(connection, ids).items():
+        plugin = policies.get(policy)
+        known = plugin.names(settings) if isinstance(plugin, Names) else {}
+        for key in asked.keys() & known.keys():
+            for name in asked[key]:
+                if not _is_among(name.partition("@")[0], known[key]):
+                    found[ids[cluster_id]] = _not_there(key, name, ids[cluster_id], known[key])
+    return found
+
+
+NAMED = FOR_POLICIES | {"class"}
+
+
+def _texts(value: Any) -> list[str]:
+    listed = value if isinstance(value, list) else [value]
+    return [one for one in listed if isinstance(one, str) and one]
+
+
+def _is_among(name: str, known: Collection[str]) -> bool:
+    return name in known or (("*" in name or "?" in name) and any(fnmatchcase(one, name) for one in known))
+
+
+def _not_there(key: str, name: str, cluster: str, known: Collection[str]) -> JobspecError:
+    there = ", ".join(sorted(known)) or "none"
+    hint = meant(name.partition("@")[0], known) or f"there are: {there:.200}"
+    return JobspecError(
+        f"{key} {name:.80} not found on cluster {cluster}; {hint}", pointer=f"/attributes/system/{key}"
+    )

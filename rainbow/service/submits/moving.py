@@ -20,7 +20,7 @@ from rainbow.matching import match
 from rainbow.selection import reads, select
 from rainbow.service.submits import ledger
 from rainbow.service.submits.admission import admit, check_limits
-from rainbow.service.submits.candidates import candidate_ids, states_of
+from rainbow.service.submits.candidates import barred, candidate_ids, states_of
 from rainbow.service.submits.jobspecs import reading
 from rainbow.store import clusters, events, jobs, tasks, workers
 
@@ -97,6 +97,8 @@ def _place(service: Service, connection: sa.Connection, record: JobRecord, why: 
     entries = [service.catalogue[name] for name in again.get("clusters", []) if name in service.catalogue]
     open_ = [entry for entry in entries if entry.cluster.name not in left and _open(connection, entry, record)]
     request = reading(connection, record.id).request
+    without = barred(connection, request, {entry.id: entry.cluster.name for entry in open_})
+    open_ = [entry for entry in open_ if entry.cluster.name not in without]
     verdicts = match(request, [entry.cluster for entry in open_], service.settings.backend)
     selector, options = again.get("selector", ""), again.get("options", {})
     ids = candidate_ids(service, verdicts)

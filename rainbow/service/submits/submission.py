@@ -75,6 +75,7 @@ class Placement:
     selector: str
     options: Mapping[str, Any]
     snapshot: Part | None = None  # what is kept of the states if the selector reads none
+    barred: Mapping[str, str] = field(default_factory=dict)  # clusters without the queue or class it asks for: why
     cluster_id: str | None = None  # where it was placed
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
@@ -87,6 +88,8 @@ class Placement:
         states, choice = self._choose(connection, job_id)
         told = self.found.told(self.wanted.request, choice.cluster)
         decision = {**told, "selection": ledger.told(choice, self.found), "seed": job_id}
+        if self.barred:
+            decision["barred"] = dict(self.barred)
         if self.asked.place is not None:
             decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
         if choice.cluster is None:

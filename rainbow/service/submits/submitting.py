@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import JobspecError, LimitError, RainbowError
@@ -11,7 +12,7 @@ from rainbow.matching import backends, match, shown, shown_explained
 from rainbow.selection import check_options, reads_states
 from rainbow.service.access import Caller
 from rainbow.service.measuring import count, phase
-from rainbow.service.submits.candidates import snapshot
+from rainbow.service.submits.candidates import barred, snapshot
 from rainbow.service.submits.jobspecs import Reading, read_request
 from rainbow.service.submits.reach import reach_of
 from rainbow.service.submits.remembering import Found
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Placed = tuple[dict[str, Any], bool] | RainbowError  # a job and whether it was sent before, or why there is none
 
-__all__ = ["Submission", "answer", "find_for", "selector_of", "submit", "submit_all"]
+__all__ = ["Submission", "answer", "find_for", "find_open", "selector_of", "submit", "submit_all"]
 
 
 # ── match ──
@@ -92,17 +93,38 @@ def _outcome(service: Service, placement: Placement, work: Work[tuple[dict[str, 
 
 def _prepare(service: Service, who: Caller, asked: Submission) -> Placement:
     """Do all that needs no writing: parse, match, check."""
-    found = find_for(service, who, asked)
+    found, without = find_open(service, who, asked)
     wanted = _checked(service, found.request)
     selector, options = selector_of(service, asked)
     kept = None if reads_states(selector) else snapshot(service, found.match.reach)
-    return Placement(service, who, asked, wanted, found.match, selector, options, kept)
+    return Placement(service, who, asked, wanted, found.match, selector, options, kept, without)
+
+
+def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, dict[str, str]]:
+    """Match a jobspec against the clusters that have the queue and class it names; say why not the others.
+
+    JobspecError where every cluster that matches is one of these.
+    """
+    found = find_for(service, who, asked)
+    if not found.request.attributes.get("system"):
+        return found, {}
+    with service.store.read() as connection:
+        without = barred(connection, found.request, found.match.ids)
+    if not without:
+        return found, {}
+    if len(without) == len(found.match.candidates):
+        raise next(iter(without.values()))
+    others = [name for name in found.match.reach.places if name not in without]
+    told = {name: fault.message for name, fault in without.items()}
+    return find_for(service, who, replace(asked, clusters=others, place=None)), told
 
 
 def _checked(service: Service, request: Request) -> Reading:
     count = sum(task.replicas for task in request.tasks)  # before they are written out
     if count > service.settings.limits.tasks:
         raise LimitError(f"{count} tasks, the limit is {service.settings.limits.tasks}", limit="tasks")
+    for pointer, text in request.unfit:
+        raise JobspecError(f"{pointer.rpartition('/')[2]} {text}", pointer=pointer)
     wanted = read_request(request)
     for gang in wanted.gangs:
         for task in gang.tasks:
