@@ -97,7 +97,7 @@ def test_gang_stops_whole_or_not_at_all():
 def test_gang_larger_than_what_is_lent_stops_nothing():
     made = rebalanced([job("w", 3, requestor="al")])
     assert stopped(made) == []
-    assert made.rest.of("w").reason == "share-used"
+    assert made.rest.of("w").reason == "on-loan"
 
 
 def test_equal_starts_are_ordered_by_task():

@@ -226,7 +226,7 @@ def test_why_tells_the_numbers_of_now_and_the_store_is_not_written_for_them(api)
     assert stored(jobs[3]) == before  # it still waits for the same reason
     now = waits(jobs[3])
     assert (now["reason"], now["facts"]["ahead"], now["since"]) == ("share-used", 1, begun["since"])
-    assert now["text"].endswith("1 job ahead")
+    assert now["text"].endswith("1 job ahead in the queue")
 
 
 def test_where_nothing_can_start_a_share_of_the_time_is_spent(api):

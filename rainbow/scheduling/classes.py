@@ -24,6 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "requestors": [],  # [{"match": regular expression, "class": name}], the first that matches wins
     "rounding": EXACT,
     "unit": WORKER,  # what percents count: whole workers, or a type of resource, as core, which shares them
+    "gang_patience": 10,  # minutes a gang waits before workers are reserved for it beyond its class's target
     "rebalance_threshold": 0,  # percent points of spread; 0: never rebalance
     "rebalance_minimum_duration": 4,  # minutes the spread must stay above the threshold
 }
@@ -40,6 +41,7 @@ class Classes:
     rounding: str
     rebalance: Rebalance
     unit: str = WORKER
+    patience: float = 600.0  # seconds a gang waits before it may go beyond its class's target
     _known: dict[str, str] = field(default_factory=dict, compare=False, repr=False)  # each is looked up once
 
     def of(self, requestor: str) -> str:
@@ -96,7 +98,7 @@ def _check_default(name: Any, classes: Mapping[str, Any]) -> None:
 def _check_rebalance(filled: Mapping[str, Any]) -> None:
     if filled["rounding"] not in (EXACT, CLASSIC):
         raise PolicyError(f"rounding is {EXACT} or {CLASSIC}", pointer="/rounding")
-    for key in ("rebalance_threshold", "rebalance_minimum_duration"):
+    for key in ("gang_patience", "rebalance_threshold", "rebalance_minimum_duration"):
         if not _is_amount(filled[key]):
             raise PolicyError(f"{key} is a number from 0 up", pointer=f"/{key}")
 
@@ -132,7 +134,8 @@ def read_classes(settings: Mapping[str, Any]) -> Classes:
         return Classes(percents, percents, requestors, list(percents)[-1], CLASSIC, rebalance)
     weights = dict(sorted(settings["classes"].items()))
     percents = {name: 100 * weight / sum(weights.values()) for name, weight in weights.items()}
-    return Classes(weights, percents, requestors, settings["default_class"], EXACT, rebalance, settings["unit"])
+    unit, patience = settings["unit"], 60.0 * settings["gang_patience"]
+    return Classes(weights, percents, requestors, settings["default_class"], EXACT, rebalance, unit, patience)
 
 
 def classes_of(settings: Mapping[str, Any]) -> Classes:

@@ -43,6 +43,20 @@ class Idle:
         """Return the first so many workers of these kinds."""
         return list(islice(self.of_kinds(kinds), count))
 
+    def count(self, kinds: Collection[str]) -> int:
+        """Count the workers of these kinds."""
+        return self._left if self._kinds.keys() <= set(kinds) else sum(1 for _ in self.of_kinds(kinds))
+
+    def has(self, worker: str) -> bool:
+        """Return whether a worker that was idle at first has not been taken."""
+        return worker not in self._taken
+
+    def give(self, workers: Collection[str]) -> None:
+        """Put workers back that were taken."""
+        self._taken.difference_update(workers)
+        self._left += len(workers)
+        self._begin = dict.fromkeys(self._kinds, 0)
+
     def take(self, workers: Collection[str]) -> None:
         """Take workers out."""
         self._taken.update(workers)

@@ -1,4 +1,4 @@
-"""Where a round's gangs go: what is idle, what a gang costs, and why one cannot be placed.
+"""Where a round's gangs go: what is idle, what a gang costs, and what is held back for one that cannot start yet.
 
     unit   what percents count: here whole workers, each serving one gang at a time; sharing.py counts amounts
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from heapq import nsmallest
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.scheduling import away
 from rainbow.scheduling.census import Census
-from rainbow.scheduling.english import some
 from rainbow.scheduling.idle import Idle
-from rainbow.scheduling.policy import GangView, JobView, Placement, Start, View, Wait
+from rainbow.scheduling.policy import GangView, JobView, Placement, Start, View
+from rainbow.scheduling.reserved import Amounts, Ends, Reserved
 
 if TYPE_CHECKING:
     from rainbow.matching import Take
@@ -34,11 +35,23 @@ class Placing:
         self.orders: list[Start] = []
         self.ready = census.ready
         self.consumables = dict(view.consumables)
-        self._costs: dict[str, int] = {}
+        self.hopeless: set[int | str] = set()  # questions that what is idle has no answer to in this round
+        self._costs: dict[int | str, int] = {}
+        self._ends: Ends | None = None
+        self._begun: list[tuple[Placement, float]] = []  # what starts in this round, and when it must have ended
         self._prepare()
 
     def _prepare(self) -> None:
         self._idle = Idle(self.census.idle)
+
+    @property
+    def ends(self) -> Ends:
+        """When what runs must have ended; looked up when somebody has to wait for it."""
+        if self._ends is None:
+            self._ends = Ends(self.census, self.view.now)
+        while self._begun:
+            self._ends.add(*self._begun.pop())
+        return self._ends
 
     def _one_of(self, kind: str) -> str | None:
         """Name a ready worker of a kind."""
@@ -69,9 +82,18 @@ class Placing:
 
     def cost(self, gang: GangView) -> int:
         """How many units a gang takes if all that is ready were idle; 0 if even that cannot host it."""
-        if gang.demand not in self._costs:
-            self._costs[gang.demand] = self._cost(gang)
-        return self._costs[gang.demand]
+        if gang.question not in self._costs:
+            self._costs[gang.question] = self._cost(gang)
+        return self._costs[gang.question]
+
+    def idle_for(self, gang: GangView) -> int:
+        """Count the idle workers that could take a part of a gang."""
+        return self._idle.count(self.view.hosts(gang.demand))
+
+    def ready_for(self, gang: GangView) -> int:
+        """Count the ready workers that could take a part of a gang."""
+        kinds = self.census.kinds
+        return sum(len(kinds[kind]) for kind in self.view.hosts(gang.demand) if kind in kinds)
 
     def _cost(self, gang: GangView) -> int:
         for kind in sorted(self.view.hosts(gang.demand)):
@@ -83,12 +105,26 @@ class Placing:
 
     def start(self, gang: GangView, most: int) -> int:
         """Start a gang on what is idle if it fits there; return how many units it took, none if it did not start."""
+        if self.cost(gang) > self.left:
+            self.hopeless.add(gang.question)  # what is idle only becomes less while a round lasts
+        if gang.question in self.hopeless or self.cost(gang) > most:
+            return 0
         take = self._find(gang, most)
-        if take is None or not self._consume(take.placed):
+        if take is None:
+            if self._has_tried_all(most):
+                self.hopeless.add(gang.question)
+            return 0
+        if not self._consume(take.placed):
             return 0
         placements = self.view.divide(gang.demand, take)
         self.orders.extend(Start(task, placed) for task, placed in zip(gang.tasks, placements, strict=True))
+        end = self.view.now + gang.expected if gang.expected else inf
+        self._begun.extend((placed, end) for placed in placements)
         return self._book(gang, take)
+
+    def _has_tried_all(self, _most: int) -> bool:
+        """Return whether a search of so many units that found nothing would find nothing with more."""
+        return True
 
     def _book(self, gang: GangView, take: Take) -> int:
         self._idle.take(workers_of(take.placed))
@@ -104,22 +140,72 @@ class Placing:
 
     def _consume(self, placed: Any) -> bool:
         """Take what a gang wants of the cluster's consumables, all or nothing."""
-        outside = [held[""] for _, held in placed if "" in held]
-        wanted: Counter[str] = Counter()
-        for amounts in outside:
-            wanted.update(amounts)
+        wanted = _outside(placed)
         if any(amount > self.consumables.get(kind, 0) for kind, amount in wanted.items()):
             return False
         self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in wanted.items()})
         return True
 
-    def keep(self, gang: GangView, most: int) -> int:
-        """Keep idle units for a gang that lacks some; none if only the cluster's consumables are lacking."""
-        if self._find(gang, self.cost(gang)):
-            return 0
-        kept = self._idle.first(self.view.hosts(gang.demand), most)
-        self._idle.take(kept)
-        return len(kept)
+    # ── reserve ──
+
+    def lacks_outside(self, gang: GangView) -> Amounts:
+        """Return what a gang lacks of what is cluster-wide, although there are workers for it."""
+        take = self._find(gang, self.cost(gang)) if gang.question not in self.hopeless else None
+        wanted = _outside(take.placed) if take else {}
+        return {kind: amount for kind, amount in wanted.items() if amount > self.consumables.get(kind, 0)}
+
+    def reserve(self, job: JobView, gang: GangView, most: int) -> Reserved:
+        """Hold back what is idle of the workers a gang can have soonest, of `most` units at most."""
+        held = Reserved(job, gang)
+        if self.cost(gang) > 1 or gang.question not in self.hopeless:  # else nothing idle is of use to it
+            parts, held.at = self._soonest(gang)
+            held.parts = parts
+            held.units = self._hold_back(held, most)
+        return held
+
+    def reserve_outside(self, held: Reserved) -> None:
+        """Hold back what is free of what a gang wants of the cluster beside its workers."""
+        take = self.view.place(held.gang.demand, self.census.everyone())
+        wanted = _outside(take.placed) if take else {}
+        held.at = max(held.at, self.ends.room_at("", self.consumables, wanted))
+        held.outside = {kind: min(amount, max(0, self.consumables.get(kind, 0))) for kind, amount in wanted.items()}
+        self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in held.outside.items()})
+
+    def _soonest(self, gang: GangView) -> tuple[dict[str, Amounts], float]:
+        """Return the workers a gang can have soonest, those without a known end last, and when it has them."""
+        kinds = self.census.kinds
+        places = (place for kind in self.view.hosts(gang.demand) if kind in kinds for place in kinds[kind].items())
+        ready = [(self.ends.idle_at(place[1]), place) for place in places]
+        count, take = max(1, self.cost(gang)), None
+        while take is None and ready:
+            names = [place[1] for _, place in nsmallest(count, ready)]
+            take = self.view.place(gang.demand, names)
+            if take is None and count >= len(ready):
+                break
+            count = min(len(ready), 4 * count)
+        chosen = sorted(map(self.census.place_of, workers_of(take.placed))) if take else []
+        return {name: {} for _, name in chosen}, max((self.ends.idle_at(name) for _, name in chosen), default=inf)
+
+    def _hold_back(self, held: Reserved, most: int) -> int:
+        """Take out of what is idle what is reserved, and leave that alone in the reservation; return its units."""
+        idle = [name for name in held.parts if not self.census.workers[name].tasks and self._idle.has(name)][:most]
+        self._idle.take(idle)
+        held.parts = {name: held.parts[name] for name in idle}
+        return len(idle)
+
+    def lend(self, lenders: Iterable[Reserved], gang: GangView) -> int:
+        """Start a gang on what is idle or reserved for others; return its units, none if it did not start."""
+        lenders = list(lenders)
+        for held in lenders:
+            self._give_back(held)
+        self.hopeless.discard(gang.question)
+        took = self.start(gang, self.left)
+        for held in lenders:
+            held.units = self._hold_back(held, held.units)
+        return took
+
+    def _give_back(self, held: Reserved) -> None:
+        self._idle.give(held.parts)
 
     # ── stop ──
 
@@ -139,22 +225,15 @@ class Placing:
     def _kind_of(self, worker: str) -> str:
         return self.census.workers[worker].kind if worker in self.census.workers else ""
 
-    # ── for people ──
-
-    def unhosted(self, job: JobView) -> Wait:
-        """Say that no ready worker could ever host what a job waits to start."""
-        others = away.told(self.census)
-        text = f"none of the {some(self.ready, 'ready worker')} can host it{others and f'; {others}'}"
-        return Wait(job.id, "no-ready-host", text, {"ready": self.ready, **away.facts(self.census)})
-
-    def busy(self, job: JobView, gang: GangView, name: str, kept: int) -> Wait:
-        """Say that a gang waits for units that are busy."""
-        wanted = self.cost(gang)
-        free, left = some(wanted, f"free {self.unit}"), some(kept, "is", "are")
-        text = f"needs {free} at once and what it wants of the cluster; {left} kept"
-        return Wait(job.id, f"{self.unit}s-busy", text, {"class": name, "wanted": wanted, "kept": kept})
-
 
 def workers_of(placed: Any) -> set[str]:
     """Return the distinct workers of a take's slots; what lies outside every worker is none."""
     return {worker for _, held in placed for worker in held if worker}
+
+
+def _outside(placed: Any) -> dict[str, int]:
+    """Sum what a take wants of what is cluster-wide."""
+    wanted: Counter[str] = Counter()
+    for _, held in placed:
+        wanted.update(held.get("", {}))
+    return dict(wanted)

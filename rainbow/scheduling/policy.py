@@ -95,6 +95,12 @@ class GangView:
     demand: str
     expected: float = 0.0  # seconds it may run, 0: unknown
     slots: tuple[SlotsView, ...] = ()
+    alike: int = 0  # gangs of the same number ask for the same; 0: unknown
+
+    @property
+    def question(self) -> int | str:
+        """What the matcher's answers for this gang are remembered by."""
+        return self.alike or self.demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +244,10 @@ class Wait:
 
 
 class Rest(Protocol):
-    """Why jobs wait that a plan does not name: one reason, told when asked; `common`, if given, a text for all."""
+    """Why jobs wait that a plan does not name, told when asked; `common`, if given, a text for all.
+
+    `reason` is the usual one. A rest that has others beside it says which of one job by `reason_of(job)`, at no cost.
+    """
 
     reason: str
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from heapq import merge
+from itertools import islice
 
 from rainbow.scheduling.census import Census, Place
 
@@ -58,18 +59,19 @@ class Rooms:
         rooms = self._census.rooms.get(kind, {})
         return merge(*(ranked.items() for free, ranked in rooms.items() if _holds(dict(free), amounts)))
 
-    def roomiest(self, kind: str, unit: str) -> str:
-        """Name the worker of a kind with most of a unit free, the first of several."""
-        rooms = self._census.rooms[kind].items()
-        found = ((-dict(free).get(unit, 0), place) for free, ranked in rooms for place in self._first(ranked.items()))
-        touched = ((-free.get(unit, 0), self._census.place_of(name)) for name, free in self._touched.items())
-        own = (one for one in touched if self._census.workers[one[1][1]].kind == kind)
-        return min([*found, *own])[1][1]
+    def roomiest(self, kind: str, unit: str, most: int) -> list[Place]:
+        """Return the workers of a kind that had most of a unit free when the round began, so many of them."""
+        rooms = sorted(self._census.rooms.get(kind, {}).items(), key=lambda room: -dict(room[0]).get(unit, 0))
+        return list(islice((place for _, ranked in rooms for place in ranked.items()), most))
 
-    def _first(self, places: list[Place]) -> list[Place]:
-        """Return the first of these nothing was taken of."""
-        first = next((place for place in places if place[1] not in self._touched), None)
-        return [] if first is None else [first]
+    def total(self, kinds: Collection[str], unit: str) -> int:
+        """Count how much of a unit the workers of these kinds have free."""
+        names = (name for kind in kinds if kind in self._census.kinds for _, name in self._census.kinds[kind].items())
+        return sum(max(0, self.free(name).get(unit, 0)) for name in names)
+
+    def begin(self) -> None:
+        """Look at all workers again: something was given back."""
+        self._streams.clear()
 
 
 class Stream:

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.scheduling.census import Census
+from rainbow.scheduling.census import Census, Place
 from rainbow.scheduling.placing import Placing
 from rainbow.scheduling.policy import GangView, Placement, View
+from rainbow.scheduling.reserved import Reserved
 from rainbow.scheduling.rooms import Amounts, Rooms
 
 if TYPE_CHECKING:
     from rainbow.matching import Take
     from rainbow.scheduling.victims import Unit
 
+LOOKED_AT = 256  # workers of a kind for every part of a gang: those with most room
 Template = Mapping[str, Amounts]
 
 
@@ -29,7 +32,7 @@ class Sharing(Placing):
 
     def __init__(self, view: View, census: Census, unit: str) -> None:
         self.unit = unit
-        self._templates: dict[str, list[Template]] = {}
+        self._templates: dict[int | str, list[Template]] = {}
         self._rooms = Rooms(census)
         super().__init__(view, census)
 
@@ -58,10 +61,10 @@ class Sharing(Placing):
 
     def templates(self, gang: GangView) -> list[Template]:
         """Return what a gang may hold, the cheapest first."""
-        if gang.demand not in self._templates:
+        if gang.question not in self._templates:
             found = [merged(take) for take in self._asked(gang)]
-            self._templates[gang.demand] = sorted(found, key=self._price)
-        return self._templates[gang.demand]
+            self._templates[gang.question] = sorted(found, key=self._price)
+        return self._templates[gang.question]
 
     def _asked(self, gang: GangView) -> Iterator[Take]:
         ones = [one for kind in sorted(self.view.hosts(gang.demand)) if (one := self._one_of(kind)) is not None]
@@ -86,6 +89,9 @@ class Sharing(Placing):
         empty = self._rooms.empty()
         take = self.view.place(gang.demand, empty) if empty and self.cost(gang) <= most else None
         return take if take and self._price(merged(take)) <= most else None
+
+    def _has_tried_all(self, most: int) -> bool:
+        return most >= self._left
 
     def _checked(self, gang: GangView, chosen: list[str]) -> Take | None:
         """Ask the matcher about the chosen workers, and whether they have room for what it says."""
@@ -112,19 +118,58 @@ class Sharing(Placing):
         self._rooms.take(worker, amounts)
         self._left -= amounts.get(self.unit, 0)
 
-    def keep(self, gang: GangView, most: int) -> int:
-        """Keep what is free on the workers that have most of it, so that the sum comes together in one place."""
-        if not self.templates(gang) or self._find(gang, self.cost(gang)):
-            return 0
-        kept = 0
-        for worker, amounts in self.templates(gang)[0].items():
-            roomiest = self._rooms.roomiest(self._kind_of(worker), self.unit)
-            free = self._rooms.free(roomiest)
+    # ── reserve ──
+
+    def idle_for(self, gang: GangView) -> int:
+        """Count how much of the unit is free where a gang's parts could lie."""
+        hosts = self.view.hosts(gang.demand)
+        if self.census.rooms.keys() <= hosts:
+            return self._left
+        return self._rooms.total(hosts, self.unit)
+
+    def _soonest(self, gang: GangView) -> tuple[dict[str, Amounts], float]:
+        """Return where a gang's parts can lie soonest, and when they can."""
+        found: dict[str, Amounts] = {}
+        template = next(iter(self.templates(gang)), {})
+        most = LOOKED_AT + len(template)
+        ordered: dict[tuple[str, frozenset[tuple[str, int]]], Iterator[Place]] = {}
+        for worker, amounts in template.items():
+            key = self._kind_of(worker), frozenset(amounts.items())
+            if key not in ordered:
+                ordered[key] = iter(self._by_room(key[0], amounts, most))
+            name = next((name for _, name in ordered[key] if name not in found), worker)
+            found[name] = amounts
+        if len(found) < len(template) or self.view.place(gang.demand, list(found)) is None:
+            found = dict(template)
+        return found, max((self._room_at(name, amounts) for name, amounts in found.items()), default=inf)
+
+    def _by_room(self, kind: str, amounts: Amounts, most: int) -> list[Place]:
+        """Return workers of a kind, those that have room first before the others; ties by how much is free."""
+        roomy = self._rooms.roomiest(kind, self.unit, most)
+        return sorted(
+            roomy, key=lambda p: (self._room_at(p[1], amounts), -self._rooms.free(p[1]).get(self.unit, 0), p)
+        )
+
+    def _room_at(self, worker: str, amounts: Amounts) -> float:
+        return self.ends.room_at(worker, self._rooms.free(worker), amounts)
+
+    def _hold_back(self, held: Reserved, most: int) -> int:
+        """Take out of what is free what is reserved, and leave that alone in the reservation; return its units."""
+        kept, parts = 0, dict[str, Amounts]()
+        for worker, amounts in held.parts.items():
+            free = self._rooms.free(worker)
             part = {kind: min(amount, max(0, free.get(kind, 0))) for kind, amount in amounts.items()}
             part[self.unit] = min(part.get(self.unit, 0), most - kept)
-            self._take(roomiest, part)
+            self._take(worker, part)
             kept += part[self.unit]
+            parts[worker] = part
+        held.parts = parts
         return kept
+
+    def _give_back(self, held: Reserved) -> None:
+        self._rooms.begin()
+        for worker, part in held.parts.items():
+            self._take(worker, {kind: -amount for kind, amount in part.items()})
 
     # ── stop ──
 

@@ -122,7 +122,8 @@ class LiveJob:
         ids = [f"{self.record.id}-{index}" for index in indexes]
         demand = self.placing.demand(self.record.id, gang, ids)
         slots = self.placing.slots(gang.request)
-        return GangView(self.record.id, gang.number, tuple(ids), demand, gang.request.duration, slots)
+        seconds, alike = gang.request.duration, gang.request.number
+        return GangView(self.record.id, gang.number, tuple(ids), demand, seconds, slots, alike)
 
     def gang_of(self, index: int) -> GangView | None:
         """Return the gang that waits with a task in it."""
