@@ -17,6 +17,7 @@
     ├── Conflict                     exists already, or its state does not allow it
     ├── PreconditionFailed           it has changed since the caller read it
     ├── Refused                      understood and refused: no cluster can or may take the job
+    ├── TimedOut                     the body of a request did not come in time
     ├── PlanError                    a policy's plan breaks a hard invariant
     └── TryLater                     the same request may succeed later
         ├── TooMany                  an admission or rate limit
@@ -155,6 +156,12 @@ class Refused(RainbowError):
     """The job was understood, and no cluster can or may take it; the facts say why for every cluster."""
 
     code = "unsatisfiable"
+
+
+class TimedOut(RainbowError):
+    """The body of a request did not come in time."""
+
+    code = "timed-out"
 
 
 class PlanError(RainbowError):

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ import psutil
 import pytest
 
 from tests.conftest import ADMIN, REGISTRATION, grid, jobspec
-from tests.services import without
 
 START = 60.0  # seconds a start may take on a busy machine
 
@@ -33,9 +31,9 @@ def port() -> int:
 
 
 @contextmanager
-def server(folder: Path, port: int, engine: str = "granian") -> Iterator[subprocess.Popen[bytes]]:
+def server(folder: Path, port: int, config: str = "{}\n") -> Iterator[subprocess.Popen[bytes]]:
     """Run `serve` over the store in this folder until the block ends."""
-    (folder / "rainbow.yaml").write_text(f"server:\n  engine: {engine}\n")
+    (folder / "rainbow.yaml").write_text(config)
     served = f"port={port}, database='rainbow.db', config='rainbow.yaml'"
     code = f"from rainbow.api.server import serve; serve({served})"
     keys = {"RAINBOW_REGISTRATION_SECRET": REGISTRATION, "RAINBOW_ADMIN_TOKEN": ADMIN}
@@ -80,15 +78,8 @@ def listed(api: httpx.Client) -> list[str]:
     return [job["id"] for job in api.get("/v1/jobs", params={"limit": 1000}).json()["jobs"]]
 
 
-@pytest.fixture(params=["granian", "gunicorn"])
-def engine(request: pytest.FixtureRequest) -> str:
-    if find_spec(request.param) is None:
-        without(f"{request.param} is not installed (pip install 'rainbow-scheduler[gunicorn]')")
-    return str(request.param)
-
-
-def test_kill_9_and_restart_after_100_submits_loses_none(tmp_path: Path, port: int, engine: str) -> None:
-    with server(tmp_path, port, engine) as first:
+def test_kill_9_and_restart_after_100_submits_loses_none(tmp_path: Path, port: int) -> None:
+    with server(tmp_path, port) as first:
         oak = register(port)
         worker = [child.pid for child in psutil.Process(first.pid).children()]
         with client(port, oak["token"]) as api:
@@ -97,7 +88,7 @@ def test_kill_9_and_restart_after_100_submits_loses_none(tmp_path: Path, port: i
             done = _run_some(agent)
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
-        with server(tmp_path, port, engine):
+        with server(tmp_path, port):
             assert not any(psutil.pid_exists(pid) and _runs(pid) for pid in worker)
             with client(port, oak["token"]) as api:
                 assert sorted(listed(api)) == sorted(acknowledged)
@@ -148,8 +139,8 @@ def test_64_clients_submitting_at_once_lose_no_job_and_double_none(tmp_path: Pat
     assert len(set(acknowledged)) == 256
 
 
-def test_server_told_to_stop_answers_who_waits_and_ends(tmp_path: Path, port: int, engine: str) -> None:
-    with server(tmp_path, port, engine) as process:
+def test_server_told_to_stop_answers_who_waits_and_ends(tmp_path: Path, port: int) -> None:
+    with server(tmp_path, port) as process:
         oak = register(port)
         answers: list[int] = []
         waiting = threading.Thread(target=_wait_for_work, args=(port, oak["secret"], answers), daemon=True)

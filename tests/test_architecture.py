@@ -34,7 +34,7 @@ IMPURE = {
         "requests",
         "httpx",
         "urllib",
-        "granian",
+        "uvicorn",
         "click",
         "rich",
     ),

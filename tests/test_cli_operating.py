@@ -122,7 +122,7 @@ def test_configuration_is_written_checked_and_shown_without_secrets(shell: Shell
     [
         ("limits:\n  rate: fast", 2),
         ("limits:\n  batch: 1.5", 2),
-        ("server:\n  engine: apache", 2),
+        ("server:\n  metrics: strangers", 2),
         ("server:\n  certificate: x.pem", 2),
         ("scheduler:\n  history: -1", 2),
         ("server:\n  threads: 1", 2),

@@ -8,7 +8,6 @@ What is not checked, and why:
   schema of JSON says, and is refused so; 412 likewise, for no schema knows the revision. 400 does not count, but for
   `POST /v1/tokens`: that `expires_at` is over is no matter of form either.
 - 412 also answers what the schemas forbid: a precondition is looked at before the body (RFC 9110, 13.2.1).
-- Headers of events are checked in the test's own process only: granian hands on one with bytes beyond ASCII as empty.
 - Events are asked for with `follow=false`: a stream that follows has no end. tests/test_api_events.py reads those.
 - `object_level_authorization` is the second run's, which has two owners; the first has the administrator only. (It
   fails if every cluster is let be seen: it was tried.)

@@ -7,6 +7,7 @@ from typing import Any
 from flask import Blueprint, jsonify
 
 from rainbow.api.asking import number_of, read_mapping, service, who
+from rainbow.api.parking import park, waited
 from rainbow.service.agents import receiving
 
 agents = Blueprint("agents", __name__, url_prefix="/v1/clusters/<name>")
@@ -18,7 +19,13 @@ def receive(name: str) -> Any:
     asking, body, agent = _message("Receive")
     limits = service().settings.limits
     most = int(number_of(body, "max", 16, limits.offers))
-    return jsonify(receiving.receive(service(), asking, name, agent, most, number_of(body, "wait", 0, limits.wait)))
+    seconds = number_of(body, "wait", 0, limits.wait)
+    before = waited()
+    if before is None:
+        return jsonify(receiving.receive(service(), asking, name, agent, most, seconds))
+    found, pause = receiving.look(service(), asking, name, agent, most, seconds - before)
+    park(pause)
+    return jsonify(found)
 
 
 @agents.post("/accept")

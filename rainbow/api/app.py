@@ -18,6 +18,7 @@ from rainbow.api.jobs import jobs
 from rainbow.api.metrics import metrics
 from rainbow.api.openapi import openapi
 from rainbow.api.pace import pace
+from rainbow.api.queries import refuse_unknown_queries
 from rainbow.api.reservations import reservations
 from rainbow.api.tokens import tokens
 
@@ -39,6 +40,7 @@ def create_app(service: Service) -> Flask:
     app.url_map.converters["id"] = _Id
     problems.install(app)
     pace(app)
+    refuse_unknown_queries(app)
     for blueprint in (clusters, jobs, batch, agents, tokens, reservations, config, events, metrics, openapi, health):
         app.register_blueprint(blueprint)
     return app

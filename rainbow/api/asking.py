@@ -25,7 +25,11 @@ def service() -> Service:
 
 def tokens() -> list[str]:
     """Read `Authorization: Bearer a, Bearer b`: any number of tokens and secrets."""
-    header = request.headers.get("Authorization", "")
+    return tokens_of(request.headers.get("Authorization", ""))
+
+
+def tokens_of(header: str) -> list[str]:
+    """Read the credentials of such a header."""
     parts = [part.strip() for part in header.split(",") if part.strip()]
     return [part[len("bearer ") :].strip() for part in parts if part.lower().startswith("bearer ")]
 

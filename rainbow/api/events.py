@@ -5,38 +5,41 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, cast
 
 from flask import Blueprint, Response, request
 
 from rainbow.api.asking import flag, service, tokens, who
+from rainbow.api.parking import without_pauses
+from rainbow.api.queries import LARGEST
 from rainbow.api.times import rfc3339
 from rainbow.errors import RainbowError, RequestError
 from rainbow.service import Service, telling
 from rainbow.service.access import Caller, caller
+from rainbow.service.news import Pause
 from rainbow.store.events import EventRecord
 
 events = Blueprint("events", __name__, url_prefix="/v1")
-LARGEST = 2**63 - 1
 
 
 @events.get("/events")
 def stream() -> Any:
-    """Tell events after Last-Event-ID (else those to come); with follow=false only those there are."""
+    """Tell events after Last-Event-ID (else those to come), of one cluster if asked; follow=false: no longer."""
     here, brought, asking = service(), tokens(), who()
     start = _start(here)
+    cluster_id = telling.chosen(here, asking, request.args.get("cluster"))
     if not flag("follow") and "follow" in request.args:
-        first = telling.since(here, asking, start)
-        return _answer(_whole(_pages(here, asking, first)))
-    held = ExitStack()
-    held.enter_context(telling.one_of_few(here, ",".join(asking.known), here.settings.limits.streams))
-    answer = _answer(_whole(_told(here, brought, start)))
+        first = telling.since(here, asking, start, cluster_id)
+        return _answer(_whole(_pages(here, asking, first, cluster_id)))
+    held, limits = ExitStack(), here.settings.limits
+    held.enter_context(telling.one_of_few("streams", ",".join(asking.known), limits.streams, limits.viewers))
+    answer = _answer(without_pauses(_whole(_told(here, brought, start, cluster_id))))
     answer.call_on_close(held.close)
     return answer
 
 
-def _answer(parts: Iterator[str]) -> Response:
-    return Response(parts, mimetype="text/event-stream", headers={"Cache-Control": "no-store"})
+def _answer(parts: Iterator[str | Pause]) -> Response:
+    return Response(cast("Iterator[str]", parts), mimetype="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 def _start(here: Service) -> int:
@@ -54,24 +57,24 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _told(here: Service, brought: list[str], start: int) -> Iterator[str]:
+def _told(here: Service, brought: list[str], start: int, cluster_id: str | None) -> Iterator[str | Pause]:
     def again() -> Any:
         with here.store.read() as connection:
             return caller(here, connection, brought)
 
     # where it begins, so that a stream that breaks off before it told anything is taken up without a gap
     yield f": rainbow\nid: {start}\n\n"
-    for some in telling.follow(here, again, start):
-        yield "".join(map(_written, some)) or ": alive\n\n"
+    for some in telling.follow(here, again, start, cluster_id):
+        yield some if isinstance(some, Pause) else "".join(map(_written, some)) or ": alive\n\n"
 
 
-def _pages(here: Service, asking: Caller, some: list[EventRecord]) -> Iterator[str]:
+def _pages(here: Service, asking: Caller, some: list[EventRecord], cluster_id: str | None) -> Iterator[str]:
     while some:
         yield "".join(map(_written, some))
-        some = telling.since(here, asking, some[-1].number)
+        some = telling.since(here, asking, some[-1].number, cluster_id)
 
 
-def _whole(parts: Iterator[str]) -> Iterator[str]:
+def _whole(parts: Iterator[str | Pause]) -> Iterator[str | Pause]:
     """End what cannot go on with an event that says why: a stream has told its status long ago."""
     try:
         yield from parts

@@ -11,7 +11,7 @@ from flask import Blueprint, Response
 from rainbow.api.asking import flag, service, who
 from rainbow.errors import Forbidden
 from rainbow.service.figures import gauges
-from rainbow.service.measuring import BUCKETS, METRICS, counters, histograms
+from rainbow.service.measuring import BUCKETS, METRICS, counters, gauges_here, histograms
 from rainbow.service.metrics import metrics as of_clusters
 
 metrics = Blueprint("metrics", __name__)
@@ -68,7 +68,7 @@ def _histogram(name: str, label: str, row: list[float]) -> Iterable[str]:
 
 
 def _gauges() -> Iterable[str]:
-    for name, rows in gauges(service()).items():
+    for name, rows in {**gauges(service()), **gauges_here()}.items():
         yield from _head(name)
         yield from (f"{name}{_labels(METRICS[name][1], values)} {n:g}" for values, n in rows)
 

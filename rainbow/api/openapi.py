@@ -10,10 +10,9 @@ from flask import Blueprint, Flask, current_app, jsonify
 
 from rainbow import __version__
 from rainbow.api.answers import ANSWERS, BY_ENDPOINT
-from rainbow.api.events import LARGEST
 from rainbow.api.examples import EXAMPLES
+from rainbow.api.queries import QUERIES
 from rainbow.api.schemas import NAME, SCHEMAS
-from rainbow.jobs import JobState
 
 openapi = Blueprint("openapi", __name__)
 
@@ -56,25 +55,6 @@ EVENT = {  # one of the stream, as its lines name it
 TEXT: dict[str, tuple[str, dict[str, Any]]] = {
     "events.stream": ("text/event-stream", EVENT),
     "metrics.show": ("text/plain", {"type": "string"}),
-}
-ANY_STATE = f"({'|'.join(JobState)}|)"
-PAGE = {
-    "state": {"type": "string", "pattern": f"^{ANY_STATE}(,{ANY_STATE})*$"},
-    "cluster": {"type": "string"},
-    "requestor": {"type": "string"},
-    "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
-    "cursor": {"type": "string"},
-}
-QUERIES: dict[str, dict[str, Any]] = {
-    "clusters.delete": {"drain": {"type": "boolean"}},
-    "metrics.show": {"brief": {"type": "boolean"}},
-    "clusters.put_graph": {"drain": {"type": "boolean"}},
-    "reservations.listing": {"over": {"type": "boolean"}},
-    "clusters.patch_graph": {"drain": {"type": "boolean"}},
-    "jobs.why": {"verify": {"type": "boolean"}},
-    "jobs.listing": PAGE,
-    "jobs.decisions": PAGE,
-    "events.stream": {"follow": {"type": "boolean"}, "after": {"type": "integer", "minimum": 0, "maximum": LARGEST}},
 }
 WORD = {"type": "string"}
 HEADERS: dict[str, dict[str, Any]] = {

@@ -17,6 +17,7 @@ import structlog
 from flask import Flask, Response, g, request
 
 from rainbow.api.asking import service, tokens
+from rainbow.api.parking import WAITED
 from rainbow.errors import TooMany
 from rainbow.service.access import digest
 from rainbow.service.measuring import count
@@ -61,7 +62,7 @@ def pace(app: Flask) -> None:
         g.id = asked if REQUEST_ID.fullmatch(asked) else secrets.token_hex(8)
         structlog.contextvars.bind_contextvars(request=g.id)
         limits = service().settings.limits
-        if limits.rate and request.endpoint not in FREE:
+        if limits.rate and request.endpoint not in FREE and not request.environ.get(WAITED):
             now = time.monotonic()
             wait = max(buckets.take(each, limits.rate, limits.burst, now) for each in _callers())
             if wait:

@@ -4,6 +4,7 @@
 401  no credential, or none known          403  a known credential without the right
 404  does not exist, or not for you              409  exists already, or its state does not allow it
 412  changed since the caller read it (If-Match)
+408  the body did not come in time
 413  larger than the server allows               422  understood and refused: graph, jobspec, state, no match
 429, 503  try later, see Retry-After
 """
@@ -37,6 +38,7 @@ STATUS = {
     "policy-invalid": 422,
     "plugin-unknown": 422,
     "unsatisfiable": 422,
+    "timed-out": 408,
     "too-many": 429,
     "unavailable": 503,
     "try-later": 503,
@@ -46,10 +48,12 @@ TYPES = "https://rainbow-scheduler.github.io/problems/"
 
 def problem(status: int, code: str, detail: str, **more: Any) -> Response:
     """Answer with a problem."""
-    return Response(json.dumps(_body(status, code, detail, **more)), status, mimetype="application/problem+json")
+    body = json.dumps(plain_problem(status, code, detail, **more))
+    return Response(body, status, mimetype="application/problem+json")
 
 
-def _body(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
+def plain_problem(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
+    """Return the body of a problem."""
     title = HTTPStatus(status).phrase
     return {"type": TYPES + code, "title": title, "status": status, "code": code, "detail": detail, **more}
 
@@ -60,19 +64,23 @@ def body_of(fault: RainbowError) -> dict[str, Any]:
     if isinstance(fault, InputError):
         place = {"pointer": fault.pointer, "line": fault.line, "column": fault.column}
         more |= {key: value for key, value in place.items() if value is not None}
-    return _body(STATUS.get(fault.code, 500), fault.code, fault.message, **more)
+    return plain_problem(STATUS.get(fault.code, 500), fault.code, fault.message, **more)
+
+
+def headers_of(fault: RainbowError) -> dict[str, str]:
+    """Return the headers of a fault's problem."""
+    found = {"Content-Type": "application/problem+json"}
+    if isinstance(fault, TryLater):
+        found["Retry-After"] = str(fault.retry_after)
+    if STATUS.get(fault.code) == 401:
+        found["WWW-Authenticate"] = "Bearer"
+    return found
 
 
 def of_fault(fault: RainbowError) -> Response:
     """Turn one of our faults into a problem."""
     body = body_of(fault)
-    status = body["status"]
-    answer = Response(json.dumps(body), status, mimetype="application/problem+json")
-    if isinstance(fault, TryLater):
-        answer.headers["Retry-After"] = str(fault.retry_after)
-    if status == 401:
-        answer.headers["WWW-Authenticate"] = "Bearer"
-    return answer
+    return Response(json.dumps(body), body["status"], headers_of(fault))
 
 
 def _writable(value: Any) -> bool:

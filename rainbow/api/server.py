@@ -1,4 +1,4 @@
-"""`rainbow serve`: the application under granian (or gunicorn), one worker process with threads, and the scheduler.
+"""`rainbow serve`: a parent that listens and restarts, and the worker process: front, threads and the scheduler.
 
 The worker dies with its parent whatever ends that, so that after `kill -9` nobody holds the port or the store.
 """
@@ -7,32 +7,55 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import json
+import logging
+import multiprocessing
 import os
+import resource
 import signal
+import socket
+import ssl
 import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import structlog
-from granian import Granian
-from granian.constants import Interfaces
+import uvicorn
 
 from rainbow import process_secrets
 from rainbow.api.app import create_app
+from rainbow.api.connections import Connection
+from rainbow.api.front import Front
 from rainbow.api.logs import log_to_stderr, without_password
-from rainbow.errors import ConfigError
+from rainbow.api.places import Places
+from rainbow.api.supervisor import Supervisor
+from rainbow.errors import ConfigError, RainbowError
 from rainbow.service import Service, Settings, check_service, open_service, read_config
+from rainbow.service.measuring import gauge
 from rainbow.service.peers import Peers
 from rainbow.service.reloading import Watch
+from rainbow.service.settings import Server
 from rainbow.service.steps.loop import Loop
 
 PR_SET_PDEATHSIG = 1
 GRACE = 20  # seconds that running requests get when the server stops
-TARGET = "rainbow.api.server:application"
+QUEUE = 4_096  # connections that the kernel holds until they are accepted
+AT_ONCE = 128  # of them, accepted before something else has its turn
+OWN_FILES = 512  # descriptors kept for the store, threads and programs
 log = structlog.get_logger("rainbow.server")
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a worker process is told."""
+
+    database: str
+    config: str | None
+    scheduler: bool
+    parent: int
+    secrets: str  # where process_secrets finds them
 
 
 def serve(
@@ -49,75 +72,111 @@ def serve(
     log_to_stderr(settings.server.log)
     for warning in settings.warnings:
         log.warning("config", warning=warning)
+    tls_of(settings.server)
     check_service(database, settings, config)  # what cannot be opened is said before anything is served
-    told = {"database": database, "config": config, "parent": os.getpid(), "scheduler": scheduler, "host": host}
-    told["secrets"] = process_secrets.hand_over()
-    os.environ["RAINBOW_SERVE"] = json.dumps(told)
-    scheme = "https" if settings.server.certificate else "http"
-    log.info("serving", url=f"{scheme}://{host}:{port}", database=without_password(database), scheduler=scheduler)
-    ENGINES[settings.server.engine](host, port, settings)
+    with _listener(host, port) as listener:
+        scheme = "https" if settings.server.certificate else "http"
+        log.info("serving", url=f"{scheme}://{host}:{port}", database=without_password(database), scheduler=scheduler)
+        told = Served(database, config, scheduler, os.getpid(), process_secrets.hand_over())
+        Supervisor(partial(_start_worker, told, listener), GRACE + 5).run()
 
 
-def _granian(host: str, port: int, settings: Settings) -> None:
-    server = settings.server
-    Granian(
-        TARGET,
-        address=host,
-        port=port,
-        interface=Interfaces.WSGI,
-        factory=True,
-        workers=1,
-        blocking_threads=server.threads,
-        backlog=1024,
-        log_enabled=True,
-        respawn_failed_workers=True,
-        workers_kill_timeout=GRACE,
-        ssl_cert=_file(server.certificate),
-        ssl_key=_file(server.key),
-        ssl_ca=_file(server.client_ca),
-        ssl_client_verify=server.client_ca is not None,
-    ).serve()
-
-
-def _gunicorn(host: str, port: int, settings: Settings) -> None:
-    """Become gunicorn: it wants the process for itself."""
-    server = settings.server
-    arguments = ["--bind", f"{host}:{port}", "--workers", "1", "--threads", str(server.threads)]
-    arguments += ["--graceful-timeout", str(GRACE), "--timeout", "120", f"{TARGET}()"]
-    for option, value in (("certfile", server.certificate), ("keyfile", server.key), ("ca-certs", server.client_ca)):
-        arguments = [*([f"--{option}", value] if value else []), *arguments]
-    if server.client_ca:
-        arguments = ["--cert-reqs", "2", *arguments]
+def _listener(host: str, port: int) -> socket.socket:
     try:
-        import gunicorn  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401 - by choice only
-    except ImportError:
-        hint = "pip install 'rainbow-scheduler[gunicorn]'"
-        raise ConfigError(f"gunicorn is not installed ({hint})", pointer="/server/engine") from None
-    os.execv(sys.executable, [sys.executable, "-m", "gunicorn", *arguments])  # noqa: S606 - no shell is meant
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(QUEUE)
+    except OSError as fault:
+        raise RainbowError(f"cannot listen on {host}:{port}: {fault.strerror}") from fault
+    return made
 
 
-ENGINES: dict[str, Callable[[str, int, Settings], None]] = {"granian": _granian, "gunicorn": _gunicorn}
+def _start_worker(told: Served, listener: socket.socket) -> Any:
+    made = multiprocessing.get_context("spawn").Process(target=work, args=(told, listener), name="rainbow-worker")
+    made.start()
+    return made
 
 
-def _file(path: str | None) -> Path | None:
-    return Path(path) if path else None
+def tls_of(server: Server) -> ssl.SSLContext | None:
+    """Return what is needed to speak TLS, if a certificate is set; ConfigError if it cannot be used."""
+    if server.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        context.load_cert_chain(server.certificate, server.key)
+        if server.client_ca:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(server.client_ca)
+    except (OSError, ssl.SSLError) as fault:
+        raise ConfigError(f"cannot use the TLS files: {fault}", pointer="/server/certificate") from None
+    return context
 
 
-def application() -> Any:
-    """Make the application inside the worker process."""
-    told = json.loads(os.environ["RAINBOW_SERVE"])
-    _die_with(told["parent"])
-    process_secrets.take_over(told["secrets"])
-    settings = read_config(told["config"]) if told["config"] else Settings()
+# ── the worker ──
+
+
+class _Server(uvicorn.Server):
+    """Lets everybody who waits go as soon as the signal comes."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        # a lock that news needs may be held by the very thread that the handler has interrupted
+        threading.Thread(target=self._service.let_go, name="let-go", daemon=True).start()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for each in sockets or []:
+            each.listen(QUEUE)  # the event loop has set it to what it accepts at once
+
+
+def work(told: Served, listener: socket.socket) -> None:
+    """Serve in this process, which the parent has started for it."""
+    _die_with(told.parent)
+    process_secrets.take_over(told.secrets)
+    settings = read_config(told.config) if told.config else Settings()
     log_to_stderr(settings.server.log)
-    service = open_service(told["database"], settings, told["config"])
-    made = create_app(service)
-    start(service, told["config"], settings, scheduler=told["scheduler"])
+    service = open_service(told.database, settings, told.config)
+    app = create_app(service)
+    start(service, told.config, settings, scheduler=told.scheduler)
     # what was made of the store stays: collecting garbage need not go through all of it again and again
     gc.collect()
     gc.freeze()
-    _at_signal(service.let_go)
-    return made
+    _Server(_configured(service, Front(app, service)), service).run([listener])
+
+
+def _configured(service: Service, front: Front) -> uvicorn.Config:
+    limits, server = service.settings.limits, service.settings.server
+    places = Places(min(limits.connections, _descriptors() * 3 // 4), limits.connections_per_address)
+    gauge("rainbow_connections", places.counts)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    return uvicorn.Config(
+        front,
+        http=partial(Connection, places, limits, tls_of(server)),  # type: ignore[arg-type]  # a class is meant
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=AT_ONCE,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE,
+    )
+
+
+def _descriptors() -> int:
+    """Let this process open as many files as it may, and return how many of them connections can have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 1 << 20 if most == resource.RLIM_INFINITY else most
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return max(64, most - OWN_FILES)
 
 
 def start(service: Service, config: str | None, settings: Settings, *, scheduler: bool) -> None:
@@ -151,22 +210,7 @@ def schedule(database: str, config: str | None) -> None:
 
 def _die_with(parent: int) -> None:
     """Ask the kernel to end this process when its parent ends (Linux); the parent may have ended already."""
-    if os.getpid() == parent:  # gunicorn took its place
-        return
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-
-def _at_signal(act: Callable[[], None]) -> None:
-    """Act as soon as a signal comes. The server has the handlers: it waits for requests, and receivers wait long."""
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing)
-
-    def watch() -> None:
-        os.read(reading, 1)
-        act()
-
-    threading.Thread(target=watch, name="signals", daemon=True).start()

@@ -117,7 +117,6 @@ def _admission(given: Mapping[str, Any], warnings: list[str]) -> service.Admissi
 
 
 CHOICES = {
-    "engine": ("granian", "gunicorn"),
     "metrics": ("admin", "everybody"),
     "log": ("debug", "info", "warning", "error"),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -36,10 +36,12 @@ METRICS = {
     "rainbow_jobs": ("gauge", "cluster,state", "Jobs that have not ended"),
     "rainbow_tasks": ("gauge", "cluster,state", "Tasks that have not ended: waiting, or holding workers"),
     "rainbow_workers": ("gauge", "cluster,state", "Workers by state"),
+    "rainbow_connections": ("gauge", "kind", "Open connections: with a known credential, or of strangers"),
     "rainbow_clusters": ("gauge", "", "Registered clusters"),
 }
 
 _lock = threading.Lock()
+_gauges: dict[str, Callable[[], Mapping[str, float]]] = {}  # name → {label: value now}
 _counters: dict[tuple[str, str], float] = {}
 _histograms: dict[tuple[str, str], list[float]] = {}  # a count for each bucket, all, and the sum
 
@@ -78,6 +80,16 @@ def phase(name: str) -> Iterator[None]:
     finally:
         observe("rainbow_phase_seconds", name, time.perf_counter() - start)
         observe("rainbow_phase_cpu_seconds", name, time.thread_time() - cpu)
+
+
+def gauge(name: str, read: Callable[[], Mapping[str, float]]) -> None:
+    """Let a gauge be read now and later: {label: value}."""
+    _gauges[name] = read
+
+
+def gauges_here() -> dict[str, list[tuple[tuple[str, ...], float]]]:
+    """Return {name: its labels and values} of the gauges of this process."""
+    return {name: [((label,), value) for label, value in read().items()] for name, read in _gauges.items()}
 
 
 def counters() -> dict[tuple[str, str], float]:

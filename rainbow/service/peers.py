@@ -95,8 +95,10 @@ class Peers:
                 self._stop.wait(AGAIN)
 
     def _listen(self, driver: Any) -> None:
+        ready = select.poll()  # not select(), which knows no descriptor above 1,023
+        ready.register(driver, select.POLLIN)
         while not self._stop.is_set():
-            select.select([driver], [], [], AGAIN)
+            ready.poll(AGAIN * 1000)
             driver.execute("SELECT 1")  # hands over what has come, and fails if the connection is gone
 
     def _hear(self, notice: Any) -> None:

@@ -28,7 +28,7 @@ from rainbow.process_secrets import secret_of
 from rainbow.service.access import digest, mint
 from rainbow.service.compiling import compile_all, compile_one
 from rainbow.service.measuring import observe
-from rainbow.service.news import News
+from rainbow.service.news import OFFERS, News
 from rainbow.service.settings import Settings
 from rainbow.service.submits import reach
 from rainbow.service.submits.remembering import Matches
@@ -141,9 +141,13 @@ class Service:
         if gone is not None:
             self.mirrors.pop(gone.id, None)
 
-    def tell(self, *cluster_ids: str, changed: bool = False) -> None:
-        """Wake who waits for something to happen to these clusters (none: any); `changed`: their graphs have."""
-        self.news.tell(*cluster_ids, changed=changed)
+    def tell(self, *cluster_ids: str, changed: bool = False, offers: bool = True) -> None:
+        """Wake who waits for something to happen to these clusters (none: any); `changed`: their graphs have.
+
+        Their agents are woken too, unless there is nothing in it for them (`offers` is False).
+        """
+        heard = [f"{OFFERS}{one}" for one in cluster_ids] if offers else []
+        self.news.tell(*cluster_ids, *heard, changed=changed)
 
     def let_go(self) -> None:
         """Let everybody who waits go: the server is about to end."""

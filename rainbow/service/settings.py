@@ -25,15 +25,20 @@ class Limits:
     rate: float = 0.0  # requests a second from one caller, 0: no limit
     burst: int = 100  # requests a caller may send at once before the rate counts
     streams: int = 4  # event streams of one caller
-    waiting: int = 64  # requests that wait at once for something to happen; further ones are told to come back
+    viewers: int = 256  # event streams in all
+    waiting: int = 10_000  # requests that wait at once for something to happen; further ones are told to come back
+    connections: int = 8_192  # open at once, and at most three quarters of what the process can hold
+    connections_per_address: int = 1_024  # open from one address and without a known credential
+    header_seconds: float = 10.0  # in which the head of a request has to come
+    body_seconds: float = 20.0  # in which a body has to come; one more for each 64 KiB of it
+    idle_seconds: float = 75.0  # that a connection with a known credential may carry no request
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     """How requests come in."""
 
-    threads: int = 96  # requests at once; agents and event streams wait in some of them
-    engine: str = "granian"  # or gunicorn
+    threads: int = 32  # requests at once; those that wait need none
     certificate: str | None = None  # files: with both TLS is spoken
     key: str | None = None
     client_ca: str | None = None  # with it a client needs a certificate of this authority

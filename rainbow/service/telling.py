@@ -9,8 +9,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from rainbow.errors import TooMany
-from rainbow.service.access import Caller
-from rainbow.service.news import ALL
+from rainbow.service.access import Caller, visible_cluster
+from rainbow.service.news import ALL, Pause
 from rainbow.store import events
 from rainbow.store.events import EventRecord
 
@@ -18,15 +18,27 @@ if TYPE_CHECKING:
     from rainbow.service.service import Service
 
 ALIVE = 15.0  # seconds after which a stream says that it is still there
+TOPICS = 1_000  # clusters that a stream listens to one by one; with more it is woken by any
 
-_open: Counter[str] = Counter()
+_open: Counter[tuple[str, str]] = Counter()  # (kind, caller): requests that wait
 _lock = Lock()
 
 
-def since(service: Service, who: Caller, number: int) -> list[EventRecord]:
-    """Return events after this one that the caller may see, the oldest first, at most a page."""
+def chosen(service: Service, who: Caller, name: str | None) -> str | None:
+    """Return the id of the one cluster whose events are asked for; NotFound unless it exists for the caller."""
+    if name is None:
+        return None
     with service.store.read() as connection:
-        return events.after(connection, number, who.visible)
+        return visible_cluster(connection, who, name).id
+
+
+def since(service: Service, who: Caller, number: int, cluster_id: str | None = None) -> list[EventRecord]:
+    """Return events after this one that the caller may see (of one cluster), the oldest first, at most a page."""
+    seen = who.visible
+    if cluster_id is not None:
+        seen = [cluster_id] if who.sees(cluster_id) else []
+    with service.store.read() as connection:
+        return events.after(connection, number, seen)
 
 
 def last(service: Service) -> int:
@@ -35,33 +47,45 @@ def last(service: Service) -> int:
         return events.last(connection)
 
 
-def follow(service: Service, again: Callable[[], Caller], number: int) -> Iterator[list[EventRecord]]:
-    """Yield events as they come, an empty list now and then; ends when the server stops.
+def follow(
+    service: Service, again: Callable[[], Caller], number: int, cluster_id: str | None = None
+) -> Iterator[list[EventRecord] | Pause]:
+    """Yield events as they come, an empty list now and then, and a pause to wait through before the next.
 
     `again` says anew who asks: what ends meanwhile is told of no more, the last of them with Unauthenticated.
+    Ends when the server stops.
     """
     while not service.ending:
-        version = service.news.version(ALL)
-        found = since(service, again(), number)
+        who = again()
+        pause = service.news.pause(_topics(who, cluster_id), ALIVE)
+        found = since(service, who, number, cluster_id)
         if found:
             number = found[-1].number
             yield found
             continue
-        if service.news.wait(ALL, version, ALIVE) == version:
+        yield pause
+        if not service.news.is_over(pause):
             yield []
 
 
+def _topics(who: Caller, cluster_id: str | None) -> list[str]:
+    if cluster_id is not None:
+        return [cluster_id]
+    seen = who.visible
+    return [ALL] if seen is None or len(seen) > TOPICS else sorted(seen)
+
+
 @contextmanager
-def one_of_few(service: Service, caller: str, most: int) -> Iterator[None]:
-    """Hold one of the places for requests that wait; TooMany if the caller, or all together, have too many."""
+def one_of_few(kind: str, caller: str, most: int, of_all: int) -> Iterator[None]:
+    """Hold one of a kind's places for requests that wait; TooMany if the caller, or all together, have too many."""
     with _lock:
-        if _open[caller] >= most or sum(_open.values()) >= service.settings.limits.waiting:
-            raise TooMany("too many requests wait already", retry_after=2, limit="waiting")
-        _open[caller] += 1
+        if _open[kind, caller] >= most or sum(n for (of, _), n in _open.items() if of == kind) >= of_all:
+            raise TooMany(f"too many requests wait already ({kind})", retry_after=2, limit=kind)
+        _open[kind, caller] += 1
     try:
         yield
     finally:
         with _lock:
-            _open[caller] -= 1
-            if not _open[caller]:
-                del _open[caller]
+            _open[kind, caller] -= 1
+            if not _open[kind, caller]:
+                del _open[kind, caller]

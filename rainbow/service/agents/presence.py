@@ -79,7 +79,7 @@ def _note(
     if back or lost or _is_news(last, sign):
         service.store.together(lambda connection: _store(connection, record.id, sign, back, lost))
     if back or lost:
-        service.tell(record.id)
+        service.tell(record.id, offers=False)
     return record
 
 

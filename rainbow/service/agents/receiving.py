@@ -14,6 +14,7 @@ from rainbow.service.agents.desk import Desk
 from rainbow.service.agents.presence import PULLS, beat, greet
 from rainbow.service.jobs.showing import settle
 from rainbow.service.jobs.suspending import after
+from rainbow.service.news import OFFERS, Pause
 from rainbow.service.steps.overdue import is_overdue, may_run
 from rainbow.service.submits.admission import check_limits
 from rainbow.service.submits.instances import again
@@ -38,15 +39,29 @@ def receive(service: Service, who: Caller, name: str, agent: str, most: int, sec
 
     Who pulls (`PULLS`) is offered whole jobs, at most so many, with their jobspecs.
     """
+    began = service.clock()
+    found, pause = look(service, who, name, agent, most, seconds)
+    if pause is None:
+        return found
+    # an agent that finds all places taken asks again later, and keeps nobody's thread
+    with one_of_few("waiting", "", *[service.settings.limits.waiting] * 2):
+        while pause is not None:
+            service.news.wait_for(pause)
+            found, pause = look(service, who, name, agent, most, seconds - (service.clock() - began))
+    return found
+
+
+def look(
+    service: Service, who: Caller, name: str, agent: str, most: int, seconds: float
+) -> tuple[dict[str, Any], Pause | None]:
+    """Offer what there is, and say how to wait for more (at most some seconds) if that is nothing."""
     record = greet(service, who, name, agent)
     if agent.startswith(PULLS) and record.policy != "delegate":
         raise Conflict(f"whole jobs are handed over under the policy delegate; {name} has {record.policy}")
+    pause = service.news.pause([f"{OFFERS}{record.id}"], min(seconds, service.settings.limits.wait))
     found = _offered(service, record, agent, most)
-    if _says_something(found) or seconds <= 0 or service.ending:
-        return found
-    # an agent that finds all places taken asks again later, and keeps nobody's thread
-    with one_of_few(service, record.id, service.settings.limits.waiting):
-        return _await(service, record, agent, most, seconds)
+    done = _says_something(found) or seconds <= 0 or service.ending
+    return found, None if done else pause
 
 
 def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> dict[str, Any]:
@@ -60,17 +75,6 @@ def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> 
 
 def _says_something(found: Mapping[str, Any]) -> bool:
     return any(found[key] for key in ("tasks", "stop", "suspend", "resume"))
-
-
-def _await(service: Service, record: ClusterRecord, agent: str, most: int, seconds: float) -> dict[str, Any]:
-    deadline = service.clock() + min(seconds, service.settings.limits.wait)
-    while True:
-        version = service.news.version(record.id)
-        found = _offered(service, record, agent, most)
-        left = deadline - service.clock()
-        if _says_something(found) or left <= 0 or service.ending:
-            return found
-        service.news.wait(record.id, version, left)
 
 
 def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int, *, whole: bool) -> list[dict[str, Any]]:
@@ -134,7 +138,7 @@ def accept(
             else:
                 accepted.append(ref["id"])
         desk.write(service.clock())
-    service.tell(record.id)
+    service.tell(record.id, offers=False)
     return {"accepted": accepted, "refused": refused}
 
 

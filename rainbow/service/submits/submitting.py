@@ -76,7 +76,7 @@ def submit_all(service: Service, many: Sequence[tuple[Caller, Submission]]) -> l
     for k, work in zip(prepared, works, strict=True):
         answers[k] = _outcome(service, prepared[k], work)
     if told := {each.cluster_id for each in prepared.values() if each.cluster_id}:
-        service.tell(*told)
+        service.tell(*told, offers=False)  # a step offers what it starts
     return [answers[k] for k in range(len(many))]
 
 

@@ -1,0 +1,176 @@
+"""A connection: uvicorn's, with a place of its own and a time by which its next head, or its next write, is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from rainbow.api.problems import plain_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rainbow.api.places import Places
+    from rainbow.service.settings import Limits
+
+MOST_HEAD = 65_536  # bytes of a request's line and headers
+HANDSHAKE = 10.0  # seconds for TLS
+CONNECTION = "rainbow.connection"  # of a scope
+
+
+class Connection(HttpToolsProtocol):
+    """Speaks HTTP/1.1."""
+
+    def __init__(self, places: Places, limits: Limits, tls: ssl.SSLContext | None = None, **of_uvicorn: Any) -> None:
+        super().__init__(**of_uvicorn)
+        self._places, self._limits, self._tls = places, limits, tls
+        self._timer: asyncio.TimerHandle | None = None
+        self._head = 0  # bytes of the head that is coming
+        self._open = False
+
+    # ── coming and going ──
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a place; the connection that loses its own for it is closed."""
+        plain = cast("asyncio.Transport", transport)
+        self.transport = plain
+        peer = transport.get_extra_info("peername")
+        gone = self._places.enter(self, str(peer[0]) if peer else "")
+        if gone is not None:
+            cast("Connection", gone).cut()
+        if gone is self:
+            return
+        self._open = True
+        if self._tls is None:
+            self._begin(plain)
+        else:
+            plain.pause_reading()
+            self._handshake = self.loop.create_task(self._secure(plain, self._tls))
+
+    async def _secure(self, plain: asyncio.Transport, context: ssl.SSLContext) -> None:
+        try:
+            secured = await self.loop.start_tls(
+                plain, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE
+            )
+        except (OSError, asyncio.CancelledError):  # what is no TLS, or too slow: nobody to tell
+            secured = None
+        if secured is None or not self._open:
+            plain.abort()
+            self._leave()
+        else:
+            self._begin(secured)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free the place."""
+        self._leave()
+        if self.flow is not None:
+            super().connection_lost(exc)
+
+    def cut(self) -> None:
+        """Close at once."""
+        self._leave()
+        self.transport.abort()
+
+    def _leave(self) -> None:
+        self._open = False
+        self._places.leave(self)
+        self._stop_timer()
+
+    # ── heads ──
+
+    def _expect_head(self) -> None:
+        self._set_timer(self._limits.header_seconds, self._too_slow)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; a head must be whole in time, and no longer than is allowed."""
+        if not self._open:
+            return
+        self._head += len(data)
+        if self._timer is None and self._rests:
+            self._expect_head()
+        super().data_received(data)
+        if self._head > MOST_HEAD and self._rests and self._open:
+            self.send_problem(431, "limit-exceeded", f"the head of a request is longer than {MOST_HEAD} bytes")
+
+    @property
+    def _rests(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def on_headers_complete(self) -> None:
+        """Begin with a request."""
+        self._head = 0
+        self._stop_timer()
+        self._places.rests(self, False)
+        cast("dict[str, Any]", self.scope)[CONNECTION] = self
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body."""
+        self._head = 0
+        super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request; a stranger not for long."""
+        self._head = 0
+        idle = self._limits.idle_seconds if self.is_known else self._limits.header_seconds
+        self.timeout_keep_alive = int(idle) or 1
+        super().on_response_complete()
+        self._places.rests(self, True)
+
+    def _too_slow(self) -> None:
+        self.transport.abort()
+
+    # ── who it is ──
+
+    is_known = False
+
+    def prove(self, credential: str) -> bool:
+        """Note that a known credential was shown; False if too many connections show that one."""
+        self.is_known = self._places.prove(self, credential)
+        return self.is_known
+
+    # ── writing ──
+
+    def pause_writing(self) -> None:
+        """Give who reads our answer slowly some time, and no more."""
+        super().pause_writing()
+        self._set_timer(self._limits.idle_seconds, self._too_slow)
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        self._stop_timer()
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that this is no HTTP."""
+        self.send_problem(400, "request-invalid", msg)
+
+    def send_problem(self, status: int, code: str, detail: str) -> None:
+        """Answer what never became a request, and close."""
+        body = json.dumps(plain_problem(status, code, detail)).encode()
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/problem+json\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    # ── time ──
+
+    def _set_timer(self, seconds: float, act: Callable[[], None]) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, act)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

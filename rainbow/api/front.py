@@ -1,0 +1,287 @@
+"""The front: HTTP requests as they come → the application, by ASGI.
+
+    1 who?      a credential that is known is asked for before a body is read; a stranger's body is short, or refused
+    2 body      read within a deadline, here, so that one who sends slowly keeps no thread
+    3 answer    by the Flask application, in a thread of the request's lane
+    4 pauses    what waits for something (an agent, an event stream) waits here, without a thread, and is asked again
+
+/livez is answered by the event loop itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from rainbow.api.asking import tokens_of
+from rainbow.api.connections import CONNECTION
+from rainbow.api.lanes import Lanes
+from rainbow.api.parking import PAUSE, WAITED
+from rainbow.api.problems import body_of, headers_of
+from rainbow.api.wsgi import environment
+from rainbow.errors import LimitError, RainbowError, TimedOut, TooMany, Unauthenticated
+from rainbow.matching.memory import Memory
+from rainbow.service.access import MISSING, UNKNOWN, Caller, caller
+from rainbow.service.measuring import count
+from rainbow.service.news import Pause
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from rainbow.service import Service
+
+STRANGERS = 65_536  # bytes of a body whose credentials may be in it
+PACE = 65_536  # bytes of a body that give it another second
+REMEMBERED = 30.0  # seconds that a credential is taken for known, as far as places and bodies go
+GATHER = 0.05  # seconds in which what happens goes to a stream together
+PART = 262_144  # bytes of a stream that are sent at once
+GRAPHS = re.compile(r"/v1/clusters(/[^/]+/(graph|subsystems/[^/]+))?")
+ENVELOPES = re.compile(r"/v1/(jobs|jobs:batch|match)")
+Scope = dict[str, Any]
+Message = dict[str, Any]
+log = structlog.get_logger("rainbow.front")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status line, headers, and a body or the parts of a stream."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes = b""
+    parts: Iterable[bytes | Pause] | None = None
+
+
+LIVE = Answer(200, [(b"content-type", b"application/json"), (b"content-length", b"18")], b'{"status":"live"}\n')
+
+
+class Gone(Exception):
+    """Nobody is there any more to be answered."""
+
+
+class Front:
+    """An ASGI application."""
+
+    def __init__(self, app: Flask, service: Service) -> None:
+        self._app, self._service = app.wsgi_app, service
+        self._lanes = Lanes(service.settings.server.threads)
+        self._known: Memory[str, tuple[Caller, float]] = Memory(10_000)
+        self._waiting = 0
+
+    async def __call__(self, scope: Scope, receive: Callable[[], Any], send: Callable[[Message], Any]) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        try:
+            await Request(self, scope, receive, send).answer()
+        except Gone:
+            pass
+        except RainbowError as fault:
+            await _send(send, _refusal(fault))
+
+    async def who(self, header: str) -> Caller | None:
+        """Say who brings these credentials, if any of them is known."""
+        now = asyncio.get_running_loop().time()
+        found = self._known.get(header)
+        if found is None or found[1] < now:
+            who = await self._lanes.door.run("", self._look, header)
+            if who is None:
+                return None
+            found = self._known.put(header, (who, now + REMEMBERED))
+        return found[0]
+
+    def _look(self, header: str) -> Caller | None:
+        try:
+            with self._service.store.look() as connection:
+                return caller(self._service, connection, tokens_of(header))
+        except Unauthenticated:
+            return None
+
+
+class Request:
+    """One request on its way through the front."""
+
+    def __init__(
+        self, front: Front, scope: Scope, receive: Callable[[], Any], send: Callable[[Message], Any]
+    ) -> None:
+        self._front, self._service = front, front._service
+        self._scope, self._receive, self._send = scope, receive, send
+        self._headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        self._left: asyncio.Task[Any] | None = None  # ends when the client goes
+        self._caller = scope["client"][0] if scope["client"] else ""
+
+    async def answer(self) -> None:
+        """Take all the steps."""
+        scope = self._scope
+        if scope["path"] == "/livez" and scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
+            count("rainbow_requests", "200")
+            return await _send(self._send, LIVE)
+        who = await self._who()
+        body = await self._body(who)
+        self._lane = self._front._lanes.of(scope["path"], who is not None and who.admin)
+        try:
+            await self._run(environment(scope, body))
+        finally:
+            if self._left is not None:
+                self._left.cancel()
+
+    # ── 1 who? ──
+
+    async def _who(self) -> Caller | None:
+        header = self._headers.get(b"authorization")
+        who = await self._front.who(header.decode("latin-1")) if header else None
+        if who is not None:
+            self._caller = who.known[0]
+            connection = self._scope.get(CONNECTION)
+            if connection is not None and not connection.is_known and not connection.prove(self._caller):
+                raise TooMany("too many connections show this credential", retry_after=5, limit="connections")
+        elif self._has_body and not ENVELOPES.fullmatch(self._scope["path"]):
+            raise Unauthenticated(UNKNOWN if header else MISSING)
+        return who
+
+    @property
+    def _has_body(self) -> bool:
+        return b"transfer-encoding" in self._headers or self._headers.get(b"content-length", b"0") != b"0"
+
+    # ── 2 body ──
+
+    async def _body(self, who: Caller | None) -> bytes:
+        limits = self._service.settings.limits
+        most = limits.graph if GRAPHS.fullmatch(self._scope["path"]) else limits.body
+        allowed = most if who else min(most, STRANGERS)
+        length = int(self._headers.get(b"content-length", b"0"))
+        if length > allowed:
+            raise _too_long(length, most, who)
+        try:
+            async with asyncio.timeout(limits.body_seconds) as deadline:
+                began, found = asyncio.get_running_loop().time(), bytearray()
+                while True:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        raise Gone
+                    found += message.get("body", b"")
+                    if len(found) > allowed:
+                        raise _too_long(len(found), most, who)
+                    if not message.get("more_body"):
+                        return bytes(found)
+                    deadline.reschedule(began + limits.body_seconds + len(found) / PACE)
+        except TimeoutError:
+            raise TimedOut(f"the body was not here after {limits.body_seconds:g} s", limit="body_seconds") from None
+
+    # ── 3 answer ──
+
+    async def _run(self, environ: dict[str, Any]) -> None:
+        loop, body = asyncio.get_running_loop(), environ["wsgi.input"]
+        began = loop.time()
+        while True:
+            again = {**environ, "wsgi.input": BytesIO(body), WAITED: loop.time() - began}
+            answer = await self._lane.run(self._caller, self._called, again)
+            if answer.parts is not None:
+                return await self._stream(answer)
+            pause = again.get(PAUSE)
+            if pause is None or not await self._wait(pause):
+                return await _send(self._send, answer)
+
+    def _called(self, environ: dict[str, Any]) -> Answer:
+        told: list[Any] = []
+
+        def start(status: str, headers: list[tuple[str, str]], _fault: Any = None) -> Callable[[bytes], object]:
+            told[:] = status, headers
+            return bytes  # nobody writes that way
+
+        parts = self._front._app(environ, start)
+        status, headers = int(told[0][:3]), [(k.lower().encode(), v.encode("latin-1")) for k, v in told[1]]
+        if (b"content-type", b"text/event-stream; charset=utf-8") in headers:
+            return Answer(status, headers, parts=parts)
+        try:
+            return Answer(status, headers, b"".join(parts))
+        finally:
+            _close(parts)
+
+    # ── 4 pauses ──
+
+    async def _stream(self, answer: Answer) -> None:
+        parts = iter(answer.parts or ())
+        try:
+            await self._send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+            pause: Pause | bool = True
+            while pause:
+                some, pause = await self._lane.run(self._caller, _pull, parts)
+                await self._send({"type": "http.response.body", "body": some, "more_body": bool(pause)})
+                if isinstance(pause, Pause) and await self._wait(pause):
+                    await asyncio.sleep(GATHER)
+                elif self._left is not None and self._left.done():
+                    raise Gone
+        finally:
+            _close(answer.parts)
+
+    async def _wait(self, pause: Pause) -> bool:
+        """Wait through a pause; return whether there is news. Gone if the client is."""
+        front, loop = self._front, asyncio.get_running_loop()
+        if front._waiting >= self._service.settings.limits.waiting:
+            raise TooMany("too many requests wait already", retry_after=2, limit="waiting")
+        self._left = self._left or loop.create_task(self._receive())
+        news = loop.create_future()
+        front._waiting += 1
+        try:
+            with self._service.news.listening(pause.versions, partial(_wake, loop, news)):
+                if not self._service.news.is_over(pause):
+                    both = {news, self._left}
+                    await asyncio.wait(both, timeout=pause.seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            front._waiting -= 1
+        if self._left.done():
+            raise Gone
+        return self._service.news.is_over(pause)
+
+
+def _wake(loop: asyncio.AbstractEventLoop, news: asyncio.Future[None]) -> None:
+    """Note in the event loop's thread, from any other, that there is news."""
+    loop.call_soon_threadsafe(lambda: None if news.done() else news.set_result(None))
+
+
+def _pull(parts: Iterator[bytes | Pause]) -> tuple[bytes, Pause | bool]:
+    """Take of a stream what there is; and a pause, or whether more may come."""
+    found = bytearray()
+    for part in parts:
+        if isinstance(part, Pause):
+            return bytes(found), part
+        found += part
+        if len(found) >= PART:
+            return bytes(found), True
+    return bytes(found), False
+
+
+def _close(parts: Any) -> None:
+    close = getattr(parts, "close", None)
+    if close is not None:
+        close()
+
+
+def _too_long(length: int, most: int, who: Caller | None) -> RainbowError:
+    if who is None and length <= most:
+        told = f"a body of more than {STRANGERS} bytes needs its credential in the header Authorization"
+        return Unauthenticated(told)
+    return LimitError(f"a body of {length} bytes, the limit is {most}", limit="body")
+
+
+def _refusal(fault: RainbowError) -> Answer:
+    """Write a problem of what never reached the application; the rest of its body is not read."""
+    told = body_of(fault)
+    body = json.dumps(told).encode()
+    count("rainbow_requests", str(told["status"]))
+    headers = {**headers_of(fault), "content-length": str(len(body)), "connection": "close"}
+    return Answer(told["status"], [(k.lower().encode(), v.encode()) for k, v in headers.items()], body)
+
+
+async def _send(send: Callable[[Message], Any], answer: Answer) -> None:
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -1,0 +1,30 @@
+"""A query parameter that an operation does not read is refused: an ignored filter shows too much."""
+
+from __future__ import annotations
+
+import pytest
+
+from rainbow.api.queries import QUERIES
+from tests.conftest import ADMIN, Api
+
+
+def test_every_operation_refuses_a_query_parameter_it_does_not_read(api: Api) -> None:
+    api.register("oak")
+    app = api.app
+    gets = [rule for rule in app.url_map.iter_rules() if "GET" in (rule.methods or ())]
+    assert len(gets) > 20
+    for rule in gets:
+        path = rule.rule.replace("<name>", "oak").replace("<id:name>", "oak")
+        path = path.replace("<id:job_id>", "none").replace("<subsystem>", "io")
+        api.problem(400, "request-invalid", "GET", f"{path}?colour=red", None, ADMIN)
+
+
+@pytest.mark.parametrize("endpoint", sorted(QUERIES))
+def test_queries_are_those_of_operations_there_are(api: Api, endpoint: str) -> None:
+    assert endpoint in api.app.view_functions
+
+
+def test_misspelt_parameter_names_the_one_that_is_meant(api: Api) -> None:
+    told = api.problem(400, "request-invalid", "GET", "/v1/jobs?requester=ann", None, ADMIN)
+    assert told["detail"] == "unknown query parameter 'requester'; did you mean requestor?"
+    assert told["pointer"] == "/requester"
