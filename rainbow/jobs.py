@@ -83,7 +83,7 @@ WORKER_MOVES: dict[WorkerState, frozenset[WorkerState]] = {
     W.DRAINING: frozenset({W.READY, W.OFFLINE, W.LOST}),
     W.QUARANTINED: frozenset({W.READY, W.OFFLINE, W.LOST}),
     W.OFFLINE: frozenset({W.READY}),
-    W.LOST: frozenset({W.READY, W.OFFLINE}),
+    W.LOST: frozenset({W.READY, W.QUARANTINED, W.OFFLINE}),
 }
 
 
@@ -112,6 +112,9 @@ class Task:
     hold: str = ""  # see Hold
     suspended_at: float | None = None  # since when it is held in place
     paused: float = 0.0  # seconds it was, before
+    losses: list[dict[str, Any]] = field(default_factory=list)  # attempts that were lost: attempt, at, why
+    not_before: float | None = None  # a lost task waits until then
+    cause: str = ""  # what made it end where that is known: memory, lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,7 @@ def advance(task: Task, to: TaskState, **changes: Any) -> Task:
         used = 1 if task.state in ENDED else 0
         changes = {**_FRESH, "retries_left": task.retries_left - used, **changes}
     if to is TaskState.ASSIGNED:
-        changes = {"attempt": task.attempt + 1, **changes}
+        changes = {"attempt": task.attempt + 1, "not_before": None, **changes}
     return replace(task, state=to, **changes)
 
 
@@ -169,6 +172,8 @@ _FRESH: dict[str, Any] = {
     "hold": "",
     "suspended_at": None,
     "paused": 0.0,
+    "not_before": None,
+    "cause": "",
 }
 
 

@@ -10,7 +10,7 @@ from rainbow.service.steps.loop import step_safely
 from rainbow.service.steps.stepping import step
 from tests.conftest import Api, Clock, Cluster, grid, jobspec, open_service_at
 
-LEASE = 60.0
+LEASE, GRACE = 60.0, 10.0
 
 
 def submit(cluster: Cluster, spec: Any = None) -> str:
@@ -123,6 +123,12 @@ def test_silent_agent_loses_its_tasks_and_is_told_they_are_stale(oak: Cluster, c
     [offer] = oak.take("a")
     clock.now += LEASE + 1
     oak.say("heartbeat", "b")
+    step(oak.api.service, "oak")
+    assert states(oak, job)[1] == ["ACCEPTED"], "the agent has the grace to stop it"
+    clock.now += GRACE
+    oak.say("heartbeat", "b")
+    assert oak.take("b") == [], "a task that was lost rests for a second"
+    clock.now += 1
     [again] = oak.take("b")
     assert (again["id"], again["attempt"]) == (offer["id"], 2)
     assert oak.end(offer, "a")["stale"] == [offer["id"]]
@@ -152,12 +158,16 @@ def test_worker_missing_from_its_agents_heartbeat_gets_nothing(oak: Cluster) -> 
     assert sorted(states(oak, job)[1][0] for job in jobs) == ["ACCEPTED", "WAITING"]
 
 
-def test_worker_no_longer_in_its_agents_heartbeat_gives_its_task_back(oak: Cluster) -> None:
+def test_worker_no_longer_in_its_agents_heartbeat_gives_its_task_back(oak: Cluster, clock: Clock) -> None:
     job = submit(oak)
     oak.say("heartbeat", workers=["n0"])
     [offer] = oak.take()
     assert list(offer["placement"]) == ["n0"]
     oak.say("heartbeat", workers=["n1"])
+    step(oak.api.service, "oak")
+    assert states(oak, job)[1] == ["STOPPING"], "its agent lives: until it has stopped the task, nobody else gets it"
+    oak.end(offer, result="stopped", exit_code=None)
+    clock.now += 1
     [again] = oak.take()
     assert (again["id"], again["attempt"], list(again["placement"])) == (offer["id"], 2, ["n1"])
     assert states(oak, job)[1] == ["ACCEPTED"]

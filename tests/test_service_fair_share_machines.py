@@ -22,12 +22,16 @@ def test_machine_whose_heartbeats_stop_is_lost_and_its_work_goes_elsewhere(there
     web = there.submit("bob", bag(1, service=True))
     there.settle()
     gone = on(there, web)[0]
-    rest = [f"n{k}" for k in range(4) if f"n{k}" != gone]
+    rest, stopped = [f"n{k}" for k in range(4) if f"n{k}" != gone], []
     for run, job in list(there.runs.items()):
         task = next(task for task in there.job(job)["tasks"] if task["id"] == run[0])
         if gone in task["placement"]:
             del there.runs[run]
+            stopped.append({"task": run[0], "attempt": run[1], "event": "ended", "result": "stopped"})
     beat(there, *rest)
+    there.step()
+    there.cluster.say("events", events=stopped)
+    clock.now += 1  # what was lost rests for a second
     there.settle()
     assert there.held() == {ann: 8, web: 1}
     assert gone not in on(there, ann) + on(there, web)
@@ -57,6 +61,8 @@ def test_missed_heartbeats_are_recorded_and_a_lease_of_them_is_the_threshold(the
     clock.now += lease / 2
     step(there.api.service, "one")
     assert missed() == {(3, "LOST")}
+    clock.now += there.api.service.settings.grace
+    step(there.api.service, "one")
     assert states(there, ann) == ["WAITING"] * 4
 
 

@@ -59,9 +59,10 @@ def test_no_retries_unless_asked_for(oak):
 def test_lost_worker_uses_up_no_retry(oak):
     limit(oak, max_retries=1)
     job = submit(oak)
-    oak.take()
+    (offer,) = oak.take()
     oak.say("heartbeat", workers=[])
     step(oak.api.service, "oak")
+    oak.end(offer, result="stopped", exit_code=None)
     (task,) = show(oak, job)["tasks"]
     assert (task["state"], task["retries_left"], task["attempt"]) == ("WAITING", 1, 1)
 
@@ -125,6 +126,7 @@ def test_task_of_a_worker_nobody_speaks_for_is_given_back_though_the_worker_is_p
     oak.end(first, result="failed", exit_code=None)
     oak.say("heartbeat", workers=["n0"])
     step(oak.api.service, "oak")
+    oak.end(second, result="stopped", exit_code=None)
     task = next(task for task in show(oak, job)["tasks"] if task["id"] == second["id"])
     assert task["state"] == "WAITING"
     assert workers(oak) == {"n0": "QUARANTINED", "n1": "LOST"}

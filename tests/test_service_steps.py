@@ -105,9 +105,10 @@ def test_failure_fails_the_job(api, service, cluster, agent):
 
 def test_silent_agent_loses_its_task_to_another(api, service, cluster, agent, clock):
     job, task = begin(api, service, cluster, agent)
-    clock.now += service.settings.lease + 1
+    clock.now += service.settings.lease + service.settings.grace + 1
     step(service, "one")
     assert show(api, cluster, job)["tasks"][0]["state"] == "WAITING"
+    clock.now += 1  # a task that was lost rests before its second attempt
     other = Agent(api, cluster["secret"], "agent-2")
     other.say("heartbeat")
     step(service, "one")

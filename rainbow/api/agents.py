@@ -46,8 +46,11 @@ def events(name: str) -> Any:
 def heartbeat(name: str) -> Any:
     """Note that the agent lives."""
     asking, body, agent = _message("Heartbeat")
+    keeps = body.get("on_lost_server") == "keep"
     up, running, seq = body.get("workers"), body.get("running", []), body.get("seq", 0)
-    return jsonify(receiving.heartbeat(service(), asking, name, agent, up, running, seq, body.get("load")))
+    return jsonify(
+        receiving.heartbeat(service(), asking, name, agent, up, running, seq, body.get("load"), keeps=keeps)
+    )
 
 
 def _message(form: str) -> tuple[Any, dict[str, Any], str]:

@@ -75,10 +75,10 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Timeline": _of(lines=_list(ANY_OBJECT), text=WORD, svg=WORD),
     "Stepped": _of(ordered=YES, fault=_maybe(WORD)),
     "Plan": _of(orders=_list(ANY_OBJECT), waits=_list(ANY_OBJECT), figures=ANY_OBJECT),
-    "Received": _of(tasks=_list(OFFER), stop=_list(REFERENCE), lease=NUMBER),
+    "Received": _of(tasks=_list(OFFER), stop=_list(REFERENCE), lease=NUMBER, grace=NUMBER),
     "Accepted": _of(accepted=_list(WORD), refused=_list(_of(id=WORD, reason=WORD))),
     "Recorded": _of(recorded=_list(WORD), stale=_list(WORD)),
-    "Beat": _of(stop=_list(REFERENCE), stale=_list(WORD), lease=NUMBER),
+    "Beat": _of(stop=_list(REFERENCE), stale=_list(WORD), lease=NUMBER, grace=NUMBER),
     "Placed": _of(id=WORD, cluster=WORD, state=WORD, decision=ANY_OBJECT),
     "Answers": _of(answers=_list(_of(status=WHOLE)), assign=ANY_OBJECT),
     "Match": _of(

@@ -41,7 +41,8 @@ EVENT = _object(
     task={"type": "string"},
     attempt={"type": "integer"},
     event={"enum": ["started", "ended", "suspended", "resumed", "unable"]},
-    result={"enum": ["exited", "timed_out", "stopped", "failed"]},
+    result={"enum": ["exited", "timed_out", "stopped", "failed", "lost"]},
+    cause=_or_null({"enum": ["", "memory"]}),
     exit_code=_or_null({"type": "integer", "minimum": -(2**31) + 1, "maximum": 2**31 - 1}),
     output=_or_null({"type": "string"}),
     detail=_or_null({"type": "string"}),
@@ -106,7 +107,13 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "Accept": _object(["agent", "tasks"], agent=AGENT, tasks=_list(RUN), seq=SEQ),
     "Events": _object(["agent", "events"], agent=AGENT, events=_list(EVENT), seq=SEQ),
     "Heartbeat": _object(
-        ["agent"], agent=AGENT, workers=_or_null(_list({"type": "string"})), running=_list(RUN), seq=SEQ, load=LOAD
+        ["agent"],
+        agent=AGENT,
+        workers=_or_null(_list({"type": "string"})),
+        running=_list(RUN),
+        seq=SEQ,
+        load=LOAD,
+        on_lost_server=_or_null({"enum": ["stop", "keep"]}),
     ),
     "Token": {
         **_object(

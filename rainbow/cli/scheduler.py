@@ -95,7 +95,14 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
 
 LIMIT, COUNT = click.IntRange(min=-1), click.IntRange(min=0)
 LIMITS = ["throttle", "max_requestors", "max_jobs_per_requestor", "max_waiting_tasks", "max_retries"]
-LIMITS += ["quarantine_after", "quarantine_minutes", "task_minutes", "allowance_seconds"]
+LIMITS += [
+    "max_lost",
+    "quarantine_after_lost",
+    "quarantine_after",
+    "quarantine_minutes",
+    "task_minutes",
+    "allowance_seconds",
+]
 LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 
 

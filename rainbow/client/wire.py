@@ -62,6 +62,7 @@ class Received(TypedDict):
     suspend: NotRequired[list[RunRef]]
     resume: NotRequired[list[RunRef]]
     lease: float
+    grace: NotRequired[float]
     jobs: NotRequired[list[dict[str, Any]]]
 
 
@@ -85,6 +86,7 @@ class Event(TypedDict):
     exit_code: NotRequired[int]
     output: NotRequired[str]
     detail: NotRequired[str]
+    cause: NotRequired[str]
 
 
 class Recorded(TypedDict):
@@ -102,3 +104,4 @@ class Beat(TypedDict):
     resume: NotRequired[list[RunRef]]
     stale: list[str]
     lease: float
+    grace: NotRequired[float]

@@ -15,7 +15,7 @@ from rainbow.service import settings as service
 from rainbow.service.settings import Settings
 from rainbow.service.submits.admission import check_limits
 
-SCHEDULER = {"secret", "admin", "name", "algorithms", "backend", "policy", "tick", "lease", "history"}
+SCHEDULER = {"secret", "admin", "name", "algorithms", "backend", "policy", "tick", "lease", "grace", "history"}
 SECTIONS = {"scheduler", "limits", "admission", "server"}
 DAY = 86_400
 UPSTREAM = {
@@ -72,6 +72,7 @@ def _settings(document: Any) -> Settings:
         policy=_policy(_text(scheduler, "policy", default.policy, "/scheduler")),
         tick=_seconds(scheduler, "tick", default.tick),
         lease=_seconds(scheduler, "lease", default.lease),
+        grace=_seconds(scheduler, "grace", default.grace),
         history=_number(scheduler, "history", default.history / DAY, "/scheduler", 36_500) * DAY,
         limits=_limits(_mapping(top.get("limits"), "/limits"), warnings),
         admission=_admission(_mapping(top.get("admission"), "/admission"), warnings),

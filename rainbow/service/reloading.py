@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rainbow.service.service import Service
     from rainbow.service.settings import Settings
 
-CHANGES = ("selector", "selector_options", "policy", "tick", "lease")
+CHANGES = ("selector", "selector_options", "policy", "tick", "lease", "grace")
 TAKEN_OVER = (*CHANGES, "warnings")
 WIRED = ("name", "secret", "admin", "backend", "limits", "history", "server")
 PAUSE = 1.0  # seconds between two looks at the file

@@ -26,6 +26,7 @@ from rainbow.errors import NotFound
 from rainbow.matching.memory import Memory
 from rainbow.process_secrets import secret_of
 from rainbow.service.access import digest, mint
+from rainbow.service.agents.leases import Leases
 from rainbow.service.compiling import compile_all, compile_one
 from rainbow.service.measuring import observe
 from rainbow.service.news import OFFERS, News
@@ -63,13 +64,20 @@ class Service:
     """What the verbs work on. `registration` and `administration` are digests of the two global credentials."""
 
     def __init__(
-        self, store: Store, settings: Settings | None = None, clock: Callable[[], float] = time.time
+        self,
+        store: Store,
+        settings: Settings | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
         self.store = store
         self.store.observe = partial(observe, "rainbow_store_seconds")
         self.settings = settings or Settings()
         self.clock = clock
-        self.started = clock()
+        # who brings a clock brings it for both; the time of day may be set, and no lease ends by it
+        self.monotonic = monotonic or (time.monotonic if clock is time.time else clock)
+        self.leases = Leases(self.monotonic, clock)
+        self.stopping: dict[tuple[str, int], float] = {}  # attempts that an agent was told to stop with a lost worker
         self.registration = digest(self.settings.secret or mint("registration"))
         self.administration = digest(self.settings.admin or mint("admin"))
         self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed

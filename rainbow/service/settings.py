@@ -55,7 +55,9 @@ class Admission:
     max_waiting_tasks: int = -1
     throttle: int = -1  # tasks waiting and running
     max_retries: int = 0
+    max_lost: int = 5  # attempts of a task; 0: no limit
     quarantine_after: int = 0
+    quarantine_after_lost: int = 10
     quarantine_minutes: int = 15
     task_minutes: int = 0  # of what asks for no duration; 0: for ever
     allowance_seconds: int = 15
@@ -73,7 +75,8 @@ class Settings:
     backend: str = "index"
     policy: str = "load_based"
     tick: float = 0.25  # seconds between two scheduling steps when nothing happens
-    lease: float = 60.0  # seconds without a sign of life before an agent's tasks are given to the queue again
+    lease: float = 60.0  # seconds without the server after which an agent stops its tasks
+    grace: float = 10.0  # seconds more that the server waits before it gives them to the queue again
     history: float = 90 * 86_400.0  # seconds that ended jobs, events and decisions are kept
     limits: Limits = Limits()
     admission: Admission = Admission()

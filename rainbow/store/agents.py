@@ -26,6 +26,7 @@ class AgentRecord:
     workers: frozenset[str] | None = None
     seq: int = 0
     load: Mapping[str, float] | None = None  # of the machine it watches, by name of the value
+    keeps: bool = False  # its tasks go on when it loses the server
 
 
 def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, AgentRecord]:
@@ -35,7 +36,12 @@ def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, AgentRec
 
 def put(connection: sa.Connection, cluster_id: str, record: AgentRecord) -> None:
     """Store a sign of life in place of the agent's last."""
-    values: dict[str, Any] = {"seen_at": record.seen_at, "workers": _written(record.workers), "seq": record.seq}
+    values: dict[str, Any] = {
+        "seen_at": record.seen_at,
+        "workers": _written(record.workers),
+        "seq": record.seq,
+        "keeps": record.keeps,
+    }
     values["load"] = None if record.load is None else dict(record.load)
     if not connection.execute(_SEEN, {"of": cluster_id, "called": record.name, **values}).rowcount:
         connection.execute(agents.insert().values(cluster_id=cluster_id, name=record.name, **values))
@@ -47,7 +53,7 @@ def forget(connection: sa.Connection, before: float) -> None:
 
 
 def _record(row: sa.Row[Any]) -> AgentRecord:
-    return AgentRecord(row.name, row.seen_at, _workers(row.workers), row.seq, row.load)
+    return AgentRecord(row.name, row.seen_at, _workers(row.workers), row.seq, row.load, bool(row.keeps))
 
 
 def _workers(stored: Collection[str] | None) -> frozenset[str] | None:

@@ -111,6 +111,7 @@ workers = sa.Table(
     sa.Column("state", WORD, nullable=False),
     sa.Column("since", TIME, nullable=False),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),  # to start a task, one after the other
+    sa.Column("losses", sa.Integer, nullable=False, server_default="0"),  # of tasks, no other end between them
     _stamp("workers"),
     sa.Index("ix_workers_stamp", "cluster_id", "stamp"),
     _index_where("ix_workers_there", "state NOT IN ('NEW', 'LOST')", "cluster_id"),
@@ -137,6 +138,7 @@ agents = sa.Table(
     sa.Column("workers", JSON),  # those it speaks for; NULL: all of the cluster
     sa.Column("seq", sa.BigInteger, nullable=False, server_default="0"),  # the highest number of a message of its
     sa.Column("load", JSON),  # of its workers, by name of the value
+    sa.Column("keeps", sa.Boolean, nullable=False, server_default=sa.false()),  # its tasks go on without the server
 )
 
 credentials = sa.Table(
@@ -236,6 +238,9 @@ tasks = sa.Table(
     sa.Column("hold", WORD, nullable=False, server_default=""),
     sa.Column("suspended_at", TIME),
     sa.Column("paused", TIME, nullable=False, server_default="0"),
+    sa.Column("losses", JSON, nullable=False, server_default="[]"),
+    sa.Column("not_before", TIME),
+    sa.Column("cause", TEXT, nullable=False, server_default=""),
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
     # the order in which a job's tasks wait
     sa.Index("ix_tasks_queue", "job", "state", "expected", "index"),

@@ -119,6 +119,11 @@ def waiting_of(connection: sa.Connection, job_id: str, whole: int) -> Waiting:
     return Waiting([row[0] for row in rows], {row[0]: row[1] for row in rows if row[1]})
 
 
+def resting(connection: sa.Connection, cluster_id: str) -> list[Task]:
+    """Return the cluster's tasks that were lost and wait for their time."""
+    return _tasks(connection, tasks.c.cluster_id == cluster_id, _WAITS, tasks.c.not_before.is_not(None))
+
+
 def to_hold(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[list[Task], list[Task]]:
     """Return an agent's tasks that run and are to be held, and those that are held and are to go on."""
     own = (tasks.c.cluster_id == cluster_id, tasks.c.agent == agent)

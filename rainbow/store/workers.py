@@ -37,6 +37,7 @@ class WorkerRecord:
     state: WorkerState
     since: float
     failures: int = 0  # to start a task, one after the other
+    losses: int = 0  # of tasks, one after the other
 
 
 def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, WorkerRecord]:
@@ -66,7 +67,7 @@ def counts(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str,
 
 
 def _records(rows: sa.CursorResult[Any]) -> dict[str, WorkerRecord]:
-    return {row.name: WorkerRecord(WorkerState(row.state), row.since, row.failures) for row in rows}
+    return {row.name: WorkerRecord(WorkerState(row.state), row.since, row.failures, row.losses) for row in rows}
 
 
 def idle(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, int]:
@@ -110,6 +111,24 @@ def count_failures(connection: sa.Connection, cluster_id: str, failures: Mapping
     statement = workers.update().values(failures=sa.bindparam("times"))
     statement = statement.where(workers.c.cluster_id == cluster_id, workers.c.name == sa.bindparam("worker"))
     connection.execute(statement, [{"worker": name, "times": times} for name, times in failures.items()])
+
+
+def count_losses(connection: sa.Connection, cluster_id: str, names: Collection[str]) -> dict[str, int]:
+    """Count that tasks were lost on these workers; return {worker: how often in a row}."""
+    if not names:
+        return {}
+    own = (workers.c.cluster_id == cluster_id, workers.c.name.in_(sorted(names)))
+    connection.execute(workers.update().where(*own).values(losses=workers.c.losses + 1))
+    return {
+        row.name: row.losses for row in connection.execute(sa.select(workers.c.name, workers.c.losses).where(*own))
+    }
+
+
+def forget_losses(connection: sa.Connection, cluster_id: str, names: Collection[str]) -> None:
+    """Note that tasks on these workers end as they should."""
+    own = (workers.c.cluster_id == cluster_id, workers.c.name.in_(sorted(names)), workers.c.losses > 0)
+    if names:
+        connection.execute(workers.update().where(*own).values(losses=0))
 
 
 def _delete(cluster_id: str, name: str) -> sa.Delete:

@@ -1,17 +1,20 @@
 """Who is there: the signs of life of agents, the workers they speak for, and what is lost with them.
 
-An agent is alive for a lease after any message. A worker is up while an agent that is alive speaks for it.
+An agent is alive for a lease after any message. A worker is up while an agent that is alive speaks for it. An agent
+whose lease is over stops its tasks; the server gives them to others after the grace that it has for this (leases.py).
 Signs are stored, so that they may come to any process. After a restart every lease begins anew, and nothing is lost
 before it ends: an agent could not tell a server that was away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rainbow.jobs import BOOKED, Task, TaskState, WorkerState, advance
 from rainbow.service.access import Caller, own_cluster
+from rainbow.service.agents import losses
 from rainbow.service.agents.quarantine import release
 from rainbow.service.jobs.showing import settle
 from rainbow.store import agents, jobs, tasks, workers
@@ -20,7 +23,7 @@ from rainbow.store.agents import AgentRecord
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.service.service import Entry, Service
+    from rainbow.service.service import Service
     from rainbow.service.steps.mirror import Mirror
     from rainbow.store.clusters import ClusterRecord
 
@@ -42,9 +45,15 @@ def beat(
     up: Collection[str] | None,
     seq: int = 0,
     load: Mapping[str, float] | None = None,
+    *,
+    keeps: bool = False,
 ) -> ClusterRecord:
-    """Note a sign of life that says which workers are up (None: all), and the load of the machine it watches."""
-    return _note(service, who, name, agent, None if up is None else frozenset(up), seq, load, beats=True)
+    """Note a sign of life that says which workers are up (None: all), and the load of the machine it watches.
+
+    `keeps`: the agent's tasks go on when it loses the server.
+    """
+    said = None if up is None else frozenset(up)
+    return _note(service, who, name, agent, said, seq, load, beats=True, keeps=keeps)
 
 
 def _note(
@@ -57,6 +66,7 @@ def _note(
     load: Mapping[str, float] | None = None,
     *,
     beats: bool,
+    keeps: bool = False,
 ) -> ClusterRecord:
     """Renew the lease; workers the agents now speak for are ready, those they no longer speak for are lost."""
     now = service.clock()
@@ -71,23 +81,25 @@ def _note(
         return record
     said = up if beats or last is None else last.workers
     measured = load if beats or last is None else last.load
-    sign = AgentRecord(agent, now, said, max(seq, last.seq if last else 0), measured)
-    before = spoken_for(alive(service, signs).values(), known)
-    after = spoken_for(alive(service, {**signs, agent: sign}).values(), known)
+    kept = keeps if beats or last is None else last.keeps
+    sign = AgentRecord(agent, now, said, max(seq, last.seq if last else 0), measured, kept)
+    before = spoken_for(alive(service, record.id, signs).values(), known)
+    service.leases.hear(record.id, sign)
+    after = spoken_for(alive(service, record.id, {**signs, agent: sign}).values(), known)
     back = [name for name in sorted(after) if known[name].state in (WorkerState.NEW, WorkerState.LOST)]
     lost = [name for name in sorted(before - after) if known[name].state is WorkerState.READY]
-    if back or lost or _is_news(last, sign):
+    if back or lost or _is_news(last, sign, service.settings.lease):
         service.store.together(lambda connection: _store(connection, record.id, sign, back, lost))
     if back or lost:
         service.tell(record.id, offers=False)
     return record
 
 
-def _is_news(last: AgentRecord | None, sign: AgentRecord) -> bool:
+def _is_news(last: AgentRecord | None, sign: AgentRecord, lease: float) -> bool:
     """Tell whether a sign has to be stored: one that says nothing new need not be, for a moment."""
-    if last is None or sign.seen_at - last.seen_at >= EVERY:
+    if last is None or abs(sign.seen_at - last.seen_at) >= min(EVERY, lease / 20):
         return True
-    return (last.workers, last.seq, last.load) != (sign.workers, sign.seq, sign.load)
+    return (last.workers, last.seq, last.load, last.keeps) != (sign.workers, sign.seq, sign.load, sign.keeps)
 
 
 def _store(connection: sa.Connection, cluster_id: str, sign: AgentRecord, back: list[str], lost: list[str]) -> None:
@@ -117,14 +129,16 @@ def loads(signs: Iterable[AgentRecord], known: Iterable[str]) -> dict[str, Mappi
     return found
 
 
-def missed_beats(service: Service, signs: Mapping[str, AgentRecord], known: Collection[str]) -> dict[str, int | None]:
+def missed_beats(
+    service: Service, cluster_id: str, signs: Mapping[str, AgentRecord], known: Collection[str]
+) -> dict[str, int | None]:
     """Return {worker: how many heartbeats in a row are missing}, None where no agent has ever spoken for it.
 
     Agents beat three times in a lease: a worker that misses BEATS of them is lost.
     """
-    now, missed = service.clock(), dict[str, int | None](dict.fromkeys(known))
+    missed = dict[str, int | None](dict.fromkeys(known))
     for sign in signs.values():
-        silent = int(BEATS * max(0.0, now - sign.seen_at) / service.settings.lease)
+        silent = int(BEATS * service.leases.silence(cluster_id, sign).likely / service.settings.lease)
         for worker in spoken_for([sign], known):
             before = missed[worker]
             missed[worker] = silent if before is None else min(before, silent)
@@ -137,55 +151,112 @@ def lose_the_silent(service: Service, mirror: Mirror) -> bool:
     Leases end by time, so it is looked again after a while, or when workers have changed. Tells whether anything
     was written.
     """
-    entry, now = mirror.entry, service.clock()
+    entry, now = mirror.entry, service.monotonic()
     if not mirror.stirred and 0 <= now - service.timed.get(entry.id, 0.0) < min(EVERY, service.settings.lease / 20):
         return False
     service.timed[entry.id], mirror.stirred = now, False
-    anew = now - service.started <= service.settings.lease
+    anew = service.leases.up() <= service.settings.lease
     known = mirror.workers
     with service.store.read() as connection:
-        living = alive(service, agents.of_cluster(connection, entry.id))
+        signs = agents.of_cluster(connection, entry.id)
+    living = alive(service, entry.id, signs)
     up = spoken_for(living.values(), known)
     released = release(service, mirror, up)
     silent = [n for n, w in known.items() if w.state is WorkerState.READY and n not in up and not anew]
     # a worker nobody speaks for holds nothing, whatever else it was put away for
     gone = {n for n, w in known.items() if w.state is WorkerState.LOST or (n not in up and not anew)}
-    orphans = () if anew else (a for a in mirror.agents if a not in living and not a.startswith(PULLS))
+    orphans = (a for a in mirror.agents if a not in living and not a.startswith(PULLS))
     if not (silent or any(mirror.held[name] for name in gone) or any(mirror.agents[a] for a in orphans)):
         return released
-    _lose(service, entry, living, silent, gone, anew)
-    return True
+    given_up = _given_up(service, entry.id, signs, mirror)
+    return _lose(service, mirror, _Lost(frozenset(living), given_up, frozenset(gone)), silent) or released
 
 
-def _lose(
-    service: Service, entry: Entry, living: Collection[str], silent: list[str], gone: set[str], anew: bool
-) -> None:
-    now = service.clock()
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """Agents that live, tasks whose agents have surely ended them, workers that are gone."""
+
+    living: frozenset[str]
+    given_up: Callable[[Task], bool]
+    gone: frozenset[str]
+
+
+def _given_up(
+    service: Service, cluster_id: str, signs: Mapping[str, AgentRecord], mirror: Mirror
+) -> Callable[[Task], bool]:
+    """Return what tells of a task whether its agent has surely ended it: it was silent for a lease and the grace.
+
+    One that keeps its tasks without the server has not, unless an operator says so: by taking the worker offline.
+    """
+    most = service.settings.lease + service.settings.grace
+    silences = service.leases.silences(cluster_id, signs)
+
+    def over(task: Task) -> bool:
+        if task.agent not in signs:
+            return service.leases.up() > most
+        if silences[task.agent].certain <= most:
+            return False
+        offline = any(
+            name in mirror.workers and mirror.workers[name].state is WorkerState.OFFLINE for name in task.placement
+        )
+        return offline or not signs[task.agent].keeps
+
+    return over
+
+
+def _lose(service: Service, mirror: Mirror, lost_: _Lost, silent: list[str]) -> bool:
+    now, entry = service.clock(), mirror.entry
     with service.store.write() as connection:
         workers.move(connection, entry.id, silent, WorkerState.LOST, now)
+        lost_tasks: list[Task] = []
+        stopped = 0
         for task in tasks.of_cluster(connection, entry.id, BOOKED):
-            if why := _why_lost(task, living, gone, anew):
-                _give_back(connection, task, why, now)
+            fate, why = _fate(service, task, lost_)
+            if fate == "lost":
+                _give_back(connection, task, why, now, mirror.limits["max_lost"])
+                lost_tasks += [task] if task.agent else []
+            elif fate == "stop":
+                tasks.save(connection, advance(task, TaskState.STOPPING, detail=why), now)
+                stopped += 1
+        losses.note(connection, entry.id, lost_tasks, mirror.limits, now)
+    return bool(silent or lost_tasks or stopped)
 
 
-def _why_lost(task: Task, living: Collection[str], gone: Collection[str], anew: bool) -> str:
-    """Say why a task is lost; an empty text if it is not."""
-    if task.agent and task.agent not in living and not anew and not task.agent.startswith(PULLS):
-        return "its agent was lost"
-    lost = sorted(worker for worker in task.placement if worker in gone)
-    return f"worker {lost[0]} was lost" if lost else ""
+def _fate(service: Service, task: Task, lost_: _Lost) -> tuple[str, str]:
+    """Say what becomes of a task: ("lost" | "stop" | "", why). What may still run is not given to others."""
+    workers_lost = sorted(worker for worker in task.placement if worker in lost_.gone)
+    why = losses.with_worker(workers_lost[0]) if workers_lost else ""
+    if not task.agent:
+        return ("lost", why) if why else ("", "")
+    if task.agent.startswith(PULLS):
+        return "", ""
+    if task.agent not in lost_.living:
+        return ("lost", "its agent was lost") if lost_.given_up(task) else ("", "")
+    if not why:
+        return "", ""
+    # its agent lives: it ends the task, and says so; an agent that cannot reach the worker has a lease to find out
+    run, most = (task.id, task.attempt), service.settings.lease + service.settings.grace
+    since = service.stopping.setdefault(run, service.monotonic())
+    if task.state is not TaskState.STOPPING:
+        return "stop", why
+    if service.monotonic() - since <= most:
+        return "", ""
+    service.stopping.pop(run, None)
+    return "lost", why
 
 
-def _give_back(connection: sa.Connection, task: Task, why: str, now: float) -> None:
+def _give_back(connection: sa.Connection, task: Task, why: str, now: float, most: int) -> None:
     job = jobs.get(connection, task.job)
     if job and job.canceled_at is not None:
         tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now), now)
-    else:
+    elif not task.agent:  # nobody has begun it
         tasks.save(connection, advance(task, TaskState.WAITING, detail=why), now)
+    else:
+        tasks.save(connection, losses.lost(task, why, now, most), now)
     settle(connection, task.job, now)
 
 
-def alive(service: Service, signs: Mapping[str, AgentRecord]) -> dict[str, AgentRecord]:
+def alive(service: Service, cluster_id: str, signs: Mapping[str, AgentRecord]) -> dict[str, AgentRecord]:
     """Return those whose lease has not run out."""
-    since = service.clock() - service.settings.lease
-    return {agent: sign for agent, sign in signs.items() if sign.seen_at >= since}
+    most, silences = service.settings.lease, service.leases.silences(cluster_id, signs)
+    return {agent: sign for agent, sign in signs.items() if silences[agent].likely <= most}

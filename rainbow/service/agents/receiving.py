@@ -9,7 +9,7 @@ from rainbow.errors import Conflict
 from rainbow.jobs import ENDED, Task, TaskState, advance, ran_for
 from rainbow.scheduling import processes
 from rainbow.service.access import Caller
-from rainbow.service.agents import quarantine
+from rainbow.service.agents import losses, quarantine
 from rainbow.service.agents.desk import Desk
 from rainbow.service.agents.presence import PULLS, beat, greet
 from rainbow.service.jobs.showing import settle
@@ -20,7 +20,7 @@ from rainbow.service.submits.admission import check_limits
 from rainbow.service.submits.instances import again
 from rainbow.service.submits.jobspecs import reading
 from rainbow.service.telling import one_of_few
-from rainbow.store import clusters, durations, jobs, tasks
+from rainbow.store import clusters, durations, jobs, tasks, workers
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -70,7 +70,7 @@ def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> 
         offers = _offers(connection, record, most, whole=pulls) if most > 0 else []
         told = _told(connection, record.id, agent)
         whole = _jobs(connection, offers) if pulls else {}
-    return {"tasks": offers, **told, "lease": service.settings.lease, **whole}
+    return {"tasks": offers, **told, "lease": service.settings.lease, "grace": service.settings.grace, **whole}
 
 
 def _says_something(found: Mapping[str, Any]) -> bool:
@@ -165,13 +165,29 @@ def record_events(
     stale: list[str] = []
     with service.store.write() as connection:
         desk = Desk(connection, record.id, events, "task")
+        before = dict(desk.tasks)
         for event in events:
             (recorded if _happened(service, desk, agent, event) else stale).append(event["task"])
+        _count_losses(desk, events, recorded, before, service.clock())
         desk.write(service.clock())
         for job_id in sorted({desk.tasks[task_id].job for task_id in recorded}):
             settle(connection, job_id, service.clock())
     service.tell(record.id)
     return {"recorded": recorded, "stale": stale}
+
+
+def _count_losses(
+    desk: Desk, events: Sequence[Mapping[str, Any]], recorded: Sequence[str], before: Mapping[str, Task], now: float
+) -> None:
+    """Count what was lost on which worker; where a task ends as it should, tasks are not getting lost."""
+    ends = [event for event in events if event["event"] == "ended" and event["task"] in recorded]
+    gone = [before[event["task"]] for event in ends if event.get("result") == "lost"]
+    good = [before[event["task"]] for event in ends if event.get("result") not in ("lost", "stopped", "failed")]
+    if good:
+        names = {name for task in good for name in task.placement if name}
+        workers.forget_losses(desk.connection, desk.cluster_id, names)
+    if gone:
+        losses.note(desk.connection, desk.cluster_id, gone, desk.limits, now)
 
 
 def _happened(service: Service, desk: Desk, agent: str, event: Mapping[str, Any]) -> bool:
@@ -205,6 +221,10 @@ def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -
         if not canceled:  # stopped by the policy or with its agent: it runs again
             return advance(task, T.WAITING, detail=changes["detail"] or "stopped, waits again")
         return advance(task, T.CANCELED, ended_at=now, **changes)
+    if result == "stopped" and task.state is T.STOPPING and losses.is_with_worker(task.detail):
+        result = "lost"
+    if result == "lost" and not canceled:
+        return losses.lost(task, changes["detail"] or "it was lost", now, desk.limits["max_lost"])
     good = result in (None, "exited") and event.get("exit_code") == 0
     if not canceled and reading(desk.connection, task.job).request.service:
         how = changes["detail"] or f"it ended with exit code {changes['exit_code']}"
@@ -212,6 +232,7 @@ def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -
             return restarted
     if job is not None:
         _learn(desk, job, task, event, now, good=good)
+    changes["cause"] = str(event.get("cause") or "")
     state = T.COMPLETED if good else RESULTS.get(str(result), T.FAILED)
     ended = advance(task, state, ended_at=now, **changes)
     if not good and ended.retries_left > 0 and not canceled:
@@ -237,14 +258,16 @@ def heartbeat(
     running: Sequence[Mapping[str, Any]],
     seq: int = 0,
     load: Mapping[str, float] | None = None,
+    *,
+    keeps: bool = False,
 ) -> dict[str, Any]:
     """Renew an agent's lease; tell it what must stop and what is no longer its own."""
-    record = beat(service, who, name, agent, up, seq, load)
+    record = beat(service, who, name, agent, up, seq, load, keeps=keeps)
     with service.store.read() as connection:
         known = Desk(connection, record.id, running, "id").tasks
         told = _told(connection, record.id, agent)
     stale = [ref["id"] for ref in running if not _is_held(known.get(ref["id"]), agent, ref)]
-    return {**told, "stale": stale, "lease": service.settings.lease}
+    return {**told, "stale": stale, "lease": service.settings.lease, "grace": service.settings.grace}
 
 
 def _is_held(task: Task | None, agent: str, ref: Mapping[str, Any]) -> bool:

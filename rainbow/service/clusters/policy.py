@@ -192,7 +192,7 @@ def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
         states = workers.of_cluster(connection, record.id)
-        missed = missed_beats(service, agents.of_cluster(connection, record.id), states)
+        missed = missed_beats(service, record.id, agents.of_cluster(connection, record.id), states)
     capacity = worker_capacity(service.entry(record).cluster)
     return [
         {

@@ -60,6 +60,7 @@ def follow(service: Service, mirror: Mirror) -> ClusterRecord | None:
             changed = _read_changed(connection, mirror, now if accounts is not None else None)
         _look_at_dependents(connection, mirror, changed, now)
         mirror.epoch, mirror.moves = record.epoch, record.moves
+    mirror.wake(service.clock())
     mirror.settle()
     return record
 
@@ -94,6 +95,8 @@ def _read_all(connection: sa.Connection, mirror: Mirror) -> dict[str, JobRecord]
     for record in live:
         _add(connection, mirror, record, waiting.get(record.id, NOTHING))
     for task in tasks.of_cluster(connection, mirror.entry.id, BOOKED):
+        mirror.put_task(replace(task, output="", detail=""))
+    for task in tasks.resting(connection, mirror.entry.id):
         mirror.put_task(replace(task, output="", detail=""))
     return {record.id: record for record in live}
 

@@ -112,7 +112,7 @@ def _in_full(service: Service, mirror: Mirror, view: View, *, sees_all: bool) ->
     """Add what no census counts: measured loads, suspensions so far, reservations, and all that is known of work."""
     cluster = mirror.entry.cluster
     with service.store.read() as connection:
-        signs = alive(service, agents.of_cluster(connection, mirror.entry.id)).values()
+        signs = alive(service, mirror.entry.id, agents.of_cluster(connection, mirror.entry.id)).values()
         kept = reservations.of_cluster(connection, mirror.entry.id, view.now)
         work = read_work(connection, *_records(mirror)) if sees_all else None
     measured = loads(signs, cluster.workers)

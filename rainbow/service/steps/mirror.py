@@ -17,6 +17,7 @@ from rainbow.jobs import BOOKED, Task, TaskState, WorkerState
 from rainbow.matching import consumables
 from rainbow.scheduling import Ended, GangView, RunView, Wait, WorkerView
 from rainbow.scheduling.census import Census
+from rainbow.service.agents.losses import pause
 from rainbow.service.steps.awaited import Dependents
 from rainbow.service.steps.overdue import may_run
 from rainbow.service.steps.placing import Placing
@@ -57,6 +58,7 @@ class Mirror:
         self.ended: dict[
             tuple[str, int], Ended
         ] = {}  # by task and attempt: those that have given their space back since the last plan
+        self.resting: dict[str, Task] = {}  # tasks that were lost, and wait for their time
         self.workers: dict[str, WorkerRecord] = {}
         self.stirred = True  # workers have changed since somebody looked for what is lost
         self.states: Counter[WorkerState] = Counter()
@@ -117,6 +119,8 @@ class Mirror:
     def drop_job(self, job_id: str) -> None:
         """Forget a job that has ended."""
         job = self.jobs.pop(job_id)
+        for index in list(job.resting):
+            self.resting.pop(f"{job_id}-{index}", None)
         for index in list(job.booked):
             self.drop_task(f"{job_id}-{index}")
         job.forget_all()
@@ -138,8 +142,14 @@ class Mirror:
         self._changed.add(task.job)
         if task.state not in BOOKED:
             self.drop_task(task.id)
-            (job.task_waits if task.state is T.WAITING else job.task_ends)(task.index)
+            if task.state is T.WAITING and task.not_before is not None:
+                self.resting[task.id] = task
+                job.task_rests(task.index, task.losses)
+            else:
+                self.resting.pop(task.id, None)
+                (job.task_waits if task.state is T.WAITING else job.task_ends)(task.index)
             return
+        self.resting.pop(task.id, None)
         job.task_begins(task.index)
         self.drop_task(task.id)
         self.booked[task.id] = task
@@ -154,6 +164,15 @@ class Mirror:
         job, before = self.jobs.get(task.job), self.booked.get(task.id, task)
         if job is not None and task.state not in BOOKED and before.placement:
             self.ended[task.id, task.attempt] = Ended(self.run_of(before, job), task.ended_at or now)
+
+    def wake(self, now: float) -> None:
+        """Let tasks whose rest is over wait like others; and one whose rest has grown, as where the clock was set."""
+        for task in list(self.resting.values()):
+            left = (task.not_before or 0.0) - now
+            if not 0 < left <= pause(len(task.losses)):
+                del self.resting[task.id]
+                self.jobs[task.job].task_waits(task.index)
+                self._changed.add(task.job)
 
     def drop_task(self, task_id: str) -> None:
         """Take note that a task holds nothing any more."""
@@ -220,9 +239,10 @@ class Mirror:
 
     def _settle_job(self, job: LiveJob) -> None:
         job_id = job.record.id
-        (self.waiting.add if job.order else self.waiting.discard)(job_id)
+        waits = bool(job.order or job.resting)
+        (self.waiting.add if waits else self.waiting.discard)(job_id)
         self._put_view(job_id, job)
-        wait = self._wait_of(job) if job.order else None
+        wait = self._wait_of(job) if waits else None
         if wait is None or job_id in self.doomed or _told(job.record.wait, wait):
             self.blocked.pop(job_id, None)
         else:
@@ -234,7 +254,9 @@ class Mirror:
             return None
         if job.unmet is not None:
             return self.dependents.wait_of(job)
-        return job.waits_held() if job.record.suspended_at is not None else job.awaits_itself()
+        if job.record.suspended_at is not None:
+            return job.waits_held()
+        return job.awaits_itself() if job.order else job.rests()
 
     def _put_view(self, job_id: str, job: LiveJob | None) -> None:
         known = self.reasons.get(self._reason.pop(job_id, ""))

@@ -85,7 +85,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
     mirror.ended = {}
-    if mirror.dependents.restless(mirror.jobs) or _awaits_time(policy, seen, plan):
+    if mirror.resting or mirror.dependents.restless(mirror.jobs) or _awaits_time(policy, seen, plan):
         service.restless.add(entry.id)
     return ordered
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from rainbow.jobspec.request import Dependency
 from rainbow.scheduling import Elastic, Gang, GangTask, GangView, JobView, Wait, only, waits_for
+from rainbow.scheduling.english import some
 from rainbow.service.steps.ordering import Order
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class LiveJob:
         self.read = read
         self.order = Order(*waiting)
         self.booked: set[int] = set()
+        self.resting: dict[int, Sequence[Mapping[str, Any]]] = {}  # tasks that were lost and wait for their time
         self.unmet: Awaited | None = None  # what it waits for outside itself
         self.placing = placing
         self._views: dict[int, GangView] = {}  # of independent tasks, by index
@@ -43,11 +45,18 @@ class LiveJob:
     def task_waits(self, index: int) -> None:
         """Note that a task waits (again)."""
         self.booked.discard(index)
+        self.resting.pop(index, None)
         self.order.add(index)
+
+    def task_rests(self, index: int, losses: Sequence[Mapping[str, Any]]) -> None:
+        """Note that a task was lost, and waits before it may start again."""
+        self.task_ends(index)
+        self.resting[index] = losses
 
     def task_begins(self, index: int) -> None:
         """Note that a task holds space."""
         self.order.discard(index)
+        self.resting.pop(index, None)
         self.booked.add(index)
         self._forget(index)
 
@@ -55,6 +64,7 @@ class LiveJob:
         """Note that a task has ended."""
         self.order.discard(index)
         self.booked.discard(index)
+        self.resting.pop(index, None)
         self._forget(index)
 
     def _forget(self, index: int) -> None:
@@ -111,6 +121,8 @@ class LiveJob:
         waiting, unended = set(self.order), self._unended()
         longest: dict[int, float] = {}
         for gang in self.read.gangs:
+            if any(task.index in self.resting for task in gang.tasks):  # they start together
+                continue
             indexes = [task.index for task in gang.tasks if task.index in waiting]
             if indexes and not waits_for(gang, unended):
                 left = gang if len(indexes) == len(gang.tasks) else only(gang, indexes)
@@ -135,12 +147,20 @@ class LiveJob:
         return next((view for view in self._views.values() if name in view.tasks), None)
 
     def _unended(self) -> list[GangTask]:
-        live = self.booked | set(self.order)
+        live = self.booked | set(self.order) | self.resting.keys()
         return [task for index, task in self.read.tasks.items() if index in live]
 
     def waits_held(self) -> Wait:
         """Say that its owner wants it held."""
         return Wait(self.record.id, "suspended", SUSPENDED)
+
+    def rests(self) -> Wait:
+        """Say which of its tasks was lost, and that it starts again after a pause."""
+        index, losses = max(self.resting.items(), key=lambda item: (len(item[1]), -item[0]))
+        last = losses[-1]
+        text = f"{some(len(losses), 'attempt')} of {self.record.id}-{index} lost, the last one because {last['why']}"
+        facts = {"lost": len(losses), "why": last["why"]}
+        return Wait(self.record.id, "lost", f"{text}; it starts again after a pause", facts)
 
     def awaits_itself(self) -> Wait:
         """Say which of its own tasks must complete before anything may start."""

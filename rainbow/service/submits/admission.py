@@ -25,6 +25,8 @@ DEFAULTS = {
     "max_waiting_tasks": UNLIMITED,
     "throttle": UNLIMITED,  # tasks waiting and running; 0 refuses every job
     "max_retries": 0,  # of a task that failed or ran too long
+    "max_lost": 5,  # attempts of a task before it has failed; 0: no limit
+    "quarantine_after_lost": 10,  # times tasks were lost on a worker one after the other; 0: never
     "quarantine_after": 0,  # tasks a worker could not start one after the other; 0: never
     "quarantine_minutes": 15,
     "task_minutes": 0,  # a task may run that asks for no duration; 0: for ever
