@@ -17,6 +17,7 @@
     ├── Conflict                     exists already, or its state does not allow it
     ├── PreconditionFailed           it has changed since the caller read it
     ├── Refused                      understood and refused: no cluster can or may take the job
+    │   └── NoClusterNow             some clusters match, and the rules of selection leave none of them now
     ├── TimedOut                     the body of a request did not come in time
     ├── PlanError                    a policy's plan breaks a hard invariant
     └── TryLater                     the same request may succeed later
@@ -156,6 +157,12 @@ class Refused(RainbowError):
     """The job was understood, and no cluster can or may take it; the facts say why for every cluster."""
 
     code = "unsatisfiable"
+
+
+class NoClusterNow(Refused):
+    """Some clusters match, and none of them takes the job now; `dropped` names the step that dropped each."""
+
+    code = "no-cluster-now"
 
 
 class TimedOut(RainbowError):

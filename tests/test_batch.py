@@ -241,10 +241,10 @@ def send(api: Api, tokens: list[str], jobs: list[Any], **more: Any) -> Any:
 
 def test_batch_in_order_gives_every_job_its_answer(api: Api, tokens: list[str]) -> None:
     told = send(api, tokens, [job(2), job(1), {"jobspec": "[", "name": "bad"}, job(2), 5, job(1), job(1)])
-    assert [one["status"] for one in told["answers"]] == [201, 201, 422, 422, 400, 201, 422]
+    assert [one["status"] for one in told["answers"]] == [201, 201, 422, 409, 400, 201, 409]
     assert [one.get("cluster") for one in told["answers"]] == ["cheap", "dear", None, None, None, "dear", None]
     assert told["answers"][2]["code"] == "jobspec-invalid"
-    assert told["answers"][3]["code"] == "unsatisfiable"
+    assert told["answers"][3]["code"] == "no-cluster-now"
     assert told["answers"][4]["pointer"] == "/jobs/4"
     assert told["assign"] == {"by": "greedy", "placed": 3}
     listed = api.good("GET", "/v1/jobs", None, *tokens)["jobs"]
@@ -279,7 +279,7 @@ def test_batch_assigned_optimally_never_books_more_than_there_is(api: Api, token
 def test_batch_places_what_the_plan_leaves_out_after_what_it_places(api: Api) -> None:
     oak = api.register("oak", grid(4, 2), state={"cost": 1, "nodes_free": 4})
     told = send(api, [oak.token], [job(4), *[job(1)] * 4], assign="optimal", minimise="price")
-    assert [one["status"] for one in told["answers"]] == [422, 201, 201, 201, 201]
+    assert [one["status"] for one in told["answers"]] == [409, 201, 201, 201, 201]
     assert (told["assign"]["placed"], told["assign"]["greedy"]["placed"], told["assign"]["gap"]) == (4, 1, 0)
     assert told["assign"]["bound"] == {"placed": 4, "sum": 4}
 
@@ -340,7 +340,7 @@ def test_batch_of_any_cost_and_any_free_nodes_is_answered_in_json(api: Api, cost
     body = {"jobs": [job(), job(), job()], "selector": {"name": "constraint", "options": options}}
     answer = api.call("POST", "/v1/jobs:batch", {**body, "assign": "optimal", "minimise": "x"}, oak.token)
     assert answer.status_code == 200
-    assert {one["status"] for one in answer.get_json()["answers"]} <= {201, 422}
+    assert {one["status"] for one in answer.get_json()["answers"]} <= {201, 409}
     assert "Infinity" not in answer.get_data(as_text=True)
     assert "NaN" not in answer.get_data(as_text=True)
 

@@ -137,7 +137,7 @@ def test_parameters_at_the_top_and_under_the_task_are_read(tmp_path: Path, where
 
 def refused(api: Api, clusters: list[Cluster], options: dict[str, Any]) -> Any:
     body = {"jobspec": jobspec(), "selector": {"name": "constraint", "options": options}}
-    return api.problem(422, "unsatisfiable", "POST", "/v1/jobs", body, *(one.token for one in clusters))
+    return api.problem(409, "no-cluster-now", "POST", "/v1/jobs", body, *(one.token for one in clusters))
 
 
 def test_state_that_is_too_old_bars_its_cluster_until_the_next_report(tmp_path: Path) -> None:
@@ -166,3 +166,32 @@ def test_what_matching_and_the_queue_say_can_be_read(tmp_path: Path) -> None:
     submit(api, [oak], {}, selector=selector)
     told = submit(api, [oak], {}, selector=selector)["decision"]["selection"]["values"]["oak"]
     assert list(told.values()) == [2, 2, 0, 0, 4, 1, 1, 2]
+
+
+def test_cluster_that_matches_and_takes_none_now_is_told_from_one_that_never_can(tmp_path: Path) -> None:
+    """409 with the step that dropped each, and 422 only where no cluster can ever run the job."""
+    api = Api(open_service_at(tmp_path, Clock()))
+    clusters = [api.register(name, grid(4, 2), state={"nodes_free": 0, "cost": 3}) for name in ("oak", "elm")]
+    tokens = [one.token for one in clusters]
+    priorities = [{"priority": 1, "steps": [{"filter": "cost < 3"}]}]
+    selector = {"name": "constraint", "options": {"priorities": priorities}}
+    api.good("PATCH", "/v1/clusters/oak/state", {"nodes_free": 4}, clusters[0].secret)
+    told = api.problem(
+        409, "no-cluster-now", "POST", "/v1/jobs", {"jobspec": jobspec(), "selector": selector}, *tokens
+    )
+    assert told["dropped"] == {
+        "elm": "booking: the job takes 1 nodes, nodes_free is 0",
+        "oak": "priority 1, filter: cost < 3 is false: cost is 3",
+    }
+    assert told["detail"].startswith("2 clusters could run this job, none takes it now: elm: booking: ")
+    api.problem(422, "unsatisfiable", "POST", "/v1/jobs", {"jobspec": jobspec(5), "selector": selector}, *tokens)
+    assert api.good("GET", "/v1/jobs", None, *tokens)["jobs"] == []
+
+
+def test_drained_cluster_that_matches_could_run_the_job_later(tmp_path: Path) -> None:
+    api = Api(open_service_at(tmp_path, Clock()))
+    oak, elm = api.register("oak", grid(4, 2)), api.register("elm", grid(1, 2))
+    api.good("POST", "/v1/clusters/oak:drain", None, oak.secret)
+    told = api.problem(409, "no-cluster-now", "POST", "/v1/jobs", jobspec(3), oak.token, elm.token)
+    assert told["dropped"] == {"oak": "drained: it takes nothing new until it is reinstated"}
+    api.problem(422, "unsatisfiable", "POST", "/v1/jobs", jobspec(5), oak.token, elm.token)

@@ -28,6 +28,7 @@ STATUS = {
     "forbidden": 403,
     "not-found": 404,
     "conflict": 409,
+    "no-cluster-now": 409,
     "precondition-failed": 412,
     "limit-exceeded": 413,
     "graph-invalid": 422,

@@ -35,6 +35,7 @@ BY_STATUS = {
     504: Exit.UNAVAILABLE,
 }
 UNSATISFIABLE = "unsatisfiable"
+NO_CLUSTER_NOW = "no-cluster-now"
 
 
 def exit_of(fault: RainbowError) -> Exit:

@@ -25,7 +25,8 @@ MOST = 256  # callers, and choices of clusters by name, that are remembered
 class Reach:
     """Clusters in order of name, as they are in one catalogue."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[Entry], drained: Sequence[Entry] = ()) -> None:
+        self.drained = tuple(drained)  # match a job, perhaps, and take none until they are reinstated
         self.entries = tuple(sorted(entries, key=attrgetter("cluster.sort_key")))
         self.clusters: tuple[Cluster, ...] = tuple(entry.cluster for entry in self.entries)
 
@@ -61,7 +62,7 @@ def reach_of(service: Service, who: Caller, names: Sequence[str] | None = None) 
     found = _known(service, who)
     if not found and not who.admin:
         raise Forbidden("no submit token of a cluster was brought")
-    return service.reaches.put(key, Reach(_taking(found if asked is None else _named(found, asked))))
+    return service.reaches.put(key, _taking(found if asked is None else _named(found, asked)))
 
 
 def _named(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
@@ -72,13 +73,13 @@ def _named(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
     return [known[name] for name in names]
 
 
-def _taking(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Leave out the clusters that are drained; TryLater if all of them are."""
+def _taking(entries: Sequence[Entry]) -> Reach:
+    """Tell the clusters that are drained from the others; TryLater if all of them are."""
     taking = [entry for entry in entries if not entry.drained]
     if entries and not taking:
         told = ", ".join(sorted(entry.cluster.name for entry in entries))
         raise TryLater(f"drained, and taking no jobs until reinstated: {told}", retry_after=60)
-    return taking
+    return Reach(taking, [entry for entry in entries if entry.drained])
 
 
 def _known(service: Service, who: Caller) -> list[Entry]:

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, NotFound, Refused, TooMany
+from rainbow.errors import Conflict, NoClusterNow, NotFound, Refused, TooMany
 from rainbow.jobs import Task
 from rainbow.jobspec.keeping import keeping
 from rainbow.scheduling import Gang
+from rainbow.scheduling.english import some
 from rainbow.selection import Choice, reads, select
 from rainbow.service.access import Caller, requestor_of
 from rainbow.service.measuring import phase
@@ -24,7 +25,7 @@ from rainbow.service.submits.candidates import states_of
 from rainbow.service.submits.depending import check_dependencies
 from rainbow.service.submits.instances import STARTS
 from rainbow.service.submits.jobspecs import Reading, remember
-from rainbow.service.submits.remembering import Match
+from rainbow.service.submits.remembering import TOLD, Match
 from rainbow.service.submits.replacing import replace_ancestors
 from rainbow.store import clusters, durations, events, jobs, records, tasks
 from rainbow.store.jobs import JobRecord
@@ -76,6 +77,7 @@ class Placement:
     options: Mapping[str, Any]
     snapshot: Part | None = None  # what is kept of the states if the selector reads none
     barred: Mapping[str, str] = field(default_factory=dict)  # clusters without the queue or class it asks for: why
+    drained: Mapping[str, str] = field(default_factory=dict)  # clusters that match, and take no jobs now: why
     cluster_id: str | None = None  # where it was placed
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
@@ -93,7 +95,7 @@ class Placement:
         if self.asked.place is not None:
             decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
         if choice.cluster is None:
-            raise Refused("no cluster can take this job", **decision)
+            raise self._refusal(choice, decision)
         cluster = _taking(connection, choice.cluster)
         record = self._record(connection, job_id, cluster)
         record = replace(record, awaits=symbols.find(connection, self.who, record, self.wanted.request) or None)
@@ -102,6 +104,16 @@ class Placement:
         self._store(connection, record, check_limits(cluster.limits), decision, parts)
         self.cluster_id = record.cluster_id
         return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
+
+    def _refusal(self, choice: Choice, decision: dict[str, Any]) -> Refused:
+        """Say that no cluster can ever take the job, or none now and what dropped each."""
+        named = self.found.candidates[:TOLD]
+        dropped = {**{one.cluster: choice.drops.get(one.cluster, choice.reason) for one in named}, **self.drained}
+        if not dropped:
+            return Refused("no cluster can take this job", **decision)
+        count = len(self.found.candidates) + len(self.drained)
+        text = f"{some(count, 'cluster')} could run this job, none takes it now: {_first(dropped)}"
+        return NoClusterNow(text, dropped=dropped, **decision)
 
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice]:
         selector, options, found = self.selector, self.options, self.found
@@ -174,6 +186,11 @@ class Placement:
         tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted.gangs, retries, expected))
         told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
         events.add(connection, record.submitted_at, record.cluster_id, "job", **told)
+
+
+def _first(dropped: Mapping[str, str]) -> str:
+    shown = [f"{name}: {why}" for name, why in list(dropped.items())[:3]]
+    return "; ".join([*shown, *([f"and {len(dropped) - 3} more"] if len(dropped) > 3 else [])])
 
 
 def _taking(connection: sa.Connection, name: str) -> ClusterRecord:

@@ -96,8 +96,9 @@ def _prepare(service: Service, who: Caller, asked: Submission) -> Placement:
     found, without = find_open(service, who, asked)
     wanted = _checked(service, found.request)
     selector, options = selector_of(service, asked)
+    drained = {} if found.match.candidates else _drained(service, found)
     kept = None if reads_states(selector) else snapshot(service, found.match.reach)
-    return Placement(service, who, asked, wanted, found.match, selector, options, kept, without)
+    return Placement(service, who, asked, wanted, found.match, selector, options, kept, without, drained)
 
 
 def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, dict[str, str]]:
@@ -117,6 +118,14 @@ def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, 
     others = [name for name in found.match.reach.places if name not in without]
     told = {name: fault.message for name, fault in without.items()}
     return find_for(service, who, replace(asked, clusters=others, place=None)), told
+
+
+def _drained(service: Service, found: Found) -> dict[str, str]:
+    """Say why not of the clusters that match and are drained: they could run the job, and will again."""
+    entries = found.match.reach.drained
+    verdicts = match(found.request, [entry.cluster for entry in entries], service.settings.backend) if entries else ()
+    why = "drained: it takes nothing new until it is reinstated"
+    return {verdict.cluster: why for verdict in verdicts if verdict.matched}
 
 
 def _checked(service: Service, request: Request) -> Reading:
