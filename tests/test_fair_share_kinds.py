@@ -149,6 +149,22 @@ def test_class_holds_no_more_than_its_cap(cls, key):
     assert sum(counts(play(there)).values()) == 3
 
 
+def test_jobs_of_a_class_that_has_its_cap_are_told_so():
+    """A fair class at its cap said `fair-share`, as if others had what it lacks."""
+    jobs = [job(1, "a", "fair"), job(2, "b", "fair"), job(3, "c", "other")]
+    there = cluster([8, 8], {"fair": EAGER, "other": EAGER}, jobs)
+    classes = there.settings["classes"]
+    reconfigured(there, classes={name: {**classes[name], "cap": cap} for name, cap in (("fair", 3), ("other", 2))})
+    play(there)
+    waits = {wait.job: wait for wait in there.step()[1].waits}
+    assert {wait.reason for wait in waits.values()} == {"class-cap"}
+    assert sorted(wait.text for wait in waits.values()) == [
+        "class fair has its limit of 3 shares",
+        "class fair has its limit of 3 shares",
+        "class other has its limit of 2 shares",
+    ]
+
+
 def test_cluster_without_memory_counts_cores():
     view = cluster([4, 4], {"c": EAGER}, [job(1, "a", "c"), job(2, "b", "c", 2)]).view()
     cores = replace(

@@ -246,7 +246,8 @@ class Wait:
 class Rest(Protocol):
     """Why jobs wait that a plan does not name, told when asked; `common`, if given, a text for all.
 
-    `reason` is the usual one. A rest that has others beside it says which of one job by `reason_of(job)`, at no cost.
+    `reason` is the usual one. A rest that has others beside it names all in `reasons`, and says which of one job by
+    `reason_of(job)`, at no cost.
     """
 
     reason: str

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rainbow.scheduling.load_based import Round
 
 SHARE, LOANED = "share-used", "on-loan"
+OWN = ("no-ready-host", "consumables", "share-too-small", "reserving")
 
 
 def unhosted(round_: Round, job: JobView) -> Wait:
@@ -123,6 +124,7 @@ class NotReached:
 
     def __init__(self, round_: Round) -> None:
         self._round = round_
+        self.reasons = frozenset({SHARE, LOANED, f"{round_.placing.unit}s-busy", *OWN})
         self._short: dict[tuple[str, int | str], Wait | None] = {}
         self._loans: tuple[dict[str, int], float] | None = None
 

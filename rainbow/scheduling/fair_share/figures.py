@@ -12,7 +12,7 @@ from rainbow.scheduling.policy import Wait
 TEXTS = {
     "allotment": "user {user} holds {held:g} of an allotment of {allotment:g} that cannot be preempted",
     "below-minimum": "works with no fewer than {minimum}, and so many are not to be had",
-    "class-cap": "class {class} may hold {shares}",
+    "class-cap": "class {class} has its limit of {shares}",
     "consumables": "the cluster has too little free of what belongs to no worker",
     "defragmentation": "no machine has {order} quanta free together, and nobody can give any away",
     "doubling": "grows by doubling: holds {held}, may have {cap} now",

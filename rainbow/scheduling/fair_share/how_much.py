@@ -8,6 +8,7 @@ Priorities are served best first; what a better one was counted is counted out o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rainbow.scheduling.fair_share.cascade import Cascade
@@ -51,8 +52,20 @@ def _count_fair(jobs: Sequence[Job], top: Pool, longest: int, classic: bool) -> 
         for job in short[len(short) // 2 :]:  # half of them at a time: the rest may do with what these leave
             job.wanted = 0
             job.reason = "below-minimum"
+    _name_full_classes(jobs)
     for pool, tables in left.items():
         pool.tables = tables
+
+
+def _name_full_classes(jobs: Sequence[Job]) -> None:
+    """Say of the jobs that would have more whose class has reached its cap that it has."""
+    counted: Counter[str] = Counter()
+    for job in jobs:
+        counted[job.cls.name] += job.counted
+    for job in jobs:
+        full = job.cls.most is not None and counted[job.cls.name] >= job.cls.most
+        if full and job.held >= job.counted and job.counted < job.cap and job.reason in ("", "below-minimum"):
+            job.reason, job.facts = "class-cap", {"cap": job.cls.most}
 
 
 def _deserve(jobs: Sequence[Job]) -> None:

@@ -31,6 +31,7 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     if record is None or not getattr(policies.get(record.policy), "by_census", False):
         return told
     wait = wait_now(service, record, job_id)
-    if wait is None or wait.reason != told["wait"]["reason"]:
-        return told  # it is about to change: the next step says it
-    return {**told, "wait": {**told["wait"], "text": wait.text, "facts": dict(wait.facts)}}
+    if wait is None:
+        return told  # it is about to start: the next step says it
+    now = {"reason": wait.reason, "text": wait.text, "facts": dict(wait.facts)}
+    return {**told, "wait": {**told["wait"], **now}}

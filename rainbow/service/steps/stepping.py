@@ -197,11 +197,17 @@ def _to_keep(seen: Frozen, plan: Plan, now: float) -> Iterator[tuple[str, dict[s
 
 def _rest(mirror: Mirror, plan: Plan, named: set[str], begun: Counter[str]) -> Iterator[Wait]:
     """Say why jobs wait that the plan does not name, where the store has another reason; own numbers are not kept."""
-    if plan.rest is None:
+    rest = plan.rest
+    if rest is None:
         return
-    before, mirror.common = mirror.common, getattr(plan.rest, "common", "")
-    renewed = mirror.common not in ("", before) and len(mirror.census.jobs) <= RENEWED
-    other = [found for reason, found in mirror.reasons.items() if renewed or reason != plan.rest.reason]
-    for job in sorted(one for found in other for one in found):
-        if job not in named and left(mirror.census, job, begun) > 0:
-            yield plan.rest.of(job)
+    before, mirror.common = mirror.common, getattr(rest, "common", "")
+    few = len(mirror.census.jobs) <= RENEWED
+    renewed = few and mirror.common not in ("", before)
+    reason_of = getattr(rest, "reason_of", None)
+    trusted = () if few and reason_of else getattr(rest, "reasons", (rest.reason,))  # not looked at job by job
+    for reason, jobs_ in list(mirror.reasons.items()):
+        if reason in trusted and not renewed:
+            continue
+        for job in sorted(jobs_ - named):
+            if left(mirror.census, job, begun) > 0 and (renewed or reason_of is None or reason_of(job) != reason):
+                yield rest.of(job)
