@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rainbow.graph.order import natural
+from rainbow.lazy import cached_property
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import networkx as nx
 
 from rainbow.graph.order import natural
+from rainbow.lazy import cached_property
 
 Run = tuple[int, int, int]
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, count
 from typing import Any
+
+from rainbow.lazy import cached_property
 
 SLOT = "slot"
 LOWEST, HIGHEST = -1023, 1024  # priority, as in POSIX

@@ -10,12 +10,12 @@ A level's sums are one product of a sparse matrix (states × what they contain) 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rainbow.lazy import cached_property
 from rainbow.matching.columns import Columns
 from rainbow.matching.demand import may_take_whole
 from rainbow.matching.kinds import Row

@@ -5,9 +5,9 @@ quick check ─► columns over kinds ─► search on the reduced layout, where
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from rainbow.lazy import cached_property
 from rainbow.matching.answer import totals_of
 from rainbow.matching.apart import cannot_collide
 from rainbow.matching.batch import LARGEST

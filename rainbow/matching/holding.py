@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
+
+from rainbow.lazy import cached_property
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

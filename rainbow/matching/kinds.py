@@ -12,12 +12,12 @@ kept as a sequence, not as a set, because what a job takes, lowest first, depend
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from rainbow.jobspec.units import quantity
+from rainbow.lazy import cached_property
 from rainbow.matching.needs import has_name
 
 if TYPE_CHECKING:

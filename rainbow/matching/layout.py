@@ -11,13 +11,13 @@ weight     how much a subtree contains, over all pools
 from __future__ import annotations
 
 from bisect import bisect_left
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import networkx as nx
 
 from rainbow.jobspec.units import quantity
+from rainbow.lazy import cached_property
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from rainbow.jobspec.units import quantity
+from rainbow.lazy import cached_property
 from rainbow.matching.rows import RowTable, tables
 
 if TYPE_CHECKING:

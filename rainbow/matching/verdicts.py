@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from rainbow.lazy import cached_property
 from rainbow.matching.catalogue import OPEN
 from rainbow.matching.search import Allowance
 from rainbow.matching.verdict import Verdict

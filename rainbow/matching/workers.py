@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
+from rainbow.lazy import cached_property
 from rainbow.matching.kinds import compile_kinds
 from rainbow.matching.rooted import rooted
 from rainbow.matching.stand import Stand

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RequestError
 from rainbow.jobs import Task
+from rainbow.lazy import cached_property
 from rainbow.service.submits.admission import check_limits
 from rainbow.store import clusters, jobs, tasks
 

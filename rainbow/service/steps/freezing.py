@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
+from rainbow.lazy import cached_property
 from rainbow.scheduling import ReservationView, RunView, View, policies
 from rainbow.service.agents.presence import alive, loads
 from rainbow.service.steps.following import follow, mirrored

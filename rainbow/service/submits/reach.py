@@ -5,11 +5,11 @@ what is worked out for it once (who matches, what is written of it in the ledger
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rainbow.errors import Forbidden, NotFound, TryLater
+from rainbow.lazy import cached_property
 from rainbow.matching.memory import Same
 from rainbow.service.parts import Part
 from rainbow.store import clusters

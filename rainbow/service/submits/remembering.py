@@ -10,10 +10,10 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec import Request, parse_jobspec
+from rainbow.lazy import cached_property
 from rainbow.matching import candidates_of, match, names_of, refusals_of, shown
 from rainbow.matching.memory import Memory
 from rainbow.service.measuring import phase
