@@ -35,6 +35,10 @@ class Reach:
         """{name: place}."""
         return {cluster.name: place for place, cluster in enumerate(self.clusters)}
 
+    def entry(self, name: str) -> Entry:
+        """Return the cluster of this name as it was matched."""
+        return self.entries[self.places[name]]
+
     @cached_property
     def names(self) -> Mapping[str, str]:
         """{cluster id: name}."""

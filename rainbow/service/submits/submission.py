@@ -64,6 +64,14 @@ class Submission:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+class Outdated(Conflict):
+    """The graphs of the cluster that was selected changed after they were matched."""
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__(f"the graphs of cluster {cluster} keep changing; submit again")
+        self.cluster = cluster
+
+
 @dataclass
 class Placement:
     """One submit: what was found without writing, and the part of it that writes."""
@@ -97,6 +105,7 @@ class Placement:
         if choice.cluster is None:
             raise self._refusal(choice, decision)
         cluster = _taking(connection, choice.cluster)
+        self._check_matched(cluster)
         record = self._record(connection, job_id, cluster)
         record = replace(record, awaits=symbols.find(connection, self.who, record, self.wanted.request) or None)
         decision["again"] = self._again(record.requestor)
@@ -114,6 +123,12 @@ class Placement:
         count = len(self.found.candidates) + len(self.drained)
         text = f"{some(count, 'cluster')} could run this job, none takes it now: {_first(dropped)}"
         return NoClusterNow(text, dropped=dropped, **decision)
+
+    def _check_matched(self, cluster: ClusterRecord) -> None:
+        """Raise Outdated if another process replaced the graphs that were matched."""
+        matched = self.found.reach.entry(cluster.name)
+        if (matched.id, matched.revision) != (cluster.id, cluster.revision):
+            raise Outdated(cluster.name)
 
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice]:
         selector, options, found = self.selector, self.options, self.found

@@ -16,12 +16,13 @@ from rainbow.service.submits.candidates import barred, snapshot
 from rainbow.service.submits.jobspecs import Reading, read_request
 from rainbow.service.submits.reach import reach_of
 from rainbow.service.submits.remembering import Found
-from rainbow.service.submits.submission import Placement, Submission
+from rainbow.service.submits.submission import Outdated, Placement, Submission
 
 if TYPE_CHECKING:
     from rainbow.service.service import Service
     from rainbow.store.engine import Work
 
+ATTEMPTS = 3  # of a submit whose cluster gets other graphs while it is matched
 Placed = tuple[dict[str, Any], bool] | RainbowError  # a job and whether it was sent before, or why there is none
 
 __all__ = ["Submission", "answer", "find_for", "find_open", "selector_of", "submit", "submit_all"]
@@ -63,30 +64,49 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
 
 def submit_all(service: Service, many: Sequence[tuple[Caller, Submission]]) -> list[Placed]:
     """Place several jobs, each or not, in order; what became of each. One wait for the disk for all of them."""
+    answers = _attempt(service, dict(enumerate(many)))
+    for _ in range(ATTEMPTS - 1):
+        outdated = {k: found.cluster for k, found in answers.items() if isinstance(found, Outdated)}
+        if not outdated:
+            break
+        for cluster in sorted(set(outdated.values())):
+            service.compile(cluster)
+        answers |= _attempt(service, {k: many[k] for k in outdated})
+    for found in answers.values():
+        count("rainbow_submits", _told_of(found))
+    return [answers[k] for k in range(len(many))]
+
+
+def _attempt(service: Service, many: Mapping[int, tuple[Caller, Submission]]) -> dict[int, Placed]:
+    """Match each, then place all that matched in one transaction's wait."""
     answers: dict[int, Placed] = {}
     prepared: dict[int, Placement] = {}
-    for k, (who, asked) in enumerate(many):
+    for k, (who, asked) in many.items():
         try:
             prepared[k] = _prepare(service, who, asked)
         except RainbowError as fault:
-            count("rainbow_submits", fault.code)
             answers[k] = fault
     with phase("store"):
         works = service.store.all_together([each.write for each in prepared.values()])
     for k, work in zip(prepared, works, strict=True):
-        answers[k] = _outcome(service, prepared[k], work)
+        answers[k] = _outcome(prepared[k], work)
     if told := {each.cluster_id for each in prepared.values() if each.cluster_id}:
         service.tell(*told, offers=False)  # a step offers what it starts
-    return [answers[k] for k in range(len(many))]
+    return answers
 
 
-def _outcome(service: Service, placement: Placement, work: Work[tuple[dict[str, Any], bool]]) -> Placed:
+def _told_of(found: Placed) -> str:
+    """Return what the metrics call an outcome."""
+    if isinstance(found, RainbowError):
+        return found.code
+    return "again" if found[1] else "placed"
+
+
+def _outcome(placement: Placement, work: Work[tuple[dict[str, Any], bool]]) -> Placed:
     if work.fault is None and work.result is not None:
-        count("rainbow_submits", "again" if work.result[1] else "placed")
         return work.result
     placement.cluster_id = None
     if isinstance(work.fault, RainbowError):
-        count("rainbow_submits", work.fault.code)
         return work.fault
     raise work.fault or AssertionError("a part has a result or a fault")
 
