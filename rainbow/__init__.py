@@ -8,8 +8,11 @@
 [('small', True, 2)]
 """
 
+import time
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rainbow import matching
 from rainbow.errors import (
     ConfigError,
     GraphError,
@@ -23,13 +26,26 @@ from rainbow.errors import (
 )
 from rainbow.graph import Cluster, read_cluster, write_jgf
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.matching import Reason, Verdict, match
+from rainbow.matching import Budget, Reason, Verdict
 from rainbow.selection import Choice, select
 
 if TYPE_CHECKING:
     from rainbow.client import Client
 
 __version__ = "0.1.0"
+
+
+def match(
+    request: Request,
+    clusters: Iterable[Cluster],
+    backend: str = matching.DEFAULT_BACKEND,
+    budget: Budget | None = None,
+) -> Sequence[Verdict]:
+    """Return the verdict on every cluster, as if it were empty, in order of name.
+
+    `matched` is True, False, or None where the budget (50 ms a cluster, 1 s in all) ended before the answer.
+    """
+    return matching.match(request, clusters, backend, budget or Budget(time.monotonic))
 
 
 def __getattr__(name: str) -> Any:
@@ -42,6 +58,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "Budget",
     "Choice",
     "Client",
     "Cluster",

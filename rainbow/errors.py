@@ -17,7 +17,8 @@
     ├── Conflict                     exists already, or its state does not allow it
     ├── PreconditionFailed           it has changed since the caller read it
     ├── Refused                      understood and refused: no cluster can or may take the job
-    │   └── NoClusterNow             some clusters match, and the rules of selection leave none of them now
+    │   ├── NoClusterNow             some clusters match, and the rules of selection leave none of them now
+    │   └── Undecided                no cluster is known to match: the time for matching ended first
     ├── TimedOut                     the body of a request did not come in time
     ├── PlanError                    a policy's plan breaks a hard invariant
     └── TryLater                     the same request may succeed later
@@ -169,6 +170,12 @@ class TimedOut(RainbowError):
     """The body of a request did not come in time."""
 
     code = "timed-out"
+
+
+class Undecided(Refused):
+    """No cluster is known to match, and the time for matching ended before all clusters were decided."""
+
+    code = "undecided"
 
 
 class PlanError(RainbowError):

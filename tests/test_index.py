@@ -146,22 +146,6 @@ def test_many_clusters_are_answered_as_one_by_one_in_any_order(drawn, request, c
     assert together == alone
 
 
-@pytest.mark.parametrize("backend", [Index(), Walk()], ids=["index", "networkx"])
-def test_clusters_of_one_query_share_its_steps_and_nobody_is_refused_for_good(backend):
-    sizes = [100 + k for k in range(4)]
-    slots = tuple(
-        Resource("slot", label=f"s{k}", children=(Resource("core", Count(34 + k, 34 + k)),)) for k in range(9)
-    )
-    hard = Request((slots,), ())
-    clusters = [
-        strategies.cluster([("node", [f"core:{size}"]) for size in (*sizes, k + 1)], name=f"c{k}") for k in range(12)
-    ]
-    reasons = [verdict.reason for verdict in backend.match_all(hard, clusters)]
-    assert {reason.why for reason in reasons} == {"budget"}
-    assert [reason.wanted for reason in reasons] == [10_000] * 10 + [0, 0]
-    assert backend.match(hard, clusters[11]).reason.wanted == 10_000
-
-
 def test_a_cluster_appended_to_the_list_is_asked_too():
     request, clusters = Request(((Resource("core"),),), ()), [template(k + 1) for k in range(20)]
     assert len(rainbow.match(request, clusters)) == 20

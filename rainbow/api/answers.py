@@ -84,6 +84,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Match": _of(
         candidates=_list(_of(cluster=WORD, fits=NUMBER, totals=ANY_OBJECT)),
         refusals=_list(_of(cluster=WORD, reason=WORD)),
+        undecided=_list(_of(cluster=WORD, reason=WORD)),
         warnings=_list(WORD),
     ),
     "Job": _of(**JOB),

@@ -40,6 +40,7 @@ STATUS = {
     "plugin-unknown": 422,
     "unsatisfiable": 422,
     "timed-out": 408,
+    "undecided": 422,
     "too-many": 429,
     "unavailable": 503,
     "try-later": 503,

@@ -23,6 +23,7 @@ def draw_decision(console: Console, decision: Document) -> None:
         titles = ["CANDIDATE", "FITS", "TAKES", "COMPUTED", "RANK", ""]
         console.print(table(titles, _rows(candidates, computed, selection), wraps=True))
     draw_refusals(console, decision.get("refusals") or [])
+    draw_refusals(console, decision.get("undecided") or [], "UNDECIDED")
     for which, many in (decision.get("more") or {}).items():
         if many:
             console.print(Text(f"and {many} more {clean(which)}"))
@@ -56,15 +57,16 @@ def draw_match(console: Console, answer: Document) -> None:
     """Show one line per cluster: how often the job fits, or why it does not."""
     rows = [[one["cluster"], "yes", f"fits {often(one)}"] for one in answer["candidates"]]
     rows += [[one["cluster"], "no", why_not(one)] for one in answer["refusals"]]
+    rows += [[one["cluster"], "undecided", why_not(one)] for one in answer["undecided"]]
     rows.sort(key=lambda row: natural(row[0]))
     console.print(table(["CLUSTER", "MATCHES", "WHY"], rows))
     draw_warnings(console, answer)
 
 
-def draw_refusals(console: Console, refusals: Sequence[Document]) -> None:
+def draw_refusals(console: Console, refusals: Sequence[Document], title: str = "REFUSED BY") -> None:
     """Show why clusters cannot run the job."""
     if refusals:
-        console.print(table(["REFUSED BY", "REASON"], ([one["cluster"], why_not(one)] for one in refusals)))
+        console.print(table([title, "REASON"], ([one["cluster"], why_not(one)] for one in refusals)))
 
 
 def draw_steps(console: Console, selection: Document) -> None:

@@ -15,7 +15,7 @@ class Exit(IntEnum):
     OK = 0
     ERROR = 1  # refused as it stands: a jobspec, a graph, a file is wrong
     USAGE = 2  # the command line is wrong
-    NO_MATCH = 3  # no cluster can run the job
+    NO_MATCH = 3  # no cluster can run the job, or none is known to
     NOT_FOUND = 4
     NOT_ALLOWED = 5  # no credential, or one without the right
     CONFLICT = 6
@@ -36,6 +36,8 @@ BY_STATUS = {
 }
 UNSATISFIABLE = "unsatisfiable"
 NO_CLUSTER_NOW = "no-cluster-now"
+UNDECIDED = "undecided"
+UNMATCHED = (UNSATISFIABLE, UNDECIDED)
 
 
 def exit_of(fault: RainbowError) -> Exit:
@@ -45,7 +47,7 @@ def exit_of(fault: RainbowError) -> Exit:
     <Exit.UNAVAILABLE: 75>
     """
     if isinstance(fault, Problem):
-        return Exit.NO_MATCH if fault.code == UNSATISFIABLE else BY_STATUS.get(fault.status, Exit.ERROR)
+        return Exit.NO_MATCH if fault.code in UNMATCHED else BY_STATUS.get(fault.status, Exit.ERROR)
     if isinstance(fault, TryLater):
         return Exit.UNAVAILABLE
     if isinstance(fault, NotFound):

@@ -20,7 +20,7 @@ MOST_PATHS = 8
 def draw_explained(console: Console, answer: Document) -> None:
     """Show what draw_match shows, then the explanation of every cluster, in order of name."""
     draw_match(console, answer)
-    every = [*answer["candidates"], *answer["refusals"]]
+    every = [*answer["candidates"], *answer["refusals"], *answer["undecided"]]
     for one in sorted(every, key=lambda one: natural(one["cluster"])):
         console.print()
         _draw_one(console, one)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rainbow.cli import files, printing, progress
 from rainbow.cli.decisions import draw_warnings
-from rainbow.cli.exits import UNSATISFIABLE, Exit
+from rainbow.cli.exits import UNMATCHED, Exit
 from rainbow.cli.reading import text_of
 from rainbow.client import Client
 
@@ -55,4 +55,4 @@ def exit_of_many(rows: Sequence[Row]) -> Exit:
     refused = {row.get("code") for row in rows if "id" not in row}
     if not refused:
         return Exit.OK
-    return Exit.NO_MATCH if refused == {UNSATISFIABLE} else Exit.ERROR
+    return Exit.NO_MATCH if refused and refused <= {*UNMATCHED} else Exit.ERROR

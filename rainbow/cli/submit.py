@@ -10,7 +10,7 @@ import click
 from rainbow.cli import files, many, printing, sweep
 from rainbow.cli.connection import with_tokens
 from rainbow.cli.decisions import draw_decision, draw_match
-from rainbow.cli.exits import NO_CLUSTER_NOW, UNSATISFIABLE, Exit
+from rainbow.cli.exits import NO_CLUSTER_NOW, UNMATCHED, Exit
 from rainbow.cli.explaining import draw_explained
 from rainbow.cli.given import Given, JobCommand, job_options
 from rainbow.cli.jobs import draw_job, outcome
@@ -102,7 +102,7 @@ def _submit_many(
 
 
 def _show_refusals(problem: Problem, output: str) -> None:
-    if problem.code in (UNSATISFIABLE, NO_CLUSTER_NOW):
+    if problem.code in (*UNMATCHED, NO_CLUSTER_NOW):
         told = {"detail": problem.detail, **problem.facts}
         printing.show(output, told, lambda console: draw_decision(console, problem.facts))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,14 +13,14 @@ from rich.console import Console
 from rainbow.cli.printing import table, words
 from rainbow.graph import Cluster
 from rainbow.jobspec import Request
-from rainbow.matching import DEFAULT_BACKEND, backends, match, shown, shown_explained, smallest_change
+from rainbow.matching import DEFAULT_BACKEND, Budget, backends, match, shown, shown_explained, smallest_change
 
 Row = dict[str, Any]
 
 
 def answer(request: Request, clusters: Sequence[Cluster], explain: bool) -> dict[str, Any]:
     """Answer one jobspec as the server does."""
-    verdicts = match(request, clusters)
+    verdicts = match(request, clusters, budget=Budget(time.monotonic))
     if explain:
         return shown_explained(request, clusters, verdicts, backends.get(DEFAULT_BACKEND))
     return shown(request, verdicts)
@@ -39,13 +40,14 @@ def sweep(requests: Mapping[Path, Request], clusters: Sequence[Cluster], explain
 
 
 def _row(request: Request, clusters: Sequence[Cluster], explain: bool) -> Row:
-    verdicts = match(request, clusters)
-    refused = {v.cluster: str(v.reason.why) if v.reason else "unknown" for v in verdicts if not v.matched}
+    verdicts = match(request, clusters, budget=Budget(time.monotonic))
+    refused = {v.cluster: str(v.reason.why) if v.reason else "unknown" for v in verdicts if v.matched is False}
     row = {
         "of": len(clusters),
-        "matched": len(clusters) - len(refused),
+        "matched": sum(1 for v in verdicts if v.matched),
         "candidates": [v.cluster for v in verdicts if v.matched],
         "refusals": _counts(refused.values()),
+        "undecided": sum(1 for v in verdicts if v.matched is None),
     }
     return {**row, "changes": _changes(request, clusters, refused)} if explain else row
 
@@ -64,6 +66,7 @@ def _counts(values: Iterable[str]) -> dict[str, int]:
 def _sum(rows: Sequence[Row]) -> Row:
     summed: Row = {"jobspecs": len(rows), "of": sum(row["of"] for row in rows)}
     summed["matched"] = sum(row["matched"] for row in rows)
+    summed["undecided"] = sum(row["undecided"] for row in rows)
     for key in ("refusals", "changes"):
         if key in rows[0]:
             summed[key] = _counts(value for row in rows for value, n in row[key].items() for _ in range(n))
@@ -80,6 +83,8 @@ def draw_sweep(console: Console, swept: Mapping[str, Any]) -> None:
 
 def _draw(console: Console, titles: list[str], keys: list[str], rows: Sequence[Row]) -> None:
     titles, keys = [*titles, "MATCH", "OF", "WHY NOT"], [*keys, "matched", "of", "refusals"]
+    if any(row["undecided"] for row in rows):
+        titles, keys = [*titles, "UNDECIDED"], [*keys, "undecided"]
     if any("changes" in row for row in rows):
         titles, keys = [*titles, "SMALLEST CHANGE"], [*keys, "changes"]
     console.print(table(titles, [[_cell(row[key]) for key in keys] for row in rows]))

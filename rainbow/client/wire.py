@@ -25,10 +25,11 @@ class Submission(TypedDict):
 
 
 class Match(TypedDict):
-    """Which clusters could run a jobspec (cluster, fits, totals), and why the others could not."""
+    """Which clusters could run a jobspec (cluster, fits, totals), why others could not, and which are undecided."""
 
     candidates: list[dict[str, Any]]
     refusals: list[dict[str, Any]]
+    undecided: list[dict[str, Any]]
 
 
 class RunRef(TypedDict):

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
+from rainbow.matching.budget import Budget
 from rainbow.matching.hosting import consumables, hosting_kinds, worker_capacity, worker_kinds
 from rainbow.matching.index import Index
 from rainbow.matching.needs import Matcher, matchers
 from rainbow.matching.showing import shown, shown_explained
 from rainbow.matching.smaller import smallest_change
 from rainbow.matching.verdict import Backend, Reason, Take, Verdict, Why
-from rainbow.matching.verdicts import candidates_of, is_in_order, names_of, refusals_of
+from rainbow.matching.verdicts import candidates_of, is_in_order, names_of, refusals_of, undecided_of
 from rainbow.matching.walk import Walk
 from rainbow.plugins import Registry
 
@@ -27,11 +28,16 @@ backends.add("networkx")(Walk())
 DEFAULT_BACKEND = "index"
 
 
-def match(request: Request, clusters: Iterable[Cluster], backend: str = DEFAULT_BACKEND) -> Sequence[Verdict]:
-    """Say of every cluster whether it, empty, can run the request; in order of name."""
+def match(
+    request: Request, clusters: Iterable[Cluster], backend: str = DEFAULT_BACKEND, budget: Budget | None = None
+) -> Sequence[Verdict]:
+    """Return the verdict on every cluster, as if it were empty, in order of name.
+
+    Without a budget the default number of steps ends a search, whatever time they take.
+    """
     chosen, given = backends.get(backend), clusters if isinstance(clusters, list | tuple) else list(clusters)
     if hasattr(chosen, "match_all"):
-        return cast("Sequence[Verdict]", chosen.match_all(request, given))
+        return cast("Sequence[Verdict]", chosen.match_all(request, given, budget))
     return [chosen.match(request, cluster) for cluster in sorted(given, key=attrgetter("sort_key"))]
 
 
@@ -45,6 +51,7 @@ def prepare(cluster: Cluster, backend: str = DEFAULT_BACKEND) -> Cluster:
 
 __all__ = [
     "Backend",
+    "Budget",
     "Matcher",
     "Reason",
     "Take",
@@ -63,6 +70,7 @@ __all__ = [
     "shown",
     "shown_explained",
     "smallest_change",
+    "undecided_of",
     "worker_capacity",
     "worker_kinds",
 ]

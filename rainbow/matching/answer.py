@@ -50,6 +50,7 @@ def _narrowness(promised: Promised, layout: Layout) -> tuple[int, bool, int]:
 def _leaves(promised: Promised, search: Search, left: dict[int, int]) -> Iterator[tuple[int, int]]:
     layout, demand, wanted = search.layout, promised.demand, promised.amount
     for i in layout.by_type.get(promised.pool[0], []):
+        search.meter.step()
         if not wanted or i >= layout.last[demand.scope]:
             return
         if i < demand.scope or not layout.is_leaf(i) or layout.pool(i) != promised.pool:

@@ -5,9 +5,9 @@ Where no two siblings can collide, at any level, the counted bound is the answer
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING
 
+from rainbow.matching.budget import FREE, Meter
 from rainbow.matching.demand import for_one_slot, pools_of
 
 if TYPE_CHECKING:
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from rainbow.matching.rooted import Rooted
 
 
-def cannot_collide(resources: tuple[Resource, ...], forms: Rooted | Layout) -> bool:
+def cannot_collide(resources: tuple[Resource, ...], forms: Rooted | Layout, meter: Meter = FREE) -> bool:
     """Tell whether the counted bound of a request decides it on a cluster with vertices of these forms."""
     every = [r for top in resources for r in top.walk()]
-    levels = [resources, *(r.children for r in every)]
     in_slots = (child for r in every if r.is_slot for child in r.children)
     if any(for_one_slot(child, forms) is None for child in in_slots):
         return False
+    levels = [resources, *(r.children for r in every)]
     return all(_is_plain(r, forms) for r in every if not r.is_slot) and all(
-        not _collide(one, other, forms) for level in levels for one, other in combinations(level, 2)
+        _are_apart(level, forms, meter) for level in levels if len(level) > 1
     )
 
 
@@ -38,8 +38,18 @@ def _is_plain(r: Resource, forms: Rooted | Layout) -> bool:
     return r.exclusive or not (mixed or len(list(pools_of(r, forms.pools))) > 1)
 
 
-def _collide(one: Resource, other: Resource, forms: Rooted | Layout) -> bool:
-    return not (_takes(one, forms).isdisjoint(_names(other)) and _takes(other, forms).isdisjoint(_names(one)))
+def _are_apart(siblings: tuple[Resource, ...], forms: Rooted | Layout, meter: Meter) -> bool:
+    """Tell whether no sibling takes a type that another one names; what is named is taken too."""
+    named: dict[str, int] = {}
+    for place, r in enumerate(siblings):
+        meter.step()
+        if any(named.setdefault(type_, place) != place for type_ in _names(r)):
+            return False
+    for place, r in enumerate(siblings):
+        meter.step()
+        if any(named.get(type_, place) != place for type_ in _takes(r, forms)):
+            return False
+    return True
 
 
 def _names(r: Resource) -> set[str]:

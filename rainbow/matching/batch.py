@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rainbow.lazy import cached_property
+from rainbow.matching.budget import FREE, Meter
 from rainbow.matching.columns import Columns
 from rainbow.matching.demand import may_take_whole
 from rainbow.matching.kinds import Row
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from rainbow.matching.tally import Satisfied
 
 NONE: frozenset[int] = frozenset()
+MOST_CELLS = 4_000_000  # of a batch's columns; a request too wide for them is counted one cluster at a time
 LARGEST = 2**62  # amounts beyond it are counted in Python's integers, one cluster at a time
 
 
@@ -161,7 +163,9 @@ class Batch:
         states, many = np.array(children, dtype=np.int64).T
         return Contents(states, many[:, None], starts)
 
-    def holds(self, question: Question, resources: tuple[Resource, ...]) -> NDArray[np.bool_] | None:
+    def holds(
+        self, question: Question, resources: tuple[Resource, ...], meter: Meter = FREE
+    ) -> NDArray[np.bool_] | None:
         """Tell of every root whether each part of a variant finds enough there; None if that cannot be batched."""
         if any(part.count.min >= LARGEST for top in resources for part in top.walk()):
             return np.zeros(len(self.roots), dtype=bool)  # more than any root has: see `largest` of Rooted
@@ -169,13 +173,16 @@ class Batch:
             return None
         satisfied = {need.number: self._meeting(need) for need in question.needs}
         program = Columns(resources, self.like, np.minimum)
+        if program.width * len(self.states) > MOST_CELLS:
+            return None
+        meter.check()
         if any(satisfied.values()) and self._hangs_between(program, satisfied):
             return None
         masks = self._inherited(satisfied) if any(satisfied.values()) else [NONE] * len(self.roots)
         holds = np.zeros(len(self.roots), dtype=bool)
         for mask in set(masks):
             mine = np.array([other == mask for other in masks])
-            found = self._columns(program, question, _Asking(self.states, satisfied, mask))[self.at_root[mine]]
+            found = self._columns(program, question, _Asking(self.states, satisfied, mask), meter)[self.at_root[mine]]
             holds[mine] = self._enough(program, resources, found, self.loose[mine])
         return holds
 
@@ -213,23 +220,24 @@ class Batch:
             if state.kind.rows and state.kind not in roots
         )
 
-    def _columns(self, program: Columns, question: Question, asking: _Asking) -> NDArray[np.int64]:
+    def _columns(self, program: Columns, question: Question, asking: _Asking, meter: Meter) -> NDArray[np.int64]:
         columns = np.zeros((len(self.states), program.width), dtype=np.int64)
         for group, below in zip(self.groups, self.below, strict=True):
+            meter.check()
             group = replace(group, asking=asking)
             found = np.zeros((len(group.kinds), program.width), dtype=np.int64)
             if below is not None:
                 found = np.add.reduceat(below.many * columns[below.states], below.starts, axis=0)
             sums = [found[:, column] for column in range(program.width)]
-            for column, values in enumerate(self._local(program, question, group, sums)):
+            for column, values in enumerate(self._local(program, question, group, sums, meter)):
                 columns[group.first : group.last, column] = values
         return columns
 
-    def _local(self, program: Columns, question: Question, group: Group, sums: list[Any]) -> list[Any]:
+    def _local(self, program: Columns, question: Question, group: Group, sums: list[Any], meter: Meter) -> list[Any]:
         found = program.local(group, sums)
         if not group.is_worker or question.passes is None:
             return found
-        passing = np.array([question.passes(kind) for kind in group.kinds])
+        passing = np.array([question.passes(kind, meter) for kind in group.kinds])
         return [np.where(passing, f, b) for f, b in zip(found, program.barred(group, sums), strict=True)]
 
     def _enough(

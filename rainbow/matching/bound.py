@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rainbow.jobspec.units import quantity
+from rainbow.matching.budget import FREE, Meter
 from rainbow.matching.demand import for_one_slot, pools_of, units_of
 from rainbow.matching.layout import OUTSIDE
 from rainbow.matching.needs import needs_met
@@ -27,8 +28,9 @@ PLENTY = 10**15  # what a request that takes nothing can be given
 class Bound:
     """Counts on what is not taken. `ask_needs` False counts as if every need were met."""
 
-    def __init__(self, layout: Layout, taken: Taken, ask_needs: bool = True) -> None:
+    def __init__(self, layout: Layout, taken: Taken, ask_needs: bool = True, meter: Meter = FREE) -> None:
         self.layout = layout
+        self.meter = meter
         self.taken = taken
         self.ask_needs = ask_needs
         self._met: dict[tuple[tuple[int, ...], int], bool] = {}
@@ -133,6 +135,7 @@ class Bound:
 
     def _times(self, children: tuple[Resource, ...], scope: int, first: int, outside: bool, enough: int) -> int:
         for child in children:
+            self.meter.step()
             n = self.for_one_slot(child) or child.count.min
             enough = min(enough, self.available(child, scope, first, outside, enough * n) // n)
         return enough
@@ -147,6 +150,7 @@ class Bound:
         """Yield the places of slots below `scope`: (worker, False) in order, then (scope, True) for the outside."""
         if not outside:
             for i in self.layout.workers_between(first, self.layout.last[scope]):
+                self.meter.step()
                 if self.taken.open(i, scope) and self.meets(needs, i):
                     yield i, False
         if self.layout.has_outside(scope) and self.meets(needs, 0):
@@ -154,6 +158,7 @@ class Bound:
 
     def _of_type(self, kind: str, scope: int, first: int, outside: bool) -> Iterator[int]:
         for i in self.layout.of_type(kind, first, self.layout.last[scope]):
+            self.meter.step()
             if self.taken.open(i, scope) and not (outside and self.layout.worker[i] >= 0):
                 yield i
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from rainbow.matching.apart import cannot_collide
 from rainbow.matching.batch import LARGEST, Batch
+from rainbow.matching.budget import Budget, Meter, OutOfBudgetError
 from rainbow.matching.memory import Memory
 
 if TYPE_CHECKING:
@@ -58,22 +59,28 @@ class Catalogue:
         """Forget every answer."""
         self._holds.clear()
 
-    def holds(self, question: Question) -> NDArray[np.int8]:
-        """Return by place whether the cluster holds the request: 1, 0, or OPEN where no batch can decide it."""
+    def holds(self, question: Question, budget: Budget) -> NDArray[np.int8]:
+        """Return by place whether the cluster holds the request: 1, 0, or OPEN where no batch decides it in time."""
         known = self._holds.get(question.request.key)
         if known is None:
-            known = self._holds.put(question.request.key, self._ask(question))
+            known, is_whole = self._ask(question, Meter(budget.clock, budget.query))
+            if is_whole:
+                self._holds.put(question.request.key, known)
         return known
 
-    def _ask(self, question: Question) -> NDArray[np.int8]:
+    def _ask(self, question: Question, meter: Meter) -> tuple[NDArray[np.int8], bool]:
+        """Ask batch after batch; tell whether there was time for all of them."""
         answers = np.full(len(self.clusters), OPEN, dtype=np.int8)
         if not question.by_kinds or question.names_workers:
-            return answers
+            return answers, True
         for batch, rows, places in self._divisions(question.asks_names):
-            found = _holds(batch, question)
+            try:
+                found = _holds(batch, question, meter)
+            except OutOfBudgetError:
+                return answers, False
             if found is not None:
                 answers[places] = found[rows]
-        return answers
+        return answers, True
 
     def _divisions(self, asks_names: bool) -> list[Division]:
         if asks_names not in self._divided:
@@ -109,11 +116,11 @@ def batch_of(roots: Sequence[Rooted]) -> Batch:
     return _batches.get(key) or _batches.put(key, Batch(roots))
 
 
-def _holds(batch: Batch, question: Question) -> NDArray[np.bool_] | None:
+def _holds(batch: Batch, question: Question, meter: Meter) -> NDArray[np.bool_] | None:
     """Ask for every variant; None where siblings may collide, or a need is met in between."""
     variants = question.request.variants
-    if not all(cannot_collide(resources, batch.like) for resources in variants):
+    if not all(cannot_collide(resources, batch.like, meter) for resources in variants):
         return None
-    found = [batch.holds(question, resources) for resources in variants]
+    found = [batch.holds(question, resources, meter) for resources in variants]
     known = [holds for holds in found if holds is not None]
     return reduce(lambda one, other: one | other, known) if len(known) == len(found) else None

@@ -78,7 +78,7 @@ class Columns:
         self.rooted = rooted
         self.least = least
         self.width = 0
-        self.pools: list[tuple[int, Pool, bool]] = []
+        self.by_pool: dict[Pool, list[tuple[int, bool]]] = {}
         self.needs: dict[int, tuple[Need, int]] = {}  # by number: the need and its column
         self.by_type: dict[str, list[Part]] = {}
         self.slots: list[Part] = []  # those that look for places
@@ -108,7 +108,8 @@ class Columns:
             part.pieces = bool(r.exclusive or r.needs or r.type in self.rooted.compound)
             if not (r.exclusive or r.needs):
                 part.pools = [(self._column(), pool, factor) for pool, factor in pools_of(r, self.rooted.pools)]
-                self.pools.extend((column, pool, out) for column, pool, _ in part.pools)
+                for column, pool, _ in part.pools:
+                    self.by_pool.setdefault(pool, []).append((column, out))
         self.by_type.setdefault(r.type, []).append(part)
         if not out:
             self.part_of[r.number] = part
@@ -157,8 +158,8 @@ class Columns:
         for need, column in self.needs.values():
             columns[column] = columns[column] + at.own(need)
         if at.is_leaf:
-            for column, pool, out in self.pools:
-                if pool == at.pool and not (out and at.within):
+            for column, out in self.by_pool.get(at.pool, ()):
+                if not (out and at.within):
                     columns[column] = at.amount
         for part in self.by_type.get(at.type, ()):
             columns[part.top] = 0 if part.out and at.within else self._weight(part, at, sums, columns)

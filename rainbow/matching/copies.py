@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rainbow.jobspec import Resource
     from rainbow.matching.answer import Piece
-    from rainbow.matching.layout import Layout, Pool
+    from rainbow.matching.layout import Layout, Pool, Pools
     from rainbow.matching.rooted import Rooted
     from rainbow.matching.taken import Taken
 
@@ -35,7 +35,7 @@ class Forms(Protocol):
         """The types of which some vertex contains others."""
 
     @property
-    def pools(self) -> Mapping[Pool, int]:
+    def pools(self) -> Pools:
         """Every pool there is, with the largest unit its leaves are counted in."""
 
     def single(self, type_: str) -> bool:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from rainbow.jobspec.units import quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from rainbow.jobspec import Resource
-    from rainbow.matching.layout import Pool
+    from rainbow.matching.layout import Pool, Pools
 
 
 class Owner(NamedTuple):
@@ -73,7 +73,7 @@ class Forms(Protocol):
         """The types of which some vertex contains others."""
 
     @property
-    def pools(self) -> Mapping[Pool, int]:
+    def pools(self) -> Pools:
         """Every pool there is, with the largest unit its leaves are counted in."""
 
     def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
@@ -121,12 +121,12 @@ def depth(request: Resource) -> int:
     return deepest[request.number]
 
 
-def pools_of(request: Resource, pools: Mapping[Pool, int]) -> Iterator[tuple[Pool, int]]:
+def pools_of(request: Resource, pools: Pools) -> Iterator[tuple[Pool, int]]:
     """Yield each of `pools` that can serve a request, with base units per unit asked for.
 
     A unit asked for must be of the pool's quantity; without one, amounts are in the vertices' own unit.
     """
     wanted, factor = quantity(request.unit)
-    for pool, largest in pools.items():
-        if pool[0] == request.type and (not request.unit or pool[1] == wanted):
+    for pool, largest in pools.by_type.get(request.type, ()):
+        if not request.unit or pool[1] == wanted:
             yield pool, factor if request.unit else largest

@@ -53,9 +53,14 @@ def collision(resources: tuple[Resource, ...]) -> Reason:
     return Reason(Why.SIBLINGS_COLLIDE, f"each part fits alone, not all together: {names}", names)
 
 
-def out_of_budget(steps: int) -> Reason:
-    """Say that the search was given up."""
-    return Reason(Why.BUDGET, f"given up after {steps} steps; this is no proof that it does not fit", "steps", steps)
+def unexplained() -> Reason:
+    """Say that some part does not fit, where finding out which took too long."""
+    return Reason(Why.VERTEX_TOO_SMALL, "not every part fits by itself; the search for which ended at its time limit")
+
+
+def undecided() -> Reason:
+    """Say that the budget ended before the answer; alike on every machine, whichever budget it was."""
+    return Reason(Why.UNDECIDED, "undecided: the search ended at its time limit; the job may still fit")
 
 
 def _are_both_unmet(resource: Resource, counts: Counts) -> bool:

@@ -5,28 +5,27 @@ quick check ─► columns over kinds ─► search on the reduced layout, where
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from rainbow.lazy import cached_property
 from rainbow.matching.answer import totals_of
 from rainbow.matching.apart import cannot_collide
 from rainbow.matching.batch import LARGEST
+from rainbow.matching.budget import FREE, Meter, OutOfBudgetError
 from rainbow.matching.catalogue import batch_of
 from rainbow.matching.copies import Standing, closed_form, successive, totals_standing
-from rainbow.matching.explain import shortfall
+from rainbow.matching.explain import shortfall, undecided, unexplained
 from rainbow.matching.placed import Placed
 from rainbow.matching.reduced import Reach, Reduced
-from rainbow.matching.search import BUDGET, Allowance
 from rainbow.matching.standing import capacities
 from rainbow.matching.taken import Taken
 from rainbow.matching.tallied import Tallied
 from rainbow.matching.totals import quick_check
-from rainbow.matching.verdict import Answer, Reason
+from rainbow.matching.verdict import Answer, Reason, Why
 from rainbow.matching.walk import MOST_LOOKED_AT, search, taken_copies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rainbow.graph import Cluster
     from rainbow.jobspec import Resource
     from rainbow.matching.answer import Piece
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from rainbow.matching.verdict import Take
 
 
+Refusal = Callable[["Meter"], "Reason | None"]  # works out why not, at the cost of a meter
 MANY = 64  # kinds below a root that are worth arrays
 
 
@@ -58,51 +58,68 @@ class Trial:
         question: Question,
         rooted: Rooted,
         resources: tuple[Resource, ...],
-        allowance: Allowance | None,
+        meter: Meter,
         fits: bool = False,
     ) -> None:
         self.question = question
         self.rooted = rooted
         self.resources = resources
-        self.apart = cannot_collide(resources, rooted)
         self.placed: Placed | None = None
-        self.refusal = None if fits and self.apart else self._refusal(allowance)
+        self.apart = False
+        self.is_undecided = False
+        self.refusal: Refusal | None
+        try:
+            self.apart = cannot_collide(resources, rooted, meter.timed)
+            self.refusal = None if fits and self.apart else self._refusal(meter)
+        except OutOfBudgetError:
+            self.is_undecided = True
+            self.refusal = lambda meter: undecided()
 
-    def tallied(self) -> Tallied:
+    def tallied(self, meter: Meter = FREE) -> Tallied:
         """Count what the root offers to the parts of the variant."""
-        return Tallied(self.rooted, self.resources, self.question.satisfied(self.rooted), self.question.passes)
+        satisfied = self.question.satisfied(self.rooted)
+        return Tallied(self.rooted, self.resources, satisfied, self.question.passes, meter)
 
-    def _refusal(self, allowance: Allowance | None) -> Callable[[], Reason | None] | None:
+    def _refusal(self, meter: Meter) -> Refusal | None:
         reason = quick_check(self.resources, self.rooted.totals, self.rooted)
-        if reason is None and not self._is_enough():
-            return lambda: shortfall(self.resources, self.tallied())
+        if reason is None:
+            self.question.judge(self.rooted, meter.timed)
+            if not self._is_enough(meter.timed):
+                return self._shortfall
         if reason is None and not self.apart:
-            reason = self._place(allowance)
-        return (lambda: reason) if reason else None
+            reason = self._place(meter)
+            self.is_undecided = reason is not None and reason.why is Why.UNDECIDED
+        return (lambda meter: reason) if reason else None
 
-    def _is_enough(self) -> bool:
+    def _shortfall(self, meter: Meter) -> Reason | None:
+        try:
+            return shortfall(self.resources, self.tallied(meter.timed))
+        except OutOfBudgetError:
+            return unexplained()
+
+    def _is_enough(self, meter: Meter) -> bool:
         """Tell whether the root offers enough for each part; many kinds are counted as arrays."""
         if len(self.rooted.closure) > MANY and self.rooted.largest < LARGEST:
-            holds = batch_of((self.rooted,)).holds(self.question, self.resources)
+            holds = batch_of((self.rooted,)).holds(self.question, self.resources, meter)
             if holds is not None:
                 return bool(holds[0])
-        tallied = self.tallied()
+        tallied = self.tallied(meter)
         return all(tallied.units(r) >= r.count.min for r in self.resources)
 
-    def _place(self, allowance: Allowance | None = None) -> Reason | None:
+    def _place(self, meter: Meter = FREE) -> Reason | None:
         """Place one copy of the job, or say why there is none."""
-        found = self._search(1, allowance)
+        found = self._search(1, meter)
         if isinstance(found, Reason):
             return found
         self.placed = Placed.of(found.take, found.reduced)
         return None
 
-    def _search(self, copies: int, allowance: Allowance | None = None) -> Found | Reason:
+    def _search(self, copies: int, meter: Meter) -> Found | Reason:
         """Place one copy of the job on a layout that has room for so many."""
         passes = self.question.passes
-        reduced = Reduced(self.rooted, Reach(self.resources, self.rooted, copies, passes is not None))
+        reduced = Reduced(self.rooted, Reach(self.resources, self.rooted, copies, passes is not None), meter.timed)
         taken = Taken(reduced, [i for i in reduced.workers if passes and not passes(reduced.kind_at[i])])
-        found = search(self.resources, reduced, taken, None if self.apart else BUDGET, allowance)
+        found = search(self.resources, reduced, taken, meter.timed if self.apart else meter)
         return found if isinstance(found, Reason) else Found(*found, reduced, taken)
 
     def place(self) -> Placed:
@@ -112,7 +129,7 @@ class Trial:
             raise RuntimeError(f"counted as fitting, but: {reason.text if reason else ''}")
         return self.placed
 
-    def copies(self) -> tuple[int, bool]:
+    def copies(self, meter: Meter) -> tuple[int, bool]:
         """Count how many copies fit: in closed form where there is one, else by taking them."""
         form = self._form()
         if isinstance(form, Standing):
@@ -121,7 +138,7 @@ class Trial:
                 return successive(runs, form.units), True
         elif form is not None:
             return self.tallied().units(form) // form.count.min, True
-        return self._taken_copies()
+        return self._taken_copies(meter)
 
     def _form(self) -> Resource | Standing | None:
         return closed_form(self.resources, self.rooted)
@@ -133,37 +150,44 @@ class Trial:
             return sums
         return totals_of(self.place().take, self.rooted.worker_type)
 
-    def _taken_copies(self) -> tuple[int, bool]:
-        found = self._search(2 + MOST_LOOKED_AT // self.rooted.kind.vertices)
+    def _taken_copies(self, meter: Meter) -> tuple[int, bool]:
+        try:
+            found = self._search(2 + MOST_LOOKED_AT // self.rooted.kind.vertices, meter)
+        except OutOfBudgetError:
+            return 1, False
         if isinstance(found, Reason):
             return 1, False
-        return taken_copies(self.resources, found.reduced, found.taken, found.pieces)
+        return taken_copies(self.resources, found.reduced, found.taken, found.pieces, meter)
 
 
 class Finding:
-    """One request on one root: the first variant that fits decides; `fits`: its only variant is known to."""
+    """One request on one root: the first variant that fits decides; `fits`: its only variant is known to.
+
+    `later` gives a meter for what is worked out when it is looked at.
+    """
 
     def __init__(
-        self, question: Question, rooted: Rooted, allowance: Allowance | None = None, fits: bool = False
+        self, question: Question, rooted: Rooted, meter: Meter, later: Callable[[], Meter], fits: bool = False
     ) -> None:
         self.trials: list[Trial] = []
-        for resources in question.request.variants:
-            self.trials.append(Trial(question, rooted, resources, allowance, fits))
+        self._later = later
+        variants = question.request.variants
+        for resources, part in zip(variants, meter.divided(len(variants)), strict=True):
+            self.trials.append(Trial(question, rooted, resources, part, fits))
             if self.trials[-1].refusal is None:
                 break
-        self.matched = self.trials[-1].refusal is None
-        # what was given up because others of the query had used up its steps is not known for good
-        self.holds_good = allowance is None or allowance.left > 0
+        fitting = self.trials[-1].refusal is None
+        self.matched = fitting or (None if any(trial.is_undecided for trial in self.trials) else False)
 
     @cached_property
     def answer(self) -> Answer:
         """The answer for every cluster with the root; what is held is each one's own, see `take`."""
-        trial = self.trials[-1]
         if not self.matched:
-            refusal = self.trials[0].refusal
-            return Answer(reason=refusal() if refusal else None)
-        fits, exact = trial.copies()
-        return Answer(fits, exact, trial.totals())
+            told = [trial for trial in self.trials if trial.is_undecided] or self.trials
+            refusal = told[0].refusal
+            return Answer(reason=refusal(self._later()) if refusal else None)
+        fits, exact = self.trials[-1].copies(self._later())
+        return Answer(fits, exact, self.trials[-1].totals())
 
     def take(self, cluster: Cluster) -> Take | None:
         """Return what one copy would hold of one cluster with the root."""

@@ -7,21 +7,23 @@ Clusters with strict levels, and what kinds cannot answer (question.py), are lef
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from rainbow.matching.apart import cannot_collide
+from rainbow.matching.budget import STEPS, Budget, Meter, OutOfBudgetError
 from rainbow.matching.catalogue import Catalogue
 from rainbow.matching.compiled import Compiled
+from rainbow.matching.explain import undecided
 from rainbow.matching.filling import Offers, shape_of
 from rainbow.matching.finding import Finding
 from rainbow.matching.kinds import compile_kinds
 from rainbow.matching.memory import Memory
 from rainbow.matching.named import Relabelling, names_of
 from rainbow.matching.question import Question
-from rainbow.matching.search import Allowance
 from rainbow.matching.tally import Tally
 from rainbow.matching.totals import quick_check
 from rainbow.matching.verdict import Take, Verdict
@@ -50,20 +52,38 @@ class Index:
         self._catalogues: list[Catalogue] = []  # the last one asked first
         self._findings: Memory[tuple[bytes, int], Finding] = Memory(MOST_FINDINGS)
 
-    def match(self, request: Request, cluster: Cluster, allowance: Allowance | None = None) -> Verdict:
-        """Say whether `cluster`, empty, can run `request`."""
-        compiled, question = self.compiled(cluster), self.question(request)
+    def match(
+        self,
+        request: Request,
+        cluster: Cluster,
+        meter: Meter | None = None,
+        later: Callable[[], Meter] = STEPS.later,
+    ) -> Verdict:
+        """Return whether `cluster`, empty, can run `request`; `later` gives a meter for what is looked at."""
+        compiled, question, meter = self.compiled(cluster), self.question(request), meter or STEPS.share()
         if not compiled.answers(question):
-            return self._own(question, cluster, compiled)
-        finding = self.finding(question, compiled.rooted, allowance)
+            return self._own(question, cluster, compiled, meter, later)
+        finding = self.finding(question, compiled.rooted, meter, later)
         return found_at(cluster, finding.matched, lambda: finding)
 
-    def match_all(self, request: Request, clusters: Sequence[Cluster]) -> Sequence[Verdict]:
-        """Say of every cluster, empty, whether it can run `request`; in order of name."""
-        if len(clusters) < FEW:
-            allowance = Allowance()
-            return [self.match(request, c, allowance) for c in sorted(clusters, key=attrgetter("sort_key"))]
-        return Verdicts(self, self.question(request), self._listed(clusters))
+    def match_all(
+        self, request: Request, clusters: Sequence[Cluster], budget: Budget | None = None
+    ) -> Sequence[Verdict]:
+        """Return of every cluster, empty, whether it can run `request`; in order of name."""
+        budget = budget or STEPS
+        if len(clusters) >= FEW:
+            return Verdicts(self, self.question(request), self._listed(clusters), budget)
+        ordered = sorted(clusters, key=attrgetter("sort_key"))
+        found = self.decide(request, ordered, range(len(ordered)), budget)
+        return [found[place] for place in range(len(ordered))]
+
+    def decide(
+        self, request: Request, clusters: Sequence[Cluster], places: Iterable[int], budget: Budget
+    ) -> dict[int, Verdict]:
+        """Decide at some places of a list, within a budget."""
+        by_cost = sorted(places, key=lambda place: len(self.compiled(clusters[place]).rooted.closure))
+        later = partial(budget.later, len(by_cost))
+        return budget.decide(by_cost, lambda place, meter: self.match(request, clusters[place], meter, later))
 
     def _listed(self, clusters: Sequence[Cluster]) -> Catalogue:
         """Return the catalogue of some clusters, a known one if it is of the same."""
@@ -100,33 +120,43 @@ class Index:
         return found or self._questions.put(request.key, Question(request))
 
     def finding(
-        self, question: Question, root: Rooted, allowance: Allowance | None = None, fits: bool = False
+        self, question: Question, root: Rooted, meter: Meter, later: Callable[[], Meter], fits: bool = False
     ) -> Finding:
         """Return what is found for a question on a root; `fits`: its only variant was counted there, and fits."""
         key = (question.request.key, root.number)
         known = self._findings.get(key)
         if known is None:
-            known = Finding(question, root, allowance, fits)
-            if known.holds_good:
+            known = Finding(question, root, meter, later, fits)
+            if known.matched is not None:  # with more time it may be decided
                 self._findings.put(key, known)
         return known
 
-    def _own(self, question: Question, cluster: Cluster, compiled: Compiled) -> Verdict:
+    def _own(
+        self, question: Question, cluster: Cluster, compiled: Compiled, meter: Meter, later: Callable[[], Meter]
+    ) -> Verdict:
         """Return a verdict that holds for this cluster only."""
         request = question.request
         known = compiled.own.get(request.key)
         if known is not None:
             return known
         by_name = question.names_workers and compiled.by_kinds(question)
-        found = self._named(question, cluster, compiled) if by_name else self._walk.match(request, cluster)
-        return compiled.own.put(request.key, found)
+        if by_name:
+            found = self._named(question, cluster, compiled, meter, later)
+        else:
+            found = self._walk.match(request, cluster, meter, later)
+        return found if found.matched is None else compiled.own.put(request.key, found)
 
-    def _named(self, question: Question, cluster: Cluster, compiled: Compiled) -> Verdict:
+    def _named(
+        self, question: Question, cluster: Cluster, compiled: Compiled, meter: Meter, later: Callable[[], Meter]
+    ) -> Verdict:
         """Judge the workers a request names one by one; the plain search says the rest when it is looked at."""
         variants = question.request.variants
-        if not all(cannot_collide(resources, compiled.rooted) for resources in variants):
-            return self._walk.match(question.request, cluster)
-        matched = any(_holds(question, resources, cluster, compiled) for resources in variants)
+        try:
+            if not all(cannot_collide(resources, compiled.rooted, meter.timed) for resources in variants):
+                return self._walk.match(question.request, cluster, meter, later)
+            matched = any(_holds(question, resources, cluster, compiled, meter.timed) for resources in variants)
+        except OutOfBudgetError:
+            return Verdict(cluster.name, None, reason=undecided())
         return Verdict(cluster.name, matched, later=lambda: self._walk.match(question.request, cluster).answer)
 
     def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
@@ -150,11 +180,14 @@ class Index:
         return compiled.offers.get(request.key)
 
 
-def _holds(question: Question, resources: tuple[Resource, ...], cluster: Cluster, compiled: Compiled) -> bool:
+def _holds(
+    question: Question, resources: tuple[Resource, ...], cluster: Cluster, compiled: Compiled, meter: Meter
+) -> bool:
     """Tell whether a cluster has all of a variant on the workers that a constraint by name allows."""
     if quick_check(resources, compiled.rooted.totals, compiled.rooted):
         return False
-    tally = Tally(compiled.rooted, resources, question.satisfied(compiled.rooted), question.passes)
+    question.judge(compiled.rooted, meter)
+    tally = Tally(compiled.rooted, resources, question.satisfied(compiled.rooted), question.passes, meter)
     if question.rule:
         tally.root = Relabelling(tally, names_of(cluster), compile_kinds(cluster)[0], question.rule).root()
     return all(tally.available(place) >= r.count.min for place, r in enumerate(resources))

@@ -28,6 +28,18 @@ OUTSIDE = -1
 Pool = tuple[str, str]
 
 
+class Pools(dict[Pool, int]):
+    """Every pool there is, with the largest unit its leaves are counted in."""
+
+    @cached_property
+    def by_type(self) -> dict[str, list[tuple[Pool, int]]]:
+        """The same by type: a cluster may have thousands of types, and a request asks for each."""
+        found: dict[str, list[tuple[Pool, int]]] = {}
+        for pool, largest in self.items():
+            found.setdefault(pool[0], []).append((pool, largest))
+        return found
+
+
 class Layout:
     """Numbered vertices; a pure function of what they are read from, see ClusterLayout and reduced.py."""
 
@@ -113,7 +125,14 @@ class Layout:
 
     def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
         """Return (size, unit, whether it contains nothing) of the vertices of a type."""
-        return frozenset((self.sizes[i], self.units[i], self.is_leaf(i)) for i in self.by_type.get(type_, []))
+        return self._sizes.get(type_, frozenset())
+
+    @cached_property
+    def _sizes(self) -> dict[str, frozenset[tuple[int, str, bool]]]:
+        found: dict[str, set[tuple[int, str, bool]]] = {}
+        for i, kind in enumerate(self.types):
+            found.setdefault(kind, set()).add((self.sizes[i], self.units[i], self.is_leaf(i)))
+        return {kind: frozenset(sizes) for kind, sizes in found.items()}
 
     def total(self, kind: str, unit: str) -> int | None:
         """The total of a type in `unit`; None where some vertex's unit cannot be compared."""
@@ -150,12 +169,12 @@ class Layout:
                     above[pool] = above.get(pool, 0) + amount
         return content
 
-    def _pools(self) -> dict[Pool, int]:
+    def _pools(self) -> Pools:
         """Name every pool there is, with the largest unit its leaves are counted in."""
         pools: dict[Pool, int] = {}
         for i in filter(self.is_leaf, range(len(self.types))):
             pools[self.pool(i)] = max(pools.get(self.pool(i), 1), quantity(self.units[i])[1])
-        return dict(sorted(pools.items()))
+        return Pools(sorted(pools.items()))
 
     def is_leaf(self, i: int) -> bool:
         """Tell whether vertex `i` contains nothing."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rainbow.matching.budget import FREE, Meter
 from rainbow.matching.demand import pools_of
 from rainbow.matching.kinds import Row
-from rainbow.matching.layout import Layout
+from rainbow.matching.layout import Layout, Pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +29,7 @@ class Reach:
     def __init__(self, resources: tuple[Resource, ...], rooted: Rooted, copies: int, barring: bool) -> None:
         self.rooted = rooted
         self.barring = barring  # a constraint may keep parts of a vertex above the workers out of use
-        self.vertices: list[tuple[str, int]] = []  # (type, units) of what chooses vertices
+        self.vertices: dict[str, int] = {}  # {type: units} of what chooses vertices
         self.amounts: dict[Pool, int] = {}
         self.whole: set[str] = set()  # types taken with all they contain
         for resource in resources:
@@ -40,7 +41,8 @@ class Reach:
         while stack:
             r, above = stack.pop()
             units = above * r.count.min
-            self.vertices.append((self.rooted.worker_type if r.is_slot else r.type, units))
+            chosen = self.rooted.worker_type if r.is_slot else r.type
+            self.vertices[chosen] = self.vertices.get(chosen, 0) + units
             if r.exclusive or (not r.children and r.type in self.rooted.compound):
                 self.whole.add(r.type)
             for pool, factor in pools_of(r, self.rooted.pools):
@@ -50,7 +52,7 @@ class Reach:
     def __call__(self, kind: Kind) -> int:
         """How many siblings of a kind may be touched; one at least is kept, to show what there is."""
         if kind.number not in self._known:
-            touched = sum(units for type_, units in self.vertices if type_ in kind.types)
+            touched = sum(self.vertices.get(type_, 0) for type_ in kind.types)
             for pool, amount in self.amounts.items():
                 if pool in kind.content:
                     touched += -(-amount // self._least(kind, pool))
@@ -67,7 +69,7 @@ class Reach:
 class Reduced(Layout):
     """The kept vertices of a root's kind, numbered; a vertex is called by its position."""
 
-    def __init__(self, rooted: Rooted, reach: Reach | None) -> None:
+    def __init__(self, rooted: Rooted, reach: Reach | None, meter: Meter = FREE) -> None:
         self.rooted = rooted
         self.kind_at: list[Kind] = []
         self.places: list[int] = []  # among all siblings, kept or not
@@ -76,6 +78,7 @@ class Reduced(Layout):
         stack: list[tuple[Kind, int, int, bool, bool]] = [(rooted.kind, -1, 0, False, False)]
         while stack:
             kind, parent, place, within, whole = stack.pop()
+            meter.step()
             at = len(self.kind_at)
             self.kind_at.append(kind)
             self.places.append(place)
@@ -98,7 +101,7 @@ class Reduced(Layout):
         )
         self.kinds = [kind.number for kind in self.kind_at]
 
-    def _pools(self) -> dict[Pool, int]:
+    def _pools(self) -> Pools:
         return self.rooted.pools  # one leaf at least of every kind is kept
 
     def vertex(self, i: int) -> str:

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 from rainbow.jobspec.units import quantity
 from rainbow.lazy import cached_property
+from rainbow.matching.layout import Pools
 from rainbow.matching.rows import RowTable, tables
 
 if TYPE_CHECKING:
@@ -99,13 +100,13 @@ class Rooted:
         return max(*self.kind.content.values(), *self.totals.values()) * self.kind.vertices
 
     @cached_property
-    def pools(self) -> dict[Pool, int]:
+    def pools(self) -> Pools:
         """Every pool there is, with the largest unit its leaves are counted in."""
         pools: dict[Pool, int] = {}
         for kind in self.closure:
             if kind.is_leaf:
                 pools[kind.pool] = max(pools.get(kind.pool, 1), quantity(kind.unit)[1])
-        return dict(sorted(pools.items()))
+        return Pools(sorted(pools.items()))
 
     @cached_property
     def loose(self) -> frozenset[int]:
@@ -153,7 +154,14 @@ class Rooted:
 
     def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
         """Return (size, unit, whether it contains nothing) of the vertices of a type."""
-        return frozenset((kind.size, kind.unit, kind.is_leaf) for kind in self.closure if kind.type == type_)
+        return self._sizes.get(type_, frozenset())
+
+    @cached_property
+    def _sizes(self) -> dict[str, frozenset[tuple[int, str, bool]]]:
+        found: dict[str, set[tuple[int, str, bool]]] = {}
+        for kind in self.closure:
+            found.setdefault(kind.type, set()).add((kind.size, kind.unit, kind.is_leaf))
+        return {type_: frozenset(sizes) for type_, sizes in found.items()}
 
     def total(self, type_: str, unit: str) -> int | None:
         """The total of a type in `unit`; None where some vertex's unit cannot be compared."""

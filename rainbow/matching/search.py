@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice, permutations
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec import Count
 from rainbow.matching.agenda import Agenda, Chosen, Promised, before, contended, leaving
 from rainbow.matching.bound import Bound
+from rainbow.matching.budget import FREE, Meter
 from rainbow.matching.demand import Demand, Owner, pools_of
 
 if TYPE_CHECKING:
@@ -27,33 +27,20 @@ if TYPE_CHECKING:
     from rainbow.matching.layout import Layout, Pool
     from rainbow.matching.taken import Taken
 
-BUDGET = 10_000  # steps one cluster may cost
 MOST_ORDERS = 24  # in which the pools of one type (amounts in units that cannot be compared) are drawn on
-QUERY_BUDGET = 100_000  # steps all clusters of a query may cost together
 
 STUCK = None
-
-
-class OutOfBudgetError(Exception):
-    """The search took more steps than it may."""
-
-
-class Allowance:
-    """What is left of the steps that several searches may cost together."""
-
-    def __init__(self, steps: int = QUERY_BUDGET) -> None:
-        self.left = steps
 
 
 class Search:
     """One search over what is not taken; `promised` and `chosen` hold its answer."""
 
-    def __init__(self, layout: Layout, taken: Taken, budget: int | None = BUDGET) -> None:
+    def __init__(self, layout: Layout, taken: Taken, meter: Meter = FREE) -> None:
         self.layout = layout
         self.taken = taken
-        self.bound = Bound(layout, taken)
+        self.bound = Bound(layout, taken, meter=meter)
         self.free = {i: taken.room(i, layout.pool(i)) for i, _ in taken.less if layout.is_leaf(i)}
-        self.budget = inf if budget is None else budget
+        self.meter = meter
         self.promised: list[Promised] = []
         self.chosen: list[Chosen] = []
 
@@ -67,9 +54,7 @@ class Search:
         stack = [self._moves(opening)]
         while stack:
             agenda = next(stack[-1], STUCK)
-            self.budget -= 1
-            if self.budget < 0:
-                raise OutOfBudgetError
+            self.meter.step()
             if agenda is STUCK:
                 stack.pop()
             elif agenda:
@@ -87,6 +72,7 @@ class Search:
         found = self._demands(siblings, scope, first, owner, outside)
         demands = sorted(found, key=lambda d: d.rank(self.layout.compound), reverse=True)
         for demand in demands:
+            self.meter.step()
             if self._has_choice(demand):
                 rest = before(demand, rest, self.layout)
             elif not self._promise(demand):
@@ -97,6 +83,7 @@ class Search:
         self, siblings: tuple[Resource, ...], scope: int, first: int, owner: Owner, outside: bool
     ) -> Iterator[Demand]:
         for r in siblings:
+            self.meter.step()
             if r.is_slot:
                 slots = Owner(r.label, scope, owner.first * r.count.min, r.count.min * owner.copies)
                 divided = self.bound.divided(r, scope, first > scope)
@@ -168,6 +155,7 @@ class Search:
         left = demand.less(len(vertices), self._after(vertices, demand, rest), self._closed(vertices, group))
         rest = leaving(left, rest, self.layout)
         for k, i in reversed(list(enumerate(vertices))):
+            self.meter.step()
             if demand.request.exclusive and not self.taken.take_whole(i):
                 return STUCK
             self.taken.hold(i)
@@ -203,6 +191,7 @@ class Search:
             self._closed(vertices, group),
         )
         for k, i in enumerate(vertices):
+            self.meter.step()
             part = replace(demand, done=demand.done + k * each, units=min(each, demand.units - k * each))
             if whole:
                 self.chosen.append(Chosen(part, i, True))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from rainbow.matching import strict
 from rainbow.matching.apart import cannot_collide
+from rainbow.matching.budget import FREE
 from rainbow.matching.constraints import barred
 from rainbow.matching.holding import Holding
 from rainbow.matching.layout import layout
-from rainbow.matching.search import BUDGET
 from rainbow.matching.strict_traversal import Held, Traversal
 from rainbow.matching.taken import Taken
 from rainbow.matching.verdict import Reason
@@ -49,7 +49,7 @@ def take_any(request: Request, cluster: Cluster, workers: Workers, holdings: Col
         _retake(taken, holding, starts)
     taken.keep()
     for resources in request.variants:
-        found = search(resources, laid_out, taken, None if cannot_collide(resources, laid_out) else BUDGET)
+        found = search(resources, laid_out, taken, FREE if cannot_collide(resources, laid_out) else None)
         if not isinstance(found, Reason):
             return _held(found[0], found[1], laid_out, workers, starts)
     return None

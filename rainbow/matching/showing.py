@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 
 def shown(request: Request, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Write verdicts: candidates, refusals with their reasons, and warnings about the jobspec."""
+    """Write verdicts: candidates, refusals and undecided clusters with their reasons, warnings about the jobspec."""
     candidates = [
         {"cluster": v.cluster, "fits": v.fits, "fits_exact": v.exact, "totals": dict(v.totals)}
         for v in verdicts
         if v.matched
     ]
-    refusals = [{"cluster": v.cluster, **_reason(v)} for v in verdicts if not v.matched]
-    return {"candidates": candidates, "refusals": refusals, "warnings": list(request.warnings)}
+    refusals = [{"cluster": v.cluster, **_reason(v)} for v in verdicts if v.matched is False]
+    undecided = [{"cluster": v.cluster, **_reason(v)} for v in verdicts if v.matched is None]
+    warnings = list(request.warnings)
+    return {"candidates": candidates, "refusals": refusals, "undecided": undecided, "warnings": warnings}
 
 
 def _reason(verdict: Verdict) -> dict[str, Any]:
@@ -39,6 +41,6 @@ def shown_explained(
     """Write verdicts with an `explanation` each (explanation.py)."""
     found = explanations(request, clusters, verdicts, backend)
     answer = shown(request, verdicts)
-    for one in [*answer["candidates"], *answer["refusals"]]:
+    for one in [*answer["candidates"], *answer["refusals"], *answer["undecided"]]:
         one["explanation"] = found[one["cluster"]]
     return answer

@@ -61,7 +61,7 @@ class Probes:
             return False
         verdict = self.backend.match(changed, self.cluster)
         self.left -= cost(changed, verdict)
-        return verdict.matched
+        return verdict.matched is True
 
     def raised(self, edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
         """Raise every count to the largest that still matches, one after another."""
@@ -87,7 +87,7 @@ class Probes:
 def cost(request: Request, verdict: Verdict | None = None) -> int:
     """Return how many probes a match counts for."""
     parts = sum(1 for forest in request.variants for root in forest for _ in root.walk())
-    dear = verdict is not None and verdict.reason is not None and verdict.reason.why is Why.BUDGET
+    dear = verdict is not None and verdict.reason is not None and verdict.reason.why is Why.UNDECIDED
     return (DEAR if dear else 1) + parts // LARGE
 
 

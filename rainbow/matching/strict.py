@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rainbow.matching.answer import CLUSTER, totals_of
+from rainbow.matching.budget import Meter, OutOfBudgetError
+from rainbow.matching.explain import undecided, unexplained
 from rainbow.matching.layout import OUTSIDE, Layout, layout
 from rainbow.matching.strict_refusal import refusal
 from rainbow.matching.strict_traversal import Found, Held, Traversal, exclusive
 from rainbow.matching.verdict import Take, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request, Resource
@@ -24,17 +26,24 @@ MOST_COPIES = 1_000  # `fits` stops counting there and says "at least"
 MOST_VISITS = 100_000  # and so it does once it has looked at so many vertices
 
 
-def match(request: Request, cluster: Cluster) -> Verdict:
-    """Say whether Fluxion, on the empty cluster, would run `request`: the first variant that it would decides."""
+def match(request: Request, cluster: Cluster, meter: Meter, later: Callable[[], Meter]) -> Verdict:
+    """Return whether Fluxion, on the empty cluster, would run `request`: the first variant that it would decides."""
     laid_out = layout(cluster)
-    for resources in request.variants:
-        traversal = Traversal(laid_out, request.constraint, Held())
-        found = find(traversal, resources)
-        if found:
-            take = take_of(found, laid_out)
-            fits, exact = _copies(traversal, resources, found)
-            return Verdict(cluster.name, True, fits, exact, totals_of(take, cluster.worker_type), take)
-    return Verdict(cluster.name, False, reason=refusal(request, request.resources, laid_out))
+    try:
+        for resources in request.variants:
+            traversal = Traversal(laid_out, request.constraint, Held(), meter.timed)
+            found = find(traversal, resources)
+            if found:
+                take = take_of(found, laid_out)
+                traversal.meter = later()
+                fits, exact = _copies(traversal, resources, found)
+                return Verdict(cluster.name, True, fits, exact, totals_of(take, cluster.worker_type), take)
+    except OutOfBudgetError:
+        return Verdict(cluster.name, None, reason=undecided())
+    try:
+        return Verdict(cluster.name, False, reason=refusal(request, request.resources, laid_out, meter.timed))
+    except OutOfBudgetError:
+        return Verdict(cluster.name, False, reason=unexplained())
 
 
 def take(request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
@@ -65,7 +74,10 @@ def _copies(traversal: Traversal, resources: tuple[Resource, ...], found: tuple[
             return copies, False
         traversal.held.take(found, traversal.layout)
         copies += 1
-        found = find(traversal, resources)
+        try:
+            found = find(traversal, resources)
+        except OutOfBudgetError:
+            return copies, False
     return copies, True
 
 

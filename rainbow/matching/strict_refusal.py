@@ -18,23 +18,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rainbow.jobspec import Request, Resource
+    from rainbow.matching.budget import Meter
     from rainbow.matching.layout import Layout
 
 MOST_LEVELS = 64  # a longer way is not shown
 Siblings = tuple["Resource", ...]
 
 
-def refusal(request: Request, resources: Siblings, layout: Layout) -> Reason:
+def refusal(request: Request, resources: Siblings, layout: Layout, meter: Meter) -> Reason:
     """Say why the traversal finds nothing for `resources`."""
     plain = tuple(map(_without_units, resources))
     reason = quick_check(plain, layout.by_type, layout)
-    reason = reason or shortfall(plain, Walked(layout, Taken(layout, barred(request.constraint, layout))))
+    reason = reason or shortfall(
+        plain, Walked(layout, Taken(layout, barred(request.constraint, layout, meter)), meter)
+    )
     reason = reason or next(_crowded("", plain), None) or next(_levels("", plain, layout), None)
     return (
         reason
-        or _constrained(request, plain, layout)
-        or _needing(request, plain, layout)
-        or _nearest(request, plain, layout)
+        or _constrained(request, plain, layout, meter)
+        or _needing(request, plain, layout, meter)
+        or _nearest(request, plain, layout, meter)
     )
 
 
@@ -97,16 +100,17 @@ def _between(host: str, kind: str, layout: Layout) -> Iterator[list[str]]:
                 break
 
 
-def _constrained(request: Request, resources: Siblings, layout: Layout) -> Reason | None:
-    if request.constraint is None or not Traversal(layout, None, Held()).find(resources):
+def _constrained(request: Request, resources: Siblings, layout: Layout, meter: Meter) -> Reason | None:
+    if request.constraint is None or not Traversal(layout, None, Held(), meter).find(resources):
         return None
     text = "it fits without the constraint, not on the nodes that pass it"
     return Reason(Why.CONSTRAINT_UNMET, text, "constraint")
 
 
-def _needing(request: Request, resources: Siblings, layout: Layout) -> Reason | None:
+def _needing(request: Request, resources: Siblings, layout: Layout, meter: Meter) -> Reason | None:
     names = ", ".join(dict.fromkeys(need.subsystem for r in resources for part in r.walk() for need in part.needs))
-    if not names or not Traversal(layout, request.constraint, Held()).find(tuple(map(_without_needs, resources))):
+    without = tuple(map(_without_needs, resources))
+    if not names or not Traversal(layout, request.constraint, Held(), meter).find(without):
         return None
     return Reason(Why.NEED_UNMET, f"it fits without what is needed of {names}, not with it", names)
 
@@ -115,9 +119,9 @@ def _without_needs(r: Resource) -> Resource:
     return replace(r, needs=(), children=tuple(map(_without_needs, r.children)))
 
 
-def _nearest(request: Request, resources: Siblings, layout: Layout) -> Reason:
+def _nearest(request: Request, resources: Siblings, layout: Layout, meter: Meter) -> Reason:
     """Name the request that came closest; with none that is short, the job would hold nothing."""
-    traversal = Traversal(layout, request.constraint, Held())
+    traversal = Traversal(layout, request.constraint, Held(), meter)
     found, short = traversal.find(resources), traversal.shortest
     if found or short is None:
         text = "under strict levels only slots and exclusive resources take anything; there are none"

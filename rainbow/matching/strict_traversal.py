@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from rainbow.matching.budget import FREE, Meter
 from rainbow.matching.constraints import Rule
 from rainbow.matching.needs import needs_met
 from rainbow.matching.slots import asks_workers, host_needs
@@ -102,7 +103,8 @@ def exclusive(found: tuple[Found, ...]) -> Iterator[tuple[int, tuple[int, str]]]
 class Traversal:
     """One walk down what is not held; `visits` counts the vertices looked at."""
 
-    def __init__(self, layout: Layout, constraint: Constraint | None, held: Held) -> None:
+    def __init__(self, layout: Layout, constraint: Constraint | None, held: Held, meter: Meter = FREE) -> None:
+        self.meter = meter
         self.layout = layout
         self.worker_type = layout.worker_type
         self.rule = Rule(constraint) if constraint else None
@@ -123,6 +125,7 @@ class Traversal:
 
     def _above(self, i: int, resources: tuple[Resource, ...], found: list[list[Found]]) -> bool:
         """Look at one vertex above which nothing matched; tell whether to look inside it."""
+        self.meter.step(len(resources))
         fitting = [k for k, r in enumerate(resources) if r.is_slot or r.type == self.layout.types[i]]
         if not self._may_enter(i) or len(fitting) > 1:  # 2.1: siblings that fit one vertex fail it
             return False
@@ -138,12 +141,13 @@ class Traversal:
 
     def _may_enter(self, i: int) -> bool:
         self.visits += 1
+        self.meter.step()
         if i in self.held.full:
             return False
         if self.rule is None or self.layout.types[i] not in CONSTRAINED:
             return True
         if i not in self._passed:
-            self._passed[i] = self.rule.passes(self.layout.facts(i))
+            self._passed[i] = self.rule.passes(self.layout.facts(i), self.meter)
         return self._passed[i]
 
     def _below(
@@ -157,6 +161,7 @@ class Traversal:
         for v in self._children(i):
             if _enough(requests, found, times):
                 break
+            self.meter.step(len(requests))
             fitting = [k for k, r in enumerate(requests) if r.type == self.layout.types[v]]
             if len(fitting) == 1 and self._may_enter(v):
                 found[fitting[0]].extend(self._stand(requests[fitting[0]], v, exclusive))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from rainbow.matching.budget import FREE, Meter
 from rainbow.matching.needs import NearMiss, ask, no_subsystem, nothing_hung
 from rainbow.matching.tally import Tally
 
@@ -26,8 +27,10 @@ class Tallied:
         resources: tuple[Resource, ...],
         satisfied: Satisfied,
         passes: Callable[[Kind], bool] | None,
+        meter: Meter = FREE,
     ) -> None:
         self.rooted = rooted
+        self.meter = meter
         self.resources = resources
         self.satisfied = satisfied
         self.passes = passes
@@ -40,7 +43,11 @@ class Tallied:
         key = (constrained and self.passes is not None, needs and bool(self.satisfied))
         if key not in self._tallies:
             self._tallies[key] = Tally(
-                self.rooted, self.resources, self.satisfied if key[1] else {}, self.passes if key[0] else None
+                self.rooted,
+                self.resources,
+                self.satisfied if key[1] else {},
+                self.passes if key[0] else None,
+                self.meter,
             )
         return self._tallies[key]
 
@@ -84,6 +91,7 @@ class Tallied:
         """How near what hangs on a kind or inside it comes to every need."""
         found: dict[Kind, Nearest] = {}
         for kind in self.rooted.closure:
+            self.meter.step()
             found[kind] = self._own(kind, needs)
             for below in kind.children:
                 found[kind] = _nearer(found[kind], found[below])

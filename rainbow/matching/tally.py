@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from rainbow.matching.budget import FREE, Meter
 from rainbow.matching.columns import Columns
 
 if TYPE_CHECKING:
@@ -85,13 +86,16 @@ class Tally:
         resources: tuple[Resource, ...],
         satisfied: Satisfied,
         passes: Callable[[Kind], bool] | None = None,
+        meter: Meter = FREE,
     ) -> None:
         self.rooted = rooted
+        self.meter = meter
         self.columns = Columns(resources, rooted)
         self.satisfied = satisfied  # without needs in it, they count as met
         self.passes = passes
         self.wanted = frozenset(r.type for top in resources for r in top.walk()) | {rooted.worker_type}
         self.found: dict[State, list[int]] = {}
+        self._offers: dict[State, list[tuple[int, int]]] = {}  # the columns that are not 0
         self.start = State(rooted.kind.number, False, frozenset())
         self.kinds: dict[State, Kind] = {}
         self._count()
@@ -107,12 +111,15 @@ class Tally:
         self._find_states()
         for state in sorted(self.kinds, key=lambda s: s.number):
             kind = self.kinds[state]
-            self.found[state] = self.counted(kind, state, self.sums(kind, state))
+            self.meter.step(1 + len(kind.children))
+            found = self.found[state] = self.counted(kind, state, self.sums(kind, state))
+            self._offers[state] = [(column, units) for column, units in enumerate(found) if units]
 
     def _find_states(self) -> None:
         stack = [(self.rooted.kind, self.start)]
         while stack:
             kind, state = stack.pop()
+            self.meter.step()
             if state not in self.kinds:
                 self.kinds[state] = kind
                 stack.extend(
@@ -147,9 +154,8 @@ class Tally:
         """The sums of the columns of a kind's children."""
         sums = self.columns.zeros()
         for child, many in kind.children.items():
-            found = self.found.get(self.child(kind, state, child))
-            if found is not None:
-                sums = [total + many * units for total, units in zip(sums, found, strict=True)]
+            for column, units in self._offers.get(self.child(kind, state, child), ()):
+                sums[column] += many * units
         return sums
 
     def _is_barred(self, here: Here) -> bool:

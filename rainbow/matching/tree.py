@@ -119,7 +119,7 @@ def sought(request: Request, cluster: Cluster, verdict: Verdict) -> tuple[Sought
     for forest in request.variants[1:] if verdict.matched and _any_short(trees) else ():
         other = tuple(view.look(resource) for resource in forest)
         trees = trees if _any_short(other) else other
-    if verdict.matched or verdict.reason is None:
+    if verdict.matched is not False or verdict.reason is None:
         return trees
     stopped = _stopped(trees, verdict.reason)
     return tuple(_marked(tree, stopped) for tree in trees)

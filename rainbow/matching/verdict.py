@@ -23,7 +23,7 @@ class Why(StrEnum):
     NEED_UNMET = "need-unmet"  # no located vertex has what a subsystem must offer
     CONSTRAINT_UNMET = "constraint-unmet"  # too few workers pass the constraint
     SIBLINGS_COLLIDE = "siblings-collide"  # each part would fit alone, not all together
-    BUDGET = "budget"  # the search was given up; not a no
+    UNDECIDED = "undecided"  # the budget ended first: neither yes nor no
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class Answer:
 
 
 class Verdict:
-    """One cluster's answer: yes or no at once, everything else worked out when it is first looked at."""
+    """One cluster's answer. `matched`: True, False, or None (undecided); all else is worked out when looked at."""
 
     __slots__ = ("_answer", "_later", "_take", "_take_later", "cluster", "matched")
 
     def __init__(
         self,
         cluster: str,
-        matched: bool,
+        matched: bool | None,
         fits: int = 0,
         exact: bool = True,
         totals: Mapping[str, int] | None = None,
@@ -142,12 +142,13 @@ class Verdict:
 class Backend(Protocol):
     """Answers which clusters can run a request; two backends give the same answers.
 
-    A backend may also have `match_all(request, clusters)`, which answers for a list in order of name, and
-    `prepare(cluster)`, which works out early what the first request would wait for.
+    A backend may also have `match_all(request, clusters, budget)`, which answers for a list in order of name and
+    keeps to the budget (budget.py), and `prepare(cluster)`, which works out early what the first request would
+    wait for.
     """
 
     def match(self, request: Request, cluster: Cluster) -> Verdict:
-        """Say whether `cluster`, empty, can run `request`."""
+        """Return whether `cluster`, empty, can run `request`."""
 
     def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
         """Choose what one copy of `request` holds when only these workers are free; None if it cannot run."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from rainbow.lazy import cached_property
+from rainbow.matching.budget import FREE, STEPS, Budget
 from rainbow.matching.catalogue import OPEN
-from rainbow.matching.search import Allowance
 from rainbow.matching.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 class Verdicts(Sequence[Verdict]):
     """The verdicts of a catalogue, in order of name."""
 
-    def __init__(self, index: Index, question: Question, catalogue: Catalogue) -> None:
+    def __init__(self, index: Index, question: Question, catalogue: Catalogue, budget: Budget | None = None) -> None:
         self._index = index
         self._question = question
         self._catalogue = catalogue
-        self._holds = catalogue.holds(question)
-        self._allowance = Allowance()
+        self._budget = budget or STEPS
+        self._holds = catalogue.holds(question, self._budget)
         self._made: dict[int, Verdict] = {}
 
     def __len__(self) -> int:
@@ -53,12 +53,18 @@ class Verdicts(Sequence[Verdict]):
         return self._made[place]
 
     @cached_property
-    def matched(self) -> NDArray[np.bool_]:
-        """Yes or no, by place."""
-        found = self._holds > 0
-        for place in np.flatnonzero(self._holds == OPEN).tolist():
-            found[place] = self[place].matched
+    def matched(self) -> NDArray[np.int8]:
+        """By place: 1 yes, 0 no, OPEN undecided."""
+        found = self._holds.copy()
+        for place, verdict in self._decided.items():
+            found[place] = OPEN if verdict.matched is None else verdict.matched
         return found
+
+    @cached_property
+    def _decided(self) -> dict[int, Verdict]:
+        """The verdicts that no batch could give."""
+        places = np.flatnonzero(self._holds == OPEN).tolist()
+        return self._index.decide(self._question.request, self._catalogue.clusters, places, self._budget)
 
     def name(self, place: int) -> str:
         """Return the name of a cluster."""
@@ -67,10 +73,14 @@ class Verdicts(Sequence[Verdict]):
     def _make(self, place: int) -> Verdict:
         cluster, holds = self._catalogue.clusters[place], self._holds[place]
         if holds == OPEN:
-            return self._index.match(self._question.request, cluster, self._allowance)
-        root = self._catalogue.compiled[place].rooted
-        fits = bool(holds) and len(self._question.request.variants) == 1
-        return found_at(cluster, bool(holds), partial(self._index.finding, self._question, root, fits=fits))
+            return self._decided[place]
+        return found_at(cluster, bool(holds), partial(self._counted, place))
+
+    def _counted(self, place: int) -> Finding:
+        """Return what is found where a batch has counted: it is decided, whatever the rest costs."""
+        fits = bool(self._holds[place]) and len(self._question.request.variants) == 1
+        root, later = self._catalogue.compiled[place].rooted, partial(self._budget.later, len(self))
+        return self._index.finding(self._question, root, FREE, later, fits=fits)
 
     def __eq__(self, other: object) -> bool:
         """Sequences of equal verdicts are equal."""
@@ -79,7 +89,7 @@ class Verdicts(Sequence[Verdict]):
     __hash__ = None  # type: ignore[assignment] # like a list
 
 
-def found_at(cluster: Cluster, matched: bool, finding: Callable[[], Finding]) -> Verdict:
+def found_at(cluster: Cluster, matched: bool | None, finding: Callable[[], Finding]) -> Verdict:
     """Return the verdict on a cluster whose root a finding is, or will be, about."""
     return Verdict(cluster.name, matched, later=lambda: finding().answer, take_later=lambda: finding().take(cluster))
 
@@ -118,15 +128,22 @@ class Some(Sequence[Verdict]):
 def candidates_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
     """Return those that match, in the order given."""
     if isinstance(verdicts, Verdicts):
-        return Some(verdicts, np.flatnonzero(verdicts.matched))
+        return Some(verdicts, np.flatnonzero(verdicts.matched == 1))
     return [verdict for verdict in verdicts if verdict.matched]
 
 
 def refusals_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
     """Return those that do not match, in the order given."""
     if isinstance(verdicts, Verdicts):
-        return Some(verdicts, np.flatnonzero(~verdicts.matched))
-    return [verdict for verdict in verdicts if not verdict.matched]
+        return Some(verdicts, np.flatnonzero(verdicts.matched == 0))
+    return [verdict for verdict in verdicts if verdict.matched is False]
+
+
+def undecided_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Return those that the budget left undecided, in the order given."""
+    if isinstance(verdicts, Verdicts):
+        return Some(verdicts, np.flatnonzero(verdicts.matched == OPEN))
+    return [verdict for verdict in verdicts if verdict.matched is None]
 
 
 def names_of(verdicts: Sequence[Verdict]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rainbow.matching.bound import Bound
+from rainbow.matching.budget import FREE, Meter
 from rainbow.matching.needs import misses
 from rainbow.matching.taken import Taken
 
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 class Walked:
     """Counts on what is not taken; `taken` knows the workers that the constraint bars."""
 
-    def __init__(self, layout: Layout, taken: Taken) -> None:
+    def __init__(self, layout: Layout, taken: Taken, meter: Meter = FREE) -> None:
         self.layout = layout
+        self.meter = meter
         self.taken = taken
         self.worker_type = layout.worker_type
         self._bounds: dict[tuple[bool, bool], Bound] = {}
@@ -30,7 +32,7 @@ class Walked:
     def _bound(self, constrained: bool, needs: bool) -> Bound:
         key = (constrained or not self.taken.barred, needs)
         if key not in self._bounds:
-            self._bounds[key] = Bound(self.layout, self.taken if key[0] else Taken(self.layout), needs)
+            self._bounds[key] = Bound(self.layout, self.taken if key[0] else Taken(self.layout), needs, self.meter)
         return self._bounds[key]
 
     def most(self, part: Resource, child: Resource) -> tuple[int, str]:

@@ -18,7 +18,7 @@ METRICS = {
     "rainbow_matches_total": (
         "counter",
         "verdict",
-        "Clusters matched with a jobspec: matched, why not, or refused where that was not worked out",
+        "Clusters matched with a jobspec: matched, undecided, why not, or refused where that was not worked out",
     ),
     "rainbow_phase_seconds": ("histogram", "phase", "Time of a submit's phases: parse, match, select, store, answer"),
     "rainbow_phase_cpu_seconds": (

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rainbow.matching import Budget
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most a request may bring."""
+    """The most a request may bring, and cost."""
 
     body: int = 16 << 20  # bytes of any request but a graph
     graph: int = 512 << 20  # bytes of a request that brings a graph
@@ -32,6 +35,8 @@ class Limits:
     header_seconds: float = 10.0  # in which the head of a request has to come
     body_seconds: float = 20.0  # in which a body has to come; one more for each 64 KiB of it
     idle_seconds: float = 75.0  # that a connection with a known credential may carry no request
+    match_seconds: float = 1.0  # seconds that matching one request with all clusters may take
+    match_cluster_seconds: float = 0.05  # seconds of them for one cluster, before the undecided are asked again
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +87,7 @@ class Settings:
     admission: Admission = Admission()
     server: Server = Server()
     warnings: tuple[str, ...] = ()
+
+    def budget(self) -> Budget:
+        """Return what matching one request may cost."""
+        return Budget(time.monotonic, self.limits.match_cluster_seconds, self.limits.match_seconds)

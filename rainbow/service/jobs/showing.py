@@ -115,6 +115,7 @@ def _each(seen: Collection[str], parts: list[dict[str, Any]]) -> list[dict[str, 
 _PARTS: dict[str, Callable[[Collection[str], Any], Any]] = {
     "candidates": _of_clusters,
     "refusals": _of_clusters,
+    "undecided": _of_clusters,
     "selection": only_about,
     "replayed": only_about,
     "graphs_changed_since": _names,

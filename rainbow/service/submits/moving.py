@@ -99,7 +99,8 @@ def _place(service: Service, connection: sa.Connection, record: JobRecord, why: 
     request = reading(connection, record.id).request
     without = barred(connection, request, {entry.id: entry.cluster.name for entry in open_})
     open_ = [entry for entry in open_ if entry.cluster.name not in without]
-    verdicts = match(request, [entry.cluster for entry in open_], service.settings.backend)
+    settings = service.settings
+    verdicts = match(request, [entry.cluster for entry in open_], settings.backend, settings.budget())
     selector, options = again.get("selector", ""), again.get("options", {})
     ids = candidate_ids(service, verdicts)
     found = states_of(service, connection, ids, reads(selector, options, "queue.idle_workers"))

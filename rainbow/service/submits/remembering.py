@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.lazy import cached_property
-from rainbow.matching import candidates_of, match, names_of, refusals_of, shown
+from rainbow.matching import candidates_of, match, names_of, refusals_of, shown, undecided_of
 from rainbow.matching.memory import Memory
 from rainbow.service.measuring import phase
 from rainbow.service.parts import Part
 
 if TYPE_CHECKING:
-    from rainbow.matching import Verdict
+    from rainbow.matching import Budget, Verdict
     from rainbow.service.submits.reach import Reach
 
 MOST = 200_000  # verdicts
@@ -38,6 +38,7 @@ class Match:
         self.verdicts = verdicts
         self.candidates = candidates_of(verdicts)
         self.refusals = refusals_of(verdicts)
+        self.undecided = undecided_of(verdicts)
         self.allowed: Memory[str, list[str]] = Memory(MOST_REQUESTORS)  # requestor: candidates open to them
 
     def verdict(self, name: str) -> Verdict:
@@ -49,7 +50,12 @@ class Match:
         """Verdicts by reason: worked out for the first refusals, the others are `refused`."""
         reasons = Counter(str(v.reason.why) if v.reason else "refused" for v in self.refusals[:TOLD])
         others = len(self.refusals) - TOLD
-        found = {"matched": len(self.candidates), "refused": reasons.pop("refused", 0) + max(0, others), **reasons}
+        found = {
+            "matched": len(self.candidates),
+            "undecided": len(self.undecided),
+            "refused": reasons.pop("refused", 0) + max(0, others),
+            **reasons,
+        }
         return {verdict: times for verdict, times in found.items() if times}
 
     @cached_property
@@ -63,30 +69,36 @@ class Match:
         first = list(self.candidates[:TOLD])
         if chosen is not None and all(verdict.cluster != chosen for verdict in first):
             first.append(self.verdict(chosen))
-        refused = self.refusals[:TOLD]
+        refused, undecided = self.refusals[:TOLD], self.undecided[:TOLD]
         more = {
             "candidates": len(self.candidates) - len(first),
             "refusals": len(self.refusals) - len(refused),
+            **({"undecided": len(self.undecided) - len(undecided)} if self.undecided else {}),
         }
-        return {**shown(request, [*first, *refused]), **({"more": more} if any(more.values()) else {})}
+        return {**shown(request, [*first, *refused, *undecided]), **({"more": more} if any(more.values()) else {})}
 
     @property
     def is_told(self) -> bool:
         """Tell whether what a submit is answered leaves no cluster out."""
-        return max(len(self.candidates), len(self.refusals)) <= TOLD
+        return max(map(len, (self.candidates, self.refusals, self.undecided))) <= TOLD
 
     @cached_property
     def named(self) -> Part:
         """The candidates and refusals by name, as the ledger keeps them."""
-        found = {"candidates": names_of(self.candidates), "refusals": names_of(self.refusals)}
+        found = {
+            "candidates": names_of(self.candidates),
+            "refusals": names_of(self.refusals),
+            "undecided": names_of(self.undecided),
+        }
         return Part.of({key: [{"cluster": name} for name in names] for key, names in found.items()})
 
     @cached_property
     def worked_out(self) -> Part:
         """The same, with all there is to say of each candidate: for a selection that has looked at it."""
         candidates = shown(Request(((),), ()), self.candidates)["candidates"]
-        refusals = [{"cluster": name} for name in names_of(self.refusals)]
-        return Part.of({"candidates": candidates, "refusals": refusals})
+        others = {"refusals": self.refusals, "undecided": self.undecided}
+        named = {key: [{"cluster": name} for name in names_of(verdicts)] for key, verdicts in others.items()}
+        return Part.of({"candidates": candidates, **named})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +118,14 @@ class Matches:
         self._verdicts = 0
         self._lock = threading.Lock()
 
-    def find(self, jobspec: Any, reach: Reach, backend: str) -> Found:
-        """Read a jobspec and match it, as far as that is not known."""
+    def find(self, jobspec: Any, reach: Reach, backend: str, budget: Budget) -> Found:
+        """Read a jobspec and match it, as far as that is not known; an undecided match is not kept."""
         with phase("parse"):
             request = self._read(jobspec)
         key = (request.key, reach)
         with phase("match"):
-            return Found(request, self._get(key) or self._keep(key, _matched(request, reach, backend)))
+            found = self._get(key) or Match(reach, match(request, reach.clusters, backend, budget))
+            return Found(request, found if found.undecided else self._keep(key, found))
 
     def _read(self, jobspec: Any) -> Request:
         text = json.dumps(jobspec, default=repr)
@@ -135,7 +148,3 @@ class Matches:
                 _, oldest = self._known.popitem(last=False)
                 self._verdicts -= len(oldest.verdicts) + 1
         return found
-
-
-def _matched(request: Request, reach: Reach, backend: str) -> Match:
-    return Match(reach, match(request, reach.clusters, backend))

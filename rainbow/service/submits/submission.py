@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, NoClusterNow, NotFound, Refused, TooMany
+from rainbow.errors import Conflict, NoClusterNow, NotFound, Refused, TooMany, Undecided
 from rainbow.jobs import Task
 from rainbow.jobspec.keeping import keeping
+from rainbow.matching import names_of
 from rainbow.scheduling import Gang
 from rainbow.scheduling.english import some
 from rainbow.selection import Choice, reads, select
@@ -115,11 +116,11 @@ class Placement:
         return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
 
     def _refusal(self, choice: Choice, decision: dict[str, Any]) -> Refused:
-        """Say that no cluster can ever take the job, or none now and what dropped each."""
+        """Return why the job has no cluster: none matches, or none takes it now, and what dropped each."""
         named = self.found.candidates[:TOLD]
         dropped = {**{one.cluster: choice.drops.get(one.cluster, choice.reason) for one in named}, **self.drained}
         if not dropped:
-            return Refused("no cluster can take this job", **decision)
+            return self._unmatched(decision)
         count = len(self.found.candidates) + len(self.drained)
         text = f"{some(count, 'cluster')} could run this job, none takes it now: {_first(dropped)}"
         return NoClusterNow(text, dropped=dropped, **decision)
@@ -129,6 +130,16 @@ class Placement:
         matched = self.found.reach.entry(cluster.name)
         if (matched.id, matched.revision) != (cluster.id, cluster.revision):
             raise Outdated(cluster.name)
+
+    def _unmatched(self, decision: Mapping[str, Any]) -> Refused:
+        """Return why no cluster matches: none can ever take the job, or none is known to."""
+        names = names_of(self.found.undecided)
+        if not names:
+            return Refused("no cluster can take this job", **decision)
+        told = ", ".join(names[:TOLD]) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "")
+        limit = self.service.settings.limits.match_seconds
+        text = f"no cluster is known to match: {len(names)} undecided after {limit:g} s ({told})"
+        return Undecided(f"{text}; ask for less, name one cluster, or have limits.match_seconds raised", **decision)
 
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice]:
         selector, options, found = self.selector, self.options, self.found

@@ -34,7 +34,8 @@ __all__ = ["Submission", "answer", "find_for", "find_open", "selector_of", "subm
 def find_for(service: Service, who: Caller, asked: Submission) -> Found:
     """Match a jobspec against every cluster the caller may submit to, or those asked for."""
     among = reach_of(service, who, asked.clusters if asked.place is None else [asked.place])
-    found = service.matches.find(asked.jobspec, among, service.settings.backend)
+    settings = service.settings
+    found = service.matches.find(asked.jobspec, among, settings.backend, settings.budget())
     for verdict, times in found.match.counts.items():
         count("rainbow_matches", verdict, times)
     return found
@@ -47,8 +48,9 @@ def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
         return shown(found.request, found.match.verdicts)
     request = parse_jobspec(asked.jobspec)
     among = reach_of(service, who, asked.clusters).clusters
-    verdicts = match(request, among, service.settings.backend)
-    return shown_explained(request, among, verdicts, backends.get(service.settings.backend))
+    settings = service.settings
+    verdicts = match(request, among, settings.backend, settings.budget())
+    return shown_explained(request, among, verdicts, backends.get(settings.backend))
 
 
 # ── submit ──
