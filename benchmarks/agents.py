@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 from rainbow.agent import Agent, open_executor
-from rainbow.agent.environment import allowed
+from rainbow.agent.executors.local import allowed
 from rainbow.agent.journal import Journal
 from rainbow.client import Client
 from tests import services

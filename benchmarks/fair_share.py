@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rainbow.jobs import WorkerState
 from rainbow.matching import Take
 from rainbow.scheduling import (
     Elastic,
@@ -21,6 +20,7 @@ from rainbow.scheduling import (
     View,
     WorkerView,
 )
+from rainbow.state_machine import WorkerState
 
 CLASSES = {
     "low": {"policy": "FAIR_SHARE", "weight": 50, "expand_by_doubling": False, "initialization_cap": 1000},

@@ -22,8 +22,8 @@ from typing import Any
 
 import rainbow
 from rainbow.graph import Cluster
-from rainbow.jobs import WorkerState
 from rainbow.scheduling import JobView, Priority, RunView, Start, View, WorkerView
+from rainbow.state_machine import WorkerState
 from tests.dispatching import Job, divide, job_view, no_matcher, run_view
 
 SHORTEST = [

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rainbow.service import Service, Settings
-from rainbow.service.access import Caller
-from rainbow.service.agents.receiving import accept, heartbeat, receive, record_events
-from rainbow.service.clusters.registering import register
-from rainbow.service.steps.stepping import step
-from rainbow.service.submits.submitting import Submission, submit
+from rainbow.service.agents.protocol import accept, heartbeat, receive, record_events
+from rainbow.service.clusters.registration import register
+from rainbow.service.core.access import Caller
+from rainbow.service.placement.submit import Submission, submit
+from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
 
 WHO = Caller(registers=True, admin=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.timing import timed
-from rainbow.jobs import WorkerState
 from rainbow.matching import Take
 from rainbow.scheduling import GangView, JobView, LoadBased, RunView, View, WorkerView
-from rainbow.scheduling.census import census_of
+from rainbow.scheduling.interface import census_of
+from rainbow.state_machine import WorkerState
 
 # the original's default classes, and its time for a round with 10k workers of which 1 % are idle
 CLASSES = {

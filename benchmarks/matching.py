@@ -12,10 +12,10 @@ from benchmarks.clusters import CORES, asking, between, cores, flat, listed, man
 from benchmarks.timing import heading, once, row, timed
 from rainbow.graph import Cluster
 from rainbow.jobspec import Constraint, Need, Request, Resource
-from rainbow.matching.index import Index
-from rainbow.matching.kinds import Compiler
-from rainbow.matching.occupancy import Occupancy
-from rainbow.matching.walk import Walk
+from rainbow.matching.equivalence.subtree_classes import Compiler
+from rainbow.matching.index_backend import Index
+from rainbow.matching.plain_backend import Walk
+from rainbow.matching.workers.occupancy import Occupancy
 
 Asked = Callable[[], Request]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from statistics import median
 from typing import Any
 
-from rainbow.jobs import WorkerState
 from rainbow.scheduling import GangView, JobView, Plan, Priority, Reserve, RunView, SlotsView, Start, View, WorkerView
+from rainbow.state_machine import WorkerState
 
 CORE = {"core": 1}
 ROUNDS = 3

@@ -15,7 +15,7 @@ from typing import Any
 
 import rainbow
 from benchmarks.timing import once, timed
-from rainbow.selection.expression import compile_expression, evaluate
+from rainbow.selection.expression.compiler import compile_expression, evaluate
 from rainbow.selection.variables import Variables
 
 CONSTRAINT = [

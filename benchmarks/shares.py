@@ -7,9 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 
-from rainbow.scheduling.apportion import targets
-from rainbow.scheduling.progress import ClassCount, credited
-from rainbow.scheduling.shares import starts, targets_now
+from rainbow.scheduling.load_based.entitlements import ClassCount, credited, starts, targets, targets_now
 
 WORKERS, ROUNDS = 50, 300
 PERCENTS = {"land": 60, "diff": 39, "tryout": 1}

@@ -17,9 +17,9 @@ from demo.interrupts import Interrupted, install
 from demo.judging import Outcome, differences
 from demo.processes import DemoError, Server, process, server
 from demo.showing import BY_HAND, draw_placed, draw_refused, progress, say
-from rainbow.cli.printing import console as new_console
+from rainbow.cli.output.printer import console as new_console
 from rainbow.client import Client, Problem
-from rainbow.client.waiting import ENDED
+from rainbow.client.wait import ENDED
 from rainbow.errors import RainbowError
 
 DONE_WITHIN = 90.0  # seconds for all jobs

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from rainbow.graph.order import natural
+from rainbow.text import natural
 
 HERE = Path(__file__).resolve().parents[1]
 GRAPHS = HERE / "graphs"

@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.text import Text
 
 from demo.judging import Outcome
-from rainbow.cli.decisions import why_not
-from rainbow.cli.printing import clean, table, words
+from rainbow.cli.output.decisions import why_not
+from rainbow.cli.output.printer import clean, table, words
 
 Document = Mapping[str, Any]
 States = Mapping[str, tuple[str, str]]  # {jobspec: (cluster, state)}

@@ -1,6 +1,6 @@
 """Every fault Rainbow can raise, each with a code that never changes.
 
-    RainbowError                     anything of ours
+RainbowError                     anything of ours
     ├── InputError                   what was sent cannot be read; says where
     │   ├── GraphError               a cluster or subsystem graph
     │   ├── JobspecError             a jobspec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from tests.asking import jobspec
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rainbow.agent import Run, RunId
-from rainbow.agent.local import LocalExecutor
+from rainbow.agent.executors.local import LocalExecutor
 from rainbow.client import Client
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.live import rainbow_at

@@ -11,7 +11,7 @@ import click
 import yaml
 
 from rainbow.cli import main
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 
 PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
 CASES: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "cases" / "cli" / "commands.yaml").read_text())

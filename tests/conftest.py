@@ -11,9 +11,9 @@ from typing import Any
 import hypothesis
 import pytest
 
-from rainbow.api.app import create_app
+from rainbow.api.server import create_app
 from rainbow.service import Service, Settings
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
 from tests.postgres import Postgres, postgres
 from tests.slurm import Slurm, slurm

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from rainbow.jobs import WorkerState
 from rainbow.matching import Take
 from rainbow.scheduling import (
     GangView,
@@ -23,7 +22,8 @@ from rainbow.scheduling import (
     WorkerView,
     check_plan,
 )
-from rainbow.scheduling.policy import Placement
+from rainbow.scheduling.snapshot import Placement
+from rainbow.state_machine import WorkerState
 
 
 @dataclass(frozen=True)

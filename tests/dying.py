@@ -7,21 +7,21 @@ import signal
 import sys
 from typing import Any
 
-from rainbow.service.steps import stepping
+from rainbow.service.scheduler import step
 from rainbow.store import clusters, jobs, tasks
 from tests.conftest import Clock, open_service_at
 
 # after which function of a step the process ends
 PHASES = {
-    "1 what has changed was read": (stepping, "follow"),
-    "2 what is lost was given back": (stepping, "lose_the_silent"),
-    "3 the view was frozen": (stepping, "frozen"),
-    "4 the plan was made and checked": (stepping, "check_plan"),
+    "1 what has changed was read": (step, "follow"),
+    "2 what is lost was given back": (step, "lose_the_silent"),
+    "3 the view was frozen": (step, "frozen"),
+    "4 the plan was made and checked": (step, "check_plan"),
     "5 orders were written, not committed": (tasks, "save_all"),
     "5 memory was written, not committed": (clusters, "set_memory"),
     "6 a reason was written, not committed": (jobs, "change"),
     "6 all was written, not committed": (clusters, "new_epoch"),
-    "7 all was committed": (stepping, "_carry_out"),
+    "7 all was committed": (step, "_carry_out"),
 }
 
 
@@ -38,7 +38,7 @@ def main(database: str, now: str, phase: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(module, name, killed)
-    stepping.step(service, "oak")
+    step.step(service, "oak")
 
 
 if __name__ == "__main__":

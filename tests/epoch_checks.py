@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rainbow.jobs import WorkerState
 from rainbow.scheduling import FairShare, Plan, Start, Stop, View
+from rainbow.state_machine import WorkerState
 from tests.epochs import Cluster, Row, Run, job_id, shuffled
 
 BOUND = 40  # epochs after the last change from outside by which everything rests

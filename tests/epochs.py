@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rainbow.jobs import WorkerState
 from rainbow.matching import Take
 from rainbow.scheduling import (
     Elastic,
@@ -29,6 +28,7 @@ from rainbow.scheduling import (
     WorkerView,
     check_plan,
 )
+from rainbow.state_machine import WorkerState
 
 EPOCH = 10.0
 Row = Mapping[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from tests.conftest import Api, Cluster, grid
 
 EAGER = {"expand_by_doubling": False, "initialization_cap": 0, "use_prediction": False}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from rainbow.agent.marks import sweep
+from rainbow.agent.executors.local import sweep
 
 
 def keepers(folder: Path) -> list[psutil.Process]:

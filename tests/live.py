@@ -16,7 +16,7 @@ from rainbow.agent import Agent, Executor, open_executor
 from rainbow.api import create_app
 from rainbow.client import Client
 from rainbow.service import Service, Settings
-from rainbow.service.steps.loop import Loop
+from rainbow.service.scheduler.loop import Loop
 from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION
 

@@ -7,10 +7,10 @@ from itertools import islice
 from math import inf
 from typing import Any
 
-from rainbow.scheduling.priority.calendar import Calendar, read_calendar
-from rainbow.scheduling.priority.formula import FormulaFault, evaluate, read_formula
-from rainbow.scheduling.priority.quota_filter import Sets, rule_matches
-from rainbow.scheduling.profile import Profile
+from rainbow.scheduling.priority.config.calendar import Calendar, read_calendar
+from rainbow.scheduling.priority.config.load_formulas import FormulaFault, evaluate, read_formula
+from rainbow.scheduling.priority.config.quotas import Sets, rule_matches
+from rainbow.scheduling.resource_timeline import Profile
 from tests.conformance import Comparison
 
 STATES = {"on": "open", "suspended": "suspended", "off": "off"}

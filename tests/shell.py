@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from rainbow.cli import credentials, main
-from rainbow.cli.exits import Exit
+from rainbow.cli import main, session
+from rainbow.cli.exit_codes import Exit
 from rainbow.client import Client
 from tests.conftest import REGISTRATION, grid
 from tests.live import agent_of, rainbow_at
@@ -76,7 +76,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any,
         with Client(url, REGISTRATION) as client:
             told = client.register_cluster("oak", grid(2, 4), state={"price": 3})
         saved = folder / "credentials.json"
-        credentials.save(saved, url, "oak", told["token"], told["secret"])
+        session.save(saved, url, "oak", told["token"], told["secret"])
         with agent_of(url, "oak", told["secret"]):
             yield url, told, saved
 

@@ -57,7 +57,7 @@ def test_no_more_run_at_once_than_allowed(site: Site) -> None:
 
 
 def test_a_full_agent_still_hears_of_stops(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rainbow.agent.loop.FULL_BEAT", 0.3)
+    monkeypatch.setattr("rainbow.agent.work_loop.FULL_BEAT", 0.3)
     with agent_of(site.url, "oak", site.secret, max_tasks=1):
         job = site.submit("sleep", "60")
         site.until(job, "RUNNING")

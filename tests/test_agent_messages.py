@@ -6,7 +6,7 @@ import time
 
 from rainbow.agent import Result
 from rainbow.agent.messages import batch, run_of, stale_runs
-from rainbow.client import Problem, wire
+from rainbow.client import Problem, responses
 from rainbow.errors import Unavailable
 from tests.agent_sites import Watched
 from tests.told import Told, offer, run_for, said
@@ -72,7 +72,7 @@ def test_an_offer_becomes_a_run() -> None:
 
 
 def test_a_batch_speaks_of_one_attempt_at_a_task() -> None:
-    events: list[wire.Event] = [
+    events: list[responses.Event] = [
         {"task": "a", "attempt": 1, "event": "ended"},
         {"task": "b", "attempt": 1, "event": "started"},
         {"task": "a", "attempt": 2, "event": "started"},

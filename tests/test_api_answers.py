@@ -245,7 +245,7 @@ def test_jobspec_fault_names_line_and_column(api, keebler):
 
 
 def test_command_full_of_quotes_is_stored_and_offered_as_given(api, keebler, service):
-    from rainbow.service.steps.stepping import step
+    from rainbow.service.scheduler.step import step
 
     command = ["sh", "-c", "echo \"it's\"; 'x'", "; drop table jobs", "%s\u2602"]
     job = submit(api, keebler["token"], jobspec(command=command)).json["id"]

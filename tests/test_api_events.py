@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from rainbow.store import events
 from tests.conftest import ADMIN, Api, Clock, Cluster, jobspec
 

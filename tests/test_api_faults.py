@@ -45,7 +45,7 @@ def test_fault_nobody_expected_is_500_without_a_traceback(oak: Cluster, monkeypa
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a secret thought")
 
-    monkeypatch.setattr("rainbow.service.jobs.showing.listing", broken)
+    monkeypatch.setattr("rainbow.service.queries.jobs.listing", broken)
     told = oak.api.problem(500, "error", "GET", "/v1/jobs", None, oak.token)
     assert "secret thought" not in json.dumps(told)
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rainbow.service import telling
-from rainbow.service.access import caller
+from rainbow.service.core import event_stream
+from rainbow.service.core.access import caller
 from tests.conftest import ADMIN, Api, Cluster, grid, jobspec
 
 EXAMPLES = int(os.environ.get("RAINBOW_EXAMPLES", "60"))
@@ -180,11 +180,11 @@ def test_events_are_resumed_anywhere_without_a_gap_while_others_write(api: Api, 
     number, seen = 0, []
     with api.service.store.read() as connection:
         asking = caller(api.service, connection, [ADMIN])
-    while any(thread.is_alive() for thread in threads) or telling.since(api.service, asking, number):
-        some = telling.since(api.service, asking, number)[:3]  # resumed in the middle of a page
+    while any(thread.is_alive() for thread in threads) or event_stream.since(api.service, asking, number):
+        some = event_stream.since(api.service, asking, number)[:3]  # resumed in the middle of a page
         seen += some
         number = some[-1].number if some else number
-    assert seen == telling.since(api.service, asking, 0)
+    assert seen == event_stream.since(api.service, asking, 0)
     assert len([event for event in seen if event.kind == "job"]) == 45
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rainbow.service import Service
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from tests.conftest import SHARED, Api, Cluster, grid, jobspec, open_service_at
 from tests.stored import stored
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from rainbow.service import Limits, telling
+from rainbow.service import Limits
+from rainbow.service.core import event_stream
 from tests.conftest import REGISTRATION, Api, Clock, grid, jobspec, open_service_at
 from tests.test_end_to_end import until
 
@@ -55,7 +56,7 @@ def test_more_agents_than_may_wait_are_told_to_come_again_and_others_are_served(
     ]
     for thread in waiting:
         thread.start()
-    until(lambda: sum(telling._open.values()) == 3, seconds=10)
+    until(lambda: sum(event_stream._open.values()) == 3, seconds=10)
     api.problem(429, "too-many", "POST", RECEIVE, {"agent": "x", "wait": 1}, oak.secret)
     assert api.good("POST", RECEIVE, {"agent": "x"}, oak.secret)["tasks"] == []
     assert api.good("POST", "/v1/match", jobspec(), oak.token)["candidates"]

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from rainbow.api.examples import EXAMPLES
+from rainbow.api.schemas import EXAMPLES
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
 
 RESERVATIONS = "/v1/clusters/oak/reservations"

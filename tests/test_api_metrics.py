@@ -7,8 +7,8 @@ import re
 import pytest
 
 from rainbow.api.places import Places
-from rainbow.service.measuring import METRICS, gauge
-from rainbow.service.steps.loop import step_safely
+from rainbow.service.core.counters import METRICS, gauge
+from rainbow.service.scheduler.loop import step_safely
 from tests.conftest import ADMIN, Cluster, jobspec
 
 
@@ -17,7 +17,7 @@ def test_no_metric_stays_empty(oak: Cluster, monkeypatch: pytest.MonkeyPatch) ->
     oak.say("heartbeat")
     oak.api.good("POST", "/v1/jobs", jobspec(), oak.token)
     step_safely(oak.api.service, "oak")
-    monkeypatch.setattr("rainbow.service.steps.stepping.check_plan", lambda *_: 1 / 0)
+    monkeypatch.setattr("rainbow.service.scheduler.step.check_plan", lambda *_: 1 / 0)
     oak.api.good("POST", "/v1/jobs", jobspec(), oak.token)
     step_safely(oak.api.service, "oak")
     text = oak.api.call("GET", "/metrics", None, ADMIN).get_data(as_text=True)

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rainbow.api.answers import ANSWERS
 from rainbow.api.openapi import BODIES
-from rainbow.api.schemas import SCHEMAS
+from rainbow.api.schemas import ANSWERS, SCHEMAS
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec, open_service_at
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)

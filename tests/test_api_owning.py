@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from rainbow.service import Service
-from rainbow.service.clusters.draining import finish
-from rainbow.service.steps.stepping import step
+from rainbow.service.clusters.drain import finish
+from rainbow.service.scheduler.step import step
 from rainbow.store import clusters
 from tests.conftest import ADMIN, Api, Cluster, grid, jobspec
 

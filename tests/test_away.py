@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow.jobs import WorkerState as W
-from rainbow.scheduling import away
-from rainbow.scheduling.census import census_of
-from rainbow.scheduling.english import some
-from rainbow.scheduling.explaining import every_wait
+from rainbow.scheduling import cluster_index
+from rainbow.scheduling.interface import census_of
+from rainbow.scheduling.invariants import every_wait
+from rainbow.state_machine import WorkerState as W
+from rainbow.text import some
 from tests.views import job, plan, view
 
 DRAINING, OFFLINE, LOST, NEW = W.DRAINING, W.OFFLINE, W.LOST, W.NEW
@@ -40,7 +40,7 @@ SAID = [
 
 @pytest.mark.parametrize(("states", "said"), SAID)
 def test_states_are_counted_and_five_workers_named(states, said):
-    assert away.told(census_of(cluster(*states))) == said
+    assert cluster_index.told(census_of(cluster(*states))) == said
 
 
 def test_jobs_of_a_cluster_without_ready_workers_hear_which_are_away():
@@ -69,5 +69,5 @@ def test_counts_follow_every_change_of_a_state():
     census = census_of(cluster(LOST, LOST))
     for state, said in ((W.READY, "1 of 2 workers is lost (node1)"), (OFFLINE, None), (LOST, None)):
         census.put_worker(replace(census.workers["node0"], state=state))
-        assert said is None or away.told(census) == said
-    assert away.facts(census) == {"workers": 2, "states": {"LOST": 2}}
+        assert said is None or cluster_index.told(census) == said
+    assert cluster_index.facts(census) == {"workers": 2, "states": {"LOST": 2}}

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
-from rainbow.selection import optimal
-from rainbow.selection.assigning import Assignment, BatchJob, Offer, Solution, assign, greedy, offers_of, total
+from rainbow.selection import integer_program
+from rainbow.selection.assignment import Assignment, BatchJob, Offer, Solution, assign, greedy, offers_of, total
 from tests.conftest import Api, grid, jobspec
 
 pytest.importorskip("scipy", reason="the extra `optimal` is not installed")
 
-solve = partial(optimal.solve, clock=monotonic)
+solve = partial(integer_program.solve, clock=monotonic)
 NAMES = ["a", "b", "c"]
 PRICE = {"priorities": [{"priority": 1, "steps": [{"calc": "price=cost*hours"}, {"sort_ascending": "price"}]}]}
 

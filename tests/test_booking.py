@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rainbow.service import Service, Settings
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
 from tests.postgres import Postgres

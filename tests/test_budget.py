@@ -10,10 +10,10 @@ import rainbow
 from rainbow.jobspec import Constraint, Resource
 from rainbow.matching import Budget, candidates_of, prepare, refusals_of, shown, undecided_of
 from rainbow.matching import match as match_purely
-from rainbow.matching.budget import STEPS, Meter, OutOfBudgetError
-from rainbow.matching.constraints import Rule
-from rainbow.matching.index import Index
-from rainbow.matching.verdict import Verdict
+from rainbow.matching.index_backend import Index
+from rainbow.matching.model.budget import STEPS, Meter, OutOfBudgetError
+from rainbow.matching.model.conditions import Rule
+from rainbow.matching.model.verdict import Verdict
 from rainbow.service import Limits
 from tests.conftest import ADMIN, Api, open_service_at
 from tests.hard_inputs import HARD, asked, hard_cluster, wanted

@@ -11,9 +11,9 @@ from typing import Any
 import click
 import pytest
 
-from rainbow.api.examples import SUBSYSTEM
+from rainbow.api.schemas import SUBSYSTEM
 from rainbow.cli import main
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from tests.commands_page import CASES, PAGE, commands
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.shell import ROOT, Shell, server, shell  # noqa: F401 - fixtures

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from tests.conftest import REGISTRATION, grid
 from tests.live import Script, http, url_of
 from tests.shell import ROOT, Shell, server, shell

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from rainbow.client import Client
 from tests.conftest import REGISTRATION
 from tests.shell import HOSTILE, ROOT, Shell, server, shell

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.cli.durations import seconds_of
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
+from rainbow.cli.input.job_options import seconds_of
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures

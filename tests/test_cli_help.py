@@ -9,7 +9,7 @@ import click
 import pytest
 
 from rainbow.cli import main
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures

@@ -16,9 +16,9 @@ import click
 import pytest
 
 from rainbow.cli import main
-from rainbow.cli.exits import Exit
-from rainbow.cli.helping import topics
-from rainbow.client.sending import PART, Told
+from rainbow.cli.exit_codes import Exit
+from rainbow.cli.main import topics
+from rainbow.client.transport import PART, Told
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.shell import ROOT, Shell, server, shell  # noqa: F401 - fixtures
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rainbow.cli import credentials
-from rainbow.cli.exits import Exit
+from rainbow.cli import session
+from rainbow.cli.exit_codes import Exit
 from rainbow.store import clusters, open_store
 from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.shell import Shell, server, shell  # noqa: F401 - fixtures
@@ -140,7 +140,7 @@ def test_what_ended_goes_from_the_credentials_file(shell: Shell) -> None:  # noq
     for name in ("ash", "fir"):
         graph = shell.file(f"{name}.json", grid(1, 1))
         shell("cluster", "register", graph, "--name", name, "--save", saved, "--secret", REGISTRATION)
-    before = credentials.read(saved).clusters
+    before = session.read(saved).clusters
     given = {"RAINBOW_CREDENTIALS": str(saved)}
     other = shell.json("token", "mint", "--cluster", "ash", **given)["id"]
     [token] = [
@@ -149,12 +149,12 @@ def test_what_ended_goes_from_the_credentials_file(shell: Shell) -> None:  # noq
         if one["kind"] == "token" and one["clusters"] == ["ash"] and one["id"] != other
     ]
     assert str(saved) not in shell("token", "revoke", other, **given).stdout
-    assert credentials.read(saved).clusters == before
+    assert session.read(saved).clusters == before
     assert f"it is taken out of {saved}" in shell("token", "revoke", token, **given).stdout
-    assert credentials.read(saved).clusters == {**before, "ash": {"secret": before["ash"]["secret"]}}
+    assert session.read(saved).clusters == {**before, "ash": {"secret": before["ash"]["secret"]}}
     assert shell.code("jobs", **given) is Exit.OK
     assert f"taken out of {saved}" in shell("cluster", "delete", "ash", **given).stdout
-    assert credentials.read(saved).clusters == {"fir": before["fir"]}
+    assert session.read(saved).clusters == {"fir": before["fir"]}
     elsewhere = {**given, "RAINBOW_SECRET": ADMIN, "RAINBOW_URL": shell.url.replace("127.0.0.1", "localhost")}
     assert str(saved) not in shell("cluster", "delete", "fir", **elsewhere).stdout
 

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from rainbow.cli import main
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from tests.conftest import ADMIN, REGISTRATION, SHARED, grid
 from tests.conftest import jobspec as spec
 from tests.live import rainbow_at

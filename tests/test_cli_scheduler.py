@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from rainbow.cli.scheduling import draw_scheduling
+from rainbow.cli.commands.scheduler import draw_scheduling
 from rainbow.scheduling import FairShare
 from tests.small_clusters import EAGER, FIXED, cluster, job
 

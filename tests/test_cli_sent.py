@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.cli import credentials
-from rainbow.cli.exits import Exit
+from rainbow.cli import session
+from rainbow.cli.exit_codes import Exit
 from tests.conftest import ADMIN, REGISTRATION, grid, jobspec
 from tests.shell import Shell, server, shell
 
@@ -90,8 +90,8 @@ def test_saved_credentials_are_added_to_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "credentials.json"
     path.write_text(json.dumps({"clusters": {"a": {"token": "rbt_a", "secret": "rbs_a"}}}))
     path.chmod(0o644)
-    credentials.save(path, "http://here", "b", "rbt_b", "rbs_b")
-    found = credentials.read(path)
+    session.save(path, "http://here", "b", "rbt_b", "rbs_b")
+    found = session.read(path)
     assert (found.url, found.tokens, found.secret("b"), found.secret("c")) == (
         "http://here",
         ["rbt_a", "rbt_b"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from tests.conftest import SHARED
 from tests.live import Script, http
 from tests.shell import Shell, server, shell

@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner
 
 from rainbow.cli import main
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from rainbow.client import Client
 from tests.conftest import REGISTRATION, SHARED, grid
 from tests.ducc_classes import as_yaml

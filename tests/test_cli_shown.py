@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures

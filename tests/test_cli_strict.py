@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.cli.exits import Exit
-from rainbow.jobspec.common import FOR_POLICIES
+from rainbow.cli.exit_codes import Exit
+from rainbow.jobspec.dialects.common import FOR_POLICIES
 from rainbow.scheduling import JobView
-from rainbow.scheduling.priority.asks import read_asks
+from rainbow.scheduling.priority.model import read_asks
 from tests.conftest import grid, jobspec
 from tests.shell import Shell, server, shell  # noqa: F401 - fixtures
 

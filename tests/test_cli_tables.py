@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rainbow.cli import printing
-from rainbow.cli.tables import FREE, KEPT, WHOLE, fitted
+from rainbow.cli.output import printer
+from rainbow.cli.output.printer import FREE, KEPT, WHOLE, fitted
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
@@ -28,7 +28,7 @@ ROWS = [
 
 def drawn(width: int, titles: list[str] = TITLES, rows: list[list[object]] = ROWS) -> list[str]:
     into = io.StringIO()
-    Console(file=into, width=width, markup=False, emoji=False, highlight=False).print(printing.table(titles, rows))
+    Console(file=into, width=width, markup=False, emoji=False, highlight=False).print(printer.table(titles, rows))
     return into.getvalue().splitlines()
 
 
@@ -53,7 +53,7 @@ def test_an_id_is_whole_in_a_terminal_that_is_narrower(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
-    printing.console().print(printing.table(["ID", "STATE"], [[ID, "WAITING"]]))
+    printer.console().print(printer.table(["ID", "STATE"], [[ID, "WAITING"]]))
     assert capsys.readouterr().out.splitlines()[1] == f"{ID}  WAITING"
 
 
@@ -109,4 +109,4 @@ def test_lists_at_80_columns(shell: Shell) -> None:
     ],
 )
 def test_numbers_are_written_in_full(number: float, text: str) -> None:
-    assert printing.words(number) == text
+    assert printer.words(number) == text

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.cli import credentials
+from rainbow.cli import session
 from rainbow.client import Client
 from tests.conftest import REGISTRATION, grid
 from tests.live import Script, http, rainbow_at, url_of
@@ -23,7 +23,7 @@ def test_a_job_that_was_moved_says_from_where_when_and_why(tmp_path: Path) -> No
         for name in ("elm", "oak"):
             with Client(url, REGISTRATION) as client:
                 told = client.register_cluster(name, grid(2, 1))
-            credentials.save(saved, url, name, told["token"], told["secret"])
+            session.save(saved, url, name, told["token"], told["secret"])
         shell = Shell(tmp_path, url, "", "", variables_of(url, saved))
         job = shell.json("submit", "--", "true")
         other = ({"elm", "oak"} - {job["cluster"]}).pop()

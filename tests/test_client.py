@@ -12,7 +12,7 @@ import pytest
 from werkzeug.wrappers import Request
 
 from rainbow.client import Client, Problem
-from rainbow.client.calls import TRIES
+from rainbow.client.transport import TRIES
 from rainbow.errors import RequestError, TryLater, Unavailable
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.live import Answer, Script, agent_of, http, rainbow_at, url_of

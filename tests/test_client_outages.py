@@ -13,7 +13,7 @@ import pytest
 
 from rainbow.api import create_app
 from rainbow.client import Client, Problem
-from rainbow.client.outages import LONGEST_PAUSE, PATIENCE
+from rainbow.client.wait import LONGEST_PAUSE, PATIENCE
 from rainbow.errors import TryLater, Unavailable
 from tests.conftest import REGISTRATION, Clock, grid, jobspec
 from tests.live import Answer, Script, agent_of, http, rainbow_at, service_at, url_of

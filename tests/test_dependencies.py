@@ -2,9 +2,9 @@
 
 import pytest
 
-from rainbow.jobs import JobState
 from rainbow.jobspec import Dependency
-from rainbow.scheduling.awaiting import Target, awaited
+from rainbow.scheduling.dependencies import Target, awaited
+from rainbow.state_machine import JobState
 from tests.conftest import grid, jobspec
 
 S = JobState

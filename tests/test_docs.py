@@ -11,18 +11,17 @@ from click.testing import CliRunner
 
 from rainbow.api import create_app
 from rainbow.cli import main
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from rainbow.graph.sources import graph_sources
-from rainbow.jobs import JobState, TaskState, WorkerState
 from rainbow.matching import Why, backends
-from rainbow.matching.edits import Kind
+from rainbow.matching.explain.smallest_change import Kind
 from rainbow.scheduling import policies
 from rainbow.selection import selectors
 from rainbow.service import Limits, Settings, settings_of
-from rainbow.service.config import SCHEDULER
-from rainbow.service.measuring import METRICS
-from rainbow.service.metrics import OF_ALL
-from rainbow.service.settings import Admission, Server
+from rainbow.service.core.counters import METRICS
+from rainbow.service.core.settings import SCHEDULER, Admission, Server
+from rainbow.service.queries.monitoring import OF_ALL
+from rainbow.state_machine import JobState, TaskState, WorkerState
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

@@ -11,7 +11,7 @@ from typing import Any
 
 from rainbow.api.problems import STATUS
 from rainbow.client import Client
-from rainbow.client.calls import FIRST_PAUSE, LONGEST_PAUSE, TRIES
+from rainbow.client.transport import FIRST_PAUSE, LONGEST_PAUSE, TRIES
 from tests.conftest import REGISTRATION
 from tests.live import agent_of, rainbow_at
 

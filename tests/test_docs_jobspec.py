@@ -11,18 +11,18 @@ import pytest
 import yaml
 
 import rainbow
-from rainbow.cli.helping import topics
-from rainbow.jobspec.checking import schema
-from rainbow.jobspec.common import SYSTEM
+from rainbow.cli.main import topics
+from rainbow.jobspec.dialects.common import SYSTEM
+from rainbow.jobspec.schema_validation import schema
 from rainbow.scheduling import gangs
-from rainbow.scheduling.priority import asks
+from rainbow.scheduling.priority import model
 from tests.conftest import Api
 from tests.test_examples import read
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "jobspec.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
-BY_POLICY = set(re.findall(r'\(given, "(\w+)"', inspect.getsource(asks)))
+BY_POLICY = set(re.findall(r'\(given, "(\w+)"', inspect.getsource(model)))
 FOUR = "{type: core, replicas: 4}"
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rainbow.cli.decisions import often
-from rainbow.scheduling.english import some
+from rainbow.cli.output.decisions import often
 from rainbow.scheduling.fair_share.figures import TEXTS, _text
+from rainbow.text import some
 
 
 @pytest.mark.parametrize(

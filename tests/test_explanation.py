@@ -9,8 +9,9 @@ import yaml
 from hypothesis import given, settings
 
 import rainbow
-from rainbow.matching import Why, backends, explanation, shown_explained, smallest_change
-from rainbow.matching.tree import sought
+from rainbow.matching import Why, backends, shown_explained, smallest_change
+from rainbow.matching.explain import report
+from rainbow.matching.explain.request_tree import sought
 from tests.shapes import cluster
 from tests.test_matching import document, requests, shapes
 from tests.test_smaller import levels
@@ -69,7 +70,7 @@ def test_explained_answer_has_the_documented_form(shape, request, levels):
 
 
 def test_once_a_query_has_cost_its_share_changes_are_left_out_and_trees_are_not(monkeypatch):
-    monkeypatch.setattr(explanation, "MOST_PROBES", 20)
+    monkeypatch.setattr(report, "MOST_PROBES", 20)
     made = [cluster("cluster(node*2(core*4))", name=f"c{k}") for k in range(30)]
     job = rainbow.parse_jobspec({"resources": {"all": {"type": "node", "with": [{"type": "core", "count": 9}]}}})
     answer = shown_explained(job, made, rainbow.match(job, made), backends.get("index"))

@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rainbow.matching import Verdict
-from rainbow.selection.arithmetic import PRIMITIVES
-from rainbow.selection.columns import PRIMITIVES as COLUMN_PRIMITIVES
-from rainbow.selection.expression import compile_expression, evaluate
+from rainbow.selection.expression.columnar import PRIMITIVES as COLUMN_PRIMITIVES
+from rainbow.selection.expression.columnar import evaluate_columns, read_column
+from rainbow.selection.expression.compiler import compile_expression, evaluate
+from rainbow.selection.expression.scalar import PRIMITIVES
 from rainbow.selection.variables import FEW, Variables
-from rainbow.selection.vectorised import evaluate_columns, read_column
 
 names = st.sampled_from(["a", "b", "c", "d"])
 literals = st.sampled_from(["0", "1", "2", "3.5", "0.1", "100", "9007199254740992", "1e300", "true", "'t'"])

@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rainbow.errors import SelectionError
-from rainbow.selection.arithmetic import MAX_TEXT, PRIMITIVES
-from rainbow.selection.expression import Expression, Fault, compile_expression, evaluate
-from rainbow.selection.vectorised import evaluate_columns, read_column
+from rainbow.selection.expression.columnar import evaluate_columns, read_column
+from rainbow.selection.expression.compiler import Expression, Fault, compile_expression, evaluate
+from rainbow.selection.expression.scalar import MAX_TEXT, PRIMITIVES
 from tests.test_expression import VARIABLES
 
 PIECES = [
@@ -64,7 +64,7 @@ def test_any_text_is_refused_or_stays_inside(text: str) -> None:
 )
 def test_node_that_is_not_listed_is_refused(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the grammar let such a tree through, the list of nodes would not."""
-    monkeypatch.setattr("rainbow.selection.expression.parse", lambda _: ast.parse(source, mode="eval").body)
+    monkeypatch.setattr("rainbow.selection.expression.compiler.parse", lambda _: ast.parse(source, mode="eval").body)
     with pytest.raises(SelectionError):
         compile_expression.__wrapped__("anything")
 

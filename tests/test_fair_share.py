@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from rainbow.scheduling import Stop
-from rainbow.scheduling.fair_share.caps import Growth, Load, job_cap
-from rainbow.scheduling.fair_share.quanta import job_order, machine_order, share_counts
-from rainbow.scheduling.fair_share.tables import Tables
+from rainbow.scheduling.fair_share.caps import job_cap
+from rainbow.scheduling.fair_share.model import Load
+from rainbow.scheduling.fair_share.settings import Growth
+from rainbow.scheduling.fair_share.share_tables import Tables, job_order, machine_order, share_counts
 from tests.small_clusters import EAGER, cluster, counts, job, put
 
 

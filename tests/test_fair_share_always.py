@@ -4,9 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.scheduling import FairShare
-from rainbow.scheduling.fair_share.apportion import apportion, entity
-from rainbow.scheduling.fair_share.quanta import share_counts, total_quanta
-from rainbow.scheduling.fair_share.tables import Tables
+from rainbow.scheduling.fair_share.apportionment import apportion, entity
+from rainbow.scheduling.fair_share.share_tables import Tables, share_counts, total_quanta
 from tests.epochs import Cluster, shuffled
 from tests.scenarios import scenario
 from tests.small_clusters import EAGER, FAIR, cluster, job, play

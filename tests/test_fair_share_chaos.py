@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rainbow.service.steps.loop import step_safely
+from rainbow.service.scheduler.loop import step_safely
 from tests.conftest import Api, Clock, grid, open_service_at
 from tests.growing import FAIR, FIXED, Site, bag, elastic, settings
 

@@ -7,11 +7,9 @@ import pytest
 import yaml
 
 from benchmarks import sharing
-from rainbow.scheduling.fair_share.checking import DEFAULTS, check_settings
-from rainbow.scheduling.fair_share.classes import ALL
 from rainbow.scheduling.fair_share.figures import TEXTS
-from rainbow.scheduling.fair_share.nodepools import KEYS
-from rainbow.scheduling.written import read_settings
+from rainbow.scheduling.fair_share.settings import ALL, DEFAULTS, KEYS, check_settings
+from rainbow.scheduling.settings_schema import read_settings
 from tests.conftest import SHARED
 
 ROOT = Path(__file__).parents[1]

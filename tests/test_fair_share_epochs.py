@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.fair_share import busy_view
 from rainbow.scheduling import FairShare
-from rainbow.scheduling.fair_share.settling import PATIENCE
+from rainbow.scheduling.fair_share.epoch import PATIENCE
 from tests.epoch_checks import Play
 from tests.scenarios import scenario, with_minima
 

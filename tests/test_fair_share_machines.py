@@ -2,9 +2,10 @@
 
 import pytest
 
-from rainbow.jobs import WorkerState
 from rainbow.scheduling import Start
 from rainbow.scheduling.fair_share import epoch
+from rainbow.scheduling.fair_share import how_much as fair_share_how_much
+from rainbow.state_machine import WorkerState
 from tests.epochs import Cluster
 from tests.scenarios import scenario
 from tests.small_clusters import EAGER, FIXED, RESERVE, cluster, counts, held, job, orders, play, put, reconfigured
@@ -87,7 +88,7 @@ def test_fault_in_one_tree_stops_no_other(monkeypatch):
             raise IndexError("Index 9 out of bounds for length 5")
         return how_much(world, top, grants)
 
-    how_much = epoch.how_much
+    how_much = fair_share_how_much.how_much
     monkeypatch.setattr(epoch, "how_much", faulty)
     classes = {"here": EAGER, "there": {**EAGER, "nodepool": "other"}}
     plan = orders(two_trees([job(1, "a", "here"), job(2, "a", "there")], classes).view())

@@ -1,7 +1,7 @@
 """The checks of whole schedules can fail: a policy that breaks an invariant is caught, one mutant for each.
 
 #10 (an empty machine more, a worse priority more) is in test_fair_share_always.py, #19 (a fault in one tree) in
-test_fair_share_machines.py; #12 is the host's: no order takes a stop back, and check.py refuses a second one.
+test_fair_share_machines.py; #12 is the host's: no order takes a stop back, and invariants.py refuses a second one.
 """
 
 from dataclasses import replace
@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from rainbow.errors import PlanError
-from rainbow.jobs import WorkerState
 from rainbow.scheduling import FairShare, Start, Stop
+from rainbow.state_machine import WorkerState
 from tests.epoch_checks import Play
 from tests.scenarios import scenario
 from tests.small_clusters import EAGER, FIXED, RESERVE, cluster, job, put

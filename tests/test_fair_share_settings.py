@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rainbow.errors import LimitError, PolicyError
-from rainbow.scheduling.fair_share.checking import check_settings
-from rainbow.scheduling.fair_share.settings import Rule, compile_settings
-from rainbow.scheduling.written import read_settings
+from rainbow.scheduling.fair_share.settings import Rule, check_settings, compile_settings
+from rainbow.scheduling.settings_schema import read_settings
 
 REFUSED = yaml.safe_load((Path(__file__).parent / "cases" / "fair_share" / "refused.yaml").read_text())
 

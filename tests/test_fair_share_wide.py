@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow.jobs import WorkerState
 from rainbow.matching import Take
 from rainbow.scheduling import FairShare, GangView, JobView, RunView, Start, Stop, check_plan
+from rainbow.state_machine import WorkerState
 from tests.small_clusters import EAGER, FIXED, cluster, job, put
 
 WIDE = "wide"

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from rainbow.graph import read_cluster
-from rainbow.graph.delta import apply_delta
-from rainbow.graph.difference import MOST, changes_between
+from rainbow.graph.delta import MOST, apply_delta, changes_between
 from rainbow.graph.sources import graph_sources
 from tests.conftest import grid
 

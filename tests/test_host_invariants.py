@@ -16,10 +16,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rainbow.jobs import BOOKED, ENDED, TaskState, WorkerState
-from rainbow.service.steps.freezing import freeze
-from rainbow.service.steps.loop import step_safely
-from rainbow.service.submits import jobspecs, submission
+from rainbow.service.jobs import jobspecs
+from rainbow.service.placement import submit as placement_submit
+from rainbow.service.scheduler.loop import step_safely
+from rainbow.service.scheduler.view import freeze
+from rainbow.state_machine import BOOKED, ENDED, TaskState, WorkerState
 from rainbow.store import tasks, workers
 from tests.conftest import ADMIN, Api, Clock, grid, open_service_at
 
@@ -74,8 +75,8 @@ class Host(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         # ids by number: the cluster a job is sent to is drawn from its id, and a run must be repeatable
-        numbers, self.new_id = numbered(1), submission._new_id
-        submission._new_id = lambda: f"{next(numbers):024x}"
+        numbers, self.new_id = numbered(1), placement_submit._new_id
+        placement_submit._new_id = lambda: f"{next(numbers):024x}"
         jobspecs._by_job.clear()
         self.clock = Clock()
         self.service = open_service_at(Path(self.folder.name), self.clock)
@@ -107,7 +108,7 @@ class Host(RuleBasedStateMachine):
                 self.end(task, "exited", 0)
             if all(task.state in ENDED for task in self.all()):
                 break
-        submission._new_id = self.new_id
+        placement_submit._new_id = self.new_id
         left = [task for task in self.all() if task.state not in ENDED]
         self.service.close()
         self.folder.cleanup()

@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.jobspec import Constraint, Count, Need, Request, Resource
-from rainbow.matching.bound import PLENTY, Bound
-from rainbow.matching.catalogue import Catalogue
-from rainbow.matching.copies import successive
-from rainbow.matching.index import Index, Verdicts
-from rainbow.matching.kinds import compile_kinds
-from rainbow.matching.layout import layout
-from rainbow.matching.rooted import rooted
-from rainbow.matching.taken import Taken
-from rainbow.matching.tally import Tally
-from rainbow.matching.walk import Walk
+from rainbow.matching.equivalence.cluster_class import rooted
+from rainbow.matching.equivalence.count_scalar import Tally
+from rainbow.matching.equivalence.subtree_classes import compile_kinds
+from rainbow.matching.index_backend import Catalogue, Index, Verdicts
+from rainbow.matching.model.layout import layout
+from rainbow.matching.plain_backend import Walk
+from rainbow.matching.search.solution import successive
+from rainbow.matching.search.trail import Taken
+from rainbow.matching.search.upper_bound import PLENTY, Bound
 from tests import strategies
 
 SLOW = list(HealthCheck)
@@ -57,7 +56,7 @@ def test_tally_counts_what_the_bound_counts_by_walking(shape, hung, forest):
     cluster = strategies.cluster(shape, hung)
     root = rooted(cluster, compile_kinds(cluster)[0][0])
     needs = [need for top in forest for part in top.walk() for need in part.needs]
-    # a slot directly in a slot is left to the plain search (question.py)
+    # a slot directly in a slot is left to the plain search (query.py)
     assume(not any(r.is_slot and any(c.is_slot for c in r.children) for top in forest for r in top.walk()))
     tally = Tally(root, tuple(forest), {need.number: root.meeting(need) for need in needs})
     bound = Bound(layout(cluster), Taken(layout(cluster)))

@@ -9,9 +9,9 @@ import yaml
 
 import rainbow
 from rainbow.errors import InputError
-from rainbow.jobspec.text import Limits, load
+from rainbow.jobspec.yaml_reader import Limits, load
 from rainbow.service import settings_of
-from rainbow.service.clusters.registering import check_state
+from rainbow.service.clusters.registration import check_state
 from tests.asking import SHARED
 
 CASES = Path(__file__).parent / "cases" / "inputs"

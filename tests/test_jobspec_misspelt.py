@@ -49,7 +49,7 @@ def test_refusal_says_which_key_was_meant_and_not_those_of_another_dialect(text,
 
 def test_of_very_many_unknown_keys_only_those_that_are_told_are_compared(monkeypatch):
     compared = []
-    monkeypatch.setattr("rainbow.jobspec.meant.meant", lambda *words: compared.append(words) or "")
+    monkeypatch.setattr("rainbow.text.meant", lambda *words: compared.append(words) or "")
     many = {f"key{k}" * 20: k for k in range(20_000)}
     request = parse_jobspec({"resources": {"work": {"type": "node"}}, **many})
     assert "and 19950 more like these" in request.warnings

@@ -7,7 +7,7 @@ import yaml
 
 from rainbow.errors import JobspecError
 from rainbow.jobspec import parse_jobspec
-from rainbow.jobspec.counts import read_count
+from rainbow.jobspec.quantities import read_count
 from tests.test_inputs_walk import amounts
 
 CASES = Path(__file__).parent / "cases" / "jobspec"

@@ -9,8 +9,8 @@ import yaml
 
 from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec import Limits, parse_jobspec
-from rainbow.jobspec.keeping import keeping
-from rainbow.jobspec.text import load
+from rainbow.jobspec.storable import keeping
+from rainbow.jobspec.yaml_reader import load
 
 REFUSED = yaml.safe_load(
     (Path(__file__).parent / "cases" / "jobspec" / "texts_refused.yaml").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent.kept import KeptExecutor
+from rainbow.agent.executors.keeper_client import KeptExecutor
 from tests.agent_sites import PATH, until
 from tests.contract.executing import ends, run_of
 from tests.keepers import alive, keepers

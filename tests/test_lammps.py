@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 import rainbow
-from rainbow.cli import files, main, sweep
+from rainbow.cli import main
+from rainbow.cli.commands import match
+from rainbow.cli.input import files
 from tests.conftest import SHARED
 
 ROOT = Path(__file__).parents[1]
@@ -51,7 +53,7 @@ def test_sweep_takes_seconds_and_nothing_matches(monkeypatch):
 
 
 def test_counts_by_level_with_cores_that_fit(clusters, smaller):
-    swept = sweep.sweep(smaller, clusters, explain=False)
+    swept = match.sweep(smaller, clusters, explain=False)
     rows = {Path(one["folder"]).name: one for one in swept["folders"]}
     levels, counted, _ = tables()
     assert [row[0] for row in levels] == [row[0] for row in counted]
@@ -82,7 +84,7 @@ def only(resource, need):
 def test_every_pair_has_a_change_and_core_is_in_all_of_them(clusters):
     requests, _ = files.jobspecs_of([LAMMPS / "jobspecs"])
     changes = Counter()
-    for folder in sweep.sweep(requests, clusters, explain=True)["folders"]:
+    for folder in match.sweep(requests, clusters, explain=True)["folders"]:
         changes.update(folder["changes"])
     assert sum(changes.values()) == 4_800
     assert changes["core ≤ 2"] == 480

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rainbow.errors import PlanError, PolicyError
-from rainbow.jobs import WorkerState
 from rainbow.matching import Take
 from rainbow.scheduling import LoadBased, RunView, Start, check_plan
-from rainbow.scheduling.apportion import targets
-from rainbow.scheduling.progress import ClassCount
-from rainbow.scheduling.shares import starts
+from rainbow.scheduling.load_based.entitlements import ClassCount, starts, targets
+from rainbow.state_machine import WorkerState
 from tests.views import job, plan, reasons, started, view
 
 EXAMPLES = yaml.safe_load((Path(__file__).parent / "cases" / "load_based" / "worked-examples.yaml").read_text())

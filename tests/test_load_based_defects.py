@@ -5,11 +5,9 @@ import json
 
 import pytest
 
-from rainbow.scheduling import classic
-from rainbow.scheduling.apportion import targets
-from rainbow.scheduling.classes import check_settings, read_classes
-from rainbow.scheduling.progress import ClassCount, credited
-from rainbow.scheduling.shares import starts
+from rainbow.scheduling.load_based import classic_counts
+from rainbow.scheduling.load_based.entitlements import ClassCount, credited, starts, targets
+from rainbow.scheduling.load_based.settings import check_settings, read_classes
 from tests.conformance.scoot import decide
 from tests.test_load_based_invariants import RECORDED, counted
 from tests.views import job, plan, running, started, stopped, view
@@ -30,7 +28,7 @@ def test_one_idle_worker_is_lent_though_every_loan_is_exact():
     """Two classes lent exactly their shares and one worker idle is where the original divides 0 by 0."""
     counts = [ClassCount("a", 40, 8, 5), ClassCount("b", 40, 8, 5), ClassCount("c", 20, 0, 0)]
     assert sum(starts(1, 17, counts).values()) == 1
-    numbers = classic.starts(1, 17, {"a": 40, "b": 40, "c": 20}, {"a": 8, "b": 8}, {"a": 5, "b": 5})
+    numbers = classic_counts.starts(1, 17, {"a": 40, "b": 40, "c": 20}, {"a": 8, "b": 8}, {"a": 5, "b": 5})
     assert sum(numbers.values()) == 1
 
 

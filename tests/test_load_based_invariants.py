@@ -16,12 +16,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rainbow.errors import PolicyError
-from rainbow.scheduling import LoadBased, classic
-from rainbow.scheduling.apportion import targets
-from rainbow.scheduling.classes import check_settings, read_classes
-from rainbow.scheduling.progress import ClassCount, credited, turn
-from rainbow.scheduling.rebalance import Rebalance
-from rainbow.scheduling.shares import needs, spread, starts, stops, targets_now
+from rainbow.scheduling import LoadBased
+from rainbow.scheduling.load_based import classic_counts
+from rainbow.scheduling.load_based import settings as load_based_settings
+from rainbow.scheduling.load_based.entitlements import (
+    ClassCount,
+    credited,
+    needs,
+    spread,
+    starts,
+    stops,
+    targets,
+    targets_now,
+    turn,
+)
+from rainbow.scheduling.load_based.settings import Rebalance, check_settings, read_classes
 
 RECORDED = Path(__file__).parent / "cases" / "conformance" / "scoot" / "scenarios.jsonl.gz"
 SCENARIOS = [json.loads(line) for line in gzip.decompress(RECORDED.read_bytes()).splitlines()]
@@ -87,9 +96,9 @@ def test_i1_i2_i3_every_idle_worker_somebody_waits_for_is_used_and_no_other(of, 
 @given(rounds)
 def test_i2_classic_too_uses_every_idle_worker_that_a_class_with_a_percent_waits_for(of):
     workers, idle, counts = of
-    percents = classic.normalise({c.name: c.percent for c in counts})
+    percents = load_based_settings.normalise({c.name: c.percent for c in counts})
     running, waiting = {c.name: c.running for c in counts}, {c.name: c.waiting for c in counts}
-    granted = classic.starts(idle, workers, percents, running, waiting)
+    granted = classic_counts.starts(idle, workers, percents, running, waiting)
     wanted = {name: waiting[name] if percents[name] else 0 for name in percents}
     assert all(0 <= granted[name] <= wanted[name] for name in percents)
     assert sum(granted.values()) == min(idle, sum(wanted.values()))

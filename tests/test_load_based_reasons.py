@@ -6,7 +6,7 @@ import pytest
 
 from rainbow.matching import Take
 from rainbow.scheduling import LoadBased
-from rainbow.scheduling.explaining import every_wait
+from rainbow.scheduling.invariants import every_wait
 from tests.views import job, plan, running, view
 
 HALVES = {"classes": {"a": 45, "b": 55}, "default_class": "b", "requestors": [{"match": "ann", "class": "a"}]}

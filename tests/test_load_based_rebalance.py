@@ -3,7 +3,7 @@
 import pytest
 
 from rainbow.scheduling import RunView
-from rainbow.scheduling.victims import given_back, units
+from rainbow.scheduling.load_based.rebalance import given_back, units
 from tests.views import job, plan, running, started, stopped, view
 
 SETTINGS = {

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.graph import write_jgf
-from rainbow.jobs import WorkerState
 from rainbow.matching import consumables, worker_capacity, worker_kinds
 from rainbow.scheduling import Priority, SlotsView, Start, View, WorkerView, gangs
-from rainbow.scheduling.loose import loose_slots
-from rainbow.scheduling.policy import GangView, JobView
-from rainbow.service.steps.freezing import Placing
+from rainbow.scheduling.gangs import loose_slots
+from rainbow.scheduling.snapshot import GangView, JobView
+from rainbow.service.live_state.matcher_cache import Placing
+from rainbow.state_machine import WorkerState
 from tests.shapes import cluster as shaped
 
 SHAPES = [

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from rainbow.service import Service
-from rainbow.service.submits.candidates import KEPT
-from rainbow.service.submits.remembering import TOLD
-from rainbow.store import history
+from rainbow.service.placement.candidates import KEPT
+from rainbow.service.placement.match_cache import TOLD
+from rainbow.store import jobs
 from rainbow.store.schema import record_uses, records
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
 
@@ -98,9 +98,9 @@ def test_long_parts_are_kept_once_and_go_with_their_last_job(api: Api, service: 
     for job in first:
         api.good("DELETE", f"/v1/jobs/{job}", None, token)
     with service.store.write() as connection:
-        assert history.forget(connection, service.clock() + 1, 1) == 1
+        assert jobs.forget(connection, service.clock() + 1, 1) == 1
         assert _count(connection, records) == kept
-        assert history.forget(connection, service.clock() + 1, 10) == 2
+        assert jobs.forget(connection, service.clock() + 1, 10) == 2
         assert _count(connection, records) == 0
 
 

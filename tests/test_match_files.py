@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from rainbow.cli import main
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from rainbow.graph import write_jgf
 from tests.shapes import cluster
 from tests.shell import HOSTILE

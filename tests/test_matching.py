@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 import rainbow
 from rainbow.jobspec import Condition, Count, Need, Request, Resource
 from rainbow.matching import backends
-from rainbow.matching.answer import totals_of
-from rainbow.matching.copies import counted
-from rainbow.matching.layout import layout
-from rainbow.matching.occupancy import Occupancy
-from rainbow.matching.taken import Taken
-from rainbow.matching.walk import search, taken_copies
+from rainbow.matching.model.layout import layout
+from rainbow.matching.search.solution import counted, search, taken_copies, totals_of
+from rainbow.matching.search.trail import Taken
+from rainbow.matching.workers.occupancy import Occupancy
 from tests import strategies
 from tests.strategies import grown
 

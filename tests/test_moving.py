@@ -2,7 +2,7 @@
 
 import pytest
 
-from rainbow.service.steps.loop import step_safely
+from rainbow.service.scheduler.loop import step_safely
 from tests.conftest import ADMIN, grid, jobspec
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import rainbow
 from rainbow.jobspec import Count, Request, Resource
 from rainbow.matching import backends, consumables, hosting_kinds, worker_capacity, worker_kinds
-from rainbow.matching.hosting import _walked
-from rainbow.matching.occupancy import Occupancy
+from rainbow.matching.workers.occupancy import Occupancy
+from rainbow.matching.workers.worker_use import _walked
 from tests import strategies
 from tests.shapes import cluster
 

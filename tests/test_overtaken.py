@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rainbow import matching
 from rainbow.service.clusters import graphs
 from rainbow.store import clusters
 from tests.conftest import ADMIN, Api, grid
@@ -18,7 +19,7 @@ IO = {"graph": {"nodes": {"io0": {"metadata": {"type": "io"}}}, "edges": [{"sour
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object], int], list[int]]:
     """Let others act, in a thread of their own, while a graph is compiled, the first so many times."""
-    compiled = graphs.prepare
+    compiled = matching.prepare
 
     def arrange(act: Callable[[], object], times: int) -> list[int]:
         calls: list[int] = []

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rainbow.scheduling import Priority, ReservationView, Reserve
-from rainbow.scheduling.diagram import diagram
+from rainbow.scheduling.plan_diagram import diagram
 from tests.dispatching import job_view
 from tests.priority_cases import FOUR, NOW, asking, placed, plan, running, view, waits
 

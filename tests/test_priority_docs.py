@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import rainbow
-from rainbow.scheduling.priority.settings import check_settings
+from rainbow.scheduling.priority.config.settings import check_settings
 
 DOC = Path(__file__).parents[1] / "docs" / "priority.md"
 PARTS = Path(rainbow.__file__).parent / "scheduling"

@@ -3,7 +3,7 @@
 import pytest
 
 from rainbow.scheduling import Reserve
-from rainbow.scheduling.priority.slot_range import choose, learn
+from rainbow.scheduling.priority.placement.slot_allocation import choose, learn
 from tests.dispatching import Job
 from tests.priority_cases import FOUR, NOW, PES, asking, job, placed, plan, running, view, waits
 

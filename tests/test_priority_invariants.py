@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.scheduling import Priority, ReservationView, Reserve, Start, check_plan
-from rainbow.scheduling.priority.assign import Assigner
+from rainbow.scheduling.feasibility import can_ever, can_now
+from rainbow.scheduling.priority.config.settings import check_settings
 from rainbow.scheduling.priority.dispatch import Dispatch
-from rainbow.scheduling.priority.lines import Lines
-from rainbow.scheduling.priority.order import ordered, prioritise
-from rainbow.scheduling.priority.settings import check_settings
-from rainbow.scheduling.priority.verify import can_ever, can_now
-from rainbow.scheduling.priority.work import items
-from rainbow.scheduling.profile import Profile
+from rainbow.scheduling.priority.items import items
+from rainbow.scheduling.priority.job_order import ordered, prioritise
+from rainbow.scheduling.priority.placement.assign import Assigner
+from rainbow.scheduling.priority.placement.lines import Lines
+from rainbow.scheduling.resource_timeline import Profile
 from tests.dispatching import Job, job_view, make_view, replay, run_view
 from tests.priority_views import NOW, PES, QUOTAS, bookings, durations, promised, starts, views
 

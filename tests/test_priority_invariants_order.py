@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rainbow.scheduling import Priority, ReservationView, Start
-from rainbow.scheduling.priority.lines import Lines
-from rainbow.scheduling.priority.order import ordered, prioritise
+from rainbow.scheduling.priority.config.settings import check_settings
+from rainbow.scheduling.priority.items import Names, environments, items
+from rainbow.scheduling.priority.job_order import ordered, prioritise
+from rainbow.scheduling.priority.placement.lines import Lines
 from rainbow.scheduling.priority.policy import dispatch, own_view
-from rainbow.scheduling.priority.settings import check_settings
-from rainbow.scheduling.priority.work import Names, environments, items
 from tests.dispatching import Job, job_view, make_view, run_view
 from tests.priority_views import NOW, PES, QUOTAS, durations, starts, views
 

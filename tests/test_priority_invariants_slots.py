@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rainbow.scheduling import Priority
-from rainbow.scheduling.priority.allocation import admissible, allocate
-from rainbow.scheduling.priority.slot_range import WAYS, largest
+from rainbow.scheduling.priority.model import WAYS
+from rainbow.scheduling.priority.placement.slot_allocation import admissible, allocate, largest
 from tests.dispatching import Job, job_view, make_view
 from tests.priority_views import NOW, starts, views
 

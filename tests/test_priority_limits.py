@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rainbow.matching import Take
 from rainbow.scheduling import GangView, JobView, Priority, ReservationView, Reserve, Start
-from rainbow.scheduling.priority.verify import can_ever, can_now
+from rainbow.scheduling.feasibility import can_ever, can_now
 from tests.dispatching import Job, job_view
 from tests.priority_cases import NOW, asking, placed, plan, running, view, waits
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.jobs import WorkerState
 from rainbow.matching import Take
 from rainbow.scheduling import (
     GangView,
@@ -19,7 +18,8 @@ from rainbow.scheduling import (
     WorkerView,
     check_plan,
 )
-from rainbow.scheduling.priority.verify import can_ever, can_now
+from rainbow.scheduling.feasibility import can_ever, can_now
+from rainbow.state_machine import WorkerState
 from tests.dispatching import divide
 
 NOW = 345_600.0 + 8 * 3600  # a Monday, eight in the morning

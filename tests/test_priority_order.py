@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow.scheduling.priority.settings import check_settings
-from rainbow.scheduling.priority.share_tree import Leaf, entitlements
-from rainbow.scheduling.priority.tickets import tickets
-from rainbow.scheduling.priority.usage import decayed
-from rainbow.scheduling.priority.work import items
+from rainbow.scheduling.priority.config.settings import check_settings
+from rainbow.scheduling.priority.items import items
+from rainbow.scheduling.priority.job_order import tickets
+from rainbow.scheduling.priority.share_tree import Leaf, decayed, entitlements
 from tests.dispatching import Job
 from tests.priority_cases import NOW, asking, job, placed, plan, running, view
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow.scheduling.priority.load import Load
-from rainbow.scheduling.priority.settings import check_settings
+from rainbow.scheduling.priority.config.load_formulas import Load
+from rainbow.scheduling.priority.config.settings import check_settings
 from tests.priority_cases import FOUR, NOW, asking, held, placed, plan, running, view, waits, where
 
 

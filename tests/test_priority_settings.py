@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rainbow.errors import PolicyError
 from rainbow.scheduling import Priority
-from rainbow.scheduling.priority.settings import check_settings
+from rainbow.scheduling.priority.config.settings import check_settings
 from tests.dispatching import Job
 from tests.priority_cases import FOUR, PES, asking, placed, plan, view
 

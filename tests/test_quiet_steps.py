@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rainbow.service.steps.loop as looping
-from rainbow.jobs import TaskState, advance
 from rainbow.scheduling import LoadBased
-from rainbow.service.steps.following import mirrored
-from rainbow.service.steps.freezing import freeze
-from rainbow.service.steps.loop import QUIET, Loop
-from rainbow.service.steps.ordering import Order
-from rainbow.service.steps.stepping import step
+from rainbow.service.live_state.live_job import Order
+from rainbow.service.live_state.mirror import mirrored
+from rainbow.service.scheduler import loop as looping
+from rainbow.service.scheduler.loop import QUIET, Loop
+from rainbow.service.scheduler.step import step
+from rainbow.service.scheduler.view import freeze
+from rainbow.state_machine import TaskState, advance
 from rainbow.store import tasks
 from rainbow.store.jobs import get as get_job
 from tests.conftest import ADMIN, grid

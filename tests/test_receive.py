@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from rainbow.client import Client
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from tests.conftest import REGISTRATION, Api, Clock, Cluster, grid, jobspec
 from tests.live import rainbow_at
 from tests.shell import Shell, variables_of

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rainbow.errors import PolicyError
 from rainbow.regex import RegexError, compile_regex
 from rainbow.scheduling import policies
-from rainbow.service.steps.loop import step_safely
+from rainbow.service.scheduler.loop import step_safely
 from rainbow.store import clusters
 from tests.agent_by_hand import agent, submit
 from tests.asking import api, cluster

@@ -12,8 +12,8 @@ import pytest
 
 from rainbow.errors import Unavailable
 from rainbow.service import Service, Settings
-from rainbow.service.config import read_config
-from rainbow.service.reloading import Watch
+from rainbow.service.core.reload import Watch
+from rainbow.service.core.settings import read_config
 from tests.conftest import ADMIN, Api, jobspec
 
 FIRST = (
@@ -224,7 +224,7 @@ def test_every_submit_during_a_reload_has_one_of_the_two_policies(
 
 
 def test_watch_sees_a_change_by_itself(service: Service, file: File, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rainbow.service.reloading.PAUSE", 0.01)
+    monkeypatch.setattr("rainbow.service.core.reload.PAUSE", 0.01)
     watch = Watch(service, file.path, read_config(file.path))
     watch.start()  # the service knows nothing of the file yet, so only a change can bring constraint
     try:

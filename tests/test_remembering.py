@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rainbow.service import Service
-from rainbow.service.submits.remembering import MOST
+from rainbow.service.placement.match_cache import MOST
 from tests.conftest import Api, grid, jobspec
 
 
@@ -34,7 +34,7 @@ def test_remembered_match_is_the_same_object_and_text_is_not_a_mapping(api: Api,
 
 
 def test_what_is_remembered_is_bounded(api: Api, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rainbow.service.submits.remembering.MOST", 10)
+    monkeypatch.setattr("rainbow.service.placement.match_cache.MOST", 10)
     oak = api.register("oak")
     for nodes in range(1, 30):
         api.good("POST", "/v1/match", jobspec(nodes), oak.token)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rainbow
-from rainbow.jobspec.names import expand_hosts, expand_ids, fold_hosts
-from rainbow.matching.layout import layout
-from rainbow.matching.rset import paths, resource_set
+from rainbow.jobspec.hostlist import expand_hosts, expand_ids, fold_hosts
+from rainbow.matching.explain.report import paths, resource_set
+from rainbow.matching.model.layout import layout
 from tests.conftest import SHARED
 from tests.test_matching import document, requests, shapes
 

@@ -7,8 +7,8 @@ import yaml
 
 import rainbow
 from rainbow.errors import JobspecError
-from rainbow.jobs import TaskState
-from rainbow.service.steps.freezing import freeze
+from rainbow.service.scheduler.view import freeze
+from rainbow.state_machine import TaskState
 from tests.conftest import grid
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "scatter" / "cases.yaml").read_text())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from tests.conftest import ADMIN, Api, grid, jobspec, open_service_at
 
 PATH = "/v1/clusters/oak/scheduler"

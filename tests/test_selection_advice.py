@@ -9,9 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rainbow.selection.bounds import ANY, bounds, narrowed, never
-from rainbow.selection.costs import FALLS, RISES, UNCLEAR, trend
-from rainbow.selection.expression import Fault, compile_expression, evaluate
+from rainbow.selection.expression.analysis import ANY, FALLS, RISES, UNCLEAR, bounds, narrowed, never, trend
+from rainbow.selection.expression.compiler import Fault, compile_expression, evaluate
 from tests.test_expression_columns import compound
 
 names = st.sampled_from(["a", "b", "cost"])

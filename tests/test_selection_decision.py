@@ -12,7 +12,7 @@ from rainbow.errors import SelectionError
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, reads, select
-from rainbow.selection.redeciding import Recorded, Rules, compare, redecide
+from rainbow.selection.replay import Recorded, Rules, compare, redecide
 from rainbow.store import jobs
 from tests.conftest import ADMIN, grid, jobspec
 

@@ -16,8 +16,8 @@ from rainbow.api import create_app
 from rainbow.cli import main
 from rainbow.client import Client
 from rainbow.service import open_service
-from rainbow.service.config import read_config
-from rainbow.service.reloading import Watch
+from rainbow.service.core.reload import Watch
+from rainbow.service.core.settings import read_config
 from tests.conftest import REGISTRATION, grid
 from tests.live import http, url_of
 

@@ -11,8 +11,8 @@ from rainbow.errors import RainbowError
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import check_options, reads, select
-from rainbow.selection.redeciding import Rules, compare, read_recorded
-from rainbow.selection.trials import read_trials, run
+from rainbow.selection.cases import read_trials, run
+from rainbow.selection.replay import Rules, compare, read_recorded
 
 WORDS = st.sampled_from(
     [

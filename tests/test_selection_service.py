@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rainbow.service.config import read_config
+from rainbow.service.core.settings import read_config
 from tests.conftest import Api, Clock, Cluster, grid, jobspec, open_service_at
 
 ROOT = Path(__file__).parents[1]

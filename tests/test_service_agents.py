@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rainbow.service.steps.loop import step_safely
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.loop import step_safely
+from rainbow.service.scheduler.step import step
 from tests.conftest import Api, Clock, Cluster, grid, jobspec, open_service_at
 
 LEASE, GRACE = 60.0, 10.0
@@ -246,7 +246,7 @@ def test_policy_that_fails_stops_no_other_cluster(api: Api, monkeypatch: pytest.
             raise ZeroDivisionError("a policy's own fault")
         return real(service, name)
 
-    monkeypatch.setattr("rainbow.service.steps.loop.step", broken)
+    monkeypatch.setattr("rainbow.service.scheduler.loop.step", broken)
     assert [step_safely(api.service, name) for name in ("oak", "elm")] == [False, True]
     assert states(oak, jobs["oak"])[1] == ["WAITING"]
     assert states(elm, jobs["elm"])[1] == ["ASSIGNED"]

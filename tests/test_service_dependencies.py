@@ -2,7 +2,7 @@
 
 import pytest
 
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from tests.agent_by_hand import agent, show
 from tests.asking import api, cluster
 

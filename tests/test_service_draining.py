@@ -1,8 +1,8 @@
 """A cluster that takes nothing new, and takes it again."""
 
-from rainbow.service.clusters import showing
-from rainbow.service.settings import Admission
-from rainbow.service.steps.stepping import step
+from rainbow.service.core.settings import Admission
+from rainbow.service.scheduler.step import step
+from rainbow.store import workers
 from tests.conftest import ADMIN, REGISTRATION, grid, jobspec, open_service_at
 from tests.conftest import Api as Voice
 
@@ -108,6 +108,6 @@ def test_the_list_asks_once_for_all_clusters(api, monkeypatch):
     for name in ("oak", "elm", "ash"):
         api.register(name, grid(1, 1))
     asked = []
-    monkeypatch.setattr(showing.workers, "counts", lambda _, ids: asked.append(len(ids)) or {})
+    monkeypatch.setattr(workers.workers, "counts", lambda _, ids: asked.append(len(ids)) or {})
     states(api)
     assert asked == [3]

@@ -1,7 +1,7 @@
 """fair_share over real stores: elastic jobs grow and shrink, by what the policy is told of them."""
 
-from rainbow.service.steps.freezing import freeze
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
+from rainbow.service.scheduler.view import freeze
 from tests.conftest import grid
 from tests.growing import Site, bag, elastic, settings, site, states, there
 

@@ -1,7 +1,7 @@
 """fair_share over real stores: machines come and go, settings change, and what need not move stays."""
 
-from rainbow.service.steps.freezing import freeze
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
+from rainbow.service.scheduler.view import freeze
 from tests.conftest import Api, grid, open_service_at
 from tests.growing import FAIR, FIXED, bag, elastic, settings, site, states, there
 

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
-from rainbow.jobs import BOOKED
-from rainbow.service.agents import presence
-from rainbow.service.steps import following, stepping
-from rainbow.service.steps.stepping import step
+from rainbow.service.agents import liveness
+from rainbow.service.live_state import mirror
+from rainbow.service.scheduler import step as scheduler_step
+from rainbow.service.scheduler.step import step
+from rainbow.state_machine import BOOKED
 from rainbow.store import clusters, jobs, tasks
 from tests.conftest import ADMIN, Api, grid, jobspec, open_service_at
 from tests.dying import PHASES
@@ -31,18 +32,18 @@ class Killed(BaseException):
 
 # where the process ends: before or after which function of a step
 PLACES = [
-    (stepping, "follow"),
-    (following, "_look_at_dependents"),
-    (stepping, "lose_the_silent"),
-    (presence, "release"),
-    (stepping, "stop_the_overdue"),
-    (stepping, "frozen"),
-    (stepping, "check_plan"),
+    (scheduler_step, "follow"),
+    (mirror, "_look_at_dependents"),
+    (scheduler_step, "lose_the_silent"),
+    (liveness, "release"),
+    (scheduler_step, "stop_the_overdue"),
+    (scheduler_step, "frozen"),
+    (scheduler_step, "check_plan"),
     (tasks, "save_all"),
     (clusters, "set_memory"),
     (jobs, "change"),
     (clusters, "new_epoch"),
-    (stepping, "_carry_out"),
+    (scheduler_step, "_carry_out"),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from tests.conftest import Clock, Cluster, grid
 from tests.test_service_retries import PATH, limit, show, submit, workers
 

@@ -5,7 +5,7 @@ import pytest
 import rainbow
 from rainbow.matching import backends
 from rainbow.scheduling import gangs
-from rainbow.service.steps.placing import Placing
+from rainbow.service.live_state.matcher_cache import Placing
 from tests.conftest import grid
 
 PLAIN = {"type": "node", "replicas": 1, "with": [{"type": "core", "count": 1}]}

@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rainbow.scheduling import policies
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from tests.agent_by_hand import Agent
 from tests.asking import api, cluster
 

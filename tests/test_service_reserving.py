@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
 from tests.conftest import ADMIN, jobspec
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rainbow.service.steps.stepping import step
-from rainbow.store import durations
+from rainbow.service.scheduler.step import step
+from rainbow.store import statistics
 from tests.conftest import grid
 
 PATH = "/v1/clusters/oak/scheduler"
@@ -172,15 +172,15 @@ def test_mean_is_of_all_runs_and_of_this_requestor_and_job(oak):
 
 def test_keys_of_jobs_do_not_run_into_each_other():
     """The original's key was a concatenation: "ab" + "c" was "a" + "bc" (S6)."""
-    assert durations.job_key("oak", "ab", "c") != durations.job_key("oak", "a", "bc")
+    assert statistics.job_key("oak", "ab", "c") != statistics.job_key("oak", "a", "bc")
 
 
 def test_only_the_tasks_that_ran_last_are_remembered(service):
     with service.store.write() as connection:
         for k in range(5):
-            durations.learn(connection, "job", f"t{k}", 1.0, float(k))
-        durations.forget(connection, 2)
-        assert sorted(durations.expected(connection, "job")) == ["t3", "t4"]
+            statistics.learn_duration(connection, "job", f"t{k}", 1.0, float(k))
+        statistics.forget_durations(connection, 2)
+        assert sorted(statistics.expected_durations(connection, "job")) == ["t3", "t4"]
 
 
 # ── operators ──

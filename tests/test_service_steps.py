@@ -3,11 +3,11 @@
 from sqlalchemy.exc import OperationalError
 
 from rainbow.api import create_app
-from rainbow.jobs import TaskState, advance
 from rainbow.service import Service, Settings, settings_of
-from rainbow.service.steps import stepping
-from rainbow.service.steps.loop import step_safely
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler import step as scheduler_step
+from rainbow.service.scheduler.loop import step_safely
+from rainbow.service.scheduler.step import step
+from rainbow.state_machine import TaskState, advance
 from rainbow.store import open_store, tasks
 from tests.agent_by_hand import Agent, agent, begin, show, submit
 from tests.asking import api, cluster, jobspec, shared_folder
@@ -46,7 +46,7 @@ def test_reason_that_is_stored_follows_the_states_of_the_workers(api, service, c
 def test_reasons_of_very_many_jobs_are_not_written_anew_for_one_worker_more(
     api, service, cluster, agent, monkeypatch
 ):
-    monkeypatch.setattr(stepping, "RENEWED", 1)
+    monkeypatch.setattr(scheduler_step, "RENEWED", 1)
     agent.say("heartbeat")
     first, *_ = names = [
         one["name"] for one in api("GET", "/v1/clusters/one/workers", cluster["secret"]).json["workers"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.jobs import Hold
-from rainbow.service.steps.stepping import step
+from rainbow.service.scheduler.step import step
+from rainbow.state_machine import Hold
 from rainbow.store import clusters, tasks
 from tests.conftest import jobspec
 

@@ -9,22 +9,12 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.errors import PolicyError
-from rainbow.jobs import WorkerState
 from rainbow.matching import worker_kinds
-from rainbow.scheduling import (
-    GangView,
-    JobView,
-    LoadBased,
-    RunView,
-    Start,
-    View,
-    WorkerView,
-    apportion,
-    check_plan,
-    gangs,
-)
-from rainbow.scheduling.apportion import divide, targets
-from rainbow.service.steps.placing import Placing
+from rainbow.scheduling import GangView, JobView, LoadBased, RunView, Start, View, WorkerView, check_plan, gangs
+from rainbow.scheduling.load_based import entitlements
+from rainbow.scheduling.load_based.entitlements import divide, targets
+from rainbow.service.live_state.matcher_cache import Placing
+from rainbow.state_machine import WorkerState
 from tests.conftest import grid
 
 HALVES = {
@@ -244,11 +234,11 @@ def test_many_units_are_divided_in_bulk_as_one_by_one(seed):
     most = {name: rng.choice([0, 10, 500, 3000]) for name in names}
     free = rng.randint(1001, 4000)
     in_bulk = divide(free, weights, held, most)
-    many, apportion.MANY = apportion.MANY, 10**9
+    many, entitlements.MANY = entitlements.MANY, 10**9
     try:
         assert divide(free, weights, held, most) == in_bulk
     finally:
-        apportion.MANY = many
+        entitlements.MANY = many
 
 
 def test_bytes_are_divided_as_fast_as_cores():

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.agent.survey import survey
-from rainbow.agent.watch import Watch
+from rainbow.agent.cluster_survey import Watch, survey
 from rainbow.client import Client
 from rainbow.graph import read_cluster
 from rainbow.graph.sources import graph_sources

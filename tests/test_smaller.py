@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.matching import backends
-from rainbow.matching.edits import edited
-from rainbow.matching.smaller import DEAR, PROBES, cost, smallest_change
+from rainbow.matching.explain.smallest_change import DEAR, PROBES, cost, edited, smallest_change
 from tests.shapes import cluster
 from tests.test_matching import document, requests, shapes
 

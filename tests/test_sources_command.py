@@ -9,7 +9,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from rainbow.cli import main
-from rainbow.cli.exits import Exit
+from rainbow.cli.exit_codes import Exit
 from rainbow.graph import read_cluster
 from rainbow.graph.sources import graph_sources
 from tests.source_cases import CASES

@@ -14,14 +14,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from rainbow.errors import ConfigError, Unavailable
-from rainbow.jobs import JobState
-from rainbow.store import Store, clusters, credentials, history, jobs, open_store, states
+from rainbow.state_machine import JobState
+from rainbow.store import Store, cluster_states, clusters, credentials, jobs, open_store
 from rainbow.store.backup import backup, restore
 from rainbow.store.clusters import ClusterRecord
-from rainbow.store.engine import open_engine
-from rainbow.store.migrate import configuration
+from rainbow.store.engine import configuration, open_engine
 from rainbow.store.schema import metadata
-from rainbow.store.turns import Turns
+from rainbow.store.step_lock import Turns
 from tests.stores import add_cluster, job, store
 
 __all__ = ["store"]  # fixtures
@@ -138,12 +137,12 @@ def test_open_store_of_what_does_not_last_is_refused(url: str) -> None:
 def test_cluster_removed_takes_everything_of_it_but_its_jobs(store: Store) -> None:
     add_cluster(store)
     with store.write() as connection:
-        states.put(connection, "c1", {"nodes_free": 1}, 1.0)
+        cluster_states.put(connection, "c1", {"nodes_free": 1}, 1.0)
         clusters.put_subsystem(connection, "c1", "io", {})
         jobs.add(connection, job("j1"), "text", {})
         clusters.remove(connection, "c1")
     with store.read() as connection:
-        assert states.get(connection, ["c1"]) == {}
+        assert cluster_states.get(connection, ["c1"]) == {}
         assert clusters.graphs_of(connection, "c1") == {}
         assert jobs.get(connection, "j1") is not None
 
@@ -164,12 +163,12 @@ def test_history_forgets_what_ended_long_ago_and_nothing_that_is_needed(store: S
         for key, ended in (("old", 10.0), ("new", 90.0), ("live", None)):
             state = JobState.COMPLETED if ended else JobState.RUNNING
             jobs.add(connection, job(key, state=state, ended_at=ended), "", {})
-        assert history.has_older(connection, 50.0)
-        assert history.forget(connection, 50.0, 10) == 1
+        assert jobs.has_older(connection, 50.0)
+        assert jobs.forget(connection, 50.0, 10) == 1
         assert jobs.get(connection, "old") is None
         assert jobs.get(connection, "new") is not None
         assert jobs.get(connection, "live") is not None
-        assert not history.has_older(connection, 50.0)
+        assert not jobs.has_older(connection, 50.0)
 
 
 FIRST_VERSION = [

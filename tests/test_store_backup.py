@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rainbow.errors import Conflict
-from rainbow.store import Store, events, jobs, open_store, states
+from rainbow.store import Store, cluster_states, events, jobs, open_store
 from rainbow.store.backup import backup, restore
 from rainbow.store.schema import metadata
 from tests.stores import add_cluster, job, store
@@ -20,7 +20,7 @@ __all__ = ["store"]  # fixtures
 def filled(store: Store) -> list[Any]:
     add_cluster(store)
     with store.write() as connection:
-        states.put(connection, "c1", {"nodes_free": 1}, 1.0)
+        cluster_states.put(connection, "c1", {"nodes_free": 1}, 1.0)
         jobs.add(connection, job("j1"), "text ü \U0001f600", {"why": [1, None]})
         events.add(connection, 2.0, "c1", "job", job="j1")
     return rows(store)

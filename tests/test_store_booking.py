@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rainbow.jobs import JobState
-from rainbow.store import clusters, jobs, open_store, states
+from rainbow.state_machine import JobState
+from rainbow.store import cluster_states, clusters, jobs, open_store
 from tests.stores import add_cluster, job
 
 EVENTS = st.lists(st.tuples(st.sampled_from(["submit", "accept", "end", "report"]), st.integers(0, 7)), max_size=40)
@@ -23,11 +23,11 @@ def test_booked_after_any_history_equals_counting_by_hand(tmp_path_factory: Any,
     add_cluster(store)
     known: dict[int, dict[str, Any]] = {}
     with store.write() as connection:
-        states.put(connection, "c1", {"nodes_free": 0}, 0.0)
+        cluster_states.put(connection, "c1", {"nodes_free": 0}, 0.0)
         for what, k in events:
             _happen(connection, known, what, k)
         expected = sum(_booking(seen) for seen in known.values())
-        assert states.booked(connection, ["c1"]) == {"c1": expected}
+        assert cluster_states.booked(connection, ["c1"]) == {"c1": expected}
     store.close()
 
 
@@ -44,7 +44,7 @@ def _happen(connection: sa.Connection, known: dict[int, dict[str, Any]], what: s
         clock = clusters.tick(connection, "c1")
         jobs.change(connection, f"j{k}", state=JobState.COMPLETED, ended_clock=clock)
     elif what == "report":
-        states.put(connection, "c1", {"nodes_free": 0}, 0.0)
+        cluster_states.put(connection, "c1", {"nodes_free": 0}, 0.0)
         for each in known.values():
             each["reported"] = (each["accepted"], each["ended"])
 

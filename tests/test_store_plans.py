@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from rainbow.store import tasks, workers
+from rainbow.store import schema, tasks, workers
 from rainbow.store.schema import clusters
 
 NAMED = [f"j-{k}" for k in range(200)]
@@ -23,7 +23,7 @@ def how(connection, statement, **given):
     [
         (tasks._CHANGED, {"cluster": "c", "since": 7}, "tasks USING INDEX ix_tasks_stamp"),
         (
-            tasks._NAMED.where(tasks.tasks.c.id.in_(NAMED)),
+            tasks._NAMED.where(schema.tasks.c.id.in_(NAMED)),
             {},
             "tasks USING INDEX sqlite_autoindex_tasks_1",
         ),
@@ -47,5 +47,5 @@ def test_tasks_are_found_by_id_at_their_own_cluster_only(api):
     with api.service.store.read() as connection:
         assert list(tasks.get(connection, ids["oak"], [f"{job}-0", "no"])) == [f"{job}-0"]
         assert tasks.get(connection, ids["elm"], [f"{job}-0"]) == {}
-        assert connection.execute(sa.select(sa.func.count()).select_from(tasks.tasks)).scalar() == 1
+        assert connection.execute(sa.select(sa.func.count()).select_from(schema.tasks)).scalar() == 1
     assert elm.name == "elm"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 import rainbow
 from rainbow.matching import backends
-from rainbow.matching.verdict import Why
+from rainbow.matching.model.verdict import Why
 from tests import strategies
 from tests.conformance.__main__ import main
 from tests.shapes import cluster

@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 
 import rainbow
 from rainbow.errors import Unavailable
-from rainbow.graph.deferred import PARTS
-from rainbow.matching.kinds import compile_kinds, root_of
-from rainbow.matching.summary import restored, summarise
+from rainbow.graph.outline import PARTS
+from rainbow.matching.equivalence.subtree_classes import compile_kinds, restored, root_of, summarise
 from rainbow.service import Service
 from rainbow.store.schema import clusters as stored
 from rainbow.store.schema import summaries

@@ -12,9 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from rainbow.agent import machine
-from rainbow.agent.survey import Survey, survey
-from rainbow.agent.watch import Watch
+from rainbow.agent import cluster_survey
+from rainbow.agent.cluster_survey import Survey, Watch, survey
 from rainbow.client import Client
 from rainbow.errors import RainbowError, RequestError, Unavailable
 from rainbow.graph import read_cluster
@@ -30,21 +29,21 @@ def test_this_machine_is_described_as_it_is() -> None:
     assert totals["node"] == 1
     assert 1 <= totals["core"] <= len(psutil.Process().cpu_affinity() or [])
     assert totals["memory"] <= psutil.virtual_memory().total // 2**20
-    assert totals.get("gpu", 0) == machine.gpus()
+    assert totals.get("gpu", 0) == cluster_survey.gpus()
     assert found.state == {"nodes_free": 1, "memory_per_node": totals["memory"] // 1024}
     assert len(found.up) == 1
 
 
 def test_cores_are_limited_by_the_time_a_container_may_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(machine, "CGROUP", tmp_path)
-    whole = machine.cores()
+    monkeypatch.setattr(cluster_survey, "CGROUP", tmp_path)
+    whole = cluster_survey.cores()
     (tmp_path / "cpu.max").write_text("100000 100000\n")
     (tmp_path / "memory.max").write_text(str(512 * 2**20))
-    assert (machine.cores(), machine.memory()) == (1, 512)
+    assert (cluster_survey.cores(), cluster_survey.memory()) == (1, 512)
     (tmp_path / "cpu.max").write_text("max 100000\n")
     (tmp_path / "memory.max").write_text("max\n")
-    assert machine.cores() == whole
-    assert machine.memory() > 512
+    assert cluster_survey.cores() == whole
+    assert cluster_survey.memory() > 512
 
 
 def command_saying(folder: Path, name: str, script: str) -> None:

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow.scheduling import gantt, profile
-from rainbow.scheduling.profile import Profile
-from rainbow.scheduling.timeline import Timeline
+from rainbow.scheduling import plan_diagram, resource_timeline
+from rainbow.scheduling.resource_timeline import Profile, Timeline
 
 END = 40  # times of the plain specification are 0 … END - 1, and one more that stands for everything after
 times = st.integers(0, END - 1)
@@ -23,7 +22,7 @@ bookings = st.lists(
 @pytest.fixture(autouse=True)
 def small_blocks():
     """Blocks of a few steps, so that few bookings already span several of them."""
-    with patch.object(profile, "LARGEST", 3):
+    with patch.object(resource_timeline, "LARGEST", 3):
         yield
 
 
@@ -105,7 +104,7 @@ def test_ends_are_the_times_where_use_goes_down(of, after):
 
 
 def test_thousands_of_steps_in_true_blocks():
-    with patch.object(profile, "LARGEST", 256):
+    with patch.object(resource_timeline, "LARGEST", 256):
         use = Profile()
         for k in range(5_000):
             use.add(k, k + 10, 1)
@@ -177,7 +176,7 @@ def test_timeline_as_text_names_worker_type_and_steps():
 
 
 def svg(line, now):
-    return minidom.parseString(gantt.draw(line, now))  # noqa: S318 - our own text
+    return minidom.parseString(plan_diagram.draw(line, now))  # noqa: S318 - our own text
 
 
 def test_gantt_is_well_formed_and_draws_every_stretch():

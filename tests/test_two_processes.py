@@ -20,8 +20,8 @@ from rainbow.client import Client
 from rainbow.errors import Unavailable
 from rainbow.scheduling import check_plan
 from rainbow.service import Service, Settings
-from rainbow.service.peers import Peers
-from rainbow.service.steps.stepping import step
+from rainbow.service.core.pg_notify import Peers
+from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec
 from tests.postgres import Postgres
@@ -202,7 +202,7 @@ def test_scheduler_that_was_paused_writes_nothing_of_what_it_planned(
     here, there = pair
     if not here.store.many_processes:
         pytest.skip("one process steps the clusters of a SQLite file")
-    monkeypatch.setattr("rainbow.store.turns.PAUSED", 1)
+    monkeypatch.setattr("rainbow.store.step_lock.PAUSED", 1)
     api = Api(here)
     oak = api.register("oak", grid(1, 1))
     there.refresh()
@@ -216,7 +216,7 @@ def test_scheduler_that_was_paused_writes_nothing_of_what_it_planned(
         steps.append(step(there, "oak"))
         return check_plan(*arguments)
 
-    monkeypatch.setattr("rainbow.service.steps.stepping.check_plan", pause)
+    monkeypatch.setattr("rainbow.service.scheduler.step.check_plan", pause)
     with pytest.raises(Unavailable):
         step(here, "oak")
     assert steps == [True]

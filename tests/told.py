@@ -9,7 +9,7 @@ from typing import Any
 
 from rainbow.agent import Agent, Executor
 from rainbow.agent.journal import Journal
-from rainbow.client import wire
+from rainbow.client import responses
 
 
 class Told:
@@ -17,8 +17,8 @@ class Told:
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
-        self.events_told: list[list[wire.Event]] = []
-        self.refuse: Callable[[list[wire.Event]], Exception | None] = lambda events: None
+        self.events_told: list[list[responses.Event]] = []
+        self.refuse: Callable[[list[responses.Event]], Exception | None] = lambda events: None
 
     def receive(self, *_: Any, **__: Any) -> Any:
         time.sleep(0.05)
@@ -27,7 +27,7 @@ class Told:
     def accept(self, name: str, agent: str, tasks: Any, *, seq: int) -> Any:
         return self.answers.get("accept", {"accepted": [], "refused": []})
 
-    def events(self, name: str, agent: str, events: list[wire.Event], *, seq: int) -> Any:
+    def events(self, name: str, agent: str, events: list[responses.Event], *, seq: int) -> Any:
         self.events_told.append(events)
         fault = self.refuse(events)
         if fault:
@@ -43,7 +43,7 @@ def said(told: Told) -> list[tuple[str, str]]:
     return [(event["task"], event.get("result", event["event"])) for events in told.events_told for event in events]
 
 
-def offer(task: str = "t", attempt: int = 1) -> wire.Offer:
+def offer(task: str = "t", attempt: int = 1) -> responses.Offer:
     return {
         "id": task,
         "attempt": attempt,

@@ -1,9 +1,9 @@
 """Small views for tests of policies: equal workers, a gang's demand is the number of workers it takes."""
 
-from rainbow.jobs import WorkerState
 from rainbow.matching import Take
 from rainbow.scheduling import GangView, JobView, LoadBased, RunView, Start, Stop, View, WorkerView, check_plan
-from rainbow.scheduling.explaining import every_wait
+from rainbow.scheduling.invariants import every_wait
+from rainbow.state_machine import WorkerState
 
 FREE, READY = {"core": 4}, WorkerState.READY
 

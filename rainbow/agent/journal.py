@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
+from rainbow.agent.executors.run import RunId
 from rainbow.agent.messages import run_id
-from rainbow.agent.runs import RunId
-from rainbow.client import wire
+from rainbow.client import responses
 from rainbow.errors import Conflict
 
 BLOCK = 2**20  # numbers of messages are reserved in blocks, so that not every message is a write
@@ -46,16 +46,18 @@ class Journal:
         self._db.executescript(SCHEMA)
         self.id, block = self._begin()
         self._number = block * BLOCK
-        self.offers: dict[RunId, wire.Offer] = {}
+        self.offers: dict[RunId, responses.Offer] = {}
         self.starting: set[RunId] = set()
         for starting, offer in self._db.execute("SELECT starting, offer FROM runs ORDER BY rowid"):
-            read: wire.Offer = json.loads(offer)
+            read: responses.Offer = json.loads(offer)
             if starting:
                 self.starting.add(run_id(read))
             else:
                 self.offers[run_id(read)] = read
         told = self._db.execute("SELECT number, event FROM outbox ORDER BY number")
-        self._outbox: deque[tuple[int, wire.Event]] = deque((number, json.loads(event)) for number, event in told)
+        self._outbox: deque[tuple[int, responses.Event]] = deque(
+            (number, json.loads(event)) for number, event in told
+        )
 
     def _begin(self) -> tuple[str, int]:
         found = self._db.execute("SELECT id, starts FROM agent").fetchone()
@@ -74,7 +76,7 @@ class Journal:
         return self._number
 
     @property
-    def outbox(self) -> list[wire.Event]:
+    def outbox(self) -> list[responses.Event]:
         """What has happened and is to be told, in order."""
         return [event for _, event in self._outbox]
 
@@ -83,7 +85,7 @@ class Journal:
         """Tell whether something is to be told."""
         return bool(self._outbox)
 
-    def keep(self, offers: Iterable[wire.Offer]) -> None:
+    def keep(self, offers: Iterable[responses.Offer]) -> None:
         """Remember offers, to be accepted."""
         with self._together():
             for offer in offers:
@@ -103,7 +105,7 @@ class Journal:
         self.starting.discard(run)
         self._db.execute("DELETE FROM runs WHERE task = ? AND attempt = ?", run)
 
-    def tell(self, event: wire.Event) -> None:
+    def tell(self, event: responses.Event) -> None:
         """Remember an event, to be told; a run that has ended is forgotten in the same breath."""
         with self._together():
             if event["event"] == "ended":

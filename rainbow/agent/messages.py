@@ -1,15 +1,15 @@
-"""What the agent's messages are made of: offers become runs, ends become events."""
+"""The agent's messages: offers become runs, ends become events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
 
-from rainbow.agent.runs import Ended, Run, RunId
-from rainbow.client import wire
+from rainbow.agent.executors.run import Ended, Run, RunId
+from rainbow.client import responses
 
 
-def run_of(offer: wire.Offer) -> Run:
+def run_of(offer: responses.Offer) -> Run:
     """Return the run that an offer describes."""
     return Run(
         id=run_id(offer),
@@ -23,26 +23,26 @@ def run_of(offer: wire.Offer) -> Run:
     )
 
 
-def run_id(ref: wire.RunRef) -> RunId:
+def run_id(ref: responses.RunRef) -> RunId:
     """Return the run a message refers to."""
     return ref["id"], ref["attempt"]
 
 
-def refs(runs: Iterable[RunId]) -> list[wire.RunRef]:
+def refs(runs: Iterable[RunId]) -> list[responses.RunRef]:
     """Name runs in a message."""
     return [{"id": task, "attempt": attempt} for task, attempt in runs]
 
 
-def happened(run: RunId, event: str, detail: str = "") -> wire.Event:
+def happened(run: RunId, event: str, detail: str = "") -> responses.Event:
     """Report that a run has started, is suspended, has been resumed, or is unable to be."""
-    said: wire.Event = {"task": run[0], "attempt": run[1], "event": event}
+    said: responses.Event = {"task": run[0], "attempt": run[1], "event": event}
     return {**said, "detail": detail} if detail else said
 
 
-def ended(end: Ended) -> wire.Event:
+def ended(end: Ended) -> responses.Event:
     """Report how a run ended."""
     task, attempt = end.id
-    event: wire.Event = {"task": task, "attempt": attempt, "event": "ended", "result": str(end.result)}
+    event: responses.Event = {"task": task, "attempt": attempt, "event": "ended", "result": str(end.result)}
     if end.exit_code is not None:
         event["exit_code"] = end.exit_code
     event["output"] = end.output
@@ -50,13 +50,13 @@ def ended(end: Ended) -> wire.Event:
     return event
 
 
-def batch(events: Iterable[wire.Event], size: int) -> list[wire.Event]:
+def batch(events: Iterable[responses.Event], size: int) -> list[responses.Event]:
     """Return the first events, up to `size`, of which no two are of different attempts at one task.
 
     The answer names stale tasks by id alone; so it can only mean one attempt.
     """
     attempts: dict[str, int] = {}
-    chosen: list[wire.Event] = []
+    chosen: list[responses.Event] = []
     for event in islice(events, size):
         if attempts.setdefault(event["task"], event["attempt"]) != event["attempt"]:
             break

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rainbow.api.places import Places
-    from rainbow.service.settings import Limits
+    from rainbow.service.core.settings import Limits
+
 
 MOST_HEAD = 65_536  # bytes of a request's line and headers
 HANDSHAKE = 10.0  # seconds for TLS

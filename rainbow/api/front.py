@@ -1,6 +1,6 @@
 """The front: HTTP requests as they come → the application, by ASGI.
 
-    1 who?      a credential that is known is asked for before a body is read; a stranger's body is short, or refused
+1 who?      a credential that is known is asked for before a body is read; a stranger's body is short, or refused
     2 body      read within a deadline, here, so that one who sends slowly keeps no thread
     3 answer    by the Flask application, in a thread of the request's lane
     4 pauses    what waits for something (an agent, an event stream) waits here, without a thread, and is asked again
@@ -13,30 +13,32 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
 
 import structlog
 
-from rainbow.api.asking import tokens_of
 from rainbow.api.connections import CONNECTION
 from rainbow.api.lanes import Lanes
-from rainbow.api.parking import PAUSE, WAITED
+from rainbow.api.pauses import PAUSE, WAITED
 from rainbow.api.problems import body_of, headers_of
-from rainbow.api.wsgi import environment
+from rainbow.api.wire import tokens_of
 from rainbow.errors import LimitError, RainbowError, TimedOut, TooMany, Unauthenticated
-from rainbow.matching.memory import Memory
-from rainbow.service.access import MISSING, UNKNOWN, Caller, caller
-from rainbow.service.measuring import count
-from rainbow.service.news import Pause
+from rainbow.lru_cache import Memory
+from rainbow.service.core.access import MISSING, UNKNOWN, Caller, caller
+from rainbow.service.core.counters import count
+from rainbow.service.core.pubsub import Pause
 
 if TYPE_CHECKING:
     from flask import Flask
 
     from rainbow.service import Service
+
 
 STRANGERS = 65_536  # bytes of a body whose credentials may be in it
 PACE = 65_536  # bytes of a body that give it another second
@@ -285,3 +287,31 @@ def _refusal(fault: RainbowError) -> Answer:
 async def _send(send: Callable[[Message], Any], answer: Answer) -> None:
     await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
     await send({"type": "http.response.body", "body": answer.body})
+
+
+def environment(scope: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """Return a request's environment; its `wsgi.input` is the body itself, to be made a file for each call."""
+    host, port = (scope["server"] or ("", 0))[:2]
+    found: dict[str, Any] = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(scope["raw_path"]).decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port or 0),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "REMOTE_ADDR": scope["client"][0] if scope["client"] else "",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.input": body,
+        "wsgi.input_terminated": True,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").upper().replace("-", "_"), value.decode("latin-1")
+        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
+        found[key] = f"{found[key]},{text}" if key in found else text
+    return found

@@ -1,6 +1,6 @@
 """Lanes: threads that answer requests, some for each kind, so that no kind waits behind another.
 
-    door    is a credential known?                     admin   health, figures, tokens, what the administrator asks
+door    is a credential known?                     admin   health, figures, tokens, what the administrator asks
     agents  receive, accept, events, heartbeat         streams events to come
     work    all the rest
 

@@ -9,10 +9,8 @@ from typing import Any
 from flask import Blueprint, Flask, current_app, jsonify
 
 from rainbow import __version__
-from rainbow.api.answers import ANSWERS, BY_ENDPOINT
-from rainbow.api.examples import EXAMPLES
 from rainbow.api.queries import QUERIES
-from rainbow.api.schemas import NAME, SCHEMAS
+from rainbow.api.schemas import ANSWERS, BY_ENDPOINT, EXAMPLES, NAME, SCHEMAS
 
 openapi = Blueprint("openapi", __name__)
 

@@ -8,7 +8,7 @@ from typing import Any
 from flask import Flask, request
 
 from rainbow.errors import RequestError
-from rainbow.jobs import JobState
+from rainbow.state_machine import JobState
 
 LARGEST = 2**63 - 1
 ANY_STATE = f"({'|'.join(JobState)}|)"

@@ -1,4 +1,6 @@
-"""What requests must look like: these schemas validate them, and the OpenAPI document is made of them.
+"""What the API takes and answers, with examples.
+
+What requests must look like: these schemas validate them, and the OpenAPI document is made of them.
 
 They say the form of a request. What a graph, a jobspec, a state or a policy must be is said, with its own code and
 place, by the part that reads it; here they are any JSON.
@@ -14,7 +16,186 @@ from jsonschema.exceptions import best_match
 from jsonschema.protocols import Validator
 
 from rainbow.errors import RequestError
-from rainbow.service.clusters.registering import VARIABLE
+from rainbow.service.clusters.registration import VARIABLE
+
+WORD = {"type": "string"}
+WHOLE = {"type": "integer"}
+NUMBER = {"type": "number"}
+YES = {"type": "boolean"}
+TIME = {"type": "string", "format": "date-time"}
+ANY_OBJECT: dict[str, Any] = {"type": "object"}
+
+
+def _of(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def _array(of: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": of}
+
+
+def _maybe(of: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [of, {"type": "null"}]}
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+TOTALS = {"type": "object", "additionalProperties": NUMBER}
+REFERENCE = _of(id=WORD, attempt=WHOLE)
+JOB = {
+    "id": WORD,
+    "name": WORD,
+    "requestor": WORD,
+    "cluster": WORD,
+    "state": WORD,
+    "nodes": NUMBER,
+    "submitted_at": TIME,
+    "canceled_at": _maybe(TIME),
+    "ended_at": _maybe(TIME),
+    "wait": _maybe(ANY_OBJECT),
+    "basis": WORD,
+    "tag": WORD,
+}
+TASK = _of(id=WORD, name=WORD, state=WORD, attempt=WHOLE, placement=ANY_OBJECT, exit_code=_maybe(WHOLE), output=WORD)
+CLUSTER = {"name": WORD, "revision": WHOLE, "levels": WORD, "totals": TOTALS, "workers": WHOLE}
+STANDING = {"state": {"enum": ["up", "drained", "deleting", "unattended"]}, "ready": WHOLE}
+TOKEN = {
+    "id": WORD,
+    "kind": WORD,
+    "name": _maybe(WORD),
+    "clusters": _array(WORD),
+    "requestors": _maybe(_array(WORD)),
+    "created_at": TIME,
+    "expires_at": _maybe(TIME),
+    "revoked_at": _maybe(TIME),
+}
+SCHEDULING = {"policy": WORD, "settings": ANY_OBJECT, "limits": ANY_OBJECT, "warnings": _array(WORD)}
+OFFER = _of(id=WORD, attempt=WHOLE, job=WORD, name=WORD, command=_array(WORD), duration=NUMBER, placement=ANY_OBJECT)
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    "Registered": _of(name=WORD, token=WORD, secret=WORD, revision=WHOLE, totals=TOTALS),
+    "Cluster": _of(**CLUSTER, **STANDING),
+    "ClusterShown": _of(**CLUSTER, **STANDING, policy=WORD, created_at=TIME, draining=YES, drained_at=_maybe(TIME)),
+    "Clusters": _of(clusters=_array(_ref("Cluster"))),
+    "Changed": _of(name=WORD, revision=WHOLE),
+    "StateShown": _of(state=ANY_OBJECT, effective=ANY_OBJECT, reported_at=_maybe(TIME)),
+    "Worker": _of(name=WORD, state=WORD, since=TIME),
+    "Workers": _of(workers=_array(_ref("Worker"))),
+    "Scheduling": _of(**SCHEDULING),
+    "SchedulingShown": _of(**SCHEDULING, figures=ANY_OBJECT, fault=_maybe(WORD)),
+    "Changes": _of(changes=_array(_of(changed_at=TIME, who=WORD, what=WORD))),
+    "Timeline": _of(lines=_array(ANY_OBJECT), text=WORD, svg=WORD),
+    "Stepped": _of(ordered=YES, fault=_maybe(WORD)),
+    "Plan": _of(orders=_array(ANY_OBJECT), waits=_array(ANY_OBJECT), figures=ANY_OBJECT),
+    "Received": _of(tasks=_array(OFFER), stop=_array(REFERENCE), lease=NUMBER, grace=NUMBER),
+    "Accepted": _of(accepted=_array(WORD), refused=_array(_of(id=WORD, reason=WORD))),
+    "Recorded": _of(recorded=_array(WORD), stale=_array(WORD)),
+    "Beat": _of(stop=_array(REFERENCE), stale=_array(WORD), lease=NUMBER, grace=NUMBER),
+    "Placed": _of(id=WORD, cluster=WORD, state=WORD, decision=ANY_OBJECT),
+    "Answers": _of(answers=_array(_of(status=WHOLE)), assign=ANY_OBJECT),
+    "Match": _of(
+        candidates=_array(_of(cluster=WORD, fits=NUMBER, totals=ANY_OBJECT)),
+        refusals=_array(_of(cluster=WORD, reason=WORD)),
+        undecided=_array(_of(cluster=WORD, reason=WORD)),
+        warnings=_array(WORD),
+    ),
+    "Job": _of(**JOB),
+    "JobShown": _of(**JOB, tasks=_array(TASK)),
+    "Jobs": _of(jobs=_array(_ref("Job")), next=_maybe(WORD)),
+    "Why": _of(id=WORD, cluster=WORD, state=WORD, decision=ANY_OBJECT, wait=_maybe(ANY_OBJECT)),
+    "Replay": _of(id=WORD, cluster=WORD, equal=YES, selection=ANY_OBJECT, replayed=ANY_OBJECT),
+    "Decisions": _of(decisions=_array(_of(id=WORD, submitted_at=TIME)), next=_maybe(WORD)),
+    "TokenShown": _of(**TOKEN),
+    "Tokens": _of(tokens=_array(_ref("TokenShown"))),
+    "Minted": _of(**TOKEN, token=WORD),
+    "Rotated": {**_of(**TOKEN), "anyOf": [_of(token=WORD), _of(secret=WORD)]},
+    "Health": _of(status=WORD),
+    "Answer": {"type": "object"},
+}
+BY_ENDPOINT = {
+    "clusters.register": "Registered",
+    "clusters.listing": "Clusters",
+    "clusters.show": "ClusterShown",
+    "clusters.graph": "Graph",
+    "clusters.put_graph": "Changed",
+    "clusters.patch_graph": "Changed",
+    "clusters.subsystem": "Graph",
+    "clusters.put_subsystem": "Changed",
+    "clusters.state": "StateShown",
+    "clusters.put_state": "State",
+    "clusters.workers": "Workers",
+    "clusters.move_worker": "Worker",
+    "clusters.scheduler": "SchedulingShown",
+    "clusters.put_scheduler": "Scheduling",
+    "clusters.scheduler_changes": "Changes",
+    "clusters.timeline": "Timeline",
+    "clusters.step": "Stepped",
+    "clusters.plan": "Plan",
+    "agents.receive": "Received",
+    "agents.accept": "Accepted",
+    "agents.events": "Recorded",
+    "agents.heartbeat": "Beat",
+    "jobs.submit": "Placed",
+    "batch.submit": "Answers",
+    "jobs.match": "Match",
+    "jobs.listing": "Jobs",
+    "jobs.show": "JobShown",
+    "jobs.cancel": "JobShown",
+    "jobs.why": "Why",
+    "jobs.replay": "Replay",
+    "jobs.decisions": "Decisions",
+    "tokens.mint": "Minted",
+    "tokens.listing": "Tokens",
+    "tokens.rotate": "Rotated",
+    "health.live": "Health",
+    "health.ready": "Health",
+}
+
+
+GRAPH = {
+    "graph": {
+        "nodes": {
+            "c0": {"metadata": {"type": "cluster", "name": "oak"}},
+            "n0": {"metadata": {"type": "node", "name": "n0"}},
+            "p0": {"metadata": {"type": "core", "name": "core0"}},
+        },
+        "edges": [
+            {"source": "c0", "target": "n0", "relation": "contains"},
+            {"source": "n0", "target": "p0", "relation": "contains"},
+        ],
+    }
+}
+SUBSYSTEM = {
+    "graph": {
+        "nodes": {"shm0": {"metadata": {"type": "shm", "name": "shm0"}}},
+        "edges": [{"source": "n0", "target": "shm0", "relation": "contains"}],
+    }
+}
+JOBSPEC = {
+    "version": 1,
+    "resources": {"work": {"type": "core", "replicas": 1}},
+    "tasks": [{"command": ["true"], "resources": "work"}],
+}
+EXAMPLES: dict[str, Any] = {
+    "clusters.register": {"name": "oak", "graph": GRAPH, "state": {"nodes_free": 1}},
+    "clusters.put_graph": GRAPH,
+    "clusters.patch_graph": {"changes": [{"op": "set", "vertex": "n0", "properties": {"rack": "r1"}}]},
+    "clusters.put_subsystem": SUBSYSTEM,
+    "clusters.put_state": {"nodes_free": 1, "cost": 0.5, "arch": "x86_64"},
+    "clusters.put_scheduler": {"policy": "load_based", "settings": {"classes": {"land": 60, "sea": 40}}},
+    "jobs.submit": {"jobspec": JOBSPEC, "name": "hello", "requestor": "ann"},
+    "jobs.match": {"jobspec": JOBSPEC},
+    "batch.submit": {"jobs": [{"jobspec": JOBSPEC}, {"jobspec": JOBSPEC, "name": "second"}]},
+    "agents.receive": {"agent": "a", "max": 4, "wait": 0},
+    "agents.accept": {"agent": "a", "tasks": []},
+    "agents.events": {"agent": "a", "events": []},
+    "agents.heartbeat": {"agent": "a", "workers": ["n0"], "running": []},
+    "reservations.create": {"jobspec": JOBSPEC, "duration": 3600, "requestor": "ann", "name": "the demonstration"},
+    "tokens.mint": {"clusters": ["oak"], "requestors": ["ann"], "name": "for ann"},
+}
+
 
 NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}
 WORDS = {"type": "string", "maxLength": 200}

@@ -1,4 +1,6 @@
-"""`rainbow serve`: a parent that listens and restarts, and the worker process: front, threads and the scheduler.
+"""The application, its log, and how it is served.
+
+`rainbow serve`: a parent that listens and restarts, and the worker process: front, threads and the scheduler.
 
 The worker dies with its parent whatever ends that, so that after `kill -9` nobody holds the port or the store.
 """
@@ -10,12 +12,14 @@ import gc
 import logging
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import socket
 import ssl
 import sys
 import threading
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -23,21 +27,89 @@ from typing import Any
 
 import structlog
 import uvicorn
+from flask import Flask
+from werkzeug.routing import BaseConverter
 
 from rainbow import process_secrets
-from rainbow.api.app import create_app
+from rainbow.api import problems
 from rainbow.api.connections import Connection
 from rainbow.api.front import Front
-from rainbow.api.logs import log_to_stderr, without_password
+from rainbow.api.openapi import openapi
 from rainbow.api.places import Places
+from rainbow.api.queries import refuse_unknown_queries
+from rainbow.api.rate_limit import pace
 from rainbow.api.supervisor import Supervisor
+from rainbow.api.views.administration import config, health, metrics, tokens
+from rainbow.api.views.clusters import agents, clusters, reservations
+from rainbow.api.views.events import events
+from rainbow.api.views.jobs import batch, jobs
 from rainbow.errors import ConfigError, RainbowError
 from rainbow.service import Service, Settings, check_service, open_service, read_config
-from rainbow.service.measuring import gauge
-from rainbow.service.peers import Peers
-from rainbow.service.reloading import Watch
-from rainbow.service.settings import Server
-from rainbow.service.steps.loop import Loop
+from rainbow.service.core.counters import gauge
+from rainbow.service.core.pg_notify import Peers
+from rainbow.service.core.reload import Watch
+from rainbow.service.core.settings import Server
+from rainbow.service.scheduler.loop import Loop
+
+
+class _Id(BaseConverter):
+    """An id: without a colon, so that what stands after one is a verb."""
+
+    regex = "[^/:]+"
+
+
+def create_app(service: Service) -> Flask:
+    """Make the application that serves one service."""
+    app = Flask("rainbow", static_folder=None)
+    app.extensions["rainbow"] = service
+    app.json.sort_keys = False  # type: ignore[attr-defined]  # typed as any provider, ours is the default one
+    app.url_map.converters["id"] = _Id
+    problems.install(app)
+    pace(app)
+    refuse_unknown_queries(app)
+    for blueprint in (clusters, jobs, batch, agents, tokens, reservations, config, events, metrics, openapi, health):
+        app.register_blueprint(blueprint)
+    return app
+
+
+# a credential of ours by its prefix, and the password in a URL
+SECRET = re.compile(r"\brb[rstma]_[A-Za-z0-9_-]{6,}")
+PASSWORD = re.compile(r"://([^:/@\s]*):[^@/\s]*@")
+
+
+def log_to_stderr(level: str = "info") -> None:
+    """Write one line an event, to stderr, with the time in UTC and the id of the request."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            hide,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+    )
+
+
+def hide(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Leave every secret out of what is logged, wherever it stands.
+
+    >>> hide(None, "", {"fault": "bad rbt_abcdefgh at postgresql://u:pw@host/db"})
+    {'fault': 'bad ... at postgresql://u:...@host/db'}
+    """
+    return {key: _hidden(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _hidden(text: str) -> str:
+    return PASSWORD.sub(r"://\1:...@", SECRET.sub("...", text))
+
+
+def without_password(database: str) -> str:
+    """Leave a password out of a URL."""
+    return PASSWORD.sub(r"://\1:...@", database)
+
 
 PR_SET_PDEATHSIG = 1
 GRACE = 20  # seconds that running requests get when the server stops

@@ -1,5 +1,5 @@
 """The `rainbow` command: every verb of the API for people (tables) and for programs (`-o json`)."""
 
-from rainbow.cli.root import main
+from rainbow.cli.main import main
 
 __all__ = ["main"]

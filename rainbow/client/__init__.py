@@ -7,7 +7,7 @@ job = client.submit(open("job.yaml").read())
 client.wait(job["id"])
 """
 
-from rainbow.client.calls import Problem
-from rainbow.client.verbs import Client
+from rainbow.client.http_client import Client
+from rainbow.client.transport import Problem
 
 __all__ = ["Client", "Problem"]

@@ -1,10 +1,9 @@
 """JGF ⇄ NetworkX; a cluster is one dominant graph with subsystem graphs hung on it."""
 
-from rainbow.graph.cluster import WORKER_LEVEL_TYPES, Cluster, Subsystem
-from rainbow.graph.limits import Limits
-from rainbow.graph.order import natural
-from rainbow.graph.reading import hang_subsystem, read_cluster
-from rainbow.graph.writing import write_jgf
+from rainbow.graph.cluster import WORKER_LEVEL_TYPES, Cluster, Subsystem, hang_subsystem
+from rainbow.graph.conversion import read_cluster, write_jgf
+from rainbow.graph.document import Limits
+from rainbow.text import natural
 
 __all__ = [
     "WORKER_LEVEL_TYPES",

@@ -1,4 +1,6 @@
-"""A cluster: one dominant (containment) graph and the subsystem graphs hung on its vertices.
+"""A cluster, and the subsystems attached to it.
+
+A cluster: one dominant (containment) graph and the subsystem graphs hung on its vertices.
 
 Both kinds of graph are NetworkX DiGraphs whose vertices carry
 
@@ -9,21 +11,36 @@ Both kinds of graph are NetworkX DiGraphs whose vertices carry
     metadata  the mapping the document gave, unchanged (copies of a template: without count, name and paths)
 
 and whose edges all mean "contains".
+
+Subsystems: graphs of another kind (io, spack, power, ...) hung on the vertices of a cluster.
+
+An edge whose source is a vertex of the cluster and whose target is one of the subsystem hangs the second on the
+first, and with it everything below it inside the subsystem: a package installed in a file system serves the node
+the file system hangs on. A source that is a template's id hangs it on every copy. An id that is in both graphs
+means the subsystem's vertex, unless the document gives it no field at all: NetworkX writes down every end of an
+edge, and such a one only mentions the cluster's vertex. Edges with another relation than "contains", or of a third
+subsystem, are ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rainbow.graph.order import natural
+import networkx as nx
+
+from rainbow.errors import GraphError
+from rainbow.graph.document import CONTAINMENT, CONTAINS, IN, LIMITS, Document, Edge, Limits, Vertex, short
+from rainbow.graph.formats import read_document
+from rainbow.graph.outline import Outline, derive_path, listed
+from rainbow.graph.validation import attributes, check_ends, check_vertices, top_down
 from rainbow.lazy import cached_property
+from rainbow.text import natural
 
 if TYPE_CHECKING:
-    import networkx as nx
+    from rainbow.graph.outline import Copy, Fields
 
-    from rainbow.graph.outline import Copy, Fields, Outline
 
 WORKER_TYPE = "node"
 WORKER_LEVEL_TYPES = frozenset({"core", "gpu", "memory", "socket", "numanode", "ssd"})
@@ -61,7 +78,6 @@ class Cluster:
 
     def with_subsystem(self, name: str, document: Any) -> Cluster:
         """Return this cluster with the subsystem graph `document` hung on it; GraphError says what is wrong."""
-        from rainbow.graph.reading import hang_subsystem
 
         return hang_subsystem(self, name, document)
 
@@ -147,3 +163,125 @@ def unique_names(copies: Sequence[Copy]) -> list[str]:
         if all(names) and len(set(names)) == len(names):
             return names
     return [copy.id for copy in copies]
+
+
+def hang_subsystem(cluster: Cluster, name: str, document: Any, limits: Limits = LIMITS) -> Cluster:
+    """Return the cluster with the subsystem `document` (any accepted form) hung on it, in place of an old `name`.
+
+    Every vertex must be joined, by edges of the subsystem, to one that hangs on the cluster. One may stand alone:
+    the subsystem's own root, the first vertex whose type or basename is the subsystem's name or whose declared path
+    is a single step (`io0`, of type io, "/io0"). Raises GraphError for any other that is tied to nothing, for an
+    edge to a vertex neither graph has, and for whatever `read_cluster` refuses; `count` is a field like others here.
+    """
+    plain = read_document(document, limits)
+    vertices = _own_vertices(cluster, plain)
+    cluster = _told_apart(cluster, plain, vertices)
+    inner, ties = _sort_edges(cluster.outline, name, plain, vertices)
+    graph = _graph(plain, vertices, inner)
+    attached = _attach(cluster.outline, graph, ties, plain, limits)
+    _check_tied(name, graph, vertices, ties)
+    subsystem = Subsystem(name, graph, attached, cluster.outline)
+    return replace(cluster, subsystems={**cluster.subsystems, name: subsystem})
+
+
+def _own_vertices(cluster: Cluster, document: Document) -> dict[str, Vertex]:
+    """Return the vertices by id, without those that only mention one of the cluster."""
+    known = check_vertices(document)
+    own = {key: vertex for key, vertex in known.items() if vertex.metadata or key not in cluster.outline}
+    if not own:
+        raise GraphError("the subsystem has no vertices of its own", pointer=document.vertices_at)
+    return own
+
+
+def _told_apart(cluster: Cluster, document: Document, vertices: Container[str]) -> Cluster:
+    """Write the templates out if something hangs on one copy only: copies are not all equal any more."""
+    old = cluster.outline
+    sources = {edge.source for edge in document.edges if edge.source not in vertices}
+    if not any(source not in old.places and source in old for source in sources) or old.is_listed:
+        return cluster
+    outline = listed(old)
+    subsystems = {
+        name: Subsystem(name, hung.graph, {outline.places[v]: on for v, on in hung.attached.items()}, outline)
+        for name, hung in cluster.subsystems.items()
+    }
+    return replace(cluster, outline=outline, subsystems=subsystems)
+
+
+def _sort_edges(
+    outline: Outline, name: str, document: Document, vertices: Mapping[str, Vertex]
+) -> tuple[list[Edge], list[Edge]]:
+    """Tell the edges inside the subsystem from those that hang it on the cluster."""
+    inner: list[Edge] = []
+    ties: list[Edge] = []
+    anywhere = _Either(vertices, outline)
+    for edge in document.edges:
+        if edge.relation not in (CONTAINS, IN) or edge.subsystem not in (CONTAINMENT, name):
+            continue
+        check_ends(document, edge, anywhere, anywhere)
+        if edge.relation == CONTAINS:
+            _check_direction(document, edge, vertices)
+            (inner if edge.source in vertices else ties).append(edge)
+    return inner, ties
+
+
+class _Either:
+    """What is in one of two."""
+
+    def __init__(self, one: Container[str], other: Container[str]) -> None:
+        self.one, self.other = one, other
+
+    def __contains__(self, vertex: object) -> bool:
+        return vertex in self.one or vertex in self.other
+
+
+def _check_direction(document: Document, edge: Edge, vertices: Container[str]) -> None:
+    if edge.target not in vertices:
+        text = f"{short(edge.target)} is a vertex of the cluster: subsystems hang on it, it hangs on none"
+        raise GraphError(text, pointer=f"{document.edge_at(edge)}/target")
+
+
+def _graph(document: Document, vertices: Mapping[str, Vertex], inner: list[Edge]) -> nx.DiGraph[str]:
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from((vertex.id, attributes(vertex)._asdict()) for vertex in vertices.values())
+    graph.add_edges_from((edge.source, edge.target) for edge in inner)
+    for vertex in top_down(document, vertices, inner):
+        fields, parent = graph.nodes[vertex], next(graph.predecessors(vertex), "")
+        above = graph.nodes[parent]["path"] if parent else ""
+        if not fields["path"] and (above or not parent):
+            fields["path"] = derive_path(above, fields["name"])
+    return graph
+
+
+def _attach(
+    outline: Outline, graph: nx.DiGraph[str], ties: list[Edge], document: Document, limits: Limits
+) -> dict[int, tuple[str, ...]]:
+    """Return, for every entry of the outline, what hangs on it, in the document's order of edges."""
+    below: dict[str, tuple[str, ...]] = {}
+    attached: dict[int, dict[str, None]] = {}
+    total = 0
+    for edge in ties:
+        if edge.target not in below:
+            below[edge.target] = (edge.target, *(v for _, v in nx.bfs_edges(graph, edge.target)))
+        for vertex in outline.templates.get(edge.source, (edge.source,)):
+            entry = outline.places[vertex]
+            total += len(below[edge.target]) * outline.many[entry]
+            limits.check("edges", total, document.edge_at(edge))
+            attached.setdefault(entry, {}).update(dict.fromkeys(below[edge.target]))
+    return {entry: tuple(hung) for entry, hung in attached.items()}
+
+
+def _check_tied(name: str, graph: nx.DiGraph[str], vertices: Mapping[str, Vertex], ties: list[Edge]) -> None:
+    hung = {edge.target for edge in ties}
+    parts = nx.weakly_connected_components(graph)
+    tied = {vertex for part in parts if not part.isdisjoint(hung) for vertex in part}
+    free = [vertex for vertex in vertices if vertex not in tied]
+    alone = [vertex for vertex in free if not graph.degree(vertex) and _is_own_root(name, vertices[vertex])]
+    untied = [vertex for vertex in free if not tied or vertex not in alone[:1]]
+    if untied:
+        text = f"{short(untied[0])} is tied to nothing: no edge leads to it from a vertex of the cluster"
+        raise GraphError(text, pointer=vertices[untied[0]].pointer)
+
+
+def _is_own_root(name: str, vertex: Vertex) -> bool:
+    declared = attributes(vertex)
+    return name in (declared.type, vertex.metadata.get("basename")) or declared.path.count("/") == 1

@@ -1,4 +1,6 @@
-"""A graph document in plain form: what every accepted form is turned into before it is checked.
+"""A graph in plain form, and the limits of its size.
+
+A graph document in plain form: what every accepted form is turned into before it is checked.
 
 pointer   JSON Pointer (RFC 6901) into the document as it was sent; the pointer of the whole is ""
 """
@@ -10,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rainbow.errors import GraphError, LimitError
-from rainbow.graph.limits import Limits
 
 CONTAINMENT = "containment"  # the subsystem of an edge that names none
 CONTAINS = "contains"  # the relation of an edge that names none
@@ -163,3 +164,23 @@ def _by_subsystem(names: Mapping[Any, Any], pointer: str) -> tuple[str, str]:
     key = CONTAINMENT if CONTAINMENT in names else next(iter(names))
     subsystem = text(key, pointer, "the subsystem of an edge")
     return text(names[key], step(pointer, subsystem), "the relation of an edge"), subsystem
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most of everything a graph may have. Templates count as what they stand for."""
+
+    vertices: int = 2_000_000
+    edges: int = 8_000_000  # of a subsystem also: how many times its vertices may be attached
+    depth: int = 10_000  # vertices on the way from the root down
+    templates: int = 64  # one inside the other: each lengthens the ids of all copies in it
+
+    def check(self, limit: str, found: int, pointer: str) -> None:
+        """Raise LimitError, naming the limit, if `found` is more than it allows."""
+        allowed = getattr(self, limit)
+        if found > allowed:
+            text = f"the graph is larger than the limit {limit} ({allowed}) allows"
+            raise LimitError(text, pointer=pointer, limit=limit, allowed=allowed)
+
+
+LIMITS = Limits()

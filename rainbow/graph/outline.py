@@ -1,4 +1,6 @@
-"""The outline of a dominant graph: its vertices as the document has them, templates not written out.
+"""A cluster's vertices as its document has them: templates are not written out.
+
+The outline of a dominant graph: its vertices as the document has them, templates not written out.
 
     entry     a vertex of the document, called by its place in the outline; what contains it stands before it
     copy      one of the vertices an entry stands for: itself, or one for each number of the templates above it
@@ -12,42 +14,16 @@ structure is read from here; the NetworkX graph is written out only for those wh
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import networkx as nx
 
-from rainbow.graph.order import natural
 from rainbow.lazy import cached_property
+from rainbow.text import natural
 
-Run = tuple[int, int, int]
-
-_LONGEST_PATH = 1024
-_NUMBERED = ("count", "name", "paths")
-
-
-class Fields(NamedTuple):
-    """The attributes of a vertex, see cluster.py."""
-
-    type: str
-    size: int
-    unit: str
-    name: str
-    path: str
-    rank: int | None
-    properties: frozenset[str]
-    metadata: Any
-
-
-class Copy(NamedTuple):
-    """One vertex an entry stands for."""
-
-    id: str
-    parent: str
-    numbers: str
-    name: str
-    path: str
+PARTS = ("ids", "fields", "parents", "counts", "templates")
 
 
 class Outline:
@@ -212,6 +188,53 @@ class Outline:
         graph = write_out(self)
         nx.freeze(graph)
         return graph
+
+
+class Deferred(Outline):
+    """An outline of which only the totals are known; `read` gives the rest at the first look at any of it."""
+
+    def __init__(self, read: Callable[[], Outline], sizes: Mapping[str, int], numbers: Mapping[str, int]) -> None:
+        self._read = read
+        self.sizes = dict(sizes)
+        self.numbers = dict(numbers)
+
+    def __getattr__(self, name: str) -> Any:
+        """Read the outline: one of its parts is asked for and not yet there."""
+        if name not in PARTS:
+            raise AttributeError(name)
+        whole = self._read()
+        for part in PARTS:
+            setattr(self, part, getattr(whole, part))
+        return getattr(whole, name)
+
+
+Run = tuple[int, int, int]
+
+_LONGEST_PATH = 1024
+_NUMBERED = ("count", "name", "paths")
+
+
+class Fields(NamedTuple):
+    """The attributes of a vertex, see cluster.py."""
+
+    type: str
+    size: int
+    unit: str
+    name: str
+    path: str
+    rank: int | None
+    properties: frozenset[str]
+    metadata: Any
+
+
+class Copy(NamedTuple):
+    """One vertex an entry stands for."""
+
+    id: str
+    parent: str
+    numbers: str
+    name: str
+    path: str
 
 
 def numbered(vertex: str) -> Iterator[tuple[str, list[int]]]:

@@ -1,7 +1,6 @@
 """Jobspec text of any dialect → Request."""
 
-from rainbow.jobspec.command import jobspec_of
-from rainbow.jobspec.reading import parse_jobspec
+from rainbow.jobspec.parse import jobspec_of, parse_jobspec
 from rainbow.jobspec.request import (
     Condition,
     Constraint,
@@ -13,7 +12,7 @@ from rainbow.jobspec.request import (
     Resource,
     TaskSpec,
 )
-from rainbow.jobspec.text import Limits
+from rainbow.jobspec.yaml_reader import Limits
 
 __all__ = [
     "Condition",

@@ -1,6 +1,6 @@
 """The normal form: what every dialect of jobspec becomes at the door.
 
-    Request ── variants ── a forest of Resource trees (any one variant will do; the first that matches is taken)
+Request ── variants ── a forest of Resource trees (any one variant will do; the first that matches is taken)
        │                       └── slots are resources of type "slot", with a label
        ├─ tasks ── TaskSpec, each naming the slots it runs in
        └─ attributes, constraint, parameters, warnings

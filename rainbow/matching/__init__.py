@@ -6,15 +6,14 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
-from rainbow.matching.budget import Budget
-from rainbow.matching.hosting import consumables, hosting_kinds, worker_capacity, worker_kinds
-from rainbow.matching.index import Index
-from rainbow.matching.needs import Matcher, matchers
-from rainbow.matching.showing import shown, shown_explained
-from rainbow.matching.smaller import smallest_change
-from rainbow.matching.verdict import Backend, Reason, Take, Verdict, Why
-from rainbow.matching.verdicts import candidates_of, is_in_order, names_of, refusals_of, undecided_of
-from rainbow.matching.walk import Walk
+from rainbow.matching.explain.report import shown, shown_explained
+from rainbow.matching.explain.smallest_change import smallest_change
+from rainbow.matching.index_backend import Index, candidates_of, is_in_order, names_of, refusals_of, undecided_of
+from rainbow.matching.model.budget import Budget
+from rainbow.matching.model.conditions import Matcher, matchers
+from rainbow.matching.model.verdict import Backend, Reason, Take, Verdict, Why
+from rainbow.matching.plain_backend import Walk
+from rainbow.matching.workers.worker_use import consumables, hosting_kinds, worker_capacity, worker_kinds
 from rainbow.plugins import Registry
 
 if TYPE_CHECKING:

@@ -1,40 +1,42 @@
 """One cluster's jobs × workers × now → orders."""
 
 from rainbow.plugins import Registry
-from rainbow.scheduling.check import check_plan
 from rainbow.scheduling.delegate import Delegate
 from rainbow.scheduling.dependencies import never_started, waits_for
-from rainbow.scheduling.diagram import diagram
 from rainbow.scheduling.fair_share import FairShare
+from rainbow.scheduling.feasibility import Answer, can_ever, can_now
 from rainbow.scheduling.gangs import Gang, GangTask, gangs, only, placements, processes, slots_of
-from rainbow.scheduling.load_based import LoadBased
-from rainbow.scheduling.policy import (
+from rainbow.scheduling.interface import (
     Accounts,
-    Elastic,
     Ended,
-    GangView,
-    JobProgress,
-    JobView,
     Keeps,
     Kept,
     Names,
     Plan,
     Policy,
-    ReservationView,
     Reserve,
     Resume,
-    RunProgress,
-    RunView,
-    SlotsView,
     Start,
     Stop,
     Suspend,
     View,
     Wait,
+)
+from rainbow.scheduling.invariants import check_plan
+from rainbow.scheduling.load_based import LoadBased
+from rainbow.scheduling.plan_diagram import diagram
+from rainbow.scheduling.priority import Priority
+from rainbow.scheduling.snapshot import (
+    Elastic,
+    GangView,
+    JobProgress,
+    JobView,
+    ReservationView,
+    RunProgress,
+    RunView,
+    SlotsView,
     WorkerView,
 )
-from rainbow.scheduling.priority import Priority
-from rainbow.scheduling.priority.verify import Answer, can_ever, can_now
 
 policies: Registry[Policy] = Registry("rainbow.policies")
 policies.add("load_based")(LoadBased())

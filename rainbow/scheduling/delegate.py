@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rainbow.errors import PolicyError
-from rainbow.scheduling.english import some
-from rainbow.scheduling.policy import Plan, Start, View, Wait
+from rainbow.scheduling.interface import Plan, Start, View, Wait
+from rainbow.text import some
 
 
 class Delegate:

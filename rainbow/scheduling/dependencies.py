@@ -1,4 +1,15 @@
-"""Which gangs must wait for others of their job, and which can never start (`depends_on`).
+"""What must have happened before a job may start.
+
+Dependencies on other jobs and on the clock (RFC 26): met, still to come, or never to be met.
+
+    after        the job has started             afterok      it has completed
+    afterany     it has ended, however           afternotok   it has ended, and not completed
+    begin-time   the time has come
+
+A dependency that can no longer be met ends the job that has it. What
+`string` and `fluid` name was settled when the job was submitted: by then it is a job that must end.
+
+Which gangs must wait for others of their job, and which can never start (`depends_on`).
 
 A task depends on tasks or groups of tasks by name; it starts when all of them have completed. When one of them
 ends otherwise, what depends on it is canceled, and what depends on that in turn.
@@ -6,13 +17,81 @@ ends otherwise, what depends on it is canceled, and what depends on that in turn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rainbow.jobs import ENDED, TaskState
+from rainbow.state_machine import ENDED, JobState, TaskState
 
 if TYPE_CHECKING:
+    from rainbow.jobspec import Dependency
     from rainbow.scheduling.gangs import Gang, GangTask
+
+
+BY_JOB = frozenset({"after", "afterany", "afterok", "afternotok"})
+BEGIN = "begin-time"
+WORDS = {
+    "after": "to start",
+    "afterany": "to end",
+    "afterok": "to complete",
+    "afternotok": "to end without completing",
+}
+_ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELED})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How another job stands; `started`: some task of it runs or has run."""
+
+    state: JobState
+    started: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """What is not met yet of a job's dependencies; `never` says which can no longer be, and why."""
+
+    waits: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    until: float | None = None
+    never: str = ""
+
+
+def awaited(wanted: Iterable[Dependency], find: Callable[[str], Target | None], now: float) -> Awaited:
+    """Say what is left to wait for; `find` names how a job stands, None if nobody knows it any more.
+
+    >>> from rainbow.jobspec import Dependency
+    >>> awaited([Dependency("afterok", "7")], lambda _: Target(JobState.RUNNING, True), 0.0).waits
+    ('job 7 to complete',)
+    """
+    waits: list[str] = []
+    jobs: list[str] = []
+    until = None
+    for one in wanted:
+        if one.scheme == BEGIN and float(one.value) > now:
+            until = max(until or 0.0, float(one.value))
+        if one.scheme in BY_JOB:
+            target = find(one.value)
+            met = target is not None and _met(one.scheme, target)
+            if target is None or (target.state in _ENDED and not met):
+                return Awaited(never=_never(one, target))
+            if not met:
+                waits.append(f"job {one.value} {WORDS[one.scheme]}")
+                jobs.append(one.value)
+    return Awaited(tuple(waits), tuple(jobs), until)
+
+
+def _met(scheme: str, target: Target) -> bool:
+    if scheme == "after":
+        return target.started
+    if target.state not in _ENDED:
+        return False
+    return scheme == "afterany" or (target.state is JobState.COMPLETED) == (scheme == "afterok")
+
+
+def _never(one: Dependency, target: Target | None) -> str:
+    stands = "is not known" if target is None else f"is {target.state}"
+    return f"waited for job {one.value} {WORDS[one.scheme]}; it {stands}"
 
 
 def called(task: GangTask) -> set[str]:

@@ -1,32 +1,17 @@
-"""Candidates and state → one cluster, with every step that led to it.
+"""Candidates and their state → one cluster, with every step that led to it.
 
-choice                                       what a selector is, and what it answers
-random, constraint                           the selectors
-priorities, groups, advice, bounds, costs    the options of constraint: read, checked, warned of
-grammar, expression, arithmetic              an expression for one cluster: text → tree → code
-variables, columns, vectorised               what it can read, and the same code for many clusters
-redeciding, trials                           decisions taken again, operators' cases
-assigning, optimal                           many jobs together
+choice         what a selector is, and what it answers
+expression/    an expression about a cluster: text → tree → code, for one cluster or for many
+options, lint  the options of the selector `constraint`: read, checked, warned of
+variables      what expressions can read
+constraint     the selector of filters, calculations and sorts
+select         the entry, and the selector `random`
+assignment     many jobs together: greedily, or by the integer_program
+replay, cases  decisions taken again, operators' cases
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from random import Random  # not `import random`: the plug-in of that name stands in this package
-from typing import TYPE_CHECKING, Any
-
-from rainbow.errors import SelectionError
-from rainbow.graph.order import natural
-from rainbow.matching import candidates_of, is_in_order, names_of
-from rainbow.plugins import Registry
 from rainbow.selection.choice import Choice, Frugal, Scalar, Selector, Step
-from rainbow.selection.constraint import ConstraintSelector
-from rainbow.selection.random import RandomSelector
-
-if TYPE_CHECKING:
-    from rainbow.jobspec import Request
-    from rainbow.matching import Verdict
+from rainbow.selection.select import check_options, reads, reads_states, select, selectors
 
 __all__ = [
     "Choice",
@@ -40,64 +25,3 @@ __all__ = [
     "select",
     "selectors",
 ]
-
-selectors: Registry[Selector] = Registry("rainbow.selectors")
-selectors.add("constraint")(ConstraintSelector())
-selectors.add("random")(RandomSelector())
-
-
-def select(
-    request: Request,
-    verdicts: Sequence[Verdict],
-    states: Mapping[str, Mapping[str, Scalar]],
-    selector: str = "random",
-    options: Mapping[str, Any] | None = None,
-    seed: int | str = 0,
-) -> Choice:
-    """Choose one of the clusters that match, or none with the reason.
-
-    `states` are {cluster: {variable: value}}. `seed` is the only chance there is: the same arguments give an
-    equal Choice. Raises SelectionError for options that cannot be used, UnknownPlugin for an unknown selector.
-
-    >>> from rainbow.jobspec import Request
-    >>> from rainbow.matching import Verdict
-    >>> verdicts = [Verdict("alpha", True, totals={"nodes": 2}), Verdict("bravo", False)]
-    >>> select(Request(((),), ()), verdicts, states={}).cluster
-    'alpha'
-    """
-    plugin = selectors.get(selector)
-    options = {} if options is None else options
-    check_options(selector, options)
-    candidates = candidates_of(verdicts)
-    if not candidates:
-        return Choice(None, selector, reason="no cluster matches")
-    rng = Random(seed)  # noqa: S311  # to be replayed, not to be secret
-    ordered = candidates if is_in_order(verdicts) else [candidates[at] for at in _in_order(names_of(candidates))]
-    return plugin.select(ordered, states, request.parameters, options, rng)
-
-
-def check_options(selector: str, options: Mapping[str, Any]) -> Sequence[str]:
-    """Return warnings about a selector's options; SelectionError if they cannot be used."""
-    if not isinstance(options, Mapping):
-        raise SelectionError("the options of a selector must be a mapping", pointer="")
-    return selectors.get(selector).check(options)
-
-
-def reads(selector: str, options: Mapping[str, Any], variable: str) -> bool:
-    """Tell whether a decision may read a variable: what is dear to find out is left out where nobody asks.
-
-    >>> reads("constraint", {"priorities": [{"priority": 1, "steps": [{"filter": "cost > 1"}]}]}, "state.age")
-    False
-    """
-    plugin = selectors.get(selector)
-    return not isinstance(plugin, Frugal) or variable in plugin.reads(options)
-
-
-def reads_states(selector: str) -> bool:
-    """Tell whether a decision may read any cluster's state."""
-    return not isinstance(selectors.get(selector), RandomSelector)
-
-
-@lru_cache(maxsize=16)  # the same clusters come again with every job
-def _in_order(names: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(names)), key=lambda at: natural(names[at])))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from rainbow.matching import Verdict
 
+
 Scalar = int | float | str | bool
 
 

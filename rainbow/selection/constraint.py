@@ -1,6 +1,6 @@
 """The plug-in `constraint`: priorities of steps that filter, compute, sort and select.
 
-    candidates ── booking, stale_after ──► priority 1: filter ► calc ► sort ► select ──► a cluster
+candidates ── booking, stale_after ──► priority 1: filter ► calc ► sort ► select ──► a cluster
                                                 │ nobody left
                                                 ▼
                                            priority 2: ... ──► a cluster, or none
@@ -18,11 +18,11 @@ from operator import ge
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import SelectionError
-from rainbow.selection.advice import advise
-from rainbow.selection.arithmetic import Broken, describe, is_number, shown, truth
 from rainbow.selection.choice import Choice, Scalar, Step
-from rainbow.selection.expression import Expression, compile_expression
-from rainbow.selection.priorities import (
+from rainbow.selection.expression.compiler import Expression, compile_expression
+from rainbow.selection.expression.scalar import Broken, describe, is_number, shown, truth
+from rainbow.selection.lint import advise
+from rainbow.selection.options import (
     Instruction,
     Priority,
     Settings,
@@ -35,6 +35,7 @@ from rainbow.selection.variables import MISSING, Variables
 
 if TYPE_CHECKING:
     from rainbow.matching import Verdict
+
 
 NAME = "constraint"
 BOOKING = compile_expression("nodes_free >= matched.nodes")

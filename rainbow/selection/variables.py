@@ -1,6 +1,6 @@
 """What expressions can read: the variables of every candidate, as one column per name.
 
-    computed      by a calc of this priority
+computed      by a calc of this priority
     matched.*     what matching found: nodes, cores, gpus, memory, fits
     state         the cluster's own, with state.age and queue.* among it
     parameter     the job's, the same for every cluster
@@ -17,14 +17,14 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from rainbow.matching import names_of
-from rainbow.selection.arithmetic import Unknown, admit
 from rainbow.selection.choice import Scalar
-from rainbow.selection.columns import Numbers
-from rainbow.selection.expression import Expression, Fault, evaluate_with
-from rainbow.selection.vectorised import evaluate_columns, read_column
+from rainbow.selection.expression.columnar import Numbers, evaluate_columns, read_column
+from rainbow.selection.expression.compiler import Expression, Fault, evaluate_with
+from rainbow.selection.expression.scalar import Unknown, admit
 
 if TYPE_CHECKING:
     from rainbow.matching import Verdict
+
 
 MATCHED = ("nodes", "cores", "gpus", "memory", "fits")
 SAME = {"node_memory_gb": "memory_per_node", "memory_per_node": "node_memory_gb"}  # two names of one variable

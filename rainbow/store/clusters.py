@@ -1,4 +1,4 @@
-"""Clusters and their subsystems: the graphs as given, and what is set for each cluster."""
+"""Clusters, their subsystems and settings, and what clusters are in short."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rainbow.store import credentials
-from rainbow.store.schema import clusters, subsystems
+from rainbow.store.schema import clusters, subsystems, summaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +182,21 @@ def _change(connection: sa.Connection, cluster_id: str, **values: Any) -> None:
 def _count(connection: sa.Connection, cluster_id: str, column: sa.Column[int]) -> int:
     _change(connection, cluster_id, **{column.name: column + 1})
     return connection.execute(sa.select(column).where(clusters.c.id == cluster_id)).scalar_one()
+
+
+_OF_NOW = sa.and_(clusters.c.id == summaries.c.cluster_id, clusters.c.revision == summaries.c.revision)
+
+
+def put_summary(connection: sa.Connection, cluster_id: str, revision: int, layout: int, content: bytes) -> None:
+    """Store what a cluster is in short at a revision of its graphs."""
+    connection.execute(summaries.delete().where(summaries.c.cluster_id == cluster_id))
+    values = {"cluster_id": cluster_id, "revision": revision, "layout": layout, "content": content}
+    connection.execute(summaries.insert(), values)
+
+
+def get_summaries(connection: sa.Connection, layout: int, cluster_id: str | None = None) -> dict[str, bytes]:
+    """Return {cluster id: content} of one cluster or all: those of this layout that are not out of date."""
+    query = sa.select(summaries.c.cluster_id, summaries.c.content).join(clusters, _OF_NOW)
+    query = query.where(summaries.c.layout == layout)
+    rows = connection.execute(query if cluster_id is None else query.where(summaries.c.cluster_id == cluster_id))
+    return {row.cluster_id: row.content for row in rows}

@@ -1,4 +1,6 @@
-"""Opening the database, reading from it and writing to it.
+"""The database: opened, read, written and migrated.
+
+Opening the database, reading from it and writing to it.
 
 There is one writer at a time, on both databases. What a submit reads (free nodes, its Idempotency-Key) must still be
 true when it writes; one writer makes that so without a retry anywhere. SQLite is made that way; on PostgreSQL a
@@ -18,13 +20,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
 
 from rainbow.errors import ConfigError, Unavailable
 from rainbow.store import postgresql, sqlite
-from rainbow.store.migrate import upgrade
 
 MOST_TOGETHER = 200  # writers in one commit: the first of them waits for the last
 # of the database, not of what was asked of it; a PostgreSQL that stands by says NotSupported to who would write
@@ -95,7 +99,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Give a connection in a transaction of its own that writes nothing yet: see turns.py."""
+        """Give a connection in a transaction of its own that writes nothing yet: see step_lock.py."""
         with _trouble_as_unavailable(), self.engine.connect() as connection:
             connection.begin()
             yield connection
@@ -201,3 +205,20 @@ def _trouble_as_unavailable() -> Iterator[None]:
         yield
     except TROUBLE as error:
         raise Unavailable("the store does not answer; try again", retry_after=2) from error
+
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def upgrade(engine: sa.Engine) -> None:
+    """Run every migration the database has not had; all of them or, after an error, none."""
+    with engine.begin() as connection:
+        command.upgrade(configuration(connection), "head")
+
+
+def configuration(connection: sa.Connection) -> Config:
+    """Return Alembic's configuration for this connection, without a file."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config

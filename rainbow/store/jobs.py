@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -9,8 +10,28 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.jobs import JobState
-from rainbow.store.schema import clusters, jobs
+from rainbow.state_machine import JobState
+from rainbow.store.schema import clusters, events, jobs, record_uses, records, together
+
+
+def has_older(connection: sa.Connection, before: float) -> bool:
+    """Tell whether anything may be forgotten."""
+    found = [
+        sa.select(jobs.c.id).where(jobs.c.ended_at < before).limit(1),
+        sa.select(events.c.number).where(events.c.at < before).limit(1),
+    ]
+    return any(connection.execute(query).first() for query in found)
+
+
+def forget(connection: sa.Connection, before: float, most: int) -> int:
+    """Forget what ended before this time, at most so many jobs with their tasks; return how many jobs."""
+    old = sa.select(jobs.c.id).where(jobs.c.ended_at < before).order_by(jobs.c.ended_at).limit(most)
+    gone = connection.execute(old).scalars().all()
+    connection.execute(jobs.delete().where(jobs.c.id.in_(gone)))
+    forget_unused_records(connection)
+    connection.execute(events.delete().where(events.c.at < before))
+    return len(gone)
+
 
 NAMED = 500  # jobs named in one statement
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})
@@ -174,3 +195,38 @@ def _jobs(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Job
 
 def _record(row: sa.Row[Any]) -> JobRecord:
     return JobRecord(**{**row._mapping, "state": JobState(row.state)})
+
+
+FAST = 1  # of zlib's levels: names and numbers shrink to a tenth anyway
+_KNOWN = sa.select(records.c.digest).where(records.c.digest.in_(sa.bindparam("wanted", expanding=True)))
+_ADD_RECORD = records.insert()
+_KEPT = sa.select(sa.bindparam("user", type_=sa.String), records.c.digest).where(
+    records.c.digest == sa.bindparam("wanted")
+)
+_USE = record_uses.insert().from_select(["job", "digest"], _KEPT).execution_options(preserve_rowcount=True)
+
+
+def keep_records(connection: sa.Connection, job_id: str, texts: Mapping[str, str]) -> None:
+    """Keep texts, given by digest, as long as the job is kept."""
+    if texts and _use(connection, job_id, texts) < len(texts):
+        known = set(connection.execute(_KNOWN, {"wanted": list(texts)}).scalars())
+        new = {key: zlib.compress(text.encode(), FAST) for key, text in texts.items() if key not in known}
+        connection.execute(_ADD_RECORD, [{"digest": key, "content": content} for key, content in new.items()])
+        _use(connection, job_id, new)
+
+
+def _use(connection: sa.Connection, job_id: str, digests: Collection[str]) -> int:
+    """Note that a job uses what is kept of these; return how many that are."""
+    return connection.execute(_USE, together([{"user": job_id, "wanted": one} for one in digests])).rowcount
+
+
+def get_records(connection: sa.Connection, digests: Collection[str]) -> dict[str, str]:
+    """Return {digest: text} of those that are kept."""
+    found = connection.execute(sa.select(records).where(records.c.digest.in_(digests))) if digests else ()
+    return {row.digest: zlib.decompress(row.content).decode() for row in found}
+
+
+def forget_unused_records(connection: sa.Connection) -> None:
+    """Forget the texts of jobs that are all gone."""
+    used = sa.exists().where(record_uses.c.digest == records.c.digest)
+    connection.execute(records.delete().where(~used))

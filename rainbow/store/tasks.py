@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from rainbow.jobs import ENDED, Hold, Task, TaskState
+from rainbow.state_machine import ENDED, Hold, Task, TaskState
 from rainbow.store import events
-from rainbow.store.columns import together
-from rainbow.store.schema import clusters, jobs, tasks
+from rainbow.store.schema import clusters, jobs, tasks, together
 
 NAMED = 500  # tasks named in one statement
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from rainbow.errors import PolicyError
-from rainbow.scheduling.fair_share.apportion import apportion, entity
-from rainbow.scheduling.fair_share.caps import Growth, Load, job_cap, projected
-from rainbow.scheduling.fair_share.checking import check_settings
-from rainbow.scheduling.fair_share.investment import Invested, eviction_order
-from rainbow.scheduling.fair_share.quanta import share_counts, total_quanta
-from rainbow.scheduling.fair_share.splitting import remove
-from rainbow.scheduling.fair_share.tables import Tables
-from rainbow.scheduling.written import read_settings
+from rainbow.scheduling.fair_share.apportionment import apportion, entity
+from rainbow.scheduling.fair_share.caps import job_cap, projected
+from rainbow.scheduling.fair_share.eviction import Invested, eviction_order
+from rainbow.scheduling.fair_share.model import Load
+from rainbow.scheduling.fair_share.settings import Growth, check_settings
+from rainbow.scheduling.fair_share.share_tables import Tables, remove, share_counts, total_quanta
+from rainbow.scheduling.settings_schema import read_settings
 from tests.conformance import Comparison, rows
 from tests.ducc_classes import as_yaml
 from tests.epoch_checks import Play

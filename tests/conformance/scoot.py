@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rainbow.scheduling import classic
-from rainbow.scheduling.classes import DEFAULTS, Classes, read_classes
-from rainbow.scheduling.rebalance import Rebalance, newest
-from rainbow.scheduling.turns import take_turns
+from rainbow.scheduling.load_based import classic_counts, settings
+from rainbow.scheduling.load_based.class_queues import take_turns
+from rainbow.scheduling.load_based.rebalance import newest
+from rainbow.scheduling.load_based.settings import DEFAULTS, Classes, Rebalance, read_classes
 from tests.conformance import Comparison, rows
 
 OBSERVED = 8  # a list of outcomes this long was cut
@@ -67,21 +67,21 @@ def _counted(counts: Mapping[str, int] | None) -> dict[str, int]:
 def decide(row: Row) -> dict[str, Any]:
     """Answer a scenario with the counting function, the round robin and the choice of victims."""
     classes = _classes(row)
-    percents = classic.normalise(row["percents"])
+    percents = settings.normalise(row["percents"])
     jobs = _by_class(row["jobs"], classes)
     running = {name: sum(job["run"] for job in found) for name, found in jobs.items()}
     waiting = {name: sum(job["wait"] for job in found) for name, found in jobs.items()}
-    spread = classic.spread(row["workers"], percents, running, waiting)
+    spread = classic_counts.spread(row["workers"], percents, running, waiting)
     due, excess = _timer(row, spread)
     if due:
-        counts = classic.rebalanced(row["workers"], percents, running, waiting)
+        counts = classic_counts.rebalanced(row["workers"], percents, running, waiting)
     else:
-        counts = classic.starts(row["idle"], row["workers"], percents, running, waiting)
+        counts = classic_counts.starts(row["idle"], row["workers"], percents, running, waiting)
     order = {name: take_turns(_queue(jobs[name]), counts.get(name, 0)) for name in jobs}
     victims = {name: _victims(row, classes, name, -counts[name]) for name in percents if counts[name] < 0}
     return {
         "pct": percents,
-        "target": classic.targets(row["workers"], percents),
+        "target": classic_counts.targets(row["workers"], percents),
         "want": counts,
         "class_waiting": _counted(waiting),
         "start": {name: len(taken) for name, taken in order.items() if taken},

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rainbow.agent import Ended, Executor, Run, RunId, open_executor
-from rainbow.agent.environment import allowed
+from rainbow.agent.executors.local import allowed
 from tests import services
 
 NAMES = ["local", "local, kept", "psij:local", "psij:slurm", "dask"]

@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from rainbow.jobs import WorkerState
 from rainbow.matching import Take
 from rainbow.scheduling import Elastic, GangView, JobView, Policy, RunView, SlotsView, View, WorkerView
+from rainbow.state_machine import WorkerState
 
 READY = WorkerState.READY
 CAPACITY = {"core": 8, "memory": 32}

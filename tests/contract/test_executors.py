@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from rainbow.agent import Ended, Executor, Result, RunId, executors
-from rainbow.agent.environment import allowed
-from rainbow.agent.executor import TAIL
-from rainbow.agent.local import LocalExecutor, Tail
+from rainbow.agent.executors.local import LocalExecutor, Tail, allowed
+from rainbow.agent.executors.run import TAIL
 from tests.contract.executing import NAMES, PYTHON, end_of, ends, python, run_of
 
 BY_RANK = """

@@ -12,8 +12,7 @@ import psutil
 import pytest
 
 from rainbow.agent import Ended, Executor, Result
-from rainbow.agent.environment import allowed
-from rainbow.agent.local import GRACE, LocalExecutor
+from rainbow.agent.executors.local import GRACE, LocalExecutor, allowed
 from tests.contract.executing import (
     LEAVE_A_CHILD,
     NAMES,
@@ -104,7 +103,7 @@ LEFT_BEHIND = """
 import os, signal, sys, time
 from pathlib import Path
 from rainbow.agent import Run, open_executor
-from rainbow.agent.environment import allowed
+from rainbow.agent.executors.local import allowed
 name, folder, *marks = sys.argv[1:]
 executor = open_executor(name, allowed(os.environ), Path(folder))
 for mark, seconds in zip(marks, ("4", "0")):

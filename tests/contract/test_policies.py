@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from rainbow.errors import PolicyError
-from rainbow.jobs import WorkerState
 from rainbow.scheduling import Plan, Policy, RunView, Start, Stop, View, check_plan, policies
-from rainbow.scheduling.explaining import every_wait
+from rainbow.scheduling.invariants import every_wait
+from rainbow.state_machine import WorkerState
 from tests.contract.policy_views import READY, busy_view, job, view, whole_view
 
 Maker = Callable[[Policy, int], View]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rainbow.agent import Executor, Result
-from rainbow.agent.executor import Suspends
-from rainbow.agent.holding import hold
+from rainbow.agent.executors.interface import Suspends
+from rainbow.agent.work_loop import hold
 from tests.contract.executing import end_of, ends, python, run_of, until
 
 TICK = """

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from rainbow.graph.limits import LIMITS, Limits
-from rainbow.graph.sources.flux_r import read_flux_r
-from rainbow.graph.sources.hwloc import read_hwloc
+from rainbow.graph.document import LIMITS, Limits
+from rainbow.graph.sources.flux import read_flux_r
 from rainbow.graph.sources.kubernetes import read_kubernetes
-from rainbow.graph.sources.local import read_local
+from rainbow.graph.sources.single_host import read_hwloc, read_local
 from rainbow.graph.sources.slurm import read_slurm
 from rainbow.plugins import Registry
 

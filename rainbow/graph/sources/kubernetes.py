@@ -1,4 +1,6 @@
-"""Kubernetes: the nodes of `kubectl get nodes -o json`.
+"""Graphs from a list of Kubernetes' nodes.
+
+Kubernetes: the nodes of `kubectl get nodes -o json`.
 
 cluster > zone (label topology.kubernetes.io/zone, where a node has it) > node > core, memory, ssd, gpu and every
 other extended resource. Amounts are what pods may use (`allocatable`), whole cores and whole MiB, rounded down.
@@ -8,16 +10,14 @@ Nodes tainted as control plane are left out: no job runs there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from rainbow.errors import GraphError
-from rainbow.graph.document import given, mapping, sequence, step, text
-from rainbow.graph.limits import LIMITS, Limits
-from rainbow.graph.sources.decoding import decode
-from rainbow.graph.sources.laying import lay_out
-from rainbow.graph.sources.nodes import Node, Part, amount
-from rainbow.graph.sources.quantity import quantity
+from rainbow.graph.document import LARGEST, LIMITS, Limits, given, mapping, sequence, step, text
+from rainbow.graph.sources.node_list import Node, Part, amount, decode, lay_out
 
 _ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 _OWN_NAME = "kubernetes.io/hostname"  # as a property it would make every node one of a kind
@@ -129,3 +129,31 @@ def _parts(item: Mapping[str, Any], model: str, at: str) -> tuple[Part, ...]:
         elif "/" in name:
             parts += amount(text(name, here, "a resource"), count, "")
     return tuple(parts)
+
+
+_FORM = re.compile(r"\+?([0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?")
+_SUFFIXES = {
+    **{letter: Fraction(1, 1000**power) for power, letter in enumerate("mun", 1)},
+    **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", 1)},
+    **{f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)},
+}
+
+
+def quantity(value: Any, pointer: str) -> Fraction:
+    """Return a quantity exactly; GraphError if it is none, is negative or is more than 2**53.
+
+    >>> quantity("7910m", ""), quantity("32Gi", "") == 32 * 2**30, quantity(8, "")
+    (Fraction(791, 100), True, Fraction(8, 1))
+    """
+    given = str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST else value
+    found = _FORM.fullmatch(given) if isinstance(given, str) else None
+    if found is None:
+        raise GraphError('a quantity reads like "8", "7910m" or "32Gi"', pointer=pointer)
+    amount = Fraction(found[1]) * _factor(found[2] or "")
+    if amount > LARGEST:
+        raise GraphError(f"a quantity must not be more than {LARGEST}", pointer=pointer)
+    return amount
+
+
+def _factor(suffix: str) -> Fraction:
+    return _SUFFIXES[suffix] if suffix in _SUFFIXES else Fraction(10) ** int(suffix[1:] or 0)

@@ -1,4 +1,6 @@
-"""Slurm: `scontrol show nodes --json`, `scontrol show node` (also --oneliner) and `sinfo --json`, from 21.08 on.
+"""Graphs from the output of Slurm's commands.
+
+Slurm: `scontrol show nodes --json`, `scontrol show node` (also --oneliner) and `sinfo --json`, from 21.08 on.
 
 cluster > node > socket > core, and gpu, memory, ssd (TmpDisk) and every other countable gres on the node. What Slurm
 keeps for itself (CoreSpecCount, CPUSpecList, MemSpecLimit) is not there. Features are properties as they are called;
@@ -7,20 +9,15 @@ a partition is the property `partition=NAME`, a GPU's type `gpu=TYPE`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rainbow.errors import GraphError, InputError
-from rainbow.graph.document import given, mapping, sequence, text
-from rainbow.graph.limits import LIMITS, Limits
-from rainbow.graph.resource_set import host_list
-from rainbow.graph.sources.decoding import decode
-from rainbow.graph.sources.laying import lay_out
-from rainbow.graph.sources.nodes import Node
-from rainbow.graph.sources.slurm_fields import Record
-from rainbow.graph.sources.slurm_node import node_of
-from rainbow.graph.sources.slurm_rows import records_of_rows
-from rainbow.graph.sources.slurm_text import records_of_text
+from rainbow.graph.document import LIMITS, Limits, given, mapping, sequence, text
+from rainbow.graph.formats import host_list
+from rainbow.graph.sources.node_list import Node, decode, lay_out
+from rainbow.graph.sources.slurm_node import Record, node_of
 
 
 def read_slurm(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
@@ -92,3 +89,98 @@ def _cluster_name(document: Mapping[str, Any]) -> str:
     slurm = given(meta, "Slurm", given(meta, "slurm", {}))
     name = given(mapping(slurm, "/meta/slurm", "slurm"), "cluster", "")
     return text(name, "/meta/slurm/cluster", "the name of the cluster")
+
+
+_BOUNDED = {
+    "cpus": "cpus",
+    "sockets": "sockets",
+    "cores": "cores",
+    "threads": "threads",
+    "memory": "real_memory",
+    "disk": "temporary_disk",
+}
+_NESTED = {
+    "gres": ("gres", "total"),
+    "features": ("features", "total"),
+    "active_features": ("features", "active"),
+    "state": ("node", "state"),
+    "reason": ("reason", "description"),
+    "partitions": ("partition", "name"),
+}
+
+
+def records_of_rows(rows: Sequence[Any]) -> Iterator[Record]:
+    """Yield a record for every row that has nodes."""
+    for place, row in enumerate(rows):
+        at = f"/sinfo/{place}"
+        row = mapping(row, at, "a row")
+        nodes = mapping(row.get("nodes"), f"{at}/nodes", "nodes")
+        listed = sequence(nodes.get("nodes"), f"{at}/nodes/nodes", "the list of nodes")
+        names = [text(name, f"{at}/nodes/nodes/{n}", "the name of a node") for n, name in enumerate(listed)]
+        if names:
+            yield Record(_flat(row, at), at, names)
+
+
+def _flat(row: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """Name the fields of a row as `scontrol` does."""
+    fields = {field: _same(row, key, at) for key, field in _BOUNDED.items()}
+    for field, (key, inner) in _NESTED.items():
+        fields[field] = mapping(given(row, key, {}), f"{at}/{key}", key).get(inner)
+    return fields
+
+
+def _same(row: Mapping[str, Any], key: str, at: str) -> Any:
+    """Return what the nodes of a row have each; where they differ, a row does not say which has what."""
+    bounds = mapping(given(row, key, {}), f"{at}/{key}", key)
+    if bounds.get("minimum") != bounds.get("maximum"):
+        advice = "`scontrol show nodes --json` lists each by itself"
+        raise GraphError(f"the nodes of this row differ in {key}; {advice}", pointer=f"{at}/{key}")
+    return bounds.get("minimum")
+
+
+_RECORD = re.compile(r"^NodeName=", re.MULTILINE)
+_FIELD = re.compile(r"(?<!\S)([A-Za-z_]{1,40})=(\S*)")
+# free text, printed after all that is read here: what stands in it is not the node's
+_FREE = re.compile(r"(?<!\S)(?:Reason|Comment|Extra)=")
+_REASON = re.compile(r"(?<!\S)Reason=(.*?)(?= \[[^\[\]\n]*\]|$)", re.MULTILINE)
+_KEYS = {
+    "NodeName": "name",
+    "CPUTot": "cpus",
+    "CPUEfctv": "effective_cpus",
+    "Sockets": "sockets",
+    "CoresPerSocket": "cores",
+    "ThreadsPerCore": "threads",
+    "RealMemory": "real_memory",
+    "TmpDisk": "temporary_disk",
+    "MemSpecLimit": "specialized_memory",
+    "CoreSpecCount": "specialized_cores",
+    "CPUSpecList": "specialized_cpus",
+    "AvailableFeatures": "features",
+    "ActiveFeatures": "active_features",
+    "Partitions": "partitions",
+    "Gres": "gres",
+    "State": "state",
+}
+
+
+def records_of_text(text: str) -> Iterator[tuple[int, Record]]:
+    """Yield every node's record and the line it begins in."""
+    starts = [found.start() for found in _RECORD.finditer(text)]
+    if not starts:
+        raise GraphError("this is no output of Slurm: no line begins with NodeName=", line=1, column=1)
+    line, counted = 1, 0
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        line, counted = line + text.count("\n", counted, start), start
+        yield line, _record(text[start:end])
+
+
+def _record(given: str) -> Record:
+    free = _FREE.search(given)
+    fields: dict[str, str] = {}
+    for found in _FIELD.finditer(given, 0, free.start() if free else len(given)):
+        if found[1] in _KEYS:
+            fields.setdefault(_KEYS[found[1]], found[2])
+    reason = _REASON.search(given)
+    if reason:
+        fields["reason"] = reason[1]
+    return Record(fields, "", [fields["name"]])

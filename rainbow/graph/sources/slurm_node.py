@@ -1,15 +1,190 @@
-"""What a node of Slurm is made of, and whether jobs can start on it."""
+"""One node's record, as Slurm prints it.
+
+One record of Slurm, whichever command printed it, and how its fields are read.
+
+Fields are called as in `scontrol show nodes --json`. Since 23.02 a number may be {"set", "infinite", "number"},
+and what was a text with commas may be a list.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from rainbow.graph.limits import Limits
-from rainbow.graph.sources.nodes import Node, amount
-from rainbow.graph.sources.slurm_cores import cores_of
-from rainbow.graph.sources.slurm_fields import Record
-from rainbow.graph.sources.slurm_gres import Gres, gres_of, parts_of
+from rainbow.errors import GraphError
+from rainbow.graph.document import LARGEST, Limits, step, text, whole
+from rainbow.graph.sources.node_list import Node, Part, amount
+from rainbow.jobspec.hostlist import expand_ids
+
+_CPUS = re.compile(r"(?:^|,)cpu=([0-9]{1,9})(?:,|$)")
+
+
+def cores_of(record: Record, limits: Limits) -> tuple[Part, ...]:
+    """Return the sockets with their cores; cores alone where sockets are not said, or cannot be equal."""
+    sockets, each = _grid(record)
+    limits.check("vertices", max(sockets, 1) * (1 + each), record.pointer)
+    left = [each] * max(sockets, 1)
+    for socket in _reserved(record, len(left), each, limits):
+        left[socket] -= 1
+    if not sum(left):
+        raise GraphError("no core is left for jobs", pointer=record.pointer)
+    if not sockets:
+        return (Part("core", left[0]),)
+    if min(left) == each:
+        return (Part("socket", sockets, parts=(Part("core", each),)),)
+    return tuple(Part("socket", first=n, parts=(Part("core", c),) if c else ()) for n, c in enumerate(left))
+
+
+def _grid(record: Record) -> tuple[int, int]:
+    """Return how many sockets, 0 for none, and how many cores in each: no more than CPUs are handed out."""
+    sockets, each, cpus = (record.number(key, 1) for key in ("sockets", "cores", "cpus"))
+    if sockets and each and (cpus is None or cpus >= sockets * each):
+        return sockets, each
+    if cpus is None:
+        raise GraphError("a node must have cpus, or sockets and cores", pointer=record.pointer)
+    if sockets and each:  # CPUs=8 for two sockets of 16 cores: Slurm hands out 8
+        return (0, cpus) if cpus % sockets else (sockets, cpus // sockets)
+    return 0, max(1, cpus // (record.number("threads", 1) or 1))
+
+
+def _reserved(record: Record, sockets: int, each: int, limits: Limits) -> list[int]:
+    """Return the socket of every core that is reserved: those listed, else as many as are said.
+
+    Without a list Slurm takes the last core of the last socket first, then the last of the socket before, and on.
+    """
+    cores = sockets * each
+    cpus = record.number("cpus") or cores
+    threads = max(1, cpus // cores)
+    if listed := record.said("specialized_cpus"):
+        ids = expand_ids(listed, min(cores * threads, limits.vertices))
+        if ids is None or max(ids) >= cores * threads:
+            text = f'a list of CPUs reads like "0-1,31", all below {cores * threads}'
+            raise GraphError(text, pointer=record.at("specialized_cpus"))
+        return [core // each for core in {cpu // threads for cpu in ids}]
+    effective = record.number("effective_cpus") or _in_tres(record) or cpus
+    count = record.number("specialized_cores") or -(-(cpus - effective) // threads)
+    return [sockets - 1 - taken % sockets for taken in range(min(max(count, 0), cores))]
+
+
+def _in_tres(record: Record) -> int | None:
+    """Return the CPUs for jobs as JSON before 23.02 has them: "cpu=29,mem=500G,billing=29"."""
+    found = _CPUS.search(record.said("tres"))
+    return int(found[1]) if found else None
+
+
+_NOTHING = ("", "(null)", "N/A", "n/a", "None")
+_LONGEST_LIST = 2**16
+
+
+@dataclass(frozen=True)
+class Record:
+    """The fields of a node, where they stand, and the host lists of the nodes they describe."""
+
+    fields: Mapping[str, Any]
+    pointer: str
+    names: list[str]
+
+    def at(self, key: str) -> str:
+        """The pointer of a field."""
+        return step(self.pointer, key)
+
+    def number(self, key: str, least: int = 0) -> int | None:
+        """Return a whole number, None where it is absent or not set."""
+        value, at = self.fields.get(key), self.at(key)
+        if isinstance(value, Mapping):
+            if value.get("set") is False:
+                return None
+            if value.get("infinite") is True:
+                raise GraphError(f"{key} must not be infinite", pointer=at)
+            value, at = value.get("number"), step(at, "number")
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= len(str(LARGEST)):
+            value = int(value)
+        return None if value is None or value in _NOTHING else whole(value, at, key, least)
+
+    def words(self, key: str) -> list[str]:
+        """Return a list of texts, or the parts of a text with commas."""
+        value, at = self.fields.get(key), self.at(key)
+        if value is None:
+            return []
+        if isinstance(value, str):
+            value = text(value, at, key, _LONGEST_LIST).split(",")
+        if not isinstance(value, list):
+            raise GraphError(f"{key} must be a list or text", pointer=at)
+        found = [text(word, step(at, place), key).strip() for place, word in enumerate(value)]
+        return [word for word in found if word not in _NOTHING]
+
+    def said(self, key: str) -> str:
+        """Return a text, "" where there is none."""
+        value = self.fields.get(key)
+        said = text("" if value is None else value, self.at(key), key, _LONGEST_LIST).strip()
+        return "" if said in _NOTHING else said
+
+
+_ONE = re.compile(r"([^\s,:()]+)((?::[^\s,:()]*)*)(?:\(([^()]*)\))?(?:,|$)")
+_COUNT = re.compile(r"([0-9]{1,16})([kKmMgGtTpP]?)")
+_SHARING = ("shard", "mps")  # parts of the same GPUs: counted, they would be there twice
+_TAKEN = ("cluster", "node", "socket", "core", "memory", "ssd")
+
+
+class Gres(NamedTuple):
+    """So many of a gres; `consumed` is False where jobs only want it to be there."""
+
+    name: str
+    model: str
+    number: int
+    consumed: bool
+    affinity: str
+
+
+def gres_of(record: Record) -> list[Gres]:
+    """Read the field `gres`."""
+    said, pointer = record.said("gres"), record.at("gres")
+    found: list[Gres] = []
+    at = 0
+    while at < len(said):
+        one = _ONE.match(said, at)
+        if one is None:
+            raise GraphError('gres reads like "gpu:a100:4(S:0-1),nvme:1"', pointer=pointer)
+        at = one.end()
+        found.append(_gres(one, pointer))
+    return found
+
+
+def _gres(one: re.Match[str], pointer: str) -> Gres:
+    words = [word for word in one[2].split(":") if word]
+    consumed = "no_consume" not in words
+    words = [word for word in words if word != "no_consume"]
+    number = _COUNT.fullmatch(words[-1]) if words else None
+    count = int(number[1]) * 1024 ** " kmgtp".index(number[2].lower() or " ") if number else 1
+    if count > LARGEST:
+        raise GraphError(f"there cannot be more than {LARGEST} of a gres", pointer=pointer)
+    if one[1] in _TAKEN:
+        raise GraphError(f"a gres cannot be called {one[1]}", pointer=pointer)
+    return Gres(one[1], ":".join(words[:-1] if number else words), count, consumed, one[3] or "")
+
+
+def parts_of(gres: list[Gres], record: Record, limits: Limits) -> tuple[Part, ...]:
+    """Return a vertex for every GPU, and one of that size for every other gres that is consumed."""
+    parts: list[Part] = []
+    counted: dict[str, int] = {}
+    for one in gres:
+        if not one.number or not one.consumed or one.name in _SHARING:
+            continue
+        first = counted.get(one.name, 0)
+        many = one.number if one.name == "gpu" else 1
+        limits.check("vertices", many, record.at("gres"))
+        counted[one.name] = first + many
+        size = 1 if one.name == "gpu" else one.number
+        parts.append(Part(one.name, many, first, size, metadata=_described(one)))
+    return tuple(parts)
+
+
+def _described(one: Gres) -> dict[str, Any]:
+    described = {"model": one.model, "affinity": one.affinity}
+    return {key: value for key, value in described.items() if value}
+
 
 # IDLE+POWERED_DOWN, PLANNED or RESERVED are none of these: jobs start there, by and by
 _DOWN = {

@@ -1,4 +1,6 @@
-"""How many shares a job can certainly use right now, whatever the cluster has (the original's initJobCap).
+"""What a job can use at most.
+
+How many shares a job can certainly use right now, whatever the cluster has (the original's initJobCap).
 
     current     shares it holds and will keep
     base        what its work left and its own maximum allow
@@ -8,37 +10,20 @@
 
 Ignorance never shrinks a job: without a rate there is no projection, and the rate says nothing about initialising.
 The original lets an unknown rate send a running job back to its initialization cap (docs/decisions/0011).
+
+How many shares the machines a job may use could hold, where it may not use all of its nodepool.
+
+How Much knows sizes and no names. Without this bound a job that names its machines is counted shares it can never
+have, and others are counted less for it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import floor
 from statistics import fmean
 
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How a class lets its jobs grow; times in milliseconds."""
-
-    initialization_cap: int = 2  # 0: none
-    expand_by_doubling: bool = True
-    use_prediction: bool = True
-    prediction_fudge: float = 60_000.0
-    epoch: float = 10_000.0  # between two plans
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What is known of a job's work; times in milliseconds."""
-
-    most: int  # shares it may ever hold; -1: those it holds now
-    items_left: int
-    threads: int = 1
-    time_per_item: float = 0.0  # 0: unknown
-    initialising: bool = False  # none of its shares is ready yet
-    init_times: tuple[float, ...] = ()  # of the shares that are ready
-    completed: bool = False
+from rainbow.scheduling.fair_share.model import Job, Load, Pool
+from rainbow.scheduling.fair_share.settings import Growth
 
 
 def job_cap(growth: Growth, load: Load, current: int, classic: bool = False) -> tuple[int, str]:
@@ -90,3 +75,36 @@ def projected(growth: Growth, load: Load, current: int) -> int | None:
     done = min(target * rate, load.items_left)  # before flooring: a rate may be infinite
     future = max(0, load.items_left - floor(done + 0.5))
     return -(-future // max(1, load.threads)) or current
+
+
+UNBOUNDED = 1 << 30
+
+
+class Hosting:
+    """Answers for one epoch; jobs of one nodepool, size and choice of machines have the same answer."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[tuple[Pool, bool], frozenset[str]] = {}
+        self.known: dict[tuple[Pool, bool, frozenset[str], int], int] = {}
+
+    def more(self, job: Job) -> int:
+        """How many shares the job could have beside those that cannot be preempted; its own fair ones count again."""
+        there = self._kinds(job)
+        usable = there.intersection(job.amounts)
+        if usable == there:
+            return UNBOUNDED
+        key = job.pool, job.cls.fair, usable, job.order
+        if key not in self.known:
+            self.known[key] = sum(
+                max(0, m.order - sum(s.order for s in m.shares if not s.preemptable)) // job.order
+                for pool in job.reach()
+                for m in pool.machines
+                if m.open and m.kind in usable
+            )
+        return self.known[key] - (job.held - job.settled if job.cls.fair else 0)
+
+    def _kinds(self, job: Job) -> frozenset[str]:
+        key = job.pool, job.cls.fair
+        if key not in self.kinds:
+            self.kinds[key] = frozenset(m.kind for pool in job.reach() for m in pool.machines if m.open)
+        return self.kinds[key]

@@ -1,25 +1,32 @@
-"""One epoch of one tree of nodepools: the phases in their order.
+"""The phases of an epoch in order, and when its counts settle.
+
+One epoch of one tree of nodepools: the phases in their order.
 
 Trees have nothing in common but the users and what these may hold that cannot be preempted.
+
+What makes schedules come to rest: when shares keep going to and fro, counts are fixed until something changes.
+
+How much a job is counted depends on how much it holds, through doubling and prediction, and what it holds on what it
+is counted: such a rule may go round in circles. So it is remembered in how many epochs some job grew again that had
+lost shares since the last change from outside: of the jobs and what they could use, of the machines, of the settings.
+After PATIENCE of them all jobs are counted once as if nobody had to double, and until the next change no job may want
+more than that. These counts fit together, so each job grows towards its own whatever the others do, and all rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
-from rainbow.scheduling.fair_share.caps import job_cap
-from rainbow.scheduling.fair_share.claims import restore, to_keep
-from rainbow.scheduling.fair_share.defragment import defragment
-from rainbow.scheduling.fair_share.evict import clear_closed, clear_reserved, shrink
+from rainbow.scheduling.fair_share.caps import Hosting, job_cap
+from rainbow.scheduling.fair_share.defragmentation import defragment
+from rainbow.scheduling.fair_share.eviction import clear_closed, clear_reserved, shrink
 from rainbow.scheduling.fair_share.grants import Grants
-from rainbow.scheduling.fair_share.hosting import Hosting
 from rainbow.scheduling.fair_share.how_much import how_much
 from rainbow.scheduling.fair_share.model import Job, World
-from rainbow.scheduling.fair_share.settling import Settling
-from rainbow.scheduling.fair_share.what_of import Space, what_of
-from rainbow.scheduling.fair_share.wide import Place, gather
+from rainbow.scheduling.fair_share.what_of import Place, Space, gather, restore, to_keep, what_of
 
 
 class Epoch:
@@ -78,3 +85,56 @@ def set_cap(job: Job, classic: bool, unhurried: bool = False) -> None:
     if not job.cls.fair:
         job.cap = max(job.cap, job.held)
     job.wanted = min(job.cap, most)
+
+
+PATIENCE = 2
+
+
+class Settling:
+    """How often shares have gone to and fro since the last change from outside, and the counts fixed for it."""
+
+    def __init__(self, world: World, memory: Mapping[str, Any]) -> None:
+        self.print = fingerprint(world)
+        same = memory.get("print") == self.print
+        self.lost: set[str] = set(memory.get("lost", ())) if same else set()
+        self.turns: int = memory.get("turns", 0) if same else 0
+        self.counts: dict[str, int] = dict(memory.get("counts", {})) if same else {}
+
+    @property
+    def due(self) -> bool:
+        """Whether counts must be fixed now."""
+        return self.turns >= PATIENCE and not self.counts
+
+    def fix(self, world: World) -> None:
+        """Fix what has just been counted."""
+        self.counts = {job.id: job.counted for job in world.jobs if job.cls.fair}
+
+    def hold_back(self, world: World) -> None:
+        """Let no job want more than the counts that were fixed."""
+        for job in world.jobs if self.counts else ():
+            most = self.counts.get(job.id, job.wanted)
+            if job.cls.fair and most < job.wanted:
+                job.wanted, job.limit = most, "settled"
+
+    def remember(self, world: World) -> dict[str, Any]:
+        """Say what to remember after this epoch."""
+        again = {job.id for job in world.jobs if job.cls.fair and job.starts and job.id in self.lost}
+        self.turns += bool(again)
+        self.lost -= again
+        self.lost |= {job.id for job in world.jobs if any(share.evicted for share in job.shares)}
+        return {"print": self.print, "lost": sorted(self.lost), "turns": self.turns, "counts": self.counts}
+
+
+def fingerprint(world: World) -> str:
+    """Name everything that changes from outside: settings, machines, jobs and what they could ever use."""
+    quanta = sum(machine.order for machine in world.machines)
+    jobs = [(j.id, j.user, j.cls.name, j.order, j.least, _useful(j, quanta), j.ready) for j in world.jobs]
+    machines = [(m.id, m.order, m.why_closed, m.pool.name) for m in world.machines]
+    return blake2b(repr((sorted(jobs), machines, world.settings)).encode(), digest_size=8).hexdigest()
+
+
+def _useful(job: Job, quanta: int) -> int:
+    """How many shares its work is enough for, as far as the cluster could hold them."""
+    work = -(-job.load.items_left // max(1, job.load.threads))
+    most = work if job.load.most < 0 else min(job.load.most, work)
+    return min(most, quanta // job.order)

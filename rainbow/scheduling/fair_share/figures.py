@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rainbow.scheduling.english import some
 from rainbow.scheduling.fair_share.model import Job, Machine, Pool, World
-from rainbow.scheduling.policy import Wait
+from rainbow.scheduling.interface import Wait
+from rainbow.text import some
 
 TEXTS = {
     "allotment": "user {user} holds {held:g} of an allotment of {allotment:g} that cannot be preempted",

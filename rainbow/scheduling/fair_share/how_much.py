@@ -1,6 +1,8 @@
-"""How Much: how many shares every job should have, in an ideal world where what can be preempted is not in the way.
+"""How much: the count of shares by class, then user, then job.
 
-    class → user → job     what can be preempted, by weight, apportioned at each level (apportion.py)
+How Much: how many shares every job should have, in an ideal world where what can be preempted is not in the way.
+
+    class → user → job     what can be preempted, by weight, apportioned at each level (apportionment.py)
     first come             what cannot, while space and the user's allotment last (grants.py)
 
 Priorities are served best first; what a better one was counted is counted out of the tables before the next.
@@ -9,12 +11,134 @@ Priorities are served best first; what a better one was counted is counted out o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
 
-from rainbow.scheduling.fair_share.cascade import Cascade
+from rainbow.scheduling.fair_share.apportionment import Entity, apportion
 from rainbow.scheduling.fair_share.grants import Grants
 from rainbow.scheduling.fair_share.model import Job, Pool, World
-from rainbow.scheduling.fair_share.tables import Tables
+from rainbow.scheduling.fair_share.settings import ClassSettings
+from rainbow.scheduling.fair_share.share_tables import Table, Tables, added
+
+
+class Cascade:
+    """The classes, users and jobs of one priority, counted over one tree of nodepools."""
+
+    def __init__(self, jobs: Sequence[Job], longest: int, classic: bool) -> None:
+        self.longest = longest
+        self.classic = classic
+        self.of_class: dict[str, list[Job]] = {}
+        for job in jobs:
+            job.counted = 0
+            if job.order > longest:
+                job.reason = "too-large"
+                continue
+            self.of_class.setdefault(job.cls.name, []).append(job)
+        self.classes: dict[Pool, list[ClassSettings]] = {}
+        for own in self.of_class.values():
+            self.classes.setdefault(own[0].pool, []).append(own[0].cls)
+
+    def count(self, top: Pool) -> dict[Pool, Tables]:
+        """Count every job; return the tables that are left of every pool."""
+        for e in self._classes(top):
+            self._users(self.of_class[e.name], e.given)
+        left = {pool: pool.tables.copy() for pool in top.subtree()}
+        self._pack(left)
+        if not self.classic:
+            self._hand_round(left)
+        return left
+
+    def _pack(self, left: dict[Pool, Tables]) -> None:
+        """Take what was counted out of the tables: the largest first, and the deepest nodepools, that have no choice.
+
+        Over nested pools the sizes may not work out; then whoever comes last is counted one less, so that every
+        share that is counted has a place.
+        """
+        alike: dict[tuple[int, int, str], list[Job]] = {}
+        for jobs in self.of_class.values():
+            for job in jobs:
+                alike.setdefault((-job.order, -job.pool.depth, job.pool.name), []).append(job)
+        for _, own in sorted(alike.items(), key=lambda entry: entry[0]):
+            missing = sum(job.counted - job.settled for job in own)
+            for part in own[0].pool.subtree():
+                missing -= left[part].count_out(own[0].order, missing) if missing else 0
+            for _ in range(missing):
+                max(own, key=lambda job: (job.counted - job.settled, *job.rank)).counted -= 1
+
+    def _hand_round(self, left: dict[Pool, Tables]) -> None:
+        """Give what got lost between class, user and job to whoever would still have least, a share at a time."""
+        held: dict[tuple[str, str], int] = {}  # quanta by class and user
+        for cls, jobs in self.of_class.items():
+            for job in jobs:
+                held[cls, job.user] = held.get((cls, job.user), 0) + job.counted * job.order
+        heap = [self._claim(job, held) for jobs in self.of_class.values() for job in jobs if job.counted < job.wanted]
+        heapify(heap)
+        full: set[tuple[Pool, int]] = set()
+        while heap:
+            claim = heappop(heap)
+            job = claim[-1]
+            if (job.pool, job.order) in full or self._at_most(job):
+                continue
+            if claim != (now := self._claim(job, held)):  # its user has been given something since
+                heappush(heap, now)
+            elif not any(left[part].count_out(job.order, 1) for part in job.pool.subtree()):
+                full.add((job.pool, job.order))
+            else:
+                job.counted += 1
+                held[job.cls.name, job.user] += job.order
+                if job.counted < job.wanted:
+                    heappush(heap, self._claim(job, held))
+
+    def _claim(self, job: Job, held: dict[tuple[str, str], int]) -> tuple[float, float, float, str, Job]:
+        """Rank a claim: what its user would have for its class's weight, then what the job would, then its age."""
+        would = (held[job.cls.name, job.user] + job.order) / job.cls.weight
+        return would, (job.counted + 1) * job.order, *job.rank, job
+
+    def _at_most(self, job: Job) -> bool:
+        most = job.cls.most
+        return most is not None and sum(other.counted for other in self.of_class[job.cls.name]) >= most
+
+    def _classes(self, pool: Pool) -> list[Entity]:
+        """Apportion among the classes of a subtree.
+
+        A class further down is first counted there, alone with its like, and takes part up here for no more than
+        it got: its machines are only those. That is weighted max-min over nested sets of machines.
+        """
+        below = [e for child in pool.children for e in self._classes(child)]
+        for e in below:
+            e.wanted, e.given = e.given, [0] * (self.longest + 1)
+        own = [
+            self._entity(cls.name, self.of_class[cls.name], cls.weight, cls.most)
+            for cls in self.classes.get(pool, ())
+        ]
+        entities = sorted([*own, *below], key=lambda e: (-e.weight, e.name))
+        if entities:
+            table: Table = [0] * (self.longest + 1)
+            for part in pool.subtree():
+                table = added(table, part.tables.free)
+            apportion(entities, table, self.classic)
+        return entities
+
+    def _users(self, jobs: Sequence[Job], given: Table) -> None:
+        by_user: dict[str, list[Job]] = {}
+        for job in jobs:
+            by_user.setdefault(job.user, []).append(job)
+        users = [self._entity(name, by_user[name]) for name in sorted(by_user)]
+        apportion(users, list(given), self.classic)
+        for user in users:
+            self._jobs(by_user[user.name], user.given)
+
+    def _jobs(self, jobs: Sequence[Job], given: Table) -> None:
+        entities = [self._entity(job.id, [job]) for job in jobs]
+        apportion(entities, list(given), self.classic)
+        for job, e in zip(jobs, entities, strict=True):
+            job.counted = e.given[job.order] + job.settled
+
+    def _entity(self, name: str, jobs: Iterable[Job], weight: float = 1, most: int | None = None) -> Entity:
+        wanted = [0] * (self.longest + 1)
+        for job in jobs:
+            wanted[job.order] += job.wanted - job.settled
+        return Entity(name, weight, wanted, [0] * (self.longest + 1), most)
 
 
 def how_much(world: World, top: Pool, grants: Grants) -> None:

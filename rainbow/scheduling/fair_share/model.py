@@ -9,13 +9,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rainbow.scheduling.fair_share.caps import Load
 from rainbow.scheduling.fair_share.settings import ClassSettings, Settings
-from rainbow.scheduling.fair_share.tables import Tables
-from rainbow.scheduling.policy import GangView
+from rainbow.scheduling.fair_share.share_tables import Tables
+from rainbow.scheduling.snapshot import GangView
 
 if TYPE_CHECKING:
     from rainbow.matching import Take
+
+
+CLUSTER = ""  # placements name what lies outside every worker under it
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is known of a job's work; times in milliseconds."""
+
+    most: int  # shares it may ever hold; -1: those it holds now
+    items_left: int
+    threads: int = 1
+    time_per_item: float = 0.0  # 0: unknown
+    initialising: bool = False  # none of its shares is ready yet
+    init_times: tuple[float, ...] = ()  # of the shares that are ready
+    completed: bool = False
+
 
 Amounts = Mapping[str, int]
 

@@ -1,12 +1,12 @@
 """The fair-share policy: one epoch of the DUCC Resource Manager, as a function.
 
 1 build      machines, shares and jobs from the view (world.py)
-2 clear      what can be preempted off machines that are going away (evict.py)
+2 clear      what can be preempted off machines that are going away (eviction.py)
 3 caps       what every job could use right now (caps.py)
 4 how much   what every job should have, by priority (how_much.py)
-5 what of    where it can have it now (what_of.py); space once kept for a job is still its own (claims.py)
-6 shrink     who has too much gives up what least is lost with (evict.py)
-7 defragment whoever is needy gets from the rich (defragment.py)
+5 what of    where it can have it now (what_of.py); space once kept for a job is still its own (what_of.py)
+6 shrink     who has too much gives up what least is lost with (eviction.py)
+7 defragment whoever is needy gets from the rich (defragmentation.py)
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rainbow.scheduling.fair_share.asking import CLUSTER
-from rainbow.scheduling.fair_share.checking import check_settings
 from rainbow.scheduling.fair_share.epoch import Epoch
-from rainbow.scheduling.fair_share.evict import clear_limbo
+from rainbow.scheduling.fair_share.eviction import clear_limbo
 from rainbow.scheduling.fair_share.figures import figures_of, waits_of
 from rainbow.scheduling.fair_share.grants import Grants
-from rainbow.scheduling.fair_share.model import Job, World
-from rainbow.scheduling.fair_share.settings import compile_settings
+from rainbow.scheduling.fair_share.model import CLUSTER, Job, World
+from rainbow.scheduling.fair_share.settings import check_settings, compile_settings
 from rainbow.scheduling.fair_share.world import Building
-from rainbow.scheduling.policy import Order, Plan, Start, Stop, View, Wait
+from rainbow.scheduling.interface import Order, Plan, Start, Stop, View, Wait
 
 MEMORY = "fair_share"  # a cluster's memory may be another policy's: ours is under our name
 

@@ -1,4 +1,10 @@
-"""Settings of the fair-share policy, compiled: nodepools, classes and users (the ideas of `ducc.classes`)."""
+"""Nodepools, classes and users, as set and checked.
+
+Settings as they are written → checked, with inheritance resolved and every default filled in.
+
+Checked settings stay as they are when they are checked again. A fault is a PolicyError that points at it; in a YAML
+text it has a line and a column (written.py).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +13,251 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from rainbow.errors import PolicyError
+from rainbow.jobspec.yaml_reader import step
 from rainbow.regex import Regex, compile_regex
-from rainbow.scheduling.fair_share.caps import Growth
+from rainbow.scheduling.fair_share.setting_checks import (
+    Check,
+    entries,
+    expression,
+    flag,
+    mapping,
+    number,
+    one_of,
+    optional,
+    text,
+    texts,
+    whole,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How a class lets its jobs grow; times in milliseconds."""
+
+    initialization_cap: int = 2  # 0: none
+    expand_by_doubling: bool = True
+    use_prediction: bool = True
+    prediction_fudge: float = 60_000.0
+    epoch: float = 10_000.0  # between two plans
+
+
+DEFAULTS: dict[str, Any] = {
+    "quantum": {"type": "memory", "amount": 1},
+    "nodepools": {"default": {}},
+    "classes": {
+        "fair": {"policy": "FAIR_SHARE", "default": True},
+        "fixed": {"policy": "FIXED_SHARE", "default": True},
+        "reserve": {"policy": "RESERVE", "default": True},
+    },
+    "users": {},
+    "allotment": None,  # of what cannot be preempted, by user; null: no limit
+    "fragmentation_threshold": 2,
+    "defragmentation": True,
+    "reserve_overage": 0,
+    "epoch": 10,  # seconds between two plans, for the prediction
+    "mode": "own",  # classic: apportioning, caps and eviction order as in the original, faults included
+}
+QUANTUM: dict[str, Check] = {"type": text, "amount": whole(1, "the quantum")}
+OTHERS: dict[str, Check] = {
+    "allotment": optional(number("allotment")),
+    "fragmentation_threshold": whole(1, "fragmentation_threshold"),
+    "defragmentation": flag,
+    "reserve_overage": whole(0, "reserve_overage"),
+    "epoch": number("epoch"),
+    "mode": one_of("own", "classic"),
+}
+
+
+def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill in defaults; PolicyError names the first fault by pointer."""
+    for key in settings:
+        if key not in DEFAULTS:
+            raise PolicyError(
+                f"fair_share has no setting {str(key)[:40]}; it has: {', '.join(DEFAULTS)}", pointer=f"/{step(key)}"
+            )
+    filled = {**DEFAULTS, **settings}
+    for key, check in OTHERS.items():
+        check(filled[key], f"/{key}")
+    filled["quantum"] = {**DEFAULTS["quantum"], **entries(filled["quantum"], "/quantum", QUANTUM, "quantum")}
+    filled["nodepools"] = check_nodepools(filled["nodepools"])
+    filled["classes"] = check_classes(filled["classes"], filled["nodepools"])
+    filled["users"] = _check_users(filled["users"], filled["classes"])
+    return filled
+
+
+def _check_users(given: Any, classes: Mapping[str, Any]) -> dict[str, Any]:
+    """Check how much each user may hold that cannot be preempted: in all, and by class."""
+
+    def by_class(value: Any, pointer: str) -> None:
+        for name, most in mapping(value, pointer).items():
+            if name not in classes or classes[name].get("policy") == "FAIR_SHARE":
+                raise PolicyError(f"no class {name!r} that cannot be preempted", pointer=f"{pointer}/{step(name)}")
+            number("an allotment")(most, f"{pointer}/{step(name)}")
+
+    checks: dict[str, Check] = {"max_allotment": optional(number("max_allotment")), "allotments": by_class}
+    return {
+        name: entries({} if user is None else user, f"/users/{step(name)}", checks, f"user {name}")
+        for name, user in mapping(given, "/users").items()
+    }
+
+
+PRIORITIES = {"FAIR_SHARE": 10, "FIXED_SHARE": 5, "RESERVE": 1}
+NOT_INHERITED = {"parent", "abstract", "default"}
+
+COMMON: dict[str, Check] = {
+    "parent": optional(text),
+    "abstract": flag,
+    "default": flag,
+    "policy": one_of(*PRIORITIES),
+    "priority": whole(0, "priority"),
+    "nodepool": text,
+    "users": optional(texts),
+}
+OWN: dict[str, dict[str, Check]] = {
+    "FAIR_SHARE": {
+        "weight": number("weight", 1e-6),
+        "cap": whole(0, "cap"),
+        "initialization_cap": whole(0, "initialization_cap"),
+        "expand_by_doubling": flag,
+        "use_prediction": flag,
+        "prediction_fudge": number("prediction_fudge"),
+        "debug": text,
+    },
+    "FIXED_SHARE": {"max_processes": whole(0, "max_processes")},
+    "RESERVE": {"max_machines": whole(0, "max_machines")},
+}
+ALL = {**COMMON, **OWN["FAIR_SHARE"], **OWN["FIXED_SHARE"], **OWN["RESERVE"]}
+
+
+def check_classes(given: Any, pools: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Resolve inheritance, check every class, then what they are to each other."""
+    written = {
+        name: entries({} if one is None else one, f"/classes/{step(name)}", ALL, f"class {name}")
+        for name, one in mapping(given, "/classes").items()
+    }
+    resolved = {name: _resolved(name, written) for name in written}
+    for name, one in resolved.items():
+        _check_class(name, one, pools, resolved)
+    concrete = {name: one for name, one in resolved.items() if not one["abstract"]}
+    if not concrete:
+        raise PolicyError("there is at least one class that is not abstract", pointer="/classes")
+    _check_priorities(concrete)
+    _check_defaults(concrete)
+    return resolved
+
+
+def _resolved(name: str, written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Fill a class from its ancestors, nearest first; what is its own stays its own."""
+    here, chain = f"/classes/{step(name)}", [name]
+    while (parent := written[chain[-1]].get("parent")) is not None:
+        if parent not in written:
+            raise PolicyError(f"there is no class {parent!r}", pointer=f"/classes/{step(chain[-1])}/parent")
+        if parent in chain:
+            raise PolicyError(
+                f"classes inherit in a circle: {' from '.join([*chain, parent])}", pointer=f"{here}/parent"
+            )
+        chain.append(parent)
+    inherited: dict[str, Any] = {}
+    for ancestor in reversed(chain[1:]):
+        inherited.update({key: value for key, value in written[ancestor].items() if key not in NOT_INHERITED})
+    return {"abstract": False, "default": False, **inherited, **written[name]}
+
+
+def _check_class(name: str, one: dict[str, Any], pools: Mapping[str, Any], classes: Mapping[str, Any]) -> None:
+    here = f"/classes/{step(name)}"
+    if one["abstract"]:
+        return
+    if "policy" not in one:
+        raise PolicyError(f"class {name} has no policy: {', '.join(PRIORITIES)}", pointer=here)
+    allowed = {*COMMON, *OWN[one["policy"]]}
+    for key in one:
+        if key not in allowed:
+            raise PolicyError(f"a {one['policy']} class has no setting {key}", pointer=f"{here}/{key}")
+    one.setdefault("priority", PRIORITIES[one["policy"]])
+    one.setdefault("nodepool", next(iter(pools)))
+    if one["nodepool"] not in pools:
+        raise PolicyError(f"there is no nodepool {one['nodepool']!r}", pointer=f"{here}/nodepool")
+    if one.get("debug") is not None and one["debug"] not in classes:
+        raise PolicyError(f"there is no class {one['debug']!r}", pointer=f"{here}/debug")
+
+
+def _check_priorities(classes: Mapping[str, Any]) -> None:
+    """One phase serves one priority, so it has one rule."""
+    first: dict[int, str] = {}
+    for name, one in classes.items():
+        other = first.setdefault(one["priority"], name)
+        if classes[other]["policy"] != one["policy"]:
+            raise PolicyError(
+                f"class {name} has the priority {one['priority']} of {other}, but another policy",
+                pointer=f"/classes/{step(name)}/priority",
+            )
+
+
+def _check_defaults(classes: Mapping[str, Any]) -> None:
+    for rule in PRIORITIES:
+        own = [name for name, one in classes.items() if one["policy"] == rule]
+        defaults = [name for name in own if classes[name]["default"]]
+        if own and not defaults:
+            raise PolicyError(f"no {rule} class is the default", pointer="/classes")
+        if len(defaults) > 1:
+            raise PolicyError(
+                f"class {defaults[0]} is the {rule} default already", pointer=f"/classes/{step(defaults[1])}/default"
+            )
+
+
+KEYS = {
+    "parent": optional(text),
+    "nodes": optional(texts),
+    "match": optional(expression),
+    "search_order": whole(0, "search_order"),
+    "quantum": optional(whole(1, "quantum")),
+}
+
+
+def check_nodepools(given: Any) -> dict[str, Any]:
+    """Check every nodepool, then what they are to each other."""
+    pools = {
+        name: entries({} if pool is None else pool, f"/nodepools/{step(name)}", KEYS, f"nodepool {name}")
+        for name, pool in mapping(given, "/nodepools").items()
+    }
+    if not pools:
+        raise PolicyError("there is at least one nodepool", pointer="/nodepools")
+    for name in pools:
+        _check_ancestry(name, pools)
+    _check_nodes(pools)
+    return pools
+
+
+def _check_ancestry(name: str, pools: Mapping[str, Any]) -> None:
+    here = f"/nodepools/{step(name)}"
+    seen, above = [name], pools[name].get("parent")
+    while above is not None:
+        if above not in pools:
+            raise PolicyError(f"there is no nodepool {above!r}", pointer=f"/nodepools/{step(seen[-1])}/parent")
+        if above in seen:
+            raise PolicyError(f"nodepools in a circle: {' in '.join([*seen, above])}", pointer=f"{here}/parent")
+        seen.append(above)
+        above = pools[above].get("parent")
+    if pools[name].get("quantum") is not None and len(seen) > 1:
+        raise PolicyError("only a top-level nodepool has a quantum of its own", pointer=f"{here}/quantum")
+
+
+def _check_nodes(pools: Mapping[str, Any]) -> None:
+    owner: dict[str, str] = {}
+    rest = [name for name, pool in pools.items() if pool.get("nodes") is None and pool.get("match") is None]
+    if len(rest) > 1:
+        raise PolicyError(
+            f"nodepools {rest[0]} and {rest[1]} name no nodes; only one may take the rest",
+            pointer=f"/nodepools/{step(rest[1])}",
+        )
+    for name, pool in pools.items():
+        for k, node in enumerate(pool.get("nodes") or ()):
+            first = owner.setdefault(node, name)
+            if first != name or node in pool["nodes"][:k]:
+                raise PolicyError(
+                    f"node {node} stands in {first} already", pointer=f"/nodepools/{step(name)}/nodes/{k}"
+                )
 
 
 class Rule(StrEnum):
@@ -83,7 +332,7 @@ class Settings:
 
 
 def compile_settings(checked: Mapping[str, Any]) -> Settings:
-    """Turn checked settings (checking.py) into what the phases work with."""
+    """Turn checked settings (settings.py) into what the phases work with."""
     users = checked["users"]
     return Settings(
         quantum_type=checked["quantum"]["type"],

@@ -1,15 +1,60 @@
-"""What Of: where the shares that were counted can go now.
+"""What of: where counted shares go, wide gangs, and space that is kept.
+
+Space kept for jobs that need it, from one epoch to the next.
+
+Without it the space that was cleared for a needy job could go to anybody between the eviction and the end of what was
+evicted, and the same eviction would be ordered again.
+
+What Of: where the shares that were counted can go now.
 
 Machines are looked through by what they have free, the tightest first (best fit), so that large holes stay. Space
 that is being left is still occupied, and space kept for one job is not for another.
+
+Gangs that need several machines at once: whole machines are gathered for them until they can start together.
+
+The original has no such work. It is served before everything else of its tree, by priority and submission, out of the
+machines of its own nodepool that hold nothing but what can be preempted: these are closed to others and emptied, and
+chosen again in the next epoch, until the gang starts on all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from rainbow.scheduling.fair_share.model import Job, Machine, Pool, World
+from rainbow.scheduling.fair_share.grants import Grants
+from rainbow.scheduling.fair_share.model import CLUSTER, Job, Machine, Pool, World
 from rainbow.scheduling.fair_share.settings import Rule
+from rainbow.scheduling.snapshot import GangView
+
+if TYPE_CHECKING:
+    from rainbow.matching import Take
+
+
+Claims = dict[str, dict[str, int]]
+
+
+def restore(world: World, space: Space, kept: Mapping[str, Any]) -> None:
+    """Keep again what was kept, as far as it is still needed and can still become free."""
+    machines = {machine.id: machine for machine in world.machines}
+    for job in world.jobs:
+        reach = set(job.reach())
+        for name, count in sorted(kept.get(job.id, {}).items()):
+            machine = machines.get(name)
+            if machine is None or not machine.open or machine.pool not in reach or job.cls.rule is Rule.RESERVE:
+                continue
+            most = min(count, job.need - sum(job.claims.values()), machine.eventual // job.order)
+            if most > 0 and machine.kind in job.amounts:
+                space.claim(job, machine, most)
+
+
+def to_keep(world: World) -> Claims:
+    """What is to be kept in the next epoch."""
+    return {
+        job.id: {machine.id: count for machine, count in sorted(job.claims.items(), key=lambda kept: kept[0].id)}
+        for job in world.jobs
+        if job.claims and job.cls.rule is not Rule.RESERVE
+    }
 
 
 class Shelves:
@@ -144,3 +189,54 @@ def _place_in(job: Job, pool: Pool, space: Space) -> None:
             need -= fit
     for machine, fit in chosen:
         space.book(job, machine, fit)
+
+
+Place = Callable[[str, Sequence[str]], "Take | None"]
+
+
+def gather(world: World, grants: Grants, place: Place, kept: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Choose machines for every such gang in turn; return what is kept for those that cannot start yet."""
+    keeping: dict[str, list[str]] = {}
+    for job in world.wide:
+        job.reason, job.facts, job.wanted = "", {}, 1
+        for gang in job.gangs:
+            found = _choose(world, job, gang, place, set(kept.get(job.id, ())))
+            if found is None or not _granted(grants, job, found[1]):
+                job.reason = job.reason or "no-space"
+                break
+            take, machines = found
+            for machine in machines:
+                _close(machine)
+            if all(not machine.used for machine in machines):
+                job.spread.append((gang, take))
+            else:
+                keeping.setdefault(job.id, []).extend(machine.id for machine in machines)
+                job.reason = "preemptions"
+    return keeping
+
+
+def _choose(
+    world: World, job: Job, gang: GangView, place: Place, kept: set[str]
+) -> tuple[Take, list[Machine]] | None:
+    """Ask the matcher: first for what was kept, then for empty machines, then for those that can be emptied."""
+    usable = {
+        m.id: m for m in world.machines if m.open and m.pool is job.pool and all(s.preemptable for s in m.shares)
+    }
+    empty = [name for name, machine in usable.items() if not machine.used]
+    for names in (sorted(kept & usable.keys()), empty, list(usable)):
+        take = place(gang.demand, names) if names else None
+        if take is not None:
+            workers = {worker for _, held in take.placed for worker in held if worker != CLUSTER}
+            return take, [usable[name] for name in sorted(workers)]
+    return None
+
+
+def _granted(grants: Grants, job: Job, machines: Sequence[Machine]) -> bool:
+    return grants.whole(job, sum(machine.order for machine in machines))
+
+
+def _close(machine: Machine) -> None:
+    machine.open, machine.why_closed = False, "kept"
+    for share in machine.shares:
+        if not share.leaving:
+            share.evict("reservation")

@@ -1,6 +1,6 @@
-"""A view → one epoch's world.
+"""A view as the world of one epoch.
 
-    workers  → machines in nodepools        runs  → shares        jobs → jobs, one part for every size of share
+workers  → machines in nodepools        runs  → shares        jobs → jobs, one part for every size of share
 
 A run belongs to its job's class; a run whose class is gone, or may not be where it is, is in limbo: its machine takes
 no new work until it has left (the original's blacklist).
@@ -9,17 +9,148 @@ no new work until it has left (the original's blacklist).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from rainbow.jobs import WorkerState
-from rainbow.scheduling.fair_share.asking import CLUSTER, Asking, Wish
-from rainbow.scheduling.fair_share.caps import Load
-from rainbow.scheduling.fair_share.forest import forest, pool_name
-from rainbow.scheduling.fair_share.model import Job, Machine, Pool, Share, World
-from rainbow.scheduling.fair_share.settings import ClassSettings, Rule, Settings
-from rainbow.scheduling.fair_share.sizes import coarse_enough, counted_type, order_of_share, order_of_worker
-from rainbow.scheduling.policy import JobView, RunProgress, RunView, View, Wait, WorkerView
+from rainbow.scheduling.fair_share.model import CLUSTER, Amounts, Job, Load, Machine, Pool, Share, World
+from rainbow.scheduling.fair_share.settings import ClassSettings, NodepoolSettings, Rule, Settings
+from rainbow.scheduling.fair_share.share_tables import job_order, machine_order
+from rainbow.scheduling.interface import View, Wait
+from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunProgress, RunView, WorkerView
+from rainbow.state_machine import WorkerState
+
+
+@dataclass(slots=True)
+class Wish:
+    """What may start of one size: a gang a share. `amounts` by kind of worker that can host one."""
+
+    order: int
+    asked: int = 0  # the largest amount of the type that is counted
+    amounts: dict[str, dict[str, int]] = field(default_factory=dict)
+    gangs: list[GangView] = field(default_factory=list)
+
+
+class Asking:
+    """Asks the matcher about gangs on one worker of every kind; workers of a kind are alike."""
+
+    def __init__(self, view: View, counted: str | None) -> None:
+        self.view = view
+        self.counted = counted
+        self.example = {worker.kind: worker for worker in sorted(view.workers, key=lambda w: w.id, reverse=True)}
+
+    def wishes(self, gangs: Sequence[GangView], alike: bool, quantum: int) -> dict[int, Wish]:
+        """Sort gangs by the order of their share; 0 is the order of what no single worker can host."""
+        if alike and gangs:
+            only = self._wish(gangs[0], quantum)
+            only.gangs.extend(gangs)
+            return {only.order: only}
+        wishes: dict[int, Wish] = {}
+        for gang in gangs:
+            found = self._wish(gang, quantum)
+            wish = wishes.setdefault(found.order, Wish(found.order))
+            wish.gangs.append(gang)
+            wish.asked = max(wish.asked, found.asked)
+            for kind, amounts in found.amounts.items():
+                _raise(wish.amounts.setdefault(kind, {}), amounts)
+        return wishes
+
+    def _wish(self, gang: GangView, quantum: int) -> Wish:
+        wish = Wish(0)
+        for kind in sorted(self.view.hosts(gang.demand) & set(self.example)):
+            worker = self.example[kind]
+            take = self.view.place(gang.demand, (worker.id,))
+            if take is None:
+                continue
+            amounts: dict[str, int] = {}
+            for _, held in take.placed:
+                for t, amount in held.get(worker.id, {}).items():
+                    amounts[t] = amounts.get(t, 0) + amount
+            wish.amounts[kind] = amounts
+            wish.asked = max(wish.asked, amounts.get(self.counted or "", 0))
+            wish.order = max(wish.order, order_of_share(amounts, worker.capacity, self.counted, quantum))
+        return wish
+
+    def placements(self, gang: GangView, worker: str, kind: str) -> Sequence[Placement]:
+        """Say for each task of a gang what it holds on this worker: what it would hold on the example of its kind."""
+        example = self.example[kind].id
+        take = self.view.place(gang.demand, (example,))
+        if take is None:
+            return ()
+        divided = self.view.divide(gang.demand, take)
+        return [{worker if name == example else name: held for name, held in part.items()} for part in divided]
+
+
+def _raise(most: dict[str, int], amounts: Amounts) -> None:
+    for kind, amount in amounts.items():
+        most[kind] = max(most.get(kind, 0), amount)
+
+
+def forest(settings: Settings) -> dict[str, Pool]:
+    """Hang every nodepool under its parent, in search order."""
+    pools = {name: Pool(name) for name in settings.nodepools}
+    for name in sorted(pools, key=lambda n: (settings.nodepools[n].search_order, n)):
+        pool, parent = pools[name], settings.nodepools[name].parent
+        pool.quantum = settings.nodepools[name].quantum or settings.quantum
+        if parent is not None:
+            pool.parent = pools[parent]
+            pools[parent].children.append(pool)
+    for pool in pools.values():
+        above = pool.parent
+        while above is not None:
+            pool.depth, above = pool.depth + 1, above.parent
+    return pools
+
+
+def pool_name(worker: WorkerView, pools: Mapping[str, NodepoolSettings]) -> str:
+    """Name a worker's pool: the first that matches it, that lists it, that it names, that takes the rest."""
+    for name, pool in pools.items():
+        if pool.match is not None and pool.match.fullmatch(worker.id):
+            return name
+    for name, pool in pools.items():
+        if worker.id in pool.nodes:
+            return name
+    if worker.pool in pools:
+        return worker.pool
+    tops = (name for name, pool in pools.items() if pool.parent is None)
+    return next((name for name, pool in pools.items() if pool.rest), next(tops))
+
+
+FINEST = 4096  # orders index tables; a quantum that would make more of a machine is taken as a larger one
+WITHOUT = "core"  # counts where no worker has any of the quantum's type
+
+
+def counted_type(wanted: str, workers: Sequence[WorkerView]) -> str | None:
+    """Choose the type that is counted; None: every worker is one share."""
+    return next((kind for kind in (wanted, WITHOUT) if any(w.capacity.get(kind, 0) > 0 for w in workers)), None)
+
+
+def coarse_enough(quantum: int, amounts: Sequence[int]) -> int:
+    """Return the quantum, or the smallest larger one that leaves tables of a bearable length."""
+    return max(quantum, -(-max(amounts, default=0) // FINEST))
+
+
+def order_of_worker(capacity: Mapping[str, int], kind: str | None, quantum: int) -> int:
+    """How many quanta a worker can give."""
+    return 1 if kind is None else machine_order(capacity.get(kind, 0), quantum)
+
+
+def order_of_share(amounts: Mapping[str, int], capacity: Mapping[str, int], kind: str | None, quantum: int) -> int:
+    """How many quanta a share takes on a worker; one that asks for none of the type takes its part of the worker.
+
+    >>> order_of_share({"memory": 20}, {"memory": 64}, "memory", 15)
+    2
+    >>> order_of_share({"core": 4}, {"memory": 64, "core": 16}, "memory", 1)
+    16
+    """
+    if kind is None:
+        return 1
+    if amounts.get(kind, 0) > 0:
+        return job_order(amounts[kind], quantum)
+    whole = order_of_worker(capacity, kind, quantum)
+    parts = [-(-whole * amount // capacity[t]) for t, amount in amounts.items() if capacity.get(t, 0) > 0]
+    return max([1, *parts])
+
 
 GONE = ClassSettings("", Rule.FIXED_SHARE, 0, "")
 PLENTY = 1 << 30

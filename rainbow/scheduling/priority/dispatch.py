@@ -1,6 +1,6 @@
 """One scheduling run: every item in order of priority is started, given a reservation, or told why not.
 
-    1 start     the item fits now for its whole duration, around every reservation made before it
+1 start     the item fits now for its whole duration, around every reservation made before it
     2 reserve   else, while reservations are left, it is promised the earliest time it fits
     3 judge     else its category cannot start in this run: nothing is freed while the run lasts
 
@@ -14,12 +14,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rainbow.scheduling.policy import View
-from rainbow.scheduling.priority.assign import Assigner
-from rainbow.scheduling.priority.explain import Explainer, Reasons
-from rainbow.scheduling.priority.lines import Lines
+from rainbow.scheduling.interface import View
+from rainbow.scheduling.priority.config.settings import FCFS, GRID_ENGINE, most_reservations
 from rainbow.scheduling.priority.model import Grant, Item
-from rainbow.scheduling.priority.settings import FCFS, GRID_ENGINE, most_reservations
+from rainbow.scheduling.priority.placement.assign import Assigner
+from rainbow.scheduling.priority.placement.lines import Lines
+from rainbow.scheduling.priority.reasons import Explainer, Reasons
 from rainbow.scheduling.priority.suspension import suspended_spots
 
 STARTED, RESERVED, REFUSED, BEHIND, LIMITED, FAULTY = "started", "reserved", "refused", "behind", "limited", "faulty"

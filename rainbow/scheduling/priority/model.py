@@ -1,6 +1,18 @@
-"""The words of the priority policy.
+"""Items, queue instances, environments, and what a job asks for.
 
-ask        what a job says for this policy (asks.py)
+What a job asks of this policy: entries of its jobspec's attributes.system.
+
+    queue, master_queue   name or list of names, * and ? allowed      reserve       true: keep space for it
+    pe                    a parallel environment, * and ? allowed     reservation   an advance reservation's id
+    project, department   whom it is charged to                       deadline      seconds since the epoch
+    soft                  {queue: ..., resources: {type: amount}}     job_share     weight among its owner's jobs
+    tasks_at_once         how many of its tasks may run together    priority      POSIX priority, -1023 to 1024
+
+An entry of the wrong form is told to the job's owner and keeps the job waiting; it never harms another job.
+
+The words of the priority policy.
+
+ask        what a job says for this policy (model.py)
 item       one gang that waits: what one decision is about
 spot       a worker in a queue: where a slot may lie; without queues there is one of no name
 need       line of the resource diagram, type and amount that one slot takes
@@ -10,13 +22,110 @@ category   items that ask for the same: judged once a run
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rainbow.matching import Take
-from rainbow.scheduling.policy import GangView, JobView, Placement, SlotsView
-from rainbow.scheduling.priority.asks import Asks
+from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunView, SlotsView
+
+FILL_UP, ROUND_ROBIN, ONE_WORKER = "fill_up", "round_robin", "pe_slots"
+NAMES = (FILL_UP, ROUND_ROBIN, ONE_WORKER)
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """A job's entries, read. `fault` says what is wrong with them, "" if nothing is."""
+
+    queues: tuple[str, ...] = ()
+    master_queues: tuple[str, ...] = ()
+    pe: str = ""
+    project: str = ""
+    department: str = ""
+    reserve: bool = False
+    reservation: str = ""
+    deadline: float = 0.0
+    job_share: float = 0.0
+    tasks_at_once: int = 0
+    priority: float = 0.0
+    soft_queues: tuple[str, ...] = ()
+    soft: Mapping[str, int] = field(default_factory=dict)
+    fault: str = ""
+
+
+NOTHING = Asks()
+
+
+def read_asks(of: JobView | RunView) -> Asks:
+    """Read a job's entries."""
+    given = of.attributes
+    if not given:
+        return NOTHING
+    try:
+        soft = _mapping(given, "soft")
+        return Asks(
+            queues=_names(given, "queue"),
+            master_queues=_names(given, "master_queue"),
+            pe=_text(given, "pe"),
+            project=_text(given, "project"),
+            department=_text(given, "department"),
+            reserve=_flag(given, "reserve"),
+            reservation=_text(given, "reservation"),
+            deadline=_number(given, "deadline"),
+            job_share=_number(given, "job_share"),
+            tasks_at_once=int(_number(given, "tasks_at_once")),
+            priority=_number(given, "priority", -(2**53)),
+            soft_queues=_names(soft, "queue"),
+            soft=_amounts(soft, "resources"),
+        )
+    except Malformed as fault:
+        return Asks(fault=str(fault))
+
+
+class Malformed(ValueError):
+    """An entry is not of the documented form."""
+
+
+def _text(given: Mapping[str, Any], key: str) -> str:
+    value = given.get(key, "")
+    if not isinstance(value, str):
+        raise Malformed(f"{key} is a text")
+    return value
+
+
+def _names(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = given.get(key, ())
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, (list, tuple)) or not all(isinstance(name, str) for name in listed):
+        raise Malformed(f"{key} is a name or a list of names")
+    return tuple(name for name in listed if name)
+
+
+def _flag(given: Mapping[str, Any], key: str) -> bool:
+    value = given.get(key, False)
+    if not isinstance(value, bool):
+        raise Malformed(f"{key} is true or false")
+    return value
+
+
+def _number(given: Mapping[str, Any], key: str, least: float = 0.0) -> float:
+    value = given.get(key, 0)
+    whole = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not whole or not math.isfinite(value) or not least <= value <= 2**53:
+        raise Malformed(f"{key} is a number from {least:g} up")
+    return float(value)
+
+
+def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = given.get(key, {})
+    if not isinstance(value, Mapping):
+        raise Malformed(f"{key} is a mapping")
+    return value
+
+
+def _amounts(given: Mapping[str, Any], key: str) -> dict[str, int]:
+    return {str(kind): math.ceil(_number(_mapping(given, key), kind)) for kind in _mapping(given, key)}
 
 
 class Need(NamedTuple):
@@ -91,3 +200,6 @@ class Grant:
     def take(self) -> Take:
         """Return the same as the matcher would say it; which vertices of a worker is left to its agent."""
         return Take(self.slots, {})
+
+
+WAYS = ("bisection", "low", "high")

@@ -1,4 +1,6 @@
-"""The priority policy: Grid Engine's dispatcher over one resource diagram.
+"""One scheduling run: its orders, waits and memory.
+
+The priority policy: Grid Engine's dispatcher over one resource diagram.
 
 1 items     what waits, in order of submission
 2 lines     what is booked: running tasks, advance reservations, closed hours
@@ -9,25 +11,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isinf
 from typing import Any
 
-from rainbow.scheduling.policy import JobView, Kept, Order, Plan, View
-from rainbow.scheduling.priority.advance import keep
-from rainbow.scheduling.priority.asks import read_asks
-from rainbow.scheduling.priority.assign import Assigner
-from rainbow.scheduling.priority.dispatch import Dispatch, Outcome
-from rainbow.scheduling.priority.lines import Lines
-from rainbow.scheduling.priority.model import Item, owners
-from rainbow.scheduling.priority.order import ordered, prioritise
-from rainbow.scheduling.priority.orders import orders, remembered
-from rainbow.scheduling.priority.settings import GRID_ENGINE, check_settings
+from rainbow.scheduling.interface import Kept, Order, Plan, Reserve, Resume, Start, Suspend, View, Wait
+from rainbow.scheduling.priority.advance_reservations import keep
+from rainbow.scheduling.priority.config.calendar import clock
+from rainbow.scheduling.priority.config.settings import GRID_ENGINE, check_settings
+from rainbow.scheduling.priority.dispatch import FAULTY, LIMITED, STARTED, Dispatch, Outcome
+from rainbow.scheduling.priority.items import environments, items
+from rainbow.scheduling.priority.job_order import ordered, prioritise, tickets
+from rainbow.scheduling.priority.model import Grant, Item, owners, read_asks
+from rainbow.scheduling.priority.placement.assign import Assigner
+from rainbow.scheduling.priority.placement.lines import CLUSTER, Lines
+from rainbow.scheduling.priority.reasons import FITS, SMALL, UNFIT
+from rainbow.scheduling.priority.share_tree import counted, expected, lengths
 from rainbow.scheduling.priority.suspension import paced, suspended_spots, suspensions
-from rainbow.scheduling.priority.tickets import tickets
-from rainbow.scheduling.priority.usage import counted, expected, lengths
-from rainbow.scheduling.priority.waits import figures, waits
-from rainbow.scheduling.priority.work import environments, items
+from rainbow.scheduling.snapshot import JobView
+
+
+def orders(view: View, outcomes: Iterable[Outcome]) -> list[Order]:
+    """Return the starts and reservations of a run."""
+    made: list[Order] = []
+    for outcome in outcomes:
+        grant, gang = outcome.grant, outcome.item.gang
+        if grant is None:
+            continue
+        if outcome.verdict == STARTED:
+            placed = view.divide(gang.demand, grant.take())
+            made.extend(Start(task, held) for task, held in zip(gang.tasks, placed, strict=True))
+        else:
+            workers = {CLUSTER, *(spot.worker for spot, _ in grant.spots)}
+            held = {line: dict(amounts) for line, amounts in grant.booking.items() if line in workers}
+            made.append(Reserve(outcome.item.job.id, held, grant.start, grant.end))
+    return made
+
+
+def remembered(
+    view: View, settings: Mapping[str, Any], outcomes: Iterable[Outcome], held: Sequence[Order]
+) -> dict[str, Any]:
+    """Return the memory of where tasks lie, as far as queues, environments or quotas count it, and who is held."""
+    memory: dict[str, Any] = {}
+    if settings["queues"] or settings["quotas"] or settings["parallel_environments"]:
+        known = view.memory.get("running", {})
+        kept = {run.task: known[run.task] for run in view.runs if run.task in known}
+        for outcome in outcomes:
+            if outcome.verdict == STARTED and outcome.grant is not None:
+                kept[outcome.item.gang.tasks[0]] = _where(outcome.grant)
+        memory["running"] = kept
+    suspended = {run.task for run in view.runs} & set(view.memory.get("suspended", []))
+    suspended |= {order.task for order in held if isinstance(order, Suspend)}
+    suspended -= {order.task for order in held if isinstance(order, Resume)}
+    return {**memory, "suspended": sorted(suspended)} if suspended else memory
+
+
+def _where(grant: Grant) -> dict[str, Any]:
+    spots = [[spot.worker, spot.queue, count] for spot, count in grant.spots]
+    return {"pe": grant.environment.name, "spots": spots}
+
 
 NAME = "priority"  # what this policy remembers stands under its name, beside what others left
 
@@ -125,3 +169,64 @@ def own_view(view: View) -> View:
     """Return a view with the memory that is this policy's own."""
     own = view.memory.get(NAME)
     return replace(view, memory=own if isinstance(own, Mapping) else {})
+
+
+FOR_GOOD = {UNFIT, SMALL}  # what no end of a task and no other state of a worker changes
+
+
+def waits(lines: Lines, outcomes: Iterable[Outcome]) -> list[Wait]:
+    """Return one reason for every job of which something waits: that of its first waiting gang."""
+    told: dict[str, Wait] = {}
+    for ahead, outcome in enumerate(outcome for outcome in outcomes if outcome.verdict != STARTED):
+        job = outcome.item.job.id
+        if job not in told:
+            told[job] = _wait(lines, outcome, ahead)
+    return list(told.values())
+
+
+def _wait(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
+    item, grant, reasons = outcome.item, outcome.grant, outcome.reasons
+    facts: dict[str, Any] = {"ahead": ahead}
+    if outcome.verdict == FAULTY:
+        return Wait(item.job.id, "attributes", item.asks.fault, facts)
+    if outcome.verdict == LIMITED:
+        return Wait(item.job.id, "running-limit", "its owner or the job itself runs as much as it may", facts)
+    if reasons is None:
+        return Wait(item.job.id, "behind", f"{ahead} gangs before it wait for room", facts)
+    now, offset = lines.view.now, lines.settings["utc_offset"]
+    text, facts = reasons.text(now, offset), {**facts, **reasons.facts()}
+    if grant is not None:
+        soon = f"; expected to start at {clock(grant.start + offset, now + offset)}"
+        workers = sorted({spot.worker for spot, _ in grant.spots})
+        return Wait(item.job.id, "reserved", text + soon, {**facts, "start": grant.start, "kept": workers[:100]})
+    if outcome.never:
+        return _unpromised(lines, item, text, facts)
+    if reasons.counts.get(FITS):
+        return Wait(item.job.id, "too-few", f"{text}, too few for all its slots", facts)
+    return Wait(item.job.id, "busy", text, facts)
+
+
+def _unpromised(lines: Lines, item: Item, text: str, facts: dict[str, Any]) -> Wait:
+    """Say that no time was found: for good, or for as long as nobody knows when what runs will end."""
+    if facts["reasons"].keys() <= FOR_GOOD or _outlasts(lines, item):
+        return Wait(item.job.id, "never", f"{text}; there is no time at which it fits", facts)
+    endless = sum(isinf(lines.until(run)) for run in lines.view.runs)
+    why = f": {endless} running tasks have no known end" if endless else ""
+    return Wait(
+        item.job.id, "no-time", f"{text}; no time was found at which it fits{why}", facts | {"endless": endless}
+    )
+
+
+def _outlasts(lines: Lines, item: Item) -> bool:
+    """Tell whether an item runs longer than there is left of the advance reservation it is for."""
+    kept = lines.reservations.get(item.asks.reservation)
+    return kept is not None and max(lines.view.now, kept.start) + item.duration > kept.end
+
+
+def figures(outcomes: Sequence[Outcome], most: int = 1_000) -> dict[str, Any]:
+    """Return how many gangs met which verdict, and the first ones with every term of their priority."""
+    shown = [
+        {"job": o.item.job.id, "verdict": o.verdict, "priority": round(o.item.priority, 6), **o.item.terms}
+        for o in outcomes[:most]
+    ]
+    return {"verdicts": dict(sorted(Counter(o.verdict for o in outcomes).items())), "priorities": shown}

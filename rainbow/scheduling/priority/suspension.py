@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from rainbow.scheduling.policy import Order, Resume, RunView, Suspend
-from rainbow.scheduling.priority.calendar import SUSPENDED
-from rainbow.scheduling.priority.capacity import queue_line
-from rainbow.scheduling.priority.lines import Lines
+from rainbow.scheduling.interface import Order, Resume, Suspend
+from rainbow.scheduling.priority.config.calendar import SUSPENDED
+from rainbow.scheduling.priority.config.queues import state
 from rainbow.scheduling.priority.model import Spot
-from rainbow.scheduling.priority.queues import state
+from rainbow.scheduling.priority.placement.lines import Lines, queue_line
+from rainbow.scheduling.snapshot import RunView
 
 
 def suspended_spots(lines: Lines) -> set[Spot]:

@@ -1,4 +1,6 @@
-"""The graphs of a registered cluster change: the dominant one is replaced, subsystems are hung on it and taken away.
+"""Graphs replaced and patched.
+
+The graphs of a registered cluster change: the dominant one is replaced, subsystems are hung on it and taken away.
 
 Each verb compiles first, which may take long, and then writes if the cluster's graphs are still those it built on.
 If somebody has changed them meanwhile it begins again, a few times; submits and steps go on with the earlier form.
@@ -13,20 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rainbow.errors import Conflict, NotFound, PreconditionFailed, RequestError
 from rainbow.graph import read_cluster, write_jgf
 from rainbow.graph.delta import apply_delta
-from rainbow.jobs import BOOKED, TaskState, advance
 from rainbow.matching import prepare
-from rainbow.service.access import Caller, own_cluster
-from rainbow.service.clusters.registering import check_name, check_size
-from rainbow.service.compiling import keep_summary
-from rainbow.service.service import Entry
+from rainbow.service.clusters.registration import check_name, check_size
+from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.core.service import Entry, keep_summary
+from rainbow.state_machine import BOOKED, TaskState, advance
 from rainbow.store import clusters, events, tasks, workers
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.graph import Cluster
-    from rainbow.service.service import Service
+    from rainbow.service.core.service import Service
     from rainbow.store.clusters import ClusterRecord
+
 
 Revisions = Collection[str] | None  # (ETags) one of which the caller has read; None: any
 T = TypeVar("T")

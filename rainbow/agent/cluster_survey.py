@@ -1,0 +1,242 @@
+"""What the local resource manager says of the cluster, asked again and again.
+
+Keeps the server's picture of a cluster true: asks its resource manager again and again, and says what is new.
+
+A graph that has changed is told by its changes, and whole only where the server does not have what they build on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rainbow.agent.executors.local import for_managers
+from rainbow.client import Client, Problem
+from rainbow.errors import RainbowError, RequestError, Unavailable
+from rainbow.graph import read_cluster
+from rainbow.graph.delta import changes_between
+from rainbow.graph.sources import graph_sources
+from rainbow.matching import worker_capacity
+
+MIB = 2**20
+CPUS = Path("/sys/devices/system/cpu")
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def describe() -> str:
+    """Return this machine as JSON."""
+    machine = {"name": socket.gethostname(), "cores": cores(), "memory_mib": memory(), "gpus": gpus()}
+    return json.dumps({"machine": machine})
+
+
+def load() -> dict[str, float]:
+    """Return this machine's load: what runs or waits to (also per core), and the memory that is free, in MiB."""
+    found = {"load_avg": os.getloadavg()[0]}
+    found["np_load_avg"] = round(found["load_avg"] / cores(), 3)
+    said = dict(line.partition(":")[::2] for line in _read(Path("/proc/meminfo")).splitlines())
+    free = said.get("MemAvailable", "").split()
+    return {**found, **({"mem_free": float(int(free[0]) // 1024)} if free else {})}
+
+
+def cores() -> int:
+    """Count the cores this process may run on: hardware threads of one core are one, a limit in time is a limit."""
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    found = {_core(cpu) for cpu in usable}
+    quota, _, period = _read(CGROUP / "cpu.max").partition(" ")
+    if quota.isdigit() and period.isdigit():
+        return max(1, min(len(found), int(quota) // int(period)))
+    return max(1, len(found))
+
+
+def _core(cpu: int) -> tuple[str, str]:
+    topology = CPUS / f"cpu{cpu}" / "topology"
+    return _read(topology / "physical_package_id"), _read(topology / "core_id") or f"cpu{cpu}"
+
+
+def memory() -> int:
+    """Return how much memory there is for this process, in MiB."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _read(CGROUP / "memory.max")
+    return min(whole, int(limit) if limit.isdigit() else whole) // MIB
+
+
+def gpus() -> int:
+    """Count the GPUs whose drivers say so: NVIDIA's and AMD's."""
+    nvidia = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    nodes = Path("/sys/class/kfd/kfd/topology/nodes").glob("*/properties")
+    return nvidia + sum(_has_simd(_read(properties)) for properties in nodes)
+
+
+def _has_simd(properties: str) -> bool:
+    said = dict(line.split(" ", 1) for line in properties.splitlines() if " " in line)
+    return said.get("simd_count", "0") != "0"
+
+
+def _read(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text().strip()
+    return ""
+
+
+SLOW = 60.0  # seconds for one command
+GIB = 1024  # MiB
+IDLE = "idle"  # how Slurm's state of a free node begins
+OF_SLURM = (
+    ("scontrol", "show", "nodes", "--json"),  # since 23.02
+    ("sinfo", "--json"),
+    ("scontrol", "show", "nodes", "--oneliner"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A cluster as it is now. `state` is what selection sees, `up` the workers that are there."""
+
+    document: Mapping[str, Any]
+    state: Mapping[str, int]
+    up: tuple[str, ...]
+
+
+def survey(source: str) -> Survey:
+    """Ask the resource manager of a source."""
+    if source not in _SAYS:
+        raise RequestError(f"an agent cannot ask {source!r}; it can ask: {', '.join(sorted(_SAYS))}")
+    document = graph_sources.get(source)(_SAYS[source]())
+    cluster = read_cluster(document)
+    nodes = cluster.graph.nodes
+    up = [name for name, vertex in cluster.workers.items() if not nodes[vertex]["metadata"].get("unavailable")]
+    memory = [amounts.get("memory", 0) for amounts in worker_capacity(cluster).values()]
+    free = _FREE[source](up) if source in _FREE else len(up)
+    return Survey(document, {"nodes_free": free, "memory_per_node": min(memory) // GIB}, tuple(up))
+
+
+def _said(*command: str) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 - our own words
+            command, capture_output=True, timeout=SLOW, check=False, env=for_managers(os.environ)
+        )
+    except FileNotFoundError as fault:
+        raise RequestError(f"there is no {command[0]} here") from fault
+    except subprocess.TimeoutExpired as fault:
+        raise Unavailable(f"{' '.join(command)} does not answer within {SLOW:g} s") from fault
+    if done.returncode:
+        told = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        raise Unavailable(f"{' '.join(command)}: {told[-1]}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _slurm() -> str:
+    faults: list[RainbowError] = []
+    for command in OF_SLURM:
+        try:
+            return _said(*command)
+        except Unavailable as fault:  # an option that is too new
+            faults.append(fault)
+    raise faults[-1]
+
+
+def _idle_in_slurm(up: Sequence[str]) -> int:
+    rows = [line.split("|") for line in _said("sinfo", "-h", "-N", "-o", "%N|%T").splitlines()]
+    return len({row[0] for row in rows if len(row) == 2 and row[1].startswith(IDLE)} & set(up))
+
+
+def _idle_in_flux(up: Sequence[str]) -> int:
+    said = _said("flux", "resource", "list", "-n", "-s", "free", "-o", "{nnodes}").split()
+    return sum(int(word) for word in said if word.isdigit())
+
+
+_SAYS: dict[str, Callable[[], str]] = {
+    "slurm": _slurm,
+    "flux-r": lambda: _said("flux", "resource", "R"),
+    "hwloc": lambda: _said("lstopo-no-graphics", "--of", "xml"),
+    "local": describe,
+}
+_FREE: dict[str, Callable[[Sequence[str]], int]] = {"slurm": _idle_in_slurm, "flux-r": _idle_in_flux}
+
+
+EVERY = 15.0  # seconds
+WHOLE = frozenset({409, 412, 422})  # how the server refuses changes of a graph that is not as we believe
+
+
+class Watch:
+    """Tells the server what is new in a cluster; `see` is told which workers are up."""
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: str,
+        look: Callable[[], Survey],
+        see: Callable[[tuple[str, ...]], None],
+        say: Callable[[str], None],
+        every: float = EVERY,
+    ) -> None:
+        self._client, self._cluster, self._look, self._see, self._say = client, cluster, look, see, say
+        self._every = every
+        self._over = threading.Event()
+        self._known: Survey | None = None
+        self._graph: tuple[Mapping[str, Any], int] | None = None  # what the server has, and its revision
+        self._fault = ""
+
+    def start(self) -> None:
+        """Begin to look, in the background."""
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+
+    def look(self) -> None:
+        """Look once, and say what has changed since the server was last told."""
+        now = self._look()
+        before = self._known
+        if before is None or now.document != before.document:
+            self._tell_graph(now.document)
+        if before is None or now.state != before.state:
+            self._client.change_state(self._cluster, now.state)
+        self._see(now.up)
+        self._known = now
+
+    def _tell_graph(self, document: Mapping[str, Any]) -> None:
+        if self._graph is None:
+            revision = self._client.cluster(self._cluster)["revision"]  # before the graph: it may only be too low
+            self._graph = self._client.graph(self._cluster), revision
+        changes = changes_between(self._graph[0], document)
+        if changes == []:
+            return
+        told = self._changed(changes, self._graph[1]) or self._client.put_graph(self._cluster, document)
+        self._graph = document, told["revision"]
+        self._say("the cluster's graph has changed")
+
+    def _changed(self, changes: list[dict[str, Any]] | None, revision: int) -> dict[str, Any] | None:
+        """Change the graph; None if it must be told whole, as where somebody else has changed it meanwhile."""
+        if changes is None:
+            return None
+        try:
+            return self._client.patch_graph(self._cluster, changes, revision=revision)
+        except Problem as problem:
+            if problem.status not in WHOLE:
+                raise
+            self._graph = None
+            return None
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self.look()
+                self._fault = ""
+            except RainbowError as fault:  # a graph that lacks a worker in use is taken when that is free
+                self._complain(fault)
+            self._over.wait(self._every)
+
+    def _complain(self, fault: RainbowError) -> None:
+        if str(fault) != self._fault:
+            self._say(f"the cluster's state is not told: {fault}")
+        self._fault = str(fault)

@@ -1,0 +1,1 @@
+"""What starts tasks on behalf of an agent."""

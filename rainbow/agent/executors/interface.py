@@ -1,0 +1,93 @@
+"""The interface of an executor, and those whose libraries are extras."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from rainbow.agent.executors.run import Ended, Run, RunId
+from rainbow.plugins import Registry, UnknownPlugin
+
+
+class Executor(Protocol):
+    """Starts runs and tells how they ended.
+
+    The agent calls it from one thread; no method waits for a run. A run that was started is among `running`
+    until `poll` has returned its Ended, which it does once. What a user's task does wrong (a missing
+    executable or directory, an odd environment) is no exception: the run ends as FAILED with a detail.
+    Each of a run's `processes` sees RAINBOW_JOB, RAINBOW_TASK, RAINBOW_TASK_RANK (from 0),
+    RAINBOW_TASK_COUNT and RAINBOW_WORKER, workers taken in turn in natural order of their names.
+
+    Opened on the folder of an executor whose process was killed, it adopts: what still runs is among `running`,
+    and what ended meanwhile, or was not asked about since `poll` returned it, is returned by `poll`. Starting a
+    run that it knows changes nothing.
+    """
+
+    def start(self, run: Run) -> None:
+        """Start a run and return."""
+
+    def poll(self) -> Sequence[Ended]:
+        """Return what has ended since the last call, after holding every run to its limit."""
+
+    def begun(self) -> Sequence[RunId]:
+        """Return the runs that have begun since the last call; asked after `poll`, those it returned are among them.
+
+        A run waits where a resource manager queues it. One that could not be started has not begun.
+        """
+
+    def stop(self, run: RunId) -> None:
+        """Begin to end a run; nothing happens if it is not running."""
+
+    def running(self) -> Sequence[RunId]:
+        """Return the runs whose end `poll` has not told yet."""
+
+    def close(self) -> None:
+        """End everything at once and let go of it."""
+
+
+@runtime_checkable
+class Suspends(Protocol):
+    """What an executor has beside, if it can hold runs in place. A run's time limit stands still meanwhile."""
+
+    def suspend(self, run: RunId) -> None:
+        """Hold every process of a run; nothing happens if it is not running, or held already."""
+
+    def resume(self, run: RunId) -> None:
+        """Let a held run go on."""
+
+
+# called with what follows the colon in "name:argument", the environment every task starts from, and the folder in
+# which it remembers what runs; None: whatever it starts ends with it
+MakeExecutor = Callable[[str, Mapping[str, str], Path | None], Executor]
+
+executors: Registry[MakeExecutor] = Registry("rainbow.executors")
+
+
+def open_executor(text: str, environment: Mapping[str, str], folder: Path | None = None) -> Executor:
+    """Return the executor called by `text`, "name" or "name:argument"; UnknownPlugin if there is none."""
+    name, _, argument = text.partition(":")
+    return executors.get(name)(argument, environment, folder)
+
+
+@executors.add("psij")
+def _psij(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
+    made: Executor = _module("psij", "psij", "slurm").BatchExecutor(argument, environment, folder)
+    return made
+
+
+@executors.add("dask")
+def _dask(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
+    made: Executor = _module("dask", "dask", "dask").DaskExecutor(argument, environment, folder)
+    return made
+
+
+def _module(name: str, executor: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(f"rainbow.agent.executors.{name}")
+    except ModuleNotFoundError as fault:
+        if (fault.name or "").startswith("rainbow"):
+            raise
+        told = f"the executor {executor} needs {fault.name}: pip install 'rainbow-scheduler[{extra}]'"
+        raise UnknownPlugin(told) from fault

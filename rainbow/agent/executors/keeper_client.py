@@ -1,0 +1,152 @@
+"""Executor `local`: processes watched by a keeper that outlives the agent.
+
+Executor `local`: processes of this machine, started and watched by a keeper that outlives the agent (keeper.py).
+
+Without a folder there is no keeper, and what runs ends with the agent.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rainbow.agent.executors import bootstrap
+from rainbow.agent.executors.interface import Executor, executors
+from rainbow.agent.executors.keeper import PATIENCE, SLOW, address
+from rainbow.agent.executors.local import LocalExecutor
+from rainbow.agent.executors.run import Ended, Result, Run, RunId, end_from_json, run_to_json
+
+COMES_UP = 20.0  # seconds a new keeper may take
+KEEPER_LOST = "the process that watched it was lost"
+
+
+class KeptExecutor:
+    """Runs tasks through the keeper of a folder, which is started where there is none."""
+
+    def __init__(self, environment: Mapping[str, str], folder: Path, patience: float = PATIENCE) -> None:
+        self._environment = dict(environment)
+        self._folder = folder.resolve()
+        self._patience = patience
+        self._address = address(self._folder)
+        self._running: dict[RunId, None] = {}
+        self._known: list[RunId] = []  # told by `poll`, which the keeper does not know yet
+        self._lost: list[Ended] = []
+        self._running = dict.fromkeys(self._connect())
+        self._begun = list(self._running)
+
+    def start(self, run: Run) -> None:
+        """Have a run started and return; the keeper does not answer, `poll` says what came of it."""
+        self._running[run.id] = None
+        try:
+            self._say("start", run=run_to_json(run))
+        except OSError:  # it has not heard all of it: it cannot have begun
+            del self._running[run.id]
+            self._find_again()
+            self._running[run.id] = None
+            self._say("start", run=run_to_json(run))
+
+    def poll(self) -> Sequence[Ended]:
+        """Return what has ended; the next call lets the keeper forget it."""
+        answer = self._ask("poll", known=self._known)
+        ended = [end_from_json(told) for told in answer["ended"]] + self._lost
+        self._known, self._lost = [end.id for end in ended], []
+        self._begun += [(task, attempt) for task, attempt in answer["begun"]]
+        for end in ended:
+            self._running.pop(end.id, None)
+        return ended
+
+    def begun(self) -> Sequence[RunId]:
+        """Return what has begun since the last call."""
+        begun, self._begun = self._begun, []
+        return begun
+
+    def stop(self, run: RunId) -> None:
+        """Begin to end a run."""
+        self._ask("stop", run=run)
+
+    def suspend(self, run: RunId) -> None:
+        """Hold a run in place."""
+        self._ask("suspend", run=run)
+
+    def resume(self, run: RunId) -> None:
+        """Let a held run go on."""
+        self._ask("resume", run=run)
+
+    def running(self) -> Sequence[RunId]:
+        """Return the runs whose end has not been told."""
+        return list(self._running)
+
+    def close(self) -> None:
+        """End everything, the keeper too."""
+        self._ask("close")
+        self._talk.close()
+        self._running.clear()
+
+    def _ask(self, verb: str, **more: Any) -> dict[str, Any]:
+        try:
+            return self._call(verb, **more)
+        except (OSError, EOFError):
+            self._find_again()
+            return self._call(verb, **more)
+
+    def _find_again(self) -> None:
+        """Connect anew; what the keeper there is now does not know was lost with the one before."""
+        known = self._connect()
+        for run in [run for run in self._running if run not in known]:
+            del self._running[run]
+            self._lost.append(Ended(run, Result.STOPPED, detail=KEEPER_LOST))
+
+    def _say(self, verb: str, **more: Any) -> None:
+        self._talk.sendall(json.dumps({"do": verb, **more}).encode() + b"\n")
+
+    def _call(self, verb: str, **more: Any) -> dict[str, Any]:
+        self._say(verb, **more)
+        line = self._lines.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _connect(self) -> list[RunId]:
+        """Reach the keeper, starting one if need be; return the runs it knows."""
+        end = time.monotonic() + COMES_UP
+        started: subprocess.Popen[bytes] | None = None
+        while True:
+            try:
+                return self._greet()
+            except (OSError, EOFError):
+                if time.monotonic() > end:
+                    raise
+            if started is None or started.poll() is not None:
+                started = self._start_keeper()
+            time.sleep(0.05)
+
+    def _greet(self) -> list[RunId]:
+        talk = socket.socket(socket.AF_UNIX)
+        talk.settimeout(SLOW)
+        talk.connect(self._address)
+        self._talk, self._lines = talk, talk.makefile("rb")
+        answer = self._call("hello", environment=self._environment, patience=self._patience)
+        return [(task, attempt) for task, attempt in answer["known"]]
+
+    def _start_keeper(self) -> subprocess.Popen[bytes]:
+        with (self._folder / "keeper.log").open("ab") as log:
+            return subprocess.Popen(  # noqa: S603 - our own module
+                bootstrap.command("keeper", str(self._folder), str(self._patience)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env={"PATH": self._environment.get("PATH", "")},  # what the agent knows, its secret, is not for it
+                start_new_session=True,
+            )
+
+
+@executors.add("local")
+def _local(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
+    return LocalExecutor(environment) if folder is None else KeptExecutor(environment, folder)

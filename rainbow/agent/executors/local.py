@@ -1,0 +1,313 @@
+"""Processes of this machine, each in a session of its own.
+
+Which of the agent's own environment variables its tasks may see, and what each process is told.
+
+An allow-list: the agent's secret, and whatever else its operator has in the environment, stays with the agent.
+
+Processes of this machine, each in a session of its own; needs nothing but the standard library.
+
+A run is ended by its process groups, first TERM, then after GRACE seconds KILL; what a process leaves behind in
+its group ends with it. Processes that begin a session of their own escape: the agent is no container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rainbow.agent.executors.run import TAIL, Ended, Result, Run, RunId, workers_of
+
+ALLOWED = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
+)
+ALLOWED_PREFIX = "LC_"
+# where a resource manager's own commands find their configuration and credentials; nothing that changes a request,
+# as SBATCH_TIMELIMIT does
+OF_MANAGERS = frozenset(
+    {"SLURM_CONF", "SLURM_JWT", "PBS_CONF_FILE", "PBS_EXEC", "PBS_HOME", "PBS_SERVER", "PBS_DEFAULT", "KRB5CCNAME"}
+    | {"LSF_ENVDIR", "LSF_SERVERDIR", "LSF_BINDIR", "LSF_LIBDIR", "XLSF_UIDDIR", "FLUX_URI", "FLUX_CONF_DIR"}
+)
+
+
+def allowed(environment: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
+    """Return the variables that tasks may see; `also` names further ones.
+
+    >>> allowed({"PATH": "/bin", "LC_ALL": "C", "RAINBOW_SECRET": "rbs_1"})
+    {'PATH': '/bin', 'LC_ALL': 'C'}
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in ALLOWED or name.startswith(ALLOWED_PREFIX) or name in also
+    }
+
+
+def for_managers(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what the commands of a resource manager are started with.
+
+    >>> for_managers({"PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf", "SBATCH_TIMELIMIT": "1"})
+    {'PATH': '/bin', 'SLURM_CONF': '/etc/slurm.conf'}
+    """
+    return allowed(environment, OF_MANAGERS)
+
+
+def of_processes(run: Run, base: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield the environment of every process of a run that is started here, by rank."""
+    own = {**base, **run.environment}
+    shared = {name: value for name, value in own.items() if value is not None}
+    workers = workers_of(run) or [""]
+    for rank in run.ranks or range(run.processes):
+        yield {
+            **shared,
+            "RAINBOW_JOB": run.job,
+            "RAINBOW_TASK": run.id[0],
+            "RAINBOW_TASK_RANK": str(rank),
+            "RAINBOW_TASK_COUNT": str(run.processes),
+            "RAINBOW_WORKER": workers[rank % len(workers)],
+        }
+
+
+GRACE = 5.0  # seconds between TERM and KILL
+LINGER = 0.5  # seconds to wait for output held open by what escaped from the group
+LONGEST_LINGER = 30.0  # and where output is there but a busy machine has not let us read it
+
+
+class Tail:
+    """A pipe to write to and the last TAIL bytes written; a thread reads it so that no writer is ever held up."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._reader, self.writer = os.pipe()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with contextlib.closing(os.fdopen(self._reader, "rb", buffering=0)) as pipe:
+            while chunk := pipe.read(1 << 16):
+                self._kept = (self._kept + chunk)[-TAIL:]
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether every writer has closed its end."""
+        return not self._thread.is_alive()
+
+    @property
+    def behind(self) -> bool:
+        """Tell whether there is something to read that has not been read."""
+        poll = select.poll()
+        try:
+            poll.register(self._reader, select.POLLIN)
+            return bool(poll.poll(0))
+        except (OSError, ValueError):  # closed by now
+            return False
+
+    @property
+    def text(self) -> str:
+        """What was written last; bytes that are no text, and NUL, which no database keeps, are replaced."""
+        return self._kept.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+@dataclass(slots=True)
+class _Active:
+    """A run and its processes. `ending` is why it is being ended, `kill_at` when TERM was not enough."""
+
+    run: Run
+    tail: Tail
+    deadline: float
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    swept: set[int] = field(default_factory=set)  # ranks whose left-behind group is gone
+    ending: Result | None = None
+    kill_at: float = float("inf")
+    quiet_at: float = float("inf")  # when the wait for more output is over
+    fault: str = ""
+    held_at: float | None = None  # since when it is suspended
+
+
+class LocalExecutor:
+    """Runs tasks as processes of this machine, as the agent's own user."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        *,
+        grace: float = GRACE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.environment = environment
+        self._grace = grace
+        self._clock = clock
+        self._active: dict[RunId, _Active] = {}
+        self._begun: list[RunId] = []
+
+    def start(self, run: Run) -> None:
+        """Start every process of a run; if one cannot be started, the others are ended."""
+        deadline = self._clock() + run.duration if run.duration > 0 else float("inf")
+        active = _Active(run, Tail(), deadline)
+        self._active[run.id] = active
+        try:
+            for environment in of_processes(run, self.environment):
+                active.processes.append(_spawn(run, environment, active.tail.writer))
+            self._begun.append(run.id)
+        except (OSError, ValueError) as error:  # ValueError: a NUL, or text that is no file name
+            active.fault = _fault(run, error)
+            active.ending = Result.FAILED
+            _signal(active, signal.SIGKILL)
+        finally:
+            os.close(active.tail.writer)
+
+    def poll(self) -> Sequence[Ended]:
+        """Return what has ended, after ending what is over its limit."""
+        now = self._clock()
+        for active in self._active.values():
+            self._hold_to_limit(active, now)
+        ended = [_ended(active) for active in self._active.values() if _is_over(active, now)]
+        for one in ended:
+            del self._active[one.id]
+        return ended
+
+    def begun(self) -> Sequence[RunId]:
+        """Return what has been started since the last call."""
+        begun, self._begun = self._begun, []
+        return begun
+
+    def stop(self, run: RunId) -> None:
+        """Send TERM to a run's processes; `poll` sends KILL if they do not mind."""
+        if run in self._active:
+            self._end(self._active[run], Result.STOPPED, self._clock())
+
+    def suspend(self, run: RunId) -> None:
+        """Send STOP to a run's process groups; its time stands still from now on."""
+        active = self._active.get(run)
+        if active and active.held_at is None and active.ending is None:
+            active.held_at = self._clock()
+            _signal(active, signal.SIGSTOP)
+
+    def resume(self, run: RunId) -> None:
+        """Send CONT to a run's process groups."""
+        active = self._active.get(run)
+        if active and active.held_at is not None:
+            active.deadline += self._clock() - active.held_at
+            active.held_at = None
+            _signal(active, signal.SIGCONT)
+
+    def running(self) -> Sequence[RunId]:
+        """Return the runs that have not been told as ended."""
+        return list(self._active)
+
+    def close(self) -> None:
+        """Kill everything."""
+        for active in self._active.values():
+            _signal(active, signal.SIGKILL)
+            for process in active.processes:
+                process.wait()
+        self._active.clear()
+
+    def _hold_to_limit(self, active: _Active, now: float) -> None:
+        if now >= active.deadline and active.held_at is None:
+            self._end(active, Result.TIMED_OUT, now)
+        if now >= active.kill_at:
+            _signal(active, signal.SIGKILL)
+
+    def _end(self, active: _Active, why: Result, now: float) -> None:
+        # a run that has just ended by itself keeps its own end
+        if active.ending is None and any(process.poll() is None for process in active.processes):
+            active.ending = why
+            active.kill_at = now + self._grace
+            _signal(active, signal.SIGTERM)
+            if active.held_at is not None:  # what is stopped cannot mind TERM
+                active.held_at = None
+                _signal(active, signal.SIGCONT)
+
+
+def _spawn(run: Run, environment: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
+    if not run.command:
+        raise ValueError("there is no command")
+    return subprocess.Popen(  # noqa: S603 - running what users ask for is the purpose; argv, no shell
+        run.command,
+        cwd=run.cwd or None,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def _fault(run: Run, error: OSError | ValueError) -> str:
+    if not isinstance(error, OSError):
+        return f"cannot be started: {error}"
+    if run.cwd and error.filename == run.cwd:
+        return f"cannot be started in {run.cwd!r}: {error.strerror}"
+    return f"cannot start {run.command[0]!r}: {error.strerror}"
+
+
+def _signal(active: _Active, number: int) -> None:
+    for process in active.processes:
+        if process.poll() is None:
+            _signal_group(process, number)
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    # the session's leader is the process itself, so its group has the same number
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _is_over(active: _Active, now: float) -> bool:
+    for rank, process in enumerate(active.processes):
+        if process.poll() is not None and rank not in active.swept:
+            active.swept.add(rank)
+            _signal_group(process, signal.SIGKILL)
+    if len(active.swept) < len(active.processes):
+        return False
+    active.quiet_at = min(active.quiet_at, now + LINGER)
+    if active.tail.complete:
+        return True
+    return now >= active.quiet_at and (not active.tail.behind or now >= active.quiet_at + LONGEST_LINGER)
+
+
+def _ended(active: _Active) -> Ended:
+    result = active.ending or Result.EXITED
+    if result is Result.FAILED:
+        return Ended(active.run.id, result, detail=active.fault)
+    code = next((process.returncode for process in active.processes if process.returncode), 0)
+    return Ended(active.run.id, result, _shell_code(code), active.tail.text, _detail(active, result, code))
+
+
+def _shell_code(returncode: int) -> int:
+    return 128 - returncode if returncode < 0 else returncode
+
+
+def _detail(active: _Active, result: Result, code: int) -> str:
+    if result is Result.TIMED_OUT:
+        return f"ran longer than its {active.run.duration:g} seconds"
+    if result is Result.EXITED and code < 0:
+        return f"ended by {_signal_name(-code)}"
+    return ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have no names
+        return f"signal {number}"
+
+
+MARK = "RAINBOW_KEEPER"
+
+
+def sweep(value: str) -> None:
+    """Kill every process of this machine that is marked so: whoever watched it was killed. Needs /proc."""
+    mark = f"{MARK}={value}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)

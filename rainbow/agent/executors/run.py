@@ -1,0 +1,98 @@
+"""What an executor runs and tells; needs nothing but the standard library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from rainbow.text import natural
+
+TAIL = 4096  # bytes of output that are kept
+
+RunId = tuple[str, int]  # a task and its attempt: two attempts at one task are two runs
+
+
+class Result(StrEnum):
+    """How a run ended."""
+
+    EXITED = "exited"  # by itself; the exit code says how
+    TIMED_OUT = "timed_out"  # it ran longer than its limit and was ended
+    STOPPED = "stopped"  # somebody asked for its end
+    FAILED = "failed"  # it could not be started; the detail says why
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One attempt at a task: argv, never a line for a shell. `duration` in seconds, 0 for no limit.
+
+    `ranks` are those of its processes that are started here; none given: all.
+    """
+
+    id: RunId
+    job: str
+    command: tuple[str, ...]
+    cwd: str = ""
+    environment: Mapping[str, str | None] = field(default_factory=dict)  # None: unset
+    duration: float = 0.0
+    processes: int = 1
+    placement: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended. `exit_code` is the first that is not 0, by rank; 128 + N for a process ended by signal N.
+
+    `output` is the last TAIL bytes of what all processes wrote, as text.
+    """
+
+    id: RunId
+    result: Result
+    exit_code: int | None = None
+    output: str = ""
+    detail: str = ""
+
+
+def run_to_json(run: Run) -> dict[str, Any]:
+    """Write a run as JSON values."""
+    return asdict(run)
+
+
+def run_from_json(told: Mapping[str, Any]) -> Run:
+    """Read what `run_to_json` wrote."""
+    lists = {key: tuple(told[key]) for key in ("id", "command", "ranks")}
+    return Run(**{**told, **lists})
+
+
+def end_to_json(end: Ended) -> dict[str, Any]:
+    """Write an end as JSON values."""
+    return asdict(end)
+
+
+def end_from_json(told: Mapping[str, Any]) -> Ended:
+    """Read what `end_to_json` wrote."""
+    return Ended(**{**told, "id": tuple(told["id"]), "result": Result(told["result"])})
+
+
+def workers_of(run: Run) -> list[str]:
+    """Return the workers a run was placed on; what belongs to no worker (a licence) is placed on "".
+
+    >>> workers_of(Run(("t", 1), "j", ("x",), placement={"": {"licence": 1}, "n10": {}, "n2": {}}))
+    ['n2', 'n10']
+    """
+    return sorted(filter(None, run.placement), key=natural)
+
+
+def shares(run: Run) -> list[tuple[str, tuple[int, ...]]]:
+    """Return (worker, ranks) for every worker of a run, workers taken in turn in natural order of their names.
+
+    >>> shares(Run(("t", 1), "j", ("x",), processes=3, placement={"n10": {}, "n2": {}}))
+    [('n2', (0, 2)), ('n10', (1,))]
+    >>> shares(Run(("t", 1), "j", ("x",), processes=2))
+    [('', (0, 1))]
+    """
+    workers = workers_of(run) or [""]
+    dealt = [(worker, tuple(range(place, run.processes, len(workers)))) for place, worker in enumerate(workers)]
+    return [(worker, ranks) for worker, ranks in dealt if ranks]

@@ -1,0 +1,238 @@
+"""A folder that an agent shares with the nodes of its cluster, and runs on those nodes.
+
+A folder that an agent shares with the nodes of its cluster: runs on their way there, and how they ended.
+
+    runs/KEY     written by the agent: what is to run
+    begun/KEY    the same file, moved by the first node that begins: whoever moves a run has it
+    natives/KEY  the number the resource manager gave it
+    stops/KEY    its presence asks for the end
+    holds/KEY    its presence asks to hold it in place
+    ends/KEY.N   written by the N-th node: how its share ended
+
+Every file appears whole, by renaming. Needs nothing but the standard library.
+
+Runs a share of a run on a node, as a resource manager starts it:
+`python bootstrap.py shared_folder FOLDER KEY SHARES`.
+
+What is run, and how it ends, goes through files of the shared folder (shared_folder.py), never through a shell's
+line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from rainbow.agent.executors.local import LocalExecutor
+from rainbow.agent.executors.run import (
+    Ended,
+    Result,
+    Run,
+    RunId,
+    end_from_json,
+    end_to_json,
+    run_from_json,
+    run_to_json,
+    shares,
+)
+
+ROOMS = ("runs", "begun", "natives", "stops", "holds", "ends")
+
+
+def key_of(run: RunId) -> str:
+    """Name a run's files: task ids are the server's, and no file names.
+
+    >>> key_of(("t", 1))
+    'e3b98a4da31a127d4bde6e43033f66ba-1'
+    """
+    return f"{sha256(run[0].encode()).hexdigest()[:32]}-{run[1]}"
+
+
+class Desk:
+    """Reads and writes the files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for room in ROOMS:
+            (folder / room).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def at(self, room: str, key: str) -> Path:
+        """Return where a file is."""
+        return self.folder / room / key
+
+    def put(self, run: Run, environment: Mapping[str, str]) -> None:
+        """Leave a run for the nodes."""
+        self._write("runs", key_of(run.id), json.dumps({"run": run_to_json(run), "environment": dict(environment)}))
+
+    def take(self, key: str) -> tuple[Run, dict[str, str]] | None:
+        """Take a run on a node; None if it was taken back. Every node of it gets it."""
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self.at("runs", key), self.at("begun", key))
+        try:
+            told = json.loads(self.at("begun", key).read_text())
+        except FileNotFoundError:
+            return None
+        return run_from_json(told["run"]), told["environment"]
+
+    def take_back(self, run: RunId) -> bool:
+        """Take a run from the desk before any node has begun it; False if one was faster."""
+        try:
+            self.at("runs", key_of(run)).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def name(self, run: RunId, native: str) -> None:
+        """Remember the number the resource manager gave a run."""
+        self._write("natives", key_of(run), native)
+
+    def native(self, run: RunId) -> str | None:
+        """Return that number, if it is known."""
+        try:
+            return self.at("natives", key_of(run)).read_text()
+        except FileNotFoundError:
+            return None
+
+    def ask_to_stop(self, run: RunId) -> None:
+        """Ask the nodes of a run to end it."""
+        self.at("stops", key_of(run)).touch()
+
+    def is_asked_to_stop(self, run: RunId) -> bool:
+        """Tell whether a run is to end."""
+        return self.at("stops", key_of(run)).exists()
+
+    def ask_to_hold(self, run: RunId) -> None:
+        """Ask the nodes of a run to hold it in place."""
+        self.at("holds", key_of(run)).touch()
+
+    def ask_to_go_on(self, run: RunId) -> None:
+        """Ask the nodes of a run to let it go on."""
+        self.at("holds", key_of(run)).unlink(missing_ok=True)
+
+    def is_asked_to_hold(self, run: RunId) -> bool:
+        """Tell whether a run is to be held."""
+        return self.at("holds", key_of(run)).exists()
+
+    def end(self, share: int, end: Ended) -> None:
+        """Leave how a share of a run ended."""
+        self._write("ends", f"{key_of(end.id)}.{share}", json.dumps(end_to_json(end)))
+
+    def ended(self) -> dict[str, list[int]]:
+        """Return {key: the shares that have ended} of all runs, in one look."""
+        found: dict[str, list[int]] = {}
+        with os.scandir(self.folder / "ends") as entries:
+            for entry in entries:
+                key, _, share = entry.name.partition(".")
+                if share.isdigit():
+                    found.setdefault(key, []).append(int(share))
+        return found
+
+    def read_end(self, run: RunId, share: int) -> Ended:
+        """Read how a share of a run ended."""
+        return end_from_json(json.loads(self.at("ends", f"{key_of(run)}.{share}").read_text()))
+
+    def there(self) -> list[Run]:
+        """Return the runs that are on the desk, or begun."""
+        found: dict[RunId, Run] = {}
+        for room in ("runs", "begun"):
+            for path in sorted((self.folder / room).glob("*[0-9]")):
+                with contextlib.suppress(FileNotFoundError):  # moved to `begun` meanwhile: found there
+                    run = run_from_json(json.loads(path.read_text())["run"])
+                    found[run.id] = run
+        return list(found.values())
+
+    def all_begun(self) -> set[str]:
+        """Return the keys of all runs that a node has begun, in one look."""
+        return set(os.listdir(self.folder / "begun"))
+
+    def begun(self, run: RunId) -> bool:
+        """Tell whether a node has begun a run."""
+        return self.at("begun", key_of(run)).exists()
+
+    def clear(self, run: RunId, shares: Iterable[int]) -> None:
+        """Throw a run's files away."""
+        key = key_of(run)
+        files = [self.at(room, key) for room in ROOMS[:-1]] + [self.at("ends", f"{key}.{n}") for n in shares]
+        for file in files:
+            file.unlink(missing_ok=True)
+
+    def _write(self, room: str, name: str, text: str) -> None:
+        draft = self.at(room, f"{name}.{os.getpid()}.draft")
+        draft.write_text(text)
+        os.rename(draft, self.at(room, name))
+
+
+def merged(ends: list[Ended]) -> Ended:
+    """Make one end of those of a run's shares: the first that is not good says how it ended, all say what they wrote.
+
+    >>> from rainbow.agent.executors.run import Result
+    >>> merged([Ended(("t", 1), Result.EXITED, 0, "a"), Ended(("t", 1), Result.EXITED, 3, "b")])
+    Ended(id=('t', 1), result=<Result.EXITED: 'exited'>, exit_code=3, output='ab', detail='')
+    """
+    first = next((end for end in ends if end.exit_code != 0), ends[0])
+    output: Any = "".join(end.output for end in ends)
+    return Ended(first.id, first.result, first.exit_code, output[-4096:], first.detail)
+
+
+TICK = 0.05  # seconds between two looks at what runs
+STOP_TICK = 0.5  # and at whether it is to end: that is a file of a shared folder
+NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "COBALT_JOBID", "FLUX_JOB_ID")
+GIVEN_BY_NODE = ("SLURM", "PMI", "FLUX_", "PBS_", "LSB_", "CUDA_VISIBLE", "ROCR_VISIBLE")
+OURS = ("SLURM_EXPORT_ENV", "SLURM_JWT")  # said for our own step; a credential
+RANK = ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "FLUX_TASK_RANK")
+
+
+def main(folder: str, key: str, count: str) -> None:
+    """Run this node's share, one of `count`, and leave its end."""
+    desk = Desk(Path(folder))
+    taken = desk.take(key)
+    if taken is None:  # nobody waits for it any more
+        return
+    run, environment = taken
+    if desk.native(run.id) is None:
+        desk.name(run.id, next((os.environ[name] for name in NATIVE if name in os.environ), str(os.getppid())))
+    place, ranks = _share(run) if count != "1" else (0, ())
+    given = {name: value for name, value in os.environ.items() if name.startswith(GIVEN_BY_NODE) and name not in OURS}
+    executor = LocalExecutor({**environment, **given})
+    signal.signal(signal.SIGTERM, lambda *_: executor.stop(run.id))
+    asked = (lambda: desk.is_asked_to_stop(run.id), lambda: desk.is_asked_to_hold(run.id))
+    desk.end(place, work(executor, replace(run, ranks=ranks), *asked))
+
+
+def work(
+    executor: LocalExecutor, run: Run, is_to_stop: Callable[[], bool], is_to_hold: Callable[[], bool] | None = None
+) -> Ended:
+    """Start a run and return its end; it is held in place for as long as that is asked for."""
+    if is_to_stop():
+        return Ended(run.id, Result.STOPPED)
+    executor.start(run)
+    look = time.monotonic() + STOP_TICK
+    while not (ended := executor.poll()):
+        time.sleep(TICK)
+        if time.monotonic() >= look:
+            look = time.monotonic() + STOP_TICK
+            if is_to_stop():
+                executor.stop(run.id)
+            elif is_to_hold:
+                (executor.suspend if is_to_hold() else executor.resume)(run.id)
+    return ended[0]
+
+
+def _share(run: Run) -> tuple[int, tuple[int, ...]]:
+    """Return which share is this node's: by its name, else by the rank the resource manager gave us."""
+    dealt = shares(run)
+    here = {os.environ.get("SLURMD_NODENAME"), socket.gethostname(), socket.gethostname().partition(".")[0]}
+    for place, (worker, ranks) in enumerate(dealt):
+        if worker in here:
+            return place, ranks
+    place = int(next((os.environ[name] for name in RANK if name in os.environ), "0")) % len(dealt)
+    return place, dealt[place][1]

@@ -1,0 +1,300 @@
+"""The agent's loop: receive, accept, start, report.
+
+The agent: receives, accepts, starts, reports, and obeys, until it is told to stop.
+
+One thread owns all that the agent knows. It has two lines to the server (background_call.py): on `ears` it waits for
+work, on `voice` it says, one thing after the other, what changes the server's books: accept, then events, then
+heartbeat. While the server is away tasks go on, and what they did is told in order when it is back. What must outlive
+the agent is in its journal: started anew on the same folder it is the same agent, and goes on where it was killed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from rainbow.agent.background_call import Line
+from rainbow.agent.executors.interface import Executor, Suspends
+from rainbow.agent.executors.run import Ended, Result, RunId
+from rainbow.agent.journal import Journal
+from rainbow.agent.messages import batch, ended, happened, refs, run_id, run_of, stale_runs
+from rainbow.client import Client, Problem, responses
+
+DONE = {"suspend": "suspended", "resume": "resumed"}
+
+
+def hold(executor: Executor, run: RunId, verb: str) -> responses.Event:
+    """Suspend or resume a run; return what is to be told of it: that it is so, or that it cannot be."""
+    if not isinstance(executor, Suspends):
+        return happened(run, "unable", f"executor {type(executor).__name__} cannot suspend")
+    try:
+        (executor.suspend if verb == "suspend" else executor.resume)(run)
+    except Exception as fault:  # an executor may be anybody's
+        return happened(run, "unable", f"the executor could not {verb} it: {fault}")
+    return happened(run, DONE[verb])
+
+
+MAX_TASKS = 64  # at once
+WAIT = 20.0  # seconds the server may let us wait for work
+TICK = 0.05  # seconds between two looks at what runs
+IDLE_TICK = 0.5  # and when nothing runs
+FULL_BEAT = 5.0  # seconds: an agent that is full does not receive, and hears of stops by its heartbeat alone
+AGAIN = 0.5  # seconds to let pass when the server only repeats itself
+LAST_WORDS = 15.0  # seconds to end tasks and say so after being told to stop
+OFFERS = 256  # in one answer: what is offered is accepted in one message
+EVENTS = 256  # in one message, with 4 KiB of output each well below what a server takes
+
+
+class Agent:
+    """Works for one cluster. `workers` are those it speaks for, None: all; `measure` tells their load, if given.
+
+    Its `id` is that of its journal. An agent without one knows after a crash nothing of what ran, and has another
+    id, for it must not be taken for the one that did.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: str,
+        executor: Executor,
+        journal: Journal | None = None,
+        *,
+        max_tasks: int = MAX_TASKS,
+        workers: Sequence[str] | None = None,
+        wait: float = WAIT,
+        say: Callable[[str], None] = print,
+        clock: Callable[[], float] = time.monotonic,
+        measure: Callable[[], Mapping[str, float]] | None = None,
+    ) -> None:
+        self._measure = measure
+        self._journal = journal or Journal()
+        self.id = self._journal.id
+        self._client = client
+        self._cluster = cluster
+        self._executor = executor
+        self._max_tasks = max_tasks
+        self._workers = self._workers_told = workers
+        self._wait = wait
+        self._say = say
+        self._clock = clock
+
+        self._wake = threading.Event()
+        self._ears = Line(self._wake, clock, self._note)
+        self._voice = Line(self._wake, clock, self._note)
+        self._batch = EVENTS
+        self._lease = 0.0  # the first heartbeat is due at once, and its answer says how long the lease is
+        self._last_beat = clock()
+        self._stop_by: float | None = None
+        self._told_to_stop = False
+        self._away = False  # the server, as far as we know
+
+    def stop(self) -> None:
+        """Ask `run` to end: tasks are stopped and told as stopped. A signal handler may call it."""
+        self._told_to_stop = True
+
+    def speak_for(self, workers: Sequence[str]) -> None:
+        """Say from now on that these workers are up. Another thread may call it."""
+        self._workers = workers
+
+    def run(self) -> None:
+        """Work until told to stop; Problem if the server does not take us for the cluster's agent."""
+        self._adopt()
+        try:
+            while not self._is_done():
+                self._turn()
+                self._wake.wait(TICK if self._executor.running() else IDLE_TICK)
+                self._wake.clear()
+        finally:
+            self._executor.close()
+
+    def _adopt(self) -> None:
+        """Go on where an agent of this journal was killed: what still runs is ours, what is not known is lost."""
+        known = set(self._executor.running())
+        for run in sorted(known - self._journal.starting):  # disowned, or told as ended
+            self._executor.stop(run)
+        for run in sorted(self._journal.starting):
+            if run in known:
+                self._say(f"task {run[0]} was found running, or ended")
+            else:
+                self._journal.tell(ended(Ended(run, Result.STOPPED, detail="it was lost while its agent was away")))
+
+    def _turn(self) -> None:
+        # 1. hear answers  2. see what has ended  3. say what has happened  4. ask for more
+        self._ears.hear()
+        self._voice.hear()
+        self._collect()
+        if self._told_to_stop and self._stop_by is None:
+            self._begin_to_stop()
+        self._speak()
+        self._listen()
+
+    # ── stopping ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _begin_to_stop(self) -> None:
+        self._stop_by = self._clock() + LAST_WORDS
+        running = self._executor.running()
+        self._say(f"stopping {len(running)} tasks")
+        for run in running:
+            self._executor.stop(run)
+
+    def _is_done(self) -> bool:
+        if self._stop_by is None:
+            return False
+        return self._clock() >= self._stop_by or not (
+            self._executor.running() or self._journal.has_news or self._journal.offers
+        )
+
+    def _note(self, fault: BaseException | None) -> None:
+        if fault is not None and not self._away:
+            self._say(f"{fault}; tasks go on, and what they do is told later")
+        elif fault is None and self._away:
+            self._say("the server answers again")
+        self._away = fault is not None
+
+    # ── ears ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _listen(self) -> None:
+        room = self._max_tasks - len(self._executor.running())
+        # what is offered stays offered until it is accepted: asking before would bring it again
+        if self._told_to_stop or self._journal.offers or room <= 0 or not self._ears.free:
+            return
+        ask = partial(self._client.receive, self._cluster, self.id, max=min(room, OFFERS), wait=self._wait)
+        self._ears.call(ask, self._received, self._not_received)
+
+    def _received(self, answer: responses.Received) -> None:
+        self._keep_lease(answer["lease"])
+        self._obey(answer)
+        fresh = [offer for offer in answer["tasks"] if run_id(offer) not in self._journal.starting]
+        if not self._told_to_stop:
+            self._journal.keep(fresh)
+        if not fresh and any(answer.get(key) for key in ("stop", "suspend", "resume", "tasks")):
+            self._ears.rest(AGAIN)
+
+    def _not_received(self, problem: Problem) -> None:
+        self._say(f"the server gives no work: {problem}")
+        self._ears.rest(FULL_BEAT)
+
+    def _obey(self, answer: responses.Received | responses.Beat) -> None:
+        running = set(self._executor.running())
+        told = {(event["task"], event["attempt"]) for event in self._journal.outbox}
+        for run in map(run_id, answer["stop"]):
+            if run in running:
+                self._executor.stop(run)
+            elif run not in told:  # never started here: its space must not stay booked
+                self._journal.tell(ended(Ended(run, Result.STOPPED, detail="it was not running")))
+        for verb, refs_ in (("suspend", answer.get("suspend", ())), ("resume", answer.get("resume", ()))):
+            for run in map(run_id, refs_):
+                if run in running and run not in told:
+                    self._journal.tell(hold(self._executor, run, verb))
+
+    # ── voice ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _speak(self) -> None:
+        if not self._voice.free:
+            return
+        if self._journal.offers:
+            self._accept(list(self._journal.offers))
+        elif self._journal.has_news:
+            self._report(batch(self._journal.outbox, self._batch))
+        elif self._beat_is_due() and self._stop_by is None:
+            self._beat(self._executor.running())
+
+    def _accept(self, runs: list[RunId]) -> None:
+        accept = partial(self._client.accept, self._cluster, self.id, refs(runs), seq=self._journal.next_number())
+        self._voice.call(accept, partial(self._accepted, runs), partial(self._not_accepted, runs))
+
+    def _accepted(self, runs: list[RunId], answer: responses.Accepted) -> None:
+        for refusal in answer["refused"]:
+            self._say(f"task {refusal['id']} is not ours: {refusal['reason']}")
+        for run in runs:
+            offer = self._journal.offers.get(run)
+            if offer and run[0] in answer["accepted"]:
+                self._start(offer)
+            else:
+                self._journal.drop(run)
+
+    def _not_accepted(self, runs: list[RunId], problem: Problem) -> None:
+        self._say(f"the server refuses an acceptance: {problem}")
+        for run in runs:
+            self._journal.drop(run)
+        self._ears.rest(FULL_BEAT)
+
+    def _report(self, events: list[responses.Event]) -> None:
+        report = partial(self._client.events, self._cluster, self.id, events, seq=self._journal.next_number())
+        self._voice.call(report, partial(self._reported, events), partial(self._not_reported, events))
+
+    def _reported(self, events: list[responses.Event], answer: responses.Recorded) -> None:
+        self._journal.told(len(events))
+        self._batch = EVENTS
+        self._disown(answer["stale"], [(event["task"], event["attempt"]) for event in events])
+
+    def _not_reported(self, events: list[responses.Event], problem: Problem) -> None:
+        if len(events) > 1:
+            self._batch = 1  # one of them is at fault: the others must get through
+            return
+        self._journal.told(1)
+        self._say(f"the server refuses to hear of task {events[0]['task']}: {problem}")
+
+    def _beat(self, running: Sequence[RunId]) -> None:
+        ours = [run for run in running if run in self._journal.starting]
+        number, workers = self._journal.next_number(), self._workers
+        load = self._measure() if self._measure else None
+        beat = partial(self._client.heartbeat, self._cluster, self.id, refs(ours), workers, seq=number, load=load)
+        self._voice.call(beat, partial(self._beaten, ours, workers), partial(self._not_beaten, workers))
+
+    def _beaten(self, said: Sequence[RunId], workers: Sequence[str] | None, answer: responses.Beat) -> None:
+        self._keep_lease(answer["lease"])
+        self._last_beat, self._workers_told = self._clock(), workers
+        self._obey(answer)
+        self._disown(answer["stale"], said)
+
+    def _not_beaten(self, workers: Sequence[str] | None, problem: Problem) -> None:
+        self._say(f"the server refuses a heartbeat: {problem}")
+        self._last_beat, self._workers_told = self._clock(), workers
+
+    def _keep_lease(self, lease: float) -> None:
+        self._lease = lease
+
+    def _beat_is_due(self) -> bool:
+        full = len(self._executor.running()) >= self._max_tasks
+        pause = min(self._lease / 3, FULL_BEAT) if full else self._lease / 3
+        return self._clock() >= self._last_beat + pause or self._workers != self._workers_told
+
+    def _disown(self, stale: Sequence[str], said: Sequence[RunId]) -> None:
+        for run in stale_runs(stale, said):
+            if run in self._journal.starting:
+                self._say(f"task {run[0]} is no longer ours")
+                self._journal.drop(run)
+                self._executor.stop(run)
+
+    # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, offer: responses.Offer) -> None:
+        run = run_of(offer)
+        if self._told_to_stop:
+            self._journal.tell(ended(Ended(run.id, Result.STOPPED, detail="its agent is stopping")))
+            return
+        self._journal.start(run.id)
+        try:
+            self._executor.start(run)
+        except Exception as fault:  # an executor may be anybody's; its fault is one task's end, not ours
+            self._journal.tell(ended(Ended(run.id, Result.FAILED, detail=f"the executor failed: {fault}")))
+
+    def _collect(self) -> None:
+        ends = self._executor.poll()
+        for run in self._executor.begun():
+            if run in self._journal.starting:
+                self._journal.tell(happened(run, "started"))
+        for end in ends:
+            if end.id not in self._journal.starting:  # disowned, or told before
+                continue
+            self._journal.tell(ended(end))
+            self._say(f"task {end.id[0]} {_in_words(end)}")
+
+
+def _in_words(end: Ended) -> str:
+    how = "exit code" if end.result is Result.EXITED else str(end.result)
+    code = f" {end.exit_code}" if end.result is Result.EXITED else ""
+    return f"ended: {how}{code}" + (f" ({end.detail})" if end.detail else "")

@@ -1,0 +1,92 @@
+"""The number of requests a caller may send.
+
+How many requests a caller may send: a bucket for each credential, filled at a steady rate.
+
+One taken from that of every credential brought: beside another, or one nobody knows, none is a new caller.
+Without credentials the address counts. Health and the agents' signs of life are never held back: a server that is
+busy must not lose its agents over it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from math import ceil
+
+import structlog
+from flask import Flask, Response, g, request
+
+from rainbow.api.pauses import WAITED
+from rainbow.api.wire import service, tokens
+from rainbow.errors import TooMany
+from rainbow.service.core.counters import count
+from rainbow.service.core.token_digests import digest
+
+MOST = 10_000  # callers remembered
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+FREE = frozenset({"health.live", "health.ready", "agents.heartbeat", "agents.events"})
+log = structlog.get_logger("rainbow.requests")
+
+
+class Buckets:
+    """{caller: (tokens left, when that was)}."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, tuple[float, float]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, caller: str, rate: float, burst: int, now: float) -> float:
+        """Take one; return the seconds to wait for the next if there is none, else 0.
+
+        >>> buckets = Buckets()
+        >>> [buckets.take("a", 2.0, 1, now) for now in (0.0, 0.0, 0.5)]
+        [0.0, 0.5, 0.0]
+        """
+        with self._lock:
+            left, then = self._left.get(caller, (float(burst), now))
+            left = min(float(burst), left + (now - then) * rate)
+            if len(self._left) >= MOST and caller not in self._left:
+                self._left.clear()
+            self._left[caller] = (left - 1 if left >= 1 else left, now)
+        return 0.0 if left >= 1 else (1 - left) / rate
+
+
+def pace(app: Flask) -> None:
+    """Count requests, log them, and hold back callers that send too many."""
+    buckets = Buckets()
+
+    @app.before_request
+    def _hold_back() -> None:
+        g.began = time.perf_counter()
+        asked = request.headers.get("X-Request-ID", "")
+        g.id = asked if REQUEST_ID.fullmatch(asked) else secrets.token_hex(8)
+        structlog.contextvars.bind_contextvars(request=g.id)
+        limits = service().settings.limits
+        if limits.rate and request.endpoint not in FREE and not request.environ.get(WAITED):
+            now = time.monotonic()
+            wait = max(buckets.take(each, limits.rate, limits.burst, now) for each in _callers())
+            if wait:
+                raise TooMany("too many requests", retry_after=ceil(wait), limit="rate")
+
+    @app.after_request
+    def _note(answer: Response) -> Response:
+        count("rainbow_requests", str(answer.status_code))
+        answer.headers["X-Request-ID"] = g.get("id", "")
+        if service().settings.server.log == "debug":
+            _log(answer)
+        structlog.contextvars.unbind_contextvars("request")
+        return answer
+
+
+def _log(answer: Response) -> None:
+    """Write a line with the route and its parameters (names of clusters and jobs); bodies and headers never."""
+    rule = request.url_rule.rule if request.url_rule else None
+    named = {key: str(value)[:200] for key, value in (request.view_args or {}).items()}
+    spent = round((time.perf_counter() - g.get("began", time.perf_counter())) * 1000, 1)
+    log.debug("request", method=request.method, route=rule, status=answer.status_code, ms=spent, **named)
+
+
+def _callers() -> set[str]:
+    return {digest(each) for each in tokens()} or {f"address {request.remote_addr}"}

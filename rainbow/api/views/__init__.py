@@ -1,0 +1,1 @@
+"""The views: each decodes, authenticates, calls one verb of the service and encodes."""

@@ -1,0 +1,148 @@
+"""Tokens, configuration, health and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any
+
+import sqlalchemy as sa
+from flask import Blueprint, Response, jsonify
+
+from rainbow.api.wire import flag, read_mapping, service, timed, who
+from rainbow.errors import Forbidden
+from rainbow.service.clusters import tokens as verbs
+from rainbow.service.core import reload as core_reload
+from rainbow.service.core.counters import BUCKETS, METRICS, counters, gauges_here, histograms
+from rainbow.service.queries.monitoring import gauges
+from rainbow.service.queries.monitoring import metrics as of_clusters
+
+config = Blueprint("config", __name__, url_prefix="/v1")
+
+
+@config.post("/config:reload")
+def reload() -> Any:
+    """Check the server's configuration file and take it over; one that cannot be used changes nothing."""
+    return jsonify(core_reload.reload(service(), who()))
+
+
+health = Blueprint("health", __name__)
+
+
+@health.get("/livez")
+def live() -> Any:
+    """Say that the process answers."""
+    return jsonify(status="live")
+
+
+@health.get("/readyz")
+def ready() -> Any:
+    """Say that the store answers too."""
+    with service().store.read() as connection:
+        connection.execute(sa.text("SELECT 1"))
+    return jsonify(status="ready", scheduler=service().settings.name)
+
+
+@health.get("/")
+def front() -> Any:
+    """Say what this is and where to go on."""
+    verbs = ["/v1/clusters", "/v1/jobs", "/v1/match", "/livez", "/readyz", "/metrics"]
+    return jsonify(service="rainbow", scheduler=service().settings.name, verbs=verbs)
+
+
+metrics = Blueprint("metrics", __name__)
+
+
+@metrics.get("/metrics")
+def show() -> Any:
+    """Show the figures: to the administrator, to a monitor token, and to everybody if the configuration says so.
+
+    With `?brief=true` without those of every cluster's scheduling, each of which is a plan.
+    """
+    _check_reader()
+    lines = [*_counters(), *_histograms(), *_gauges()]
+    told = "\n".join(lines) + "\n" + ("" if flag("brief") else of_clusters(service()))
+    return Response(told, mimetype="text/plain; version=0.0.4")
+
+
+def _check_reader() -> None:
+    """Refuse whoever has no credential for it: a proxy in front makes every address the loopback's."""
+    if service().settings.server.metrics != "everybody" and not who().monitors:
+        raise Forbidden("this needs the admin token or a monitor token (rainbow token mint --monitor)")
+
+
+def _head(name: str) -> list[str]:
+    kind, _, words = METRICS[name]
+    return [f"# HELP {name} {words}", f"# TYPE {name} {kind}"]
+
+
+def _counters() -> Iterable[str]:
+    found = counters()
+    for name in sorted({name for name, _ in found}):
+        yield from _head(name)
+        label = METRICS[name][1]
+        yield from (
+            f"{name}{_labels(label, (value,))} {n:g}" for (of, value), n in sorted(found.items()) if of == name
+        )
+
+
+def _histograms() -> Iterable[str]:
+    found = histograms()
+    for name in sorted({name for name, _ in found}):
+        yield from _head(name)
+        for (of, value), row in sorted(found.items()):
+            if of == name:
+                yield from _histogram(name, f"{METRICS[name][1]}={_quoted(value)}", row)
+
+
+def _histogram(name: str, label: str, row: list[float]) -> Iterable[str]:
+    *counts, total = row
+    for bound, upto in zip([*map(str, BUCKETS), "+Inf"], accumulate(counts), strict=True):
+        yield f'{name}_bucket{{{label},le="{bound}"}} {upto:g}'
+    yield f"{name}_sum{{{label}}} {total:g}"
+    yield f"{name}_count{{{label}}} {sum(counts):g}"
+
+
+def _gauges() -> Iterable[str]:
+    for name, rows in {**gauges(service()), **gauges_here()}.items():
+        yield from _head(name)
+        yield from (f"{name}{_labels(METRICS[name][1], values)} {n:g}" for values, n in rows)
+
+
+def _labels(names: str, values: tuple[str, ...]) -> str:
+    pairs = [f"{name}={_quoted(value)}" for name, value in zip(names.split(","), values, strict=False) if name]
+    return "{" + ",".join(pairs) + "}" if pairs else ""
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+tokens = Blueprint("tokens", __name__, url_prefix="/v1/tokens")
+
+
+@tokens.post("")
+def mint() -> Any:
+    """Mint a submit token; it is told once."""
+    asking = who()
+    return jsonify(timed(verbs.mint_token(service(), asking, read_mapping("Token")))), 201
+
+
+@tokens.get("")
+def listing() -> Any:
+    """List the credentials of the caller's own clusters."""
+    return jsonify(tokens=timed(verbs.listing(service(), who())))
+
+
+@tokens.post("/<id:token_id>:rotate")
+def rotate(token_id: str) -> Any:
+    """Give it a new value, told once; the old one ends."""
+    return jsonify(timed(verbs.rotate(service(), who(), token_id)))
+
+
+@tokens.delete("/<id:token_id>")
+def revoke(token_id: str) -> Any:
+    """End a token."""
+    verbs.revoke(service(), who(), token_id)
+    return "", 204

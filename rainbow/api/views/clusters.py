@@ -1,0 +1,250 @@
+"""/v1/clusters: graphs, subsystems, states, workers, policy, reservations, and the agent's verbs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, request
+
+from rainbow.api.pauses import park, waited
+from rainbow.api.wire import flag, number_of, read_json, read_mapping, read_state, service, timed, who
+from rainbow.service import reservations as service_reservations
+from rainbow.service.agents import protocol
+from rainbow.service.clusters import drain, graphs, inventory, registration, scheduling_settings
+from rainbow.service.queries import monitoring
+
+agents = Blueprint("agents", __name__, url_prefix="/v1/clusters/<name>")
+
+
+@agents.post("/receive")
+def receive(name: str) -> Any:
+    """Offer tasks, waiting for some if there are none."""
+    asking, body, agent = _message("Receive")
+    limits = service().settings.limits
+    most = int(number_of(body, "max", 16, limits.offers))
+    seconds = number_of(body, "wait", 0, limits.wait)
+    before = waited()
+    if before is None:
+        return jsonify(protocol.receive(service(), asking, name, agent, most, seconds))
+    found, pause = protocol.look(service(), asking, name, agent, most, seconds - before)
+    park(pause)
+    return jsonify(found)
+
+
+@agents.post("/accept")
+def accept(name: str) -> Any:
+    """Give offered tasks to the agent."""
+    asking, body, agent = _message("Accept")
+    return jsonify(protocol.accept(service(), asking, name, agent, body["tasks"], body.get("seq", 0)))
+
+
+@agents.post("/events")
+def events(name: str) -> Any:
+    """Store what happened to tasks."""
+    asking, body, agent = _message("Events")
+    return jsonify(protocol.record_events(service(), asking, name, agent, body["events"], body.get("seq", 0)))
+
+
+@agents.post("/heartbeat")
+def heartbeat(name: str) -> Any:
+    """Note that the agent lives."""
+    asking, body, agent = _message("Heartbeat")
+    keeps = body.get("on_lost_server") == "keep"
+    up, running, seq = body.get("workers"), body.get("running", []), body.get("seq", 0)
+    return jsonify(
+        protocol.heartbeat(service(), asking, name, agent, up, running, seq, body.get("load"), keeps=keeps)
+    )
+
+
+def _message(form: str) -> tuple[Any, dict[str, Any], str]:
+    asking = who()
+    body = read_mapping(form)
+    return asking, body, body["agent"]
+
+
+clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
+
+
+@clusters.post("")
+def register() -> Any:
+    """Register a cluster; its token and secret are told once."""
+    asking = who()
+    return jsonify(registration.register(service(), asking, read_mapping("Registration", graph=True))), 201
+
+
+@clusters.get("")
+def listing() -> Any:
+    """List the clusters these credentials may see."""
+    return jsonify(clusters=inventory.listing(service(), who()))
+
+
+@clusters.get("/<id:name>")
+def show(name: str) -> Any:
+    """Show one cluster."""
+    return jsonify(timed(inventory.show(service(), who(), name)))
+
+
+@clusters.delete("/<id:name>")
+def delete(name: str) -> Any:
+    """Forget a cluster: 204; with drain=true and jobs that still run: 202, and it goes when they have ended."""
+    left = drain.delete(service(), who(), name, drain=flag("drain"))
+    return (jsonify(left), 202) if left else ("", 204)
+
+
+@clusters.get("/<name>/graph")
+def graph(name: str) -> Any:
+    """Return the graph as it was given."""
+    document, revision = graphs.graph(service(), who(), name)
+    return _tagged(jsonify(document), revision)
+
+
+@clusters.put("/<name>/graph")
+def put_graph(name: str) -> Any:
+    """Replace the graph; If-Match names the revision it must have."""
+    asking = who()
+    body = read_json(graph=True)
+    answer = graphs.put_graph(service(), asking, name, body, _expected(), drain=flag("drain"))
+    return _tagged(jsonify(answer), answer["revision"])
+
+
+@clusters.patch("/<name>/graph")
+def patch_graph(name: str) -> Any:
+    """Change the graph by {"changes": [...]}: all of them or none."""
+    asking = who()
+    body = read_mapping("Delta", graph=True)
+    answer = graphs.patch_graph(service(), asking, name, body, _expected(), drain=flag("drain"))
+    return _tagged(jsonify(answer), answer["revision"])
+
+
+def _expected() -> set[str] | None:
+    return None if "*" in request.if_match or not request.if_match else request.if_match.as_set()
+
+
+def _tagged(answer: Response, revision: int) -> Response:
+    answer.set_etag(str(revision))
+    return answer
+
+
+@clusters.put("/<name>/subsystems/<subsystem>")
+def put_subsystem(name: str, subsystem: str) -> Any:
+    """Hang a subsystem on the cluster."""
+    asking = who()
+    return jsonify(graphs.put_subsystem(service(), asking, name, subsystem, read_json(graph=True)))
+
+
+@clusters.get("/<name>/subsystems/<subsystem>")
+def subsystem(name: str, subsystem: str) -> Any:
+    """Return a subsystem's graph as it was given."""
+    return jsonify(graphs.subsystem(service(), who(), name, subsystem))
+
+
+@clusters.delete("/<name>/subsystems/<subsystem>")
+def delete_subsystem(name: str, subsystem: str) -> Any:
+    """Take a subsystem away."""
+    graphs.delete_subsystem(service(), who(), name, subsystem)
+    return "", 204
+
+
+@clusters.route("/<name>/state", methods=["PUT", "PATCH"])
+def put_state(name: str) -> Any:
+    """Store the state: all of it (PUT) or some of it (PATCH)."""
+    asking = who()
+    return jsonify(registration.put_state(service(), asking, name, read_state(), merge=request.method == "PATCH"))
+
+
+@clusters.get("/<name>/state")
+def state(name: str) -> Any:
+    """Show the state as reported and as booked."""
+    told = registration.state(service(), who(), name)
+    # a state's own variables are never taken for times, whatever they are called
+    return jsonify({**told, **timed({"reported_at": told["reported_at"]})})
+
+
+@clusters.get("/<name>/workers")
+def workers(name: str) -> Any:
+    """List workers and their states."""
+    return jsonify(workers=timed(inventory.workers_of(service(), who(), name)))
+
+
+@clusters.post("/<name>/workers/<path:worker>:offline", defaults={"verb": "offline"})
+@clusters.post("/<name>/workers/<path:worker>:drain", defaults={"verb": "drain"})
+@clusters.post("/<name>/workers/<path:worker>:reinstate", defaults={"verb": "reinstate"})
+def move_worker(name: str, worker: str, verb: str) -> Any:
+    """Take a worker away, let it end what it has, or bring it back."""
+    return jsonify(timed(drain.move(service(), who(), name, worker, verb)))
+
+
+@clusters.post("/<id:name>:drain", defaults={"verb": "drain"})
+@clusters.post("/<id:name>:reinstate", defaults={"verb": "reinstate"})
+def move_cluster(name: str, verb: str) -> Any:
+    """Let a cluster take nothing new, or take tasks again."""
+    return jsonify(timed(drain.move_cluster(service(), who(), name, verb)))
+
+
+@clusters.get("/<name>/scheduler")
+def scheduler(name: str) -> Any:
+    """Show the policy, its settings and figures."""
+    return jsonify(monitoring.show(service(), who(), name))
+
+
+@clusters.route("/<name>/scheduler", methods=["PUT", "PATCH"])
+def put_scheduler(name: str) -> Any:
+    """Set the policy, its settings and the limits: all of what is given (PUT) or key by key (PATCH)."""
+    asking = who()
+    body = read_mapping("Policy")
+    return jsonify(scheduling_settings.put(service(), asking, name, body, merge=request.method == "PATCH"))
+
+
+@clusters.get("/<name>/scheduler/changes")
+def scheduler_changes(name: str) -> Any:
+    """List who changed the policy, its settings or the limits, when, from what, to what."""
+    found = scheduling_settings.changed(service(), who(), name)
+    # what was set is never taken for times, whatever it is called
+    return jsonify(changes=[{**one, **timed({"changed_at": one["changed_at"]})} for one in found])
+
+
+@clusters.get("/<name>/timeline")
+def timeline(name: str) -> Any:
+    """Show the resource diagram after the next step."""
+    return jsonify(monitoring.timeline(service(), who(), name))
+
+
+@clusters.post("/<name>/step")
+def step(name: str) -> Any:
+    """Take one step now."""
+    return jsonify(monitoring.step_now(service(), who(), name))
+
+
+@clusters.post("/<name>/plan")
+def plan(name: str) -> Any:
+    """Say what the next step would do, without doing it."""
+    return jsonify(monitoring.plan(service(), who(), name))
+
+
+reservations = Blueprint("reservations", __name__, url_prefix="/v1/clusters/<name>/reservations")
+
+
+@reservations.post("")
+def create(name: str) -> Any:
+    """Keep space in advance."""
+    asking = who()
+    return jsonify(service_reservations.create(service(), asking, name, read_mapping("Reservation"))), 201
+
+
+@reservations.get("", endpoint="listing")
+def list_reservations(name: str) -> Any:
+    """List the reservations of a cluster, the first to start first."""
+    return jsonify(reservations=service_reservations.listing(service(), who(), name, every=flag("over")))
+
+
+@reservations.get("/<reservation_id>", endpoint="show")
+def show_reservation(name: str, reservation_id: str) -> Any:
+    """Show one."""
+    return jsonify(service_reservations.show(service(), who(), name, reservation_id))
+
+
+@reservations.delete("/<reservation_id>", endpoint="delete")
+def delete_reservation(name: str, reservation_id: str) -> Any:
+    """End one now."""
+    service_reservations.delete(service(), who(), name, reservation_id)
+    return "", 204

@@ -1,0 +1,231 @@
+"""/v1/jobs, /v1/jobs:batch and /v1/match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Blueprint, jsonify, request
+
+from rainbow.api.problems import body_of
+from rainbow.api.schemas import check
+from rainbow.api.wire import flag, list_of, number_of, read_jobspec, read_mapping, service, timed, tokens, who
+from rainbow.errors import InputError, LimitError, RainbowError, RequestError, Unauthenticated
+from rainbow.service.core.access import Caller
+from rainbow.service.core.counters import phase
+from rainbow.service.core.token_digests import digest
+from rainbow.service.jobs import lifecycle, suspension
+from rainbow.service.placement import batch as placement_batch
+from rainbow.service.placement import ledger
+from rainbow.service.placement import submit as placement_submit
+from rainbow.service.placement.batch import Answer, Entry, Optimal
+from rainbow.service.placement.submit import Submission
+from rainbow.service.queries import jobs as job_queries
+from rainbow.state_machine import JobState
+from rainbow.store.jobs import Filter
+
+batch = Blueprint("batch", __name__, url_prefix="/v1")
+SECONDS = 2.0  # that an optimal assignment may take, unless said
+COMMON = ("selector", "clusters", "requestor")  # of the batch, for the jobs that do not bring their own
+
+
+@batch.post("/jobs:batch", endpoint="submit")
+def submit_batch() -> Any:
+    """Submit many jobs: 200 with an answer for each, and how they were assigned."""
+    asking = who()
+    body = read_mapping("Batch")
+    jobs = list_of(body, "jobs")
+    most = service().settings.limits.batch
+    if len(jobs) > most:
+        raise LimitError(f"{len(jobs)} jobs, the limit is {most}", limit="batch", pointer="/jobs")
+    optimal = _optimal(body)
+    common = {key: body[key] for key in COMMON if key in body}
+    entries = [_entry(asking, common, job, at) for at, job in enumerate(jobs)]
+    answers, assigned = placement_batch.submit_batch(service(), entries, optimal)
+    with phase("answer"):
+        return jsonify(answers=[_written(answer) for answer in answers], assign=assigned)
+
+
+def _optimal(body: Mapping[str, Any]) -> Optimal | None:
+    how = body.get("assign") or "greedy"
+    seconds = number_of(body, "time_limit", SECONDS, service().settings.limits.wait)
+    if how == "greedy":
+        return None
+    return Optimal(body["minimise"], seconds)
+
+
+def _entry(asking: Caller, common: Mapping[str, Any], job: Any, at: int) -> Entry:
+    """Read one job; what is wrong with it is its own answer."""
+    try:
+        if not isinstance(job, Mapping) or "jobspec" not in job:
+            raise RequestError("a job is {jobspec, selector?, clusters?, name?, requestor?}", pointer="")
+        envelope = {**common, **job}
+        brought = cluster_tokens(envelope)
+        asked = submission_of(envelope["jobspec"], envelope, brought, _key(at))
+        return Entry(who(brought) if brought else asking, asked)
+    except RainbowError as fault:
+        if isinstance(fault, InputError):
+            fault.pointer = f"/jobs/{at}{fault.pointer or ''}"
+        return Entry(None, None, fault)
+
+
+def _key(at: int) -> str | None:
+    key = request.headers.get("Idempotency-Key")
+    return None if key is None else f"{key}/{at}"
+
+
+def _written(answer: Answer) -> dict[str, Any]:
+    if isinstance(answer, RainbowError):
+        return body_of(answer)
+    placed, again = answer
+    return {"status": 200 if again else 201, **placed}
+
+
+jobs = Blueprint("jobs", __name__, url_prefix="/v1")
+
+
+@jobs.post("/jobs")
+def submit() -> Any:
+    """Submit a jobspec: 201 with the job, its cluster and the decision; 200 for one sent again."""
+    asking, asked = _asked()
+    placed, again = placement_submit.submit(service(), asking, asked)
+    with phase("answer"):
+        answer = jsonify(placed)
+    if again:
+        answer.headers["Idempotent-Replayed"] = "true"
+    answer.headers["Location"] = f"/v1/jobs/{placed['id']}"
+    return answer, 200 if again else 201
+
+
+@jobs.post("/match")
+def match() -> Any:
+    """Say which clusters could run a jobspec; nothing is stored."""
+    asking, asked = _asked()
+    return jsonify(placement_submit.answer(service(), asking, asked))
+
+
+def _asked() -> tuple[Caller, Submission]:
+    """Read the request; who asks is settled before the jobspec is looked at."""
+    asking = _by_header()
+    jobspec, envelope = read_jobspec()
+    brought = cluster_tokens(envelope)
+    asked = submission_of(jobspec, envelope, brought, request.headers.get("Idempotency-Key"))
+    return asking if asking and not brought else who(brought), asked
+
+
+def _by_header() -> Caller | None:
+    """Say who asks; None if nothing in the header is known, and the body's tokens must say it."""
+    try:
+        return who() if tokens() else None
+    except Unauthenticated:
+        return None
+
+
+def submission_of(jobspec: Any, envelope: Mapping[str, Any], brought: list[str], key: str | None) -> Submission:
+    """Read what an envelope asks for; `brought` are the tokens it brings."""
+    if envelope:
+        check(envelope, "Question")
+    selector = envelope.get("selector") or {}
+    return Submission(
+        jobspec,
+        selector.get("name"),
+        selector.get("options"),
+        [entry["name"] for entry in envelope["clusters"]] if envelope.get("clusters") else None,
+        envelope.get("name"),
+        envelope.get("requestor"),
+        envelope.get("basis"),
+        envelope.get("tag"),
+        key,
+        [digest(token) for token in [*tokens(), *brought]],
+        envelope.get("explain", False),
+    )
+
+
+def cluster_tokens(envelope: Mapping[str, Any]) -> list[str]:
+    """Read `clusters: [{name, token}]` of an envelope."""
+    brought = []
+    for k, entry in enumerate(list_of(envelope, "clusters") if envelope.get("clusters") else []):
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+            raise RequestError("an entry is {name, token}", pointer=f"/clusters/{k}")
+        if entry.get("token") is not None:
+            if not isinstance(entry["token"], str):
+                raise RequestError("a token is text", pointer=f"/clusters/{k}/token")
+            brought.append(entry["token"])
+    return brought
+
+
+@jobs.get("/jobs")
+def listing() -> Any:
+    """List jobs, the newest first, page by page."""
+    asking = who()
+    chosen = _filter(asking)
+    found = job_queries.listing(service(), asking, chosen)
+    following = found[-1]["id"] if len(found) == chosen.limit else None
+    return jsonify(jobs=[timed(job) for job in found], next=following)
+
+
+def _filter(asking: Caller) -> Filter:
+    arguments = request.args
+    states = [state for state in arguments.get("state", "").upper().split(",") if state]
+    for state in states:
+        if state not in JobState.__members__:
+            raise RequestError(f"there is no state {state}; there are: {', '.join(JobState)}", pointer="/state")
+    text = arguments.get("limit", "100")
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= service().settings.limits.listed:
+        raise RequestError(f"limit is a number from 1 to {service().settings.limits.listed}", pointer="/limit")
+    return Filter(
+        asking.visible,
+        states,
+        arguments.get("cluster"),
+        arguments.get("cursor"),
+        int(text),
+        arguments.get("requestor"),
+    )
+
+
+@jobs.get("/jobs/<id:job_id>")
+def show(job_id: str) -> Any:
+    """Show a job with its tasks."""
+    return jsonify(timed(lifecycle.show(service(), who(), job_id)))
+
+
+@jobs.get("/jobs/<id:job_id>/why")
+def why(job_id: str) -> Any:
+    """Show the whole decision; with verify=true whether the job can ever run, and whether it could run now."""
+    asked = job_queries.why_verified if flag("verify") else job_queries.why_now
+    return jsonify(timed(asked(service(), who(), job_id)))
+
+
+@jobs.get("/jobs/<id:job_id>/replay")
+def replay(job_id: str) -> Any:
+    """Take the decision again from what was kept of it."""
+    return jsonify(job_queries.replay(service(), who(), job_id))
+
+
+@jobs.get("/decisions")
+def decisions() -> Any:
+    """List what recorded decisions were given, the newest first, page by page."""
+    asking = who()
+    chosen = _filter(asking)
+    found, following = ledger.listing(service(), asking, chosen)
+    # a state's own variables are never taken for times, whatever they are called
+    listed = [{**one, **timed({"submitted_at": one["submitted_at"]})} for one in found]
+    return jsonify(decisions=listed, next=following)
+
+
+@jobs.post("/jobs/<id:job_id>:suspend")
+def suspend(job_id: str) -> Any:
+    """Hold a job: what runs is stopped in place, what waits does not start."""
+    return jsonify(timed(suspension.suspend(service(), who(), job_id)))
+
+
+@jobs.post("/jobs/<id:job_id>:resume")
+def resume(job_id: str) -> Any:
+    """Let a suspended job go on."""
+    return jsonify(timed(suspension.resume(service(), who(), job_id)))
+
+
+@jobs.delete("/jobs/<id:job_id>")
+def cancel(job_id: str) -> Any:
+    """Cancel a job."""
+    return jsonify(timed(lifecycle.cancel(service(), who(), job_id)))

@@ -1,0 +1,173 @@
+"""What a request brings: its body, its credentials, its times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from typing import TYPE_CHECKING, Any, cast
+
+from flask import current_app, request
+
+from rainbow.api.schemas import check
+from rainbow.errors import JobspecError, LimitError, RequestError
+from rainbow.jobspec.yaml_reader import Limits, load
+from rainbow.service.core.access import Caller, caller
+
+if TYPE_CHECKING:
+    from rainbow.service import Service
+
+
+def service() -> Service:
+    """Return the service this app serves."""
+    return cast("Service", current_app.extensions["rainbow"])
+
+
+def tokens() -> list[str]:
+    """Read `Authorization: Bearer a, Bearer b`: any number of tokens and secrets."""
+    return tokens_of(request.headers.get("Authorization", ""))
+
+
+def tokens_of(header: str) -> list[str]:
+    """Read the credentials of such a header."""
+    parts = [part.strip() for part in header.split(",") if part.strip()]
+    return [part[len("bearer ") :].strip() for part in parts if part.lower().startswith("bearer ")]
+
+
+def who(more: Iterable[str] = ()) -> Caller:
+    """Say who asks, by the header and by what the body brings."""
+    with service().store.look() as connection:
+        return caller(service(), connection, [*tokens(), *more])
+
+
+def body(graph: bool = False) -> bytes:
+    """Read the body, no more than is allowed."""
+    limits = service().settings.limits
+    most = limits.graph if graph else limits.body
+    if (request.content_length or 0) > most:
+        raise LimitError(f"a body of {request.content_length} bytes, the limit is {most}", limit="body")
+    data = request.stream.read(most + 1)
+    if len(data) > most:
+        raise LimitError(f"a body of more than {most} bytes", limit="body")
+    return bytes(data)
+
+
+def read_json(graph: bool = False) -> Any:
+    """Read a JSON body."""
+    try:
+        return _parsed(body(graph).decode())
+    except (ValueError, RecursionError) as fault:
+        raise RequestError(f"the body is not JSON: {fault}", pointer="") from None
+
+
+def _parsed(text: str) -> Any:
+    """Parse JSON; ValueError also for half a surrogate pair, which no store and no program can hold."""
+    found = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+    if "\\ud" in text.lower():
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def read_mapping(form: str, graph: bool = False) -> dict[str, Any]:
+    """Read a JSON body of one of the forms of schemas.py."""
+    found = read_json(graph)
+    if not isinstance(found, dict):
+        raise RequestError("the body must be a mapping", pointer="")
+    check(found, form)
+    return found
+
+
+def read_state() -> Any:
+    """Read a state: JSON, or YAML, so that the founding text's example with its last comma is read."""
+    data = body()
+    try:
+        return load(data, Limits())[0]
+    except JobspecError as fault:
+        raise RequestError(fault.message, pointer=fault.pointer, line=fault.line, column=fault.column) from None
+
+
+def read_jobspec() -> tuple[Any, Mapping[str, Any]]:
+    """Read a jobspec and its envelope ({} if it came without one): JSON or YAML, told by how it looks."""
+    data = body()
+    if not data.strip():
+        raise RequestError("the body is empty: send a jobspec", pointer="")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise RequestError("the body is not UTF-8 text", pointer="") from None
+    kind = request.mimetype
+    if kind.endswith("json") or (not kind.endswith("yaml") and text.lstrip().startswith("{")):
+        try:
+            found = _parsed(text)
+        except (ValueError, RecursionError) as fault:
+            raise RequestError(f"the body is not JSON: {fault}", pointer="") from None
+        if not isinstance(found, dict):
+            raise RequestError("the body must be a mapping", pointer="")
+        return (found["jobspec"], found) if "jobspec" in found else (found, {})
+    if "\njobspec:" in f"\n{text}":
+        found, _ = load(text, Limits())
+        if isinstance(found, dict) and "jobspec" in found:
+            return found["jobspec"], found
+    return text, {}
+
+
+def flag(name: str) -> bool:
+    """Read true or false of the query."""
+    value = request.args.get(name, "false").lower()
+    if value not in ("true", "false"):
+        raise RequestError(f"{name} is true or false", pointer=f"/{name}")
+    return value == "true"
+
+
+def number_of(values: Mapping[str, Any], key: str, default: float, most: float) -> float:
+    """Read a number from 0 to `most`, larger ones are taken for it."""
+    value = values.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise RequestError(f"{key} is a number from 0 up", pointer=f"/{key}")
+    return min(value, most)
+
+
+def list_of(values: Mapping[str, Any], key: str) -> list[Any]:
+    """Read a list."""
+    value = values.get(key, [])
+    if isinstance(value, list):
+        return value
+    raise RequestError(f"{key} is a list", pointer=f"/{key}")
+
+
+TIMES = frozenset(
+    {
+        *("submitted_at", "canceled_at", "ended_at", "assigned_at", "started_at", "suspended_at"),
+        *("created_at", "reported_at", "since", "changed_at", "drained_at", "over_since", "expires_at", "revoked_at"),
+    }
+)
+
+
+def timed(value: Any) -> Any:
+    """Write the times of an answer, given in seconds since 1970, as RFC 3339.
+
+    >>> timed({"since": 0.5, "steps": [{"since": None}]})
+    {'since': '1970-01-01T00:00:00.500Z', 'steps': [{'since': None}]}
+    """
+    if isinstance(value, Mapping):
+        return {key: rfc3339(item) if key in TIMES else timed(item) for key, item in value.items()}
+    return [timed(item) for item in value] if isinstance(value, list) else value
+
+
+def rfc3339(seconds: object) -> object:
+    """Write one time; what is no number stays as it is."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        return seconds
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

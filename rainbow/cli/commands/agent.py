@@ -1,0 +1,169 @@
+"""`rainbow agent`: the tasks of a cluster, run; and clusters that register by themselves."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import click
+
+from rainbow import process_secrets
+from rainbow.agent import Agent, cluster_survey, open_executor
+from rainbow.agent.background_call import NOT_OURS
+from rainbow.agent.cluster_survey import Survey, Watch, survey
+from rainbow.agent.executors.local import allowed
+from rainbow.agent.journal import Journal, take_folder
+from rainbow.agent.work_loop import MAX_TASKS
+from rainbow.cli import session
+from rainbow.cli.output import printer
+from rainbow.cli.session import FILE, lines, with_secret
+from rainbow.client import Client, Problem
+from rainbow.errors import RequestError
+
+SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the cluster is, by executor
+
+
+@click.command()
+@click.option("--cluster", required=True, help="The cluster to work for.")
+@click.option("--executor", default="local", show_default=True, help="What starts tasks: NAME or NAME:ARGUMENT.")
+@click.option("--max-tasks", type=click.IntRange(1, 100_000), default=MAX_TASKS, show_default=True, help="At once.")
+@click.option("--worker", "workers", multiple=True, help="A worker it speaks for; none given: all.")
+@click.option("--pass-env", multiple=True, metavar="NAME", help="Let tasks see this variable of the agent's, too.")
+@click.option(
+    "--state-dir",
+    envvar="RAINBOW_STATE_DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where it remembers what runs; else $XDG_STATE_HOME/rainbow, or ~/.local/state/rainbow.",
+)
+@click.option("--register", is_flag=True, help="Register the cluster as --source says; keep graph and state true.")
+@click.option("--source", help="What says what the cluster is: slurm, flux-r, hwloc or local; else the executor's.")
+@click.option("--registration-secret", envvar="RAINBOW_REGISTRATION_SECRET", help="To register a new cluster.")
+@click.option(
+    "--registration-secret-file",
+    type=FILE,
+    envvar="RAINBOW_REGISTRATION_SECRET_FILE",
+    help="A file with it; /dev/fd/N is a descriptor.",
+)
+@click.option("--policy", help="The scheduling policy of a new cluster; else the server's default.")
+@click.option("--report-load", is_flag=True, help="Tell this machine's load as that of every worker it speaks for.")
+@click.option("--quiet", is_flag=True, help="Do not tell how tasks end.")
+@with_secret
+def agent(
+    client: Client,
+    cluster: str,
+    executor: str,
+    max_tasks: int,
+    workers: tuple[str, ...],
+    pass_env: tuple[str, ...],
+    state_dir: Path | None,
+    register: bool,
+    source: str | None,
+    registration_secret: str | None,
+    registration_secret_file: Path | None,
+    policy: str | None,
+    report_load: bool,
+    quiet: bool,
+) -> None:
+    """Take a cluster's tasks, run them, and report how they end.
+
+    Tasks run as the user that runs the agent, see a few of its environment variables (PATH, HOME, LANG, ...)
+    and never its secret. SIGTERM or Ctrl-C stops the tasks; the server gives them to the queue again. Killed and
+    started again it goes on with what still runs.
+    """
+    registration_secret = registration_secret or next(iter(lines(registration_secret_file)), None)
+    process_secrets.forget(registration_secret, click.get_current_context().params.get("secret"))
+    say = partial(_say, quiet)
+    look = partial(survey, source or SOURCES.get(executor, "local"))
+    if register:
+        client = enrolled(client, cluster, look(), registration_secret, policy, say)
+    folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
+    opened = open_executor(executor, allowed(os.environ, pass_env), folder)
+    measure = cluster_survey.load if report_load else None
+    working = Agent(
+        client,
+        cluster,
+        opened,
+        Journal(folder),
+        max_tasks=max_tasks,
+        workers=workers or None,
+        say=say,
+        measure=measure,
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: working.stop())
+    say(f"agent {working.id} works for {cluster}")
+    watch = Watch(client, cluster, look, working.speak_for, say)
+    if register:
+        watch.start()
+    try:
+        working.run()
+    except Problem as problem:
+        raise _in_plain_words(problem, cluster) from None
+    finally:
+        watch.stop()
+
+
+def _in_plain_words(problem: Problem, cluster: str) -> Problem:
+    if problem.status not in NOT_OURS:
+        return problem
+    said = (
+        f"the server does not take this secret for that of cluster {cluster}: it is wrong, or was revoked or rotated"
+    )
+    return Problem(problem.status, {"code": problem.code, "title": problem.title, "detail": said})
+
+
+def _state_home() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "rainbow"
+
+
+def _called(client: Client, cluster: str, executor: str) -> str:
+    """Name the folder: one for every server, cluster and executor."""
+    which = sha256("\n".join([client.url, cluster, executor]).encode()).hexdigest()[:8]
+    return f"{re.sub('[^A-Za-z0-9._-]', '_', cluster)[:40]}-{which}"
+
+
+def _say(quiet: bool, text: str) -> None:
+    if not quiet:
+        click.echo(f"rainbow agent: {printer.one_line(text)}", err=True)
+        sys.stderr.flush()
+
+
+UNKNOWN = frozenset({401, 404})  # the secret is of another server, or of a cluster that was deleted
+
+
+def enrolled(
+    client: Client, cluster: str, found: Survey, secret: str | None, policy: str | None, say: Callable[[str], None]
+) -> Client:
+    """Return a client with the cluster's secret; the cluster is registered unless the client has it already."""
+    if client.has_credentials and _is_ours(client, cluster, bool(secret)):
+        return client
+    if not secret:
+        raise RequestError(f"to register {cluster} the registration secret is needed (--registration-secret)")
+    file = Path(click.get_current_context().params["credentials"])
+    session.read(file)  # a file that cannot be added to is better known before than after
+    with Client(client.url, secret) as registering:
+        made = registering.register_cluster(
+            cluster, found.document, state=found.state, policy={"name": policy} if policy else None
+        )
+    session.save(file, client.url, cluster, made["token"], made["secret"])
+    counted = ", ".join(f"{size} {kind}" for kind, size in made["totals"].items() if kind != "cluster")
+    say(f"registered {cluster}: {counted}; its token and secret are in {file}")
+    ours = Client(client.url, made["secret"])
+    click.get_current_context().call_on_close(ours.close)
+    return ours
+
+
+def _is_ours(client: Client, cluster: str, may_register: bool) -> bool:
+    try:
+        client.cluster(cluster)
+    except Problem as problem:
+        if may_register and problem.status in UNKNOWN:
+            return False
+        raise
+    return True

@@ -1,0 +1,115 @@
+"""`rainbow subsystem`, `rainbow state` and `rainbow worker`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rainbow.cli.commands.events import again, watch_option
+from rainbow.cli.input.files import FILE, json_of, yaml_of
+from rainbow.cli.output import printer
+from rainbow.cli.session import of_cluster, with_secret
+from rainbow.client import Client
+
+
+@click.group()
+def state() -> None:
+    """The flat state of a cluster that selection sees: set, show."""
+
+
+@state.command(name="set")
+@click.argument("file", type=FILE)
+@click.option("--cluster", required=True)
+@printer.output_option
+@with_secret
+def set_state(client: Client, cluster: str, file: Path, output: str) -> None:
+    """Replace a cluster's state by that of FILE, YAML or JSON."""
+    made = client.put_state(cluster, yaml_of(file))
+    printer.show(output, made, lambda console: console.print(printer.facts(made)))
+
+
+@state.command()
+@of_cluster
+@printer.output_option
+@with_secret
+def show(client: Client, cluster: str, output: str) -> None:
+    """Show a cluster's state as it was reported, and as selection sees it."""
+    found = client.state(cluster)
+    rows = [(name, value, found["effective"].get(name)) for name, value in sorted(found["state"].items())]
+    table = printer.table(["VARIABLE", "REPORTED", "NOW"], rows)
+    printer.show(output, found, lambda console: console.print(table))
+
+
+@click.group()
+def subsystem() -> None:
+    """Subsystem graphs of a cluster: register, delete."""
+
+
+@subsystem.command()
+@click.argument("graph", type=FILE)
+@click.option("--cluster", required=True, help="The cluster it hangs on.")
+@click.option("--name", required=True, help="What the subsystem is called: io, spack, power, ...")
+@printer.output_option
+@with_secret
+def register(client: Client, cluster: str, graph: Path, name: str, output: str) -> None:
+    """Hang the subsystem GRAPH (JSON) on a cluster, in place of one of the same name."""
+    made = client.put_subsystem(cluster, name, json_of(graph))
+    printer.show(output, made, lambda console: console.print(printer.facts({"cluster": cluster, **made})))
+
+
+@subsystem.command()
+@click.argument("name")
+@click.option("--cluster", required=True, help="The cluster it hangs on.")
+@with_secret
+def delete(client: Client, cluster: str, name: str) -> None:
+    """Take a subsystem away: nothing matches it afterwards."""
+    client.delete_subsystem(cluster, name)
+    click.echo(f"subsystem {name} of cluster {cluster} is deleted")
+
+
+@click.group()
+def worker() -> None:
+    """The workers of a cluster: list, offline, drain, reinstate."""
+
+
+@worker.command(name="list")
+@of_cluster
+@watch_option
+@printer.output_option
+@with_secret
+def list_workers(client: Client, cluster: str, watch: bool, output: str) -> None:
+    """List the workers of a cluster and their states."""
+
+    def show() -> bool:
+        found = client.workers(cluster)
+        rows = [
+            (one["name"], one["state"], printer.when(one["since"]), one["missed"], one["capacity"]) for one in found
+        ]
+        table = printer.table(["WORKER", "STATE", "SINCE", "MISSED", "CAPACITY"], rows)
+        printer.show(output, found, lambda console: console.print(table))
+        return True
+
+    again(client, watch, show)
+
+
+VERBS = {
+    "offline": "Take a worker away: it gets nothing new until it is reinstated.",
+    "drain": "Let a worker end what it has; it gets nothing new until it is reinstated.",
+    "reinstate": "Bring a worker back that was taken away, drained or quarantined.",
+}
+
+
+def _add(verb: str, words: str) -> None:
+    @worker.command(name=verb, help=words)
+    @click.argument("name")
+    @click.option("--cluster", required=True)
+    @printer.output_option
+    @with_secret
+    def move(client: Client, cluster: str, name: str, output: str) -> None:
+        made = client.move_worker(cluster, name, verb)
+        printer.show(output, made, lambda console: console.print(printer.facts(made)))
+
+
+for _verb, _words in VERBS.items():
+    _add(_verb, _words)

@@ -1,0 +1,191 @@
+"""`rainbow jobs`, `rainbow job show|why|replay|cancel|suspend|resume|wait`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from rainbow.cli.commands.events import again, watch_option
+from rainbow.cli.exit_codes import Exit
+from rainbow.cli.output import printer
+from rainbow.cli.output.decisions import draw_decision, draw_replay, draw_steps
+from rainbow.cli.session import with_tokens
+from rainbow.client import Client
+from rainbow.state_machine import JobState
+
+Document = Mapping[str, Any]
+LIVE = {JobState.WAITING, JobState.RUNNING}
+
+
+@click.command()
+@click.option("--cluster", help="Only those of this cluster.")
+@click.option(
+    "--state", type=click.Choice([str(state) for state in JobState], case_sensitive=False), help="Only those."
+)
+@click.option("--requestor", help="Only those of this requestor.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@watch_option
+@printer.output_option
+@with_tokens
+def jobs(client: Client, limit: int, watch: bool, output: str, **chosen: str | None) -> None:
+    """List jobs, the newest first."""
+
+    def show() -> bool:
+        found = list(islice(client.all_jobs(**chosen), limit))
+        titles = ["JOB", "NAME", "STATE", "CLUSTER", "REQUESTOR", "SUBMITTED", "WAITS BECAUSE"]
+        printer.show(output, found, lambda console: console.print(printer.table(titles, map(_row, found))))
+        return True
+
+    again(client, watch, show)
+
+
+def _row(job: Document) -> list[Any]:
+    named = [job[key] for key in ("id", "name", "state", "cluster", "requestor")]
+    return [*named, printer.when(job["submitted_at"]), _waits(job)]
+
+
+def _waits(job: Document) -> str:
+    wait = job.get("wait") or {}
+    return str(wait.get("text") or "") if job["state"] == JobState.WAITING else ""
+
+
+@click.group()
+def job() -> None:
+    """One job: show, why, replay, cancel, suspend, resume, wait."""
+
+
+@job.command()
+@click.argument("job_id")
+@watch_option
+@printer.output_option
+@with_tokens
+def show(client: Client, job_id: str, watch: bool, output: str) -> None:
+    """Show a job, its tasks, where they run and what they wrote last."""
+
+    def draw() -> bool:
+        found = client.job(job_id)
+        printer.show(output, found, lambda console: draw_job(console, found))
+        return found["state"] in LIVE
+
+    again(client, watch, draw)
+
+
+@job.command()
+@click.argument("job_id")
+@printer.output_option
+@with_tokens
+def why(client: Client, job_id: str, output: str) -> None:
+    """Show why a job is where it is: match, selection, scheduling; can it ever run, can it run now."""
+    found = client.why(job_id, verify=True)
+    printer.show(output, found, lambda console: _draw_why(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@printer.output_option
+@with_tokens
+def replay(client: Client, job_id: str, output: str) -> None:
+    """Take a job's selection again from what was kept of it; exit 1 if another comes of it."""
+    found = client.replay(job_id)
+    printer.show(output, found, lambda console: draw_replay(console, found))
+    click.get_current_context().exit(Exit.OK if found["equal"] else Exit.ERROR)
+
+
+@job.command()
+@click.argument("job_id")
+@printer.output_option
+@with_tokens
+def cancel(client: Client, job_id: str, output: str) -> None:
+    """Cancel a job: what runs is stopped, what waits does not start."""
+    found = client.cancel(job_id)
+    printer.show(output, found, lambda console: draw_job(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@printer.output_option
+@with_tokens
+def suspend(client: Client, job_id: str, output: str) -> None:
+    """Hold a job: what runs is stopped in place and keeps its space, what waits does not start."""
+    found = client.suspend(job_id)
+    printer.show(output, found, lambda console: draw_job(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@printer.output_option
+@with_tokens
+def resume(client: Client, job_id: str, output: str) -> None:
+    """Let a suspended job go on."""
+    found = client.resume(job_id)
+    printer.show(output, found, lambda console: draw_job(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds; exit 75 if it has not ended by then.")
+@printer.output_option
+@with_tokens
+def wait(client: Client, job_id: str, timeout: float | None, output: str) -> None:
+    """Wait for a job's end; exit 7 if it does not complete."""
+    found = client.wait(job_id, timeout)
+    printer.show(output, found, lambda console: draw_job(console, found))
+    click.get_current_context().exit(outcome(found))
+
+
+def outcome(job: Document) -> Exit:
+    """Return the exit code for a job that has ended."""
+    return Exit.OK if job["state"] == JobState.COMPLETED else Exit.JOB_FAILED
+
+
+def draw_job(console: Console, job: Document) -> None:
+    """Show a job, its tasks and what they wrote last."""
+    named = {key: job[key] for key in ("id", "name", "state", "cluster", "requestor")}
+    waits = {"waits because": _waits(job)} if _waits(job) else {}
+    console.print(
+        printer.facts({"job": named.pop("id"), **named, "submitted": printer.when(job["submitted_at"]), **waits})
+    )
+    titles = ["TASK", "STATE", "EXIT", "ON", "DETAIL"]
+    rows = [[one["name"], one["state"], one["exit_code"], one["placement"], one["detail"]] for one in job["tasks"]]
+    console.print(printer.table(titles, rows))
+    for one in job["tasks"]:
+        if one["output"]:
+            console.print(Text(f"── {printer.clean(one['name'])} wrote", style="dim"))
+            console.print(Text(printer.clean(one["output"].rstrip("\n"))))
+
+
+def _draw_why(console: Console, found: Document) -> None:
+    console.print(printer.facts({key: found[key] for key in ("id", "state", "cluster")}))
+    draw_decision(console, found["decision"])
+    draw_steps(console, found["decision"].get("selection") or {})
+    _draw_moves(console, found["decision"].get("moves") or [])
+    waits = found["state"] == JobState.WAITING  # what a job waited for is kept, and of no interest once it runs
+    waiting = _waiting((found.get("wait") or {}) if waits else {}, found.get("verify") or {})
+    if waiting:
+        console.print(printer.facts(waiting))
+
+
+def _draw_moves(console: Console, moves: Sequence[Document]) -> None:
+    """Show where a job was before, since when it is elsewhere, and why; "" is a cluster one may not see."""
+    if moves:
+        rows = [(one["from"] or "-", one["to"] or "-", printer.when(one["at"]), one["why"]) for one in moves]
+        console.print(printer.table(["MOVED FROM", "TO", "WHEN", "BECAUSE"], rows))
+
+
+def _waiting(wait: Document, verified: Document) -> dict[str, str]:
+    """Say what blocks a job, since when, when it is expected to start, and whether it can start at all."""
+    told: dict[str, str] = {}
+    if wait:
+        told["waits"] = str(wait.get("text") or wait.get("reason", ""))
+        told["since"] = printer.when(wait.get("since"))
+        start = (wait.get("facts") or {}).get("start")
+        told |= {"expected start": printer.when(start)} if start is not None else {}
+    for question, words in (("ever", "can it ever run"), ("now", "can it run now")):
+        answer = verified.get(question)
+        told |= {words: "yes" if answer["can"] else f"no: {answer['text']}"} if answer else {}
+    return told

@@ -1,0 +1,182 @@
+"""`rainbow match`: one jobspec, or many on files.
+
+`rainbow match` on files: how many clusters match each of many jobspecs, and why the others do not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from rainbow.cli.commands.submit import _job_options, _selector
+from rainbow.cli.exit_codes import Exit
+from rainbow.cli.input import files
+from rainbow.cli.input.job_options import Given, JobCommand, check_read
+from rainbow.cli.output import printer
+from rainbow.cli.output.decisions import draw_explained, draw_match
+from rainbow.cli.output.printer import table, words
+from rainbow.cli.session import with_tokens
+from rainbow.client import Client
+from rainbow.errors import NotFound
+from rainbow.graph import Cluster
+from rainbow.jobspec import Request, parse_jobspec
+from rainbow.matching import DEFAULT_BACKEND, Budget, backends, shown, shown_explained, smallest_change
+from rainbow.matching import match as match_clusters
+
+
+@click.command(cls=JobCommand)
+@_job_options
+@click.option("--explain", is_flag=True, help="What was looked for and found where, and the smallest change.")
+@click.option(
+    "--graph",
+    "graphs",
+    multiple=True,
+    type=files.PATH,
+    help="No server: match this graph, or the clusters of this folder; may be given several times.",
+)
+@printer.output_option
+@with_tokens
+def match(
+    client: Client,
+    given: Given,
+    clusters: tuple[str, ...],
+    selector: str | None,
+    selector_options: Path | None,
+    explain: bool,
+    graphs: tuple[Path, ...],
+    output: str,
+) -> None:
+    """Say which clusters could run a jobspec, and why the others could not; nothing is submitted.
+
+    With --graph no server is asked, and WHAT may be several jobspecs or folders of them.
+    """
+    draw = draw_explained if explain else draw_match
+    if graphs:
+        if selector or selector_options:
+            raise click.UsageError("--selector is the server's; it has no meaning with --graph")
+        among_files = _named(files.clusters_of(graphs), clusters)
+        if len(requests := _requests(given)) > 1:
+            swept = sweep(requests, among_files, explain)
+            printer.show(output, swept, lambda console: draw_sweep(console, swept))
+            _end(any(row["matched"] for row in swept["jobspecs"]))
+        answer: Any = local_answer(next(iter(requests.values())), among_files, explain)
+    else:
+        jobspec = given.jobspec()
+        among = [{"name": one} for one in clusters] or None
+        answer = client.match(jobspec, _selector(selector, selector_options), among, explain=explain)
+    printer.show(output, answer, lambda console: draw(console, dict(answer)))
+    _end(bool(answer["candidates"]))
+
+
+def _end(matched: bool) -> None:
+    click.get_current_context().exit(Exit.OK if matched else Exit.NO_MATCH)
+
+
+def _named(found: list[Cluster], names: tuple[str, ...]) -> list[Cluster]:
+    """Keep the clusters that were named, all if none was."""
+    known = {cluster.name for cluster in found}
+    for name in names:
+        if name not in known:
+            raise NotFound(f"there is no cluster {name}")
+    return [cluster for cluster in found if not names or cluster.name in names]
+
+
+def _requests(given: Given) -> dict[Path, Request]:
+    if paths := given.files:
+        found, faults = files.jobspecs_of(paths)
+        for fault in faults.values():
+            click.echo(f"rainbow: skipped {printer.one_line(str(fault))}", err=True)
+        if not found:
+            raise click.UsageError("there is no jobspec among these files")
+        for path, request in found.items() if given.strict else ():
+            check_read(request, str(path))
+        return found
+    return {Path("-"): parse_jobspec(given.jobspec())}
+
+
+Row = dict[str, Any]
+
+
+def local_answer(request: Request, clusters: Sequence[Cluster], explain: bool) -> dict[str, Any]:
+    """Answer one jobspec as the server does."""
+    verdicts = match_clusters(request, clusters, budget=Budget(time.monotonic))
+    if explain:
+        return shown_explained(request, clusters, verdicts, backends.get(DEFAULT_BACKEND))
+    return shown(request, verdicts)
+
+
+def sweep(requests: Mapping[Path, Request], clusters: Sequence[Cluster], explain: bool) -> dict[str, Any]:
+    """Match every jobspec with every cluster; count by jobspec and by folder of jobspecs."""
+    rows = [{"jobspec": str(path), **_row(request, clusters, explain)} for path, request in requests.items()]
+    folders: dict[str, list[Row]] = {}
+    for path, row in zip(requests, rows, strict=True):
+        folders.setdefault(str(path.parent), []).append(row)
+    return {
+        "clusters": len(clusters),
+        "jobspecs": rows,
+        "folders": [{"folder": folder, **_sum(inside)} for folder, inside in folders.items()],
+    }
+
+
+def _row(request: Request, clusters: Sequence[Cluster], explain: bool) -> Row:
+    verdicts = match_clusters(request, clusters, budget=Budget(time.monotonic))
+    refused = {v.cluster: str(v.reason.why) if v.reason else "unknown" for v in verdicts if v.matched is False}
+    row = {
+        "of": len(clusters),
+        "matched": sum(1 for v in verdicts if v.matched),
+        "candidates": [v.cluster for v in verdicts if v.matched],
+        "refusals": _counts(refused.values()),
+        "undecided": sum(1 for v in verdicts if v.matched is None),
+    }
+    return {**row, "changes": _changes(request, clusters, refused)} if explain else row
+
+
+def _changes(request: Request, clusters: Iterable[Cluster], refused: Mapping[str, str]) -> dict[str, int]:
+    backend = backends.get(DEFAULT_BACKEND)
+    found = [smallest_change(cluster, request, backend) for cluster in clusters if cluster.name in refused]
+    return _counts(change.text if change else "none found" for change in found)
+
+
+def _counts(values: Iterable[str]) -> dict[str, int]:
+    """Count values, the most frequent first."""
+    return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))
+
+
+def _sum(rows: Sequence[Row]) -> Row:
+    summed: Row = {"jobspecs": len(rows), "of": sum(row["of"] for row in rows)}
+    summed["matched"] = sum(row["matched"] for row in rows)
+    summed["undecided"] = sum(row["undecided"] for row in rows)
+    for key in ("refusals", "changes"):
+        if key in rows[0]:
+            summed[key] = _counts(value for row in rows for value, n in row[key].items() for _ in range(n))
+    return summed
+
+
+def draw_sweep(console: Console, swept: Mapping[str, Any]) -> None:
+    """Show a line per jobspec, then a line per folder if there are several."""
+    _draw(console, ["JOBSPEC"], ["jobspec"], swept["jobspecs"])
+    if len(swept["folders"]) > 1:
+        console.print()
+        _draw(console, ["FOLDER", "JOBSPECS"], ["folder", "jobspecs"], swept["folders"])
+
+
+def _draw(console: Console, titles: list[str], keys: list[str], rows: Sequence[Row]) -> None:
+    titles, keys = [*titles, "MATCH", "OF", "WHY NOT"], [*keys, "matched", "of", "refusals"]
+    if any(row["undecided"] for row in rows):
+        titles, keys = [*titles, "UNDECIDED"], [*keys, "undecided"]
+    if any("changes" in row for row in rows):
+        titles, keys = [*titles, "SMALLEST CHANGE"], [*keys, "changes"]
+    console.print(table(titles, [[_cell(row[key]) for key in keys] for row in rows]))
+
+
+def _cell(value: Any) -> Any:
+    """Write counts as "core ≤ 2: 48"."""
+    if isinstance(value, Mapping):
+        return words([f"{key}: {count}" for key, count in value.items()])
+    return value

@@ -1,0 +1,163 @@
+"""`rainbow policy`: check, test, diff."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from rainbow.cli.exit_codes import Exit
+from rainbow.cli.input import settings_file
+from rainbow.cli.input.files import json_of, naming, text_of
+from rainbow.cli.output import printer
+from rainbow.cli.session import with_tokens
+from rainbow.client import Client
+from rainbow.errors import InputError, PolicyError, SelectionError
+from rainbow.jobspec.yaml_reader import Limits, load
+from rainbow.scheduling import policies
+from rainbow.selection.cases import Outcome, read_trials, run
+from rainbow.selection.replay import Comparison, Rules, Sum, compare, read_recorded
+from rainbow.text import some
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group()
+def policy() -> None:
+    """Policies before they are used: check their settings; test and compare priorities of selection."""
+
+
+def rules_of(path: Path) -> Rules:
+    """Read the selector and its options from a server's configuration."""
+    from rainbow.service.core.settings import read_config  # the service is slow to load, and needed here only
+
+    with naming(path):
+        read = read_config(path)
+    return Rules(read.selector, read.selector_options)
+
+
+# ── check ──
+
+
+@policy.command()
+@click.argument("file", type=FILE)
+@click.option("--policy", "name", help="The policy that FILE sets, where FILE does not say it.")
+@printer.output_option
+def check(file: Path, name: str | None, output: str) -> None:
+    """Say whether FILE (YAML or JSON) has settings of a scheduling policy, and where they are wrong.
+
+    FILE holds the settings alone, as `rainbow scheduler set --settings` takes them, or {policy, settings}.
+    """
+    given = settings_file.read(file, name)
+    if given.policy is None:
+        raise PolicyError(f"{file}: say --policy NAME, or policy: NAME in the file", pointer="")
+    named, chosen = given.policy, policies.get(given.policy)
+    with given.located():
+        try:
+            checked = chosen.check(given.settings)
+        except PolicyError as fault:
+            fault.pointer = f"{settings_file.SETTINGS}{fault.pointer or ''}"
+            raise
+    shown = {"policy": named, "settings": dict(checked)}
+    printer.show(output, shown, lambda console: console.print(printer.facts({"policy": named, **checked})))
+
+
+# ── test ──
+
+
+@policy.command()
+@click.argument("file", type=FILE)
+@click.option("--config", type=FILE, help="The server's configuration, in place of the one FILE names.")
+@printer.output_option
+def test(file: Path, config: Path | None, output: str) -> None:
+    """Decide the cases of FILE (YAML) and compare with what they expect; exit 1 if one comes out differently."""
+    outcomes = [run(trial) for trial in _trials(file, config)]
+    shown = [_shown(outcome) for outcome in outcomes]
+    printer.show(output, {"cases": shown}, lambda console: _draw_outcomes(console, outcomes))
+    click.get_current_context().exit(Exit.ERROR if any(outcome.faults for outcome in outcomes) else Exit.OK)
+
+
+def _trials(file: Path, config: Path | None) -> Any:
+    with naming(file):
+        document, positions = load(text_of(file), Limits())
+        if not isinstance(document, Mapping):
+            raise SelectionError("a file of cases is a mapping with config and cases", pointer="")
+        named = document.get("config")
+        if config is None and not isinstance(named, str):
+            raise SelectionError("config is the path of the server's configuration", pointer="/config")
+        tested = rules_of(config or file.parent / str(named))
+        try:
+            return read_trials(document, tested)
+        except InputError as fault:
+            fault.line, fault.column = positions.nearest(fault.pointer or "") or (fault.line, fault.column)
+            raise
+
+
+def _shown(outcome: Outcome) -> dict[str, Any]:
+    return {"case": outcome.name, "cluster": outcome.choice.cluster, "faults": list(outcome.faults)}
+
+
+def _draw_outcomes(console: Console, outcomes: list[Outcome]) -> None:
+    rows = [["FAILED" if one.faults else "ok", one.choice.cluster, one.name] for one in outcomes]
+    console.print(printer.table(["RESULT", "CHOSEN", "CASE"], rows))
+    for one in outcomes:
+        for fault in one.faults:
+            console.print(f"{printer.clean(one.name)}: {printer.clean(fault)}")
+    failed = sum(bool(one.faults) for one in outcomes)
+    console.print(f"{some(len(outcomes), 'case')}, {failed} failed")
+
+
+# ── diff ──
+
+
+@policy.command()
+@click.argument("old", type=FILE)
+@click.argument("new", type=FILE)
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="So many, the newest first.")
+@click.option("--cluster", help="Only decisions for this cluster.")
+@click.option("--decisions", type=FILE, help="No server: decisions as GET /v1/decisions lists them (JSON).")
+@printer.output_option
+@with_tokens
+def diff(
+    client: Client, old: Path, new: Path, limit: int, cluster: str | None, decisions: Path | None, output: str
+) -> None:
+    """Decide recorded jobs again under the configurations OLD and NEW: who would have gone elsewhere, at what sums.
+
+    Needs the admin token, or --decisions. Every job is decided by itself, with the states of its time.
+    """
+    both = rules_of(old), rules_of(new)
+    found = json_of(decisions) if decisions else client.all_decisions(cluster=cluster)
+    recorded = (read_recorded(one) for one in islice(_listed(found), limit))
+    comparison = compare(recorded, *both)
+    printer.show(output, _written(comparison), lambda console: _draw(console, comparison))
+
+
+def _listed(found: Any) -> Iterable[Any]:
+    listed = found.get("decisions") if isinstance(found, Mapping) else found
+    if not isinstance(listed, list | Iterator):
+        raise SelectionError("decisions are {decisions: [...]}, as GET /v1/decisions lists them", pointer="")
+    return listed
+
+
+def _written(comparison: Comparison) -> dict[str, Any]:
+    moved = [{"id": one.id, "old": one.old, "new": one.new} for one in comparison.moved]
+    sums = {name: {"old": _sum(old), "new": _sum(new)} for name, (old, new) in sorted(comparison.sums.items())}
+    return {"decisions": comparison.decisions, "moved": moved, "sums": sums}
+
+
+def _sum(found: Sum) -> dict[str, Any]:
+    return {"sum": found.total, "jobs": found.jobs}
+
+
+def _draw(console: Console, comparison: Comparison) -> None:
+    rows = [[one.id, one.old, one.new] for one in comparison.moved]
+    if rows:
+        console.print(printer.table(["JOB", "OLD", "NEW"], rows))
+    sums = [[name, old.total, old.jobs, new.total, new.jobs] for name, (old, new) in sorted(comparison.sums.items())]
+    if sums:
+        console.print(printer.table(["SUM OF", "OLD", "JOBS", "NEW", "JOBS"], sums))
+    console.print(f"{some(comparison.decisions, 'decision')}, {len(comparison.moved)} would have gone elsewhere")

@@ -1,0 +1,108 @@
+"""`rainbow reserve`: create, list, show, delete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rainbow.cli.input.files import text_of
+from rainbow.cli.input.job_options import some_duration
+from rainbow.cli.output import printer
+from rainbow.cli.session import with_tokens
+from rainbow.client import Client
+
+
+@click.group()
+def reserve() -> None:
+    """Space kept in advance: create, list, show, delete.
+
+    A job runs in it that names it: attributes.system.reservation of its jobspec.
+    """
+
+
+@reserve.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--cluster", required=True)
+@click.option("-n", "--nodes", type=click.IntRange(1), help="Nodes.")
+@click.option("-c", "--cores", type=click.IntRange(1), help="Cores, on every node.")
+@click.option("-g", "--gpus", type=click.IntRange(1), help="GPUs, on every node.")
+@click.option("--start", help="2030-01-31T12:00:00Z; else the earliest time at which it fits.")
+@click.option("--end", help="In place of --duration.")
+@click.option(
+    "-t", "--duration", metavar="DURATION", callback=some_duration, help="Seconds, or as 10m, 2h, 1d, HH:MM:SS."
+)
+@click.option("--requestor", help="Whose it is.")
+@click.option(
+    "--for", "requestors", multiple=True, help="Whose jobs may run in it, too; * is anybody. Several times."
+)
+@click.option("--name", help="What you call it.")
+@printer.output_option
+@with_tokens
+def create(
+    client: Client,
+    file: Path | None,
+    cluster: str,
+    nodes: int | None,
+    cores: int | None,
+    gpus: int | None,
+    requestors: tuple[str, ...],
+    output: str,
+    **times_and_names: Any,
+) -> None:
+    """Keep space for the resources of a jobspec FILE (- for stdin), or for -n/-c/-g."""
+    if (file is None) == (nodes is None and cores is None and gpus is None):
+        raise click.UsageError("give a jobspec FILE (- for stdin), or -n, -c or -g")
+    made = client.reserve(
+        cluster,
+        text_of(file) if file else _jobspec(nodes, cores, gpus),
+        requestors=requestors or None,
+        **times_and_names,
+    )
+    printer.show(output, made, lambda console: console.print(printer.facts(made)))
+
+
+def _jobspec(nodes: int | None, cores: int | None, gpus: int | None) -> dict[str, Any]:
+    from rainbow.jobspec import jobspec_of
+
+    return jobspec_of(("true",), nodes=nodes or 0, cores=cores or 1, gpus=gpus or 0, duration=0.0)
+
+
+@reserve.command(name="list")
+@click.option("--cluster", required=True)
+@click.option("--over", is_flag=True, help="Those that are over, too.")
+@printer.output_option
+@with_tokens
+def list_reservations(client: Client, cluster: str, over: bool, output: str) -> None:
+    """List the reservations of a cluster that you may see."""
+    found = client.reservations(cluster, over=over)
+    titles = ["ID", "NAME", "STATE", "REQUESTOR", "FOR", "START", "END", "KEEPS"]
+    table = printer.table(titles, map(_row, found))
+    printer.show(output, found, lambda console: console.print(table))
+
+
+def _row(one: dict[str, Any]) -> list[Any]:
+    anybody = "anybody" if one["requestors"] is None else one["requestors"]
+    times = [printer.when(one["start"]), printer.when(one["end"])]
+    return [one["id"], one["name"], one["state"], one["requestor"], anybody, *times, one["placement"]]
+
+
+@reserve.command()
+@click.argument("reservation_id")
+@click.option("--cluster", required=True)
+@printer.output_option
+@with_tokens
+def show(client: Client, reservation_id: str, cluster: str, output: str) -> None:
+    """Show one."""
+    found = client.reservation(cluster, reservation_id)
+    printer.show(output, found, lambda console: console.print(printer.facts(found)))
+
+
+@reserve.command()
+@click.argument("reservation_id")
+@click.option("--cluster", required=True)
+@with_tokens
+def delete(client: Client, reservation_id: str, cluster: str) -> None:
+    """End one now: its space is free, and the jobs that name it end with it."""
+    client.delete_reservation(cluster, reservation_id)

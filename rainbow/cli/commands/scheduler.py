@@ -1,0 +1,259 @@
+"""`rainbow scheduler`: run the scheduler alone; show, plan, step, set, changes, timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+from rich.console import Console
+
+from rainbow.cli.commands.events import again, watch_option
+from rainbow.cli.commands.server_admin import store_options, url_of
+from rainbow.cli.input import settings_file
+from rainbow.cli.input.files import FILE
+from rainbow.cli.output import printer
+from rainbow.cli.session import of_cluster, with_secret
+from rainbow.client import Client
+
+
+@click.group(invoke_without_command=True)
+@store_options
+@click.pass_context
+def scheduler(context: click.Context, database: str | None, config: Path | None) -> None:
+    """Without a command: step the clusters of a store until a signal comes, beside `rainbow serve --no-scheduler`.
+
+    Several may run on one PostgreSQL; one at a time steps a cluster. The commands are about the scheduling of a
+    cluster: show, plan, step, set, changes, timeline.
+    """
+    if context.invoked_subcommand is None:
+        from rainbow.api.server import schedule  # the database is the server's alone
+
+        schedule(url_of(database, config), str(config) if config else None)
+
+
+@scheduler.command()
+@of_cluster
+@watch_option
+@printer.output_option
+@with_secret
+def show(client: Client, cluster: str, watch: bool, output: str) -> None:
+    """Show a cluster's policy, its settings and its figures."""
+
+    def draw() -> bool:
+        found = client.scheduler(cluster)
+        printer.show(output, found, lambda console: draw_scheduling(console, found))
+        return True
+
+    again(client, watch, draw)
+
+
+@scheduler.command()
+@of_cluster
+@printer.output_option
+@with_secret
+def plan(client: Client, cluster: str, output: str) -> None:
+    """Show what a cluster's next step would do; nothing is done."""
+    found = client.plan(cluster)
+    printer.show(output, found, lambda console: _draw_plan(console, found))
+
+
+@scheduler.command()
+@of_cluster
+@printer.output_option
+@with_secret
+def step(client: Client, cluster: str, output: str) -> None:
+    """Take one step now, as the server's loop does; for a server started with --no-loop."""
+    found = client.step(cluster)
+    printer.show(output, found, lambda console: console.print(printer.facts(found)))
+
+
+def _draw_plan(console: Console, found: Mapping[str, Any]) -> None:
+    orders = [(one["order"], one.get("task") or one.get("job"), _where(one)) for one in found["orders"]]
+    console.print(printer.table(["ORDER", "TASK", "WHERE OR WHY"], orders))
+    console.print()
+    waits = [(one["job"], one["reason"], one["text"]) for one in found["waits"]]
+    console.print(printer.table(["WAITS", "REASON", "TEXT"], waits))
+
+
+def _where(order: Mapping[str, Any]) -> str:
+    return str(order["why"]) if "why" in order else ", ".join(name for name in order.get("placement", {}) if name)
+
+
+def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Split NAME=VALUE at the last sign of equality: an expression may hold others."""
+    found = []
+    for text in given:
+        name, equals, value = text.rpartition("=")
+        if not (equals and name and value):
+            raise click.BadParameter(f"{text!r} is not {option.metavar}")
+        found.append((name, value))
+    return found
+
+
+LIMIT, COUNT = click.IntRange(min=-1), click.IntRange(min=0)
+LIMITS = ["throttle", "max_requestors", "max_jobs_per_requestor", "max_waiting_tasks", "max_retries"]
+LIMITS += [
+    "max_lost",
+    "quarantine_after_lost",
+    "quarantine_after",
+    "quarantine_minutes",
+    "task_minutes",
+    "allowance_seconds",
+]
+LIMITS += ["max_reservations_per_requestor", "reservation_days"]
+
+
+@scheduler.command(name="set")
+@of_cluster
+@click.option("--policy", help="The policy that plans from the next step on.")
+@click.option("--class", "classes", multiple=True, metavar="NAME=PERCENT", callback=_pairs, help="All classes.")
+@click.option("--default-class", help="The class of requestors that match nothing.")
+@click.option(
+    "--requestor", "requestors", multiple=True, metavar="EXPRESSION=CLASS", callback=_pairs, help="All, in order."
+)
+@click.option("--unit", help="What percents count: worker, or a type of resource that is then shared, as core.")
+@click.option("--rounding", type=click.Choice(["exact", "classic"]), help="How load_based counts.")
+@click.option("--rebalance-threshold", type=click.FloatRange(min=0), help="Percent points of spread; 0 is off.")
+@click.option("--rebalance-minimum-duration", type=click.FloatRange(min=0), help="Minutes above the threshold.")
+@click.option("--throttle", type=LIMIT, help="Most tasks waiting and running; 0 refuses all, -1 is no limit.")
+@click.option("--max-requestors", type=LIMIT, help="Most requestors with live jobs; -1 is no limit.")
+@click.option("--max-jobs-per-requestor", type=LIMIT, help="Most live jobs of one requestor; -1 is no limit.")
+@click.option("--max-waiting-tasks", type=LIMIT, help="Most tasks waiting; -1 is no limit.")
+@click.option("--max-retries", type=COUNT, help="How often a task that failed or ran too long runs again.")
+@click.option("--quarantine-after", type=COUNT, help="Tasks a worker fails to start in a row; 0: never.")
+@click.option("--quarantine-minutes", type=COUNT, help="How long such a worker gets nothing.")
+@click.option("--task-minutes", type=COUNT, help="How long a task without a duration may run; 0: for ever.")
+@click.option("--allowance-seconds", type=COUNT, help="How much longer, before the server has it stopped.")
+@click.option("--max-reservations-per-requestor", type=LIMIT, help="Kept in advance; -1 is no limit.")
+@click.option("--reservation-days", type=COUNT, help="How long one may last; 0: of any length.")
+@click.option(
+    "--settings",
+    "file",
+    type=FILE,
+    help="A YAML or JSON file of settings, or {policy, settings}; other options go over it.",
+)
+@printer.output_option
+@with_secret
+def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> None:
+    """Change a cluster's policy, settings or limits; what is not given stays. Effective at the next step."""
+    file, policy = given.pop("file"), given.pop("policy")
+    written = settings_file.read(file, policy) if file else None
+    own, policy = (written.settings, written.policy) if written else ({}, policy)
+    change = {key: value for key, value in _change(own, policy, **given) if value}
+    if not change:
+        raise click.UsageError("nothing to change is given")
+    with written.located() if written else nullcontext():
+        made = client.set_scheduler(cluster, change)
+    printer.show(output, made, lambda console: draw_scheduling(console, {**made, "figures": {}}))
+
+
+def _change(own: Mapping[str, Any], policy: str | None, **given: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of a change from the options."""
+    yield "policy", policy
+    limits = {key: given.pop(key) for key in LIMITS}
+    yield "limits", {key: value for key, value in limits.items() if value is not None}
+    classes, requestors = given.pop("classes"), given.pop("requestors")
+    named = {
+        **given,
+        "classes": {name: _number(percent) for name, percent in classes} or None,
+        "requestors": [{"match": match, "class": name} for match, name in requestors] or None,
+    }
+    yield "settings", {**own, **{key: value for key, value in named.items() if value is not None}}
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text) if not text.isdecimal() else int(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no number") from None
+
+
+@scheduler.command()
+@of_cluster
+@printer.output_option
+@with_secret
+def changes(client: Client, cluster: str, output: str) -> None:
+    """List who changed a cluster's scheduling, when, from what, to what; the newest first."""
+    found = client.scheduler_changes(cluster)
+    rows = [(printer.when(one["changed_at"]), one["who"], one["what"], one["from"], one["to"]) for one in found]
+    printer.show(
+        output, found, lambda console: console.print(printer.table(["WHEN", "WHO", "WHAT", "FROM", "TO"], rows))
+    )
+
+
+@scheduler.command()
+@of_cluster
+@click.option("--svg", type=click.File("w"), help="Write a Gantt chart to this file (- for stdout).")
+@printer.output_option
+@with_secret
+def timeline(client: Client, cluster: str, svg: TextIO | None, output: str) -> None:
+    """Show what is in use over time after the next step, worker by worker."""
+    found = client.timeline(cluster)
+    if svg is not None:
+        svg.write(found["svg"])
+    else:
+        printer.show(output, found, lambda console: _draw_timeline(console, found["text"]))
+
+
+def _draw_timeline(console: Console, text: str) -> None:
+    if text:
+        console.print("WORKER TYPE of CAPACITY  SECONDS FROM NOW:IN USE FROM THEN ON", style="bold", soft_wrap=True)
+    console.print(printer.clean(text) if text else "nothing is in use, and nothing promised", soft_wrap=True)
+
+
+MOST, ALWAYS = 20, 3  # lines of a list; columns of it that are shown whatever they say
+TITLES = ["CLASS", "LOAD %", "RUNNING", "WAITING", "ENTITLEMENT", "LOANED", "UNUSED"]
+COLUMNS = ["percent", "running", "waiting", "target", "loaned", "unused"]
+
+
+def draw_scheduling(console: Console, found: Mapping[str, Any]) -> None:
+    """Draw the table of the founding text with the numbers of the moment."""
+    figures = dict(found["figures"])
+    classes = figures.pop("classes", {}) if found["policy"] == "load_based" else {}
+    tables = {name: figures.pop(name) for name in list(figures) if _alike(figures[name])}
+    lists = {name: figures.pop(name) for name in list(figures) if _listed(figures[name])}
+    rest = {key: value for key, value in found.items() if key not in ("figures", "settings", "limits", "warnings")}
+    console.print(printer.facts({**rest, **found.get("settings", {}), **found.get("limits", {}), **figures}))
+    if classes:
+        rows = [[name, *(row[column] for column in COLUMNS)] for name, row in classes.items()]
+        console.print()
+        console.print(printer.table(TITLES, rows))
+    for name, part in tables.items():
+        _draw_part(console, name, part)
+    for name, lines in lists.items():
+        _draw_list(console, name, lines)
+    for warning in found.get("warnings", []):
+        text = f"{warning['requestor']} is of class {warning['class']}; {', '.join(warning['also'])} match too"
+        console.print(printer.clean(f"warning: {text}"))
+
+
+def _draw_part(console: Console, name: str, part: Mapping[str, Mapping[str, Any]]) -> None:
+    titles = list(next(iter(part.values())))
+    console.print()
+    console.print(printer.table([name, *titles], [[key, *line.values()] for key, line in part.items()]))
+
+
+def _alike(part: Any) -> bool:
+    """Whether something is a mapping of lines that have the same columns."""
+    lines = list(part.values()) if isinstance(part, Mapping) else []
+    return bool(lines) and all(isinstance(line, Mapping) and list(line) == list(lines[0]) for line in lines)
+
+
+def _draw_list(console: Console, name: str, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the first lines of a list; after the first columns, what is 0 in every line says nothing."""
+    shown = lines[:MOST]
+    every = list(dict.fromkeys(title for line in shown for title in line))
+    titles = [title for k, title in enumerate(every) if k < ALWAYS or any(line.get(title) for line in shown)]
+    console.print()
+    console.print(f"{printer.clean(name)}:", style="bold")
+    console.print(printer.table(titles, [[line.get(title) for title in titles] for line in shown]))
+    if len(lines) > MOST:
+        console.print(f"and {len(lines) - MOST} more")
+
+
+def _listed(part: Any) -> bool:
+    """Whether something is a list of mappings."""
+    return isinstance(part, list) and bool(part) and all(isinstance(line, Mapping) for line in part)

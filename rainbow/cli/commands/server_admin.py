@@ -1,0 +1,239 @@
+"""`rainbow serve`, `rainbow db` and `rainbow doctor`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rainbow.cli.exit_codes import Exit
+from rainbow.cli.output import printer
+from rainbow.errors import Conflict, RainbowError
+from rainbow.text import some
+
+if TYPE_CHECKING:
+    from rainbow.service.core.settings import Settings
+
+
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def url_of(database: str | None, config: Path | None) -> str:
+    """Return the URL of the store: as given, else the file beside the configuration."""
+    folder = config.parent if config else Path()
+    return database or f"sqlite:///{(folder / 'rainbow.db').absolute()}"
+
+
+def store_options(command: Any) -> Any:
+    """Give a command the options that say where the store is."""
+    for option in (
+        click.option("--config", envvar="RAINBOW_CONFIG", type=FILE, help="The configuration file (YAML)."),
+        click.option(
+            "--database", envvar="RAINBOW_DATABASE", help="A URL; else rainbow.db beside the configuration."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def db() -> None:
+    """The store: upgrade, backup, restore."""
+
+
+@db.command()
+@store_options
+def upgrade(database: str | None, config: Path | None) -> None:
+    """Bring the store's tables up to date (the server does so too when it starts)."""
+    from rainbow.store import open_store  # the database is the server's alone
+
+    open_store(url_of(database, config)).close()
+    click.echo("the store is up to date")
+
+
+@db.command()
+@click.argument("file", type=NEW_FILE)
+@click.option("--force", is_flag=True, help="Replace FILE if there is one.")
+@store_options
+def backup(file: Path, force: bool, database: str | None, config: Path | None) -> None:
+    """Write the store as it is at this moment to FILE (SQLite), while the server works."""
+    from rainbow.store import open_store
+    from rainbow.store.backup import backup as write
+
+    if file.exists() and not force:
+        raise Conflict(f"there is a file {file} already (--force replaces it)")
+    store = open_store(url_of(database, config))
+    try:
+        write(store, file)
+    finally:
+        store.close()
+    click.echo(f"{file}: {file.stat().st_size:,} bytes")
+
+
+@db.command()
+@click.argument("file", type=FILE)
+@store_options
+def restore(file: Path, database: str | None, config: Path | None) -> None:
+    """Fill an empty store from a backup; the store may be of the other kind."""
+    from rainbow.store.backup import restore as read
+
+    read(file, url_of(database, config))
+    click.echo(f"restored from {file}")
+
+
+ROOM = 1 << 30  # bytes that should be free beside a store
+Found = tuple[str, str, str]  # what, ok | warning | fault, words
+
+
+@click.command()
+@store_options
+@printer.output_option
+def doctor(database: str | None, config: Path | None, output: str) -> None:
+    """Check configuration, store, credentials, certificates and drivers; exit 1 if a server would not work."""
+    from rainbow.service.core.settings import Settings, read_config
+
+    found: list[Found] = []
+    settings = Settings()
+    try:
+        settings = read_config(config) if config else settings
+        found += [("configuration", "warning", words) for words in settings.warnings]
+        found.append(("configuration", "ok", str(config or "none: the defaults")))
+    except RainbowError as fault:
+        found.append(("configuration", "fault", str(fault)))
+    url = url_of(database, config)
+    for check in (_store, _privacy, _disk, _secrets, _certificates, _drivers):
+        found += check(url, settings)
+    rows = [{"check": what, "result": result, "detail": words} for what, result, words in found]
+    printer.show(output, rows, lambda console: console.print(printer.table(["CHECK", "RESULT", "DETAIL"], found)))
+    bad = any(result == "fault" for _, result, _ in found)
+    click.get_current_context().exit(Exit.ERROR if bad else Exit.OK)
+
+
+def _guarded(what: str, check: Callable[[], str]) -> Found:
+    try:
+        return (what, "ok", check())
+    except (RainbowError, OSError) as fault:
+        return (what, "fault", printer.one_line(str(fault)))
+
+
+def _store(url: str, _: Settings) -> Iterator[Found]:
+    from rainbow.store import clusters, open_store
+
+    def check() -> str:
+        store = open_store(url)
+        try:
+            with store.write() as connection:
+                return (
+                    f"{store.engine.dialect.name}, writable, {some(len(clusters.revisions(connection)), 'cluster')}"
+                )
+        finally:
+            store.close()
+
+    if (file := _file_of(url)) and not file.exists():
+        yield _none_yet(file)
+    else:
+        yield _guarded("store", check)
+
+
+def _none_yet(file: Path) -> Found:
+    """Say whether a server could make the store: looking for it makes none."""
+    folder = next(folder for folder in file.absolute().parents if folder.exists())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return ("store", "fault", f"there is no {file}, and {folder} may not be written")
+    return ("store", "warning", f"there is no {file} yet: a server makes it when it starts")
+
+
+def _privacy(url: str, _: Settings) -> Iterator[Found]:
+    """Warn of files of the store that others than their owner may read: jobspecs and outputs are in them."""
+    file = _file_of(url)
+    for path in [Path(f"{file}{kind}") for kind in ("", "-wal", "-shm")] if file else []:
+        if path.exists() and path.stat().st_mode & 0o077:
+            yield ("privacy", "warning", f"{path}: others may read jobspecs and outputs in it: chmod 600")
+
+
+def _file_of(url: str) -> Path | None:
+    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") or "://" not in url else None
+
+
+def _disk(url: str, _: Settings) -> Iterator[Found]:
+    if (file := _file_of(url)) and file.exists():
+        free = shutil.disk_usage(file.parent).free
+        yield ("disk", "ok" if free > ROOM else "warning", f"{free >> 20:,} MiB are free beside {file}")
+
+
+def _secrets(url: str, _: Settings) -> Iterator[Found]:
+    folder = (_file_of(url) or Path("x")).absolute().parent
+    for path in sorted(folder.glob("rainbow-*.secret")):
+        private = not path.stat().st_mode & 0o077
+        words = "for its owner alone" if private else "others may read it: chmod 600"
+        yield ("credentials", "ok" if private else "fault", f"{path}: {words}")
+
+
+def _certificates(_: str, settings: Settings) -> Iterator[Found]:
+    server = settings.server
+    if not server.certificate:
+        yield ("tls", "warning", "no certificate: listen on loopback only, or behind a proxy that speaks TLS")
+        return
+
+    def check() -> str:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(str(server.certificate), server.key)
+        if server.client_ca:
+            context.load_verify_locations(server.client_ca)
+        return f"{server.certificate} fits its key"
+
+    yield _guarded("tls", check)
+
+
+def _drivers(url: str, _settings: Settings) -> Iterator[Found]:
+    if url.startswith("postgres"):
+        there = find_spec("psycopg") is not None
+        yield ("driver", "ok" if there else "fault", f"psycopg is {'' if there else 'not '}installed")
+
+
+PORT = 8080
+
+
+@click.command()
+@click.option("--host", envvar="RAINBOW_HOST", default="127.0.0.1", show_default=True)
+@click.option("--port", envvar="RAINBOW_PORT", type=click.IntRange(1, 65535), default=PORT, show_default=True)
+@click.option("--database", envvar="RAINBOW_DATABASE", help="A URL; else rainbow.db beside the configuration.")
+@click.option(
+    "--config",
+    envvar="RAINBOW_CONFIG",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The configuration file (YAML).",
+)
+@click.option(
+    "--scheduler/--no-scheduler",
+    " /--no-loop",
+    default=True,
+    show_default=True,
+    help="Step the clusters here too; if nobody does, `rainbow scheduler step` takes steps by hand.",
+)
+def serve(host: str, port: int, database: str | None, config: Path | None, scheduler: bool) -> None:
+    """Serve the API until a signal comes."""
+    _check_address(host, port)
+    from rainbow.api.server import serve as serve_api  # flask and the database are the server's alone
+
+    url = url_of(database, config)
+    serve_api(host, port, url, str(config) if config else None, scheduler=scheduler)
+
+
+def _check_address(host: str, port: int) -> None:
+    """Try the address, so that one that is taken is said in a line before anything is opened."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server itself does
+            one.bind((host, port))
+    except OSError as fault:
+        raise RainbowError(f"cannot listen on {host}:{port}: {fault.strerror}") from fault

@@ -1,0 +1,148 @@
+"""`rainbow submit`: one jobspec or many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console
+
+from rainbow.cli.commands.jobs import draw_job, outcome
+from rainbow.cli.exit_codes import NO_CLUSTER_NOW, UNMATCHED, Exit
+from rainbow.cli.input import files
+from rainbow.cli.input.files import json_of, text_of
+from rainbow.cli.input.job_options import Given, JobCommand, check_files, job_options
+from rainbow.cli.output import printer, progress
+from rainbow.cli.output.decisions import draw_decision, draw_warnings
+from rainbow.cli.session import with_tokens
+from rainbow.client import Client, Problem
+
+TOGETHER = 100  # jobs in one call
+Row = dict[str, Any]
+
+
+def paths_of(what: Sequence[Path]) -> list[Path]:
+    """List the jobspecs of these files and folders."""
+    return [path for given in what for path in files.jobspec_files(given)]
+
+
+def submit_many(client: Client, what: Sequence[Path], common: Mapping[str, Any], key: str | None) -> list[Row]:
+    """Submit every jobspec of these files and folders; return what became of each, in their order."""
+    paths = paths_of(what)
+    parts = [(start, paths[start : start + TOGETHER]) for start in range(0, len(paths), TOGETHER)]
+    rows: list[Row] = []
+    for start, part in progress.counted("submitting", parts, lambda each: len(each[1])):
+        jobs = [{"jobspec": text_of(path), **common} for path in part]
+        told = client.submit_batch(jobs, idempotency_key=f"{key}/{start}" if key else None)
+        rows += [{"jobspec": str(path), **answer} for path, answer in zip(part, told["answers"], strict=True)]
+    return rows
+
+
+def draw_many(console: Console, rows: Sequence[Row]) -> None:
+    """Show a line per jobspec, and how many went where."""
+    shown = [(row["jobspec"], row.get("id"), row.get("cluster"), row.get("detail", "")) for row in rows]
+    console.print(printer.table(["JOBSPEC", "JOB", "CLUSTER", "REFUSED BECAUSE"], shown))
+    for row in rows:
+        draw_warnings(console, row.get("decision") or {}, f"{row['jobspec']}: ")
+    console.print(printer.words(Counter(row.get("cluster") or "refused" for row in rows)))
+
+
+def exit_of_many(rows: Sequence[Row]) -> Exit:
+    """Return 0 if all were placed, 3 if no cluster takes some, 1 if anything else is wrong with some."""
+    refused = {row.get("code") for row in rows if "id" not in row}
+    if not refused:
+        return Exit.OK
+    return Exit.NO_MATCH if refused and refused <= {*UNMATCHED} else Exit.ERROR
+
+
+def _job_options(command: Any) -> Any:
+    options = [
+        click.option("--cluster", "clusters", multiple=True, help="Only this cluster; may be given several times."),
+        click.option("--selector", help="How the cluster is chosen: random, constraint, ..."),
+        click.option(
+            "--selector-options", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A JSON file."
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return job_options(command)
+
+
+def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
+    if name is None and options is not None:
+        raise click.UsageError("--selector-options wants --selector")
+    return {"name": name, **({"options": json_of(options)} if options else {})} if name else None
+
+
+@click.command(cls=JobCommand)
+@_job_options
+@click.option("--name", help="What the job is called.")
+@click.option("--requestor", help="Who it is for.")
+@click.option("--basis", help="What it is a version of: it replaces your live jobs of this basis with other tags.")
+@click.option("--tag", help="Which version of the basis it is.")
+@click.option("--key", help="Idempotency key: submitted twice under one key, it is one job.")
+@click.option("--wait", is_flag=True, help="Wait for its end; exit 7 if it does not complete.")
+@printer.output_option
+@with_tokens
+def submit(
+    client: Client,
+    given: Given,
+    clusters: tuple[str, ...],
+    selector: str | None,
+    selector_options: Path | None,
+    name: str | None,
+    requestor: str | None,
+    basis: str | None,
+    tag: str | None,
+    key: str | None,
+    wait: bool,
+    output: str,
+) -> None:
+    """Submit a jobspec FILE (- for stdin), or a command: rainbow submit -n 2 -c 4 -t 10m -- hostname.
+
+    Several FILEs, or folders of them, are submitted together; each has its own answer.
+    """
+    among = [{"name": one} for one in clusters] or None
+    if given.many:
+        common = {"name": name, "requestor": requestor, "selector": _selector(selector, selector_options)}
+        _submit_many(client, given, {**common, "clusters": among}, key, output, alone=bool(wait or basis or tag))
+    jobspec = given.jobspec()
+    try:
+        made = client.submit(jobspec, name, requestor, _selector(selector, selector_options), among, key, basis, tag)
+    except Problem as problem:
+        _show_refusals(problem, output)
+        raise
+    if not wait:
+        printer.show(output, made, lambda console: _draw(console, dict(made)))
+        return
+    if output == "table":
+        _draw(printer.console(), dict(made))
+    ended = client.wait(made["id"])
+    printer.show(output, ended, lambda console: draw_job(console, ended))
+    click.get_current_context().exit(outcome(ended))
+
+
+def _submit_many(
+    client: Client, given: Given, common: dict[str, Any], key: str | None, output: str, *, alone: bool
+) -> NoReturn:
+    if alone:
+        raise click.UsageError("--wait, --basis and --tag are for one jobspec")
+    if given.strict:
+        check_files(paths_of(given.files))
+    rows = submit_many(client, given.files, {k: v for k, v in common.items() if v is not None}, key)
+    printer.show(output, rows, lambda console: draw_many(console, rows))
+    click.get_current_context().exit(exit_of_many(rows))
+
+
+def _show_refusals(problem: Problem, output: str) -> None:
+    if problem.code in (*UNMATCHED, NO_CLUSTER_NOW):
+        told = {"detail": problem.detail, **problem.facts}
+        printer.show(output, told, lambda console: draw_decision(console, problem.facts))
+
+
+def _draw(console: Any, made: dict[str, Any]) -> None:
+    draw_decision(console, made["decision"])
+    console.print(f"job {made['id']} goes to {made['cluster']}")

@@ -1,0 +1,154 @@
+"""Graphs, states and jobspecs, read from files and folders.
+
+Clusters and jobspecs read from files and folders, without a server.
+
+A folder with one of `cluster.json`, `nodes.json`, `*-nodes.json` is a cluster called as the folder; every
+`NAME-subsystem.json` or `NAME.subsystem.json` beside it is a subsystem hung on it. Any other folder holds clusters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rainbow.errors import InputError, JobspecError
+from rainbow.graph import Cluster, read_cluster
+from rainbow.jobspec import Request, parse_jobspec
+from rainbow.jobspec.yaml_reader import Limits, load
+
+PATH = click.Path(exists=True, path_type=Path)
+MAIN = ("cluster.json", "nodes.json", "*-nodes.json")
+SUBSYSTEM = "subsystem.json"
+JOBSPECS = (".yaml", ".yml", ".json")
+
+
+# ── clusters ──
+
+
+def clusters_of(paths: Sequence[Path]) -> list[Cluster]:
+    """Read every cluster; those of one name are called by their paths."""
+    found = [(path, _cluster(path)) for given in paths for path in _clusters_in(given)]
+    times = Counter(cluster.name for _, cluster in found)
+    return [replace(c, name=str(path)) if times[c.name] > 1 else c for path, c in found]
+
+
+def _clusters_in(path: Path) -> Iterator[Path]:
+    if not path.is_dir() or _main(path):
+        yield path
+        return
+    inner = [folder for folder in sorted(path.iterdir()) if folder.is_dir() and _main(folder)]
+    if not inner:
+        raise click.UsageError(f"there is no cluster in {str(path)!r}: {', '.join(MAIN)} are looked for")
+    yield from inner
+
+
+def _main(folder: Path) -> Path | None:
+    return next((path for pattern in MAIN for path in sorted(folder.glob(pattern))), None)
+
+
+def _cluster(path: Path) -> Cluster:
+    main = _main(path) if path.is_dir() else path
+    assert main is not None  # noqa: S101
+    with naming(main):
+        cluster = read_cluster(json_of(main), name=path.stem if main is path else path.resolve().name)
+    for file in sorted(path.glob(f"*{SUBSYSTEM}")) if main is not path else []:
+        with naming(file):
+            cluster = cluster.with_subsystem(_subsystem(file, main), json_of(file))
+    return cluster
+
+
+def _subsystem(file: Path, main: Path) -> str:
+    """Name a subsystem by its file, without the beginning it shares with cluster-nodes.json."""
+    shared = main.name.removesuffix("nodes.json")
+    return file.name.removesuffix(SUBSYSTEM).removeprefix(shared).rstrip("-.") or file.stem
+
+
+# ── jobspecs ──
+
+
+def jobspecs_of(paths: Sequence[Path]) -> tuple[dict[Path, Request], dict[Path, InputError]]:
+    """Read every jobspec, of a folder all files below it that are YAML or JSON by name; and what there is none."""
+    found: dict[Path, Request] = {}
+    faults: dict[Path, InputError] = {}
+    for given in paths:
+        for path in jobspec_files(given):
+            try:
+                with naming(path):
+                    found[path] = parse_jobspec(text_of(path))
+            except InputError as fault:
+                if path == given:  # it was named: it must be one
+                    raise
+                faults[path] = fault
+    return found, faults
+
+
+def jobspec_files(path: Path) -> list[Path]:
+    """Return the file itself, or of a folder all files below it that are YAML or JSON by name."""
+    if not path.is_dir():
+        return [path]
+    found = [file for file in sorted(path.rglob("*")) if file.suffix in JOBSPECS and file.is_file()]
+    if not found:
+        raise click.UsageError(f"there is no jobspec in {str(path)!r}: {', '.join(JOBSPECS)} are looked for")
+    return found
+
+
+def is_many(what: Sequence[str]) -> bool:
+    """Tell whether these are several jobspecs, or a folder of them."""
+    return len(what) > 1 or any(Path(path).is_dir() for path in what)
+
+
+FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let a fault say which file it is in."""
+    try:
+        yield
+    except InputError as fault:
+        fault.message = f"{path}: {fault.message}"
+        raise
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file, or of stdin for "-"."""
+    try:
+        with click.open_file(str(path), encoding="utf-8") as file:
+            return str(file.read())
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text (byte {error.start})") from error
+
+
+def json_of(path: Path) -> Any:
+    """Return a JSON file's value; InputError says where it is no JSON."""
+    try:
+        return json.loads(text_of(path))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is not JSON: {error.msg}", line=error.lineno, column=error.colno) from error
+    except RecursionError as error:
+        raise InputError(f"{path} is nested too deeply") from error
+
+
+def yaml_of(path: Path) -> Any:
+    """Return the value of a YAML file, which may be JSON; InputError says where it is neither."""
+    try:
+        return load(text_of(path), Limits())[0]
+    except JobspecError as fault:
+        raise InputError(f"{path}: {fault.message}", line=fault.line, column=fault.column) from None
+
+
+def named_file(text: str) -> tuple[str, Path]:
+    """Split NAME=FILE."""
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise click.BadParameter(f"{text!r} is not NAME=FILE")
+    if not Path(path).is_file():
+        raise click.BadParameter(f"there is no file {path!r}")
+    return name, Path(path)

@@ -1,0 +1,72 @@
+"""A file of a scheduling policy's settings.
+
+A file of a scheduling policy's settings: the settings alone, or {policy, settings}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rainbow.cli.input.files import naming, text_of
+from rainbow.client import Problem
+from rainbow.errors import PolicyError
+from rainbow.jobspec.yaml_reader import Positions
+from rainbow.scheduling.settings_schema import load_settings, located
+
+SETTINGS = "/settings"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a file says, with what the command line does: `policy` is None where neither says it."""
+
+    policy: str | None
+    settings: Mapping[str, Any]
+    file: Path
+    positions: Positions
+    whole: bool  # {policy, settings}
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Let a fault of {policy, settings}, found here or by the server, say where in the file it stands."""
+        try:
+            yield
+        except (PolicyError, Problem) as fault:
+            message, pointer = getattr(fault, "detail", "") or fault.message, fault.pointer or ""
+            if not pointer.startswith(SETTINGS) and not (self.whole and pointer.startswith("/policy")):
+                raise
+            above = "" if self.whole else SETTINGS
+            with naming(self.file):
+                raise located(PolicyError(message, pointer=pointer), self.positions, above) from None
+
+
+def read(file: Path, policy: str | None) -> Written:
+    """Read a file; a usage error if it is of another policy than the one that was named."""
+    with naming(file):
+        found, positions = load_settings(text_of(file))
+        whole = "policy" in found
+        _check(found, positions, whole=whole)
+    if whole and policy and found["policy"] != policy:
+        raise click.UsageError(f"{file} has settings of {found['policy']}, not of {policy}")
+    settings = found.get("settings", {}) if whole else found
+    return Written(found["policy"] if whole else policy, settings, file, positions, whole)
+
+
+def _check(found: Mapping[str, Any], positions: Positions, *, whole: bool) -> None:
+    if not whole:
+        return
+    if not isinstance(found["policy"], str):
+        raise located(PolicyError("policy is the name of one", pointer="/policy"), positions)
+    for key in found:
+        if key not in ("policy", "settings"):
+            raise located(
+                PolicyError(f"beside a policy there are its settings, not {key}", pointer=f"/{key}"), positions
+            )
+    if not isinstance(found.get("settings", {}), Mapping):
+        raise located(PolicyError("settings are a mapping", pointer=SETTINGS), positions)

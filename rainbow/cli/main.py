@@ -1,0 +1,155 @@
+"""The command itself, its help, and the completion of shells."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files
+from typing import Any
+
+import click
+from click.shell_completion import get_completion_class
+
+from rainbow import __version__
+from rainbow.cli.commands import (
+    agent,
+    cluster_parts,
+    clusters,
+    config,
+    events,
+    jobs,
+    match,
+    policy,
+    receive,
+    reservations,
+    scheduler,
+    server_admin,
+    submit,
+    tokens,
+)
+from rainbow.cli.exit_codes import Exit, exit_of
+from rainbow.cli.output import printer
+from rainbow.errors import NotFound, RainbowError
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script: eval "$(rainbow completion bash)"."""
+    made = get_completion_class(shell)
+    if made is None:
+        raise RainbowError(f"no completion for {shell}")
+    root = click.get_current_context().find_root().command
+    click.echo(made(root, {}, "rainbow", "_RAINBOW_COMPLETE").source())
+
+
+PAGES = files("rainbow.cli") / "topics"
+
+
+def topics() -> dict[str, str]:
+    """Return {topic: its page}."""
+    found = {page.name.removesuffix(".txt"): page.read_text(encoding="utf-8") for page in PAGES.iterdir()}
+    return dict(sorted(found.items()))
+
+
+@click.command(name="help")
+@click.argument("topic", nargs=-1)
+def show_help(topic: tuple[str, ...]) -> None:
+    """Explain a command (`rainbow help cluster register`) or a TOPIC; without one, list them."""
+    context = click.get_current_context().find_root()
+    pages = topics()
+    if not topic:
+        click.echo(context.get_help())
+        click.echo(f"\nTopics: {', '.join(pages)}. rainbow help TOPIC explains one.")
+    elif topic[0] in pages and len(topic) == 1:
+        click.echo(pages[topic[0]].rstrip())
+    else:
+        click.echo(_of_command(context, topic))
+
+
+def _of_command(context: click.Context, path: tuple[str, ...]) -> str:
+    command = context.command
+    for name in path:
+        inner = command.get_command(context, name) if isinstance(command, click.Group) else None
+        if inner is None:
+            raise NotFound(f"there is no command and no topic {' '.join(path)!r}; rainbow help lists them")
+        command, context = inner, click.Context(inner, info_name=name, parent=context)
+    return command.get_help(context)
+
+
+EPILOG = """\b
+Exit codes: 0 ok, 1 error, 2 usage, 3 no match, 4 not found, 5 not allowed,
+6 conflict, 7 job failed, 75 server unavailable or busy.
+
+Settings come from flags, then the environment (RAINBOW_URL, RAINBOW_TOKEN,
+RAINBOW_TOKEN_FILE, RAINBOW_SECRET, RAINBOW_SECRET_FILE), then the credentials
+file that `cluster register --save` writes (RAINBOW_CREDENTIALS).
+`rainbow help TOPIC` explains these and more."""
+
+
+class Root(click.Group):
+    """Turns every fault into its line and exit code; a traceback is shown only if RAINBOW_DEBUG is set."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except RainbowError as fault:
+            _say(str(fault))
+            ctx.exit(exit_of(fault))
+        except BrokenPipeError:
+            raise  # click ends quietly when whoever reads us has gone
+        except OSError as fault:
+            _say(f"{fault.filename}: {fault.strerror}" if fault.filename else str(fault))
+            ctx.exit(Exit.ERROR)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as fault:
+            if os.environ.get("RAINBOW_DEBUG"):
+                raise
+            first = next(iter(str(fault).splitlines()), "")
+            _say(f"a fault of rainbow itself: {type(fault).__name__}: {first} (RAINBOW_DEBUG=1 shows where)")
+            ctx.exit(Exit.ERROR)
+
+
+def _say(text: str) -> None:
+    click.echo(f"rainbow: {printer.one_line(text)}", err=True)
+
+
+@click.group(cls=Root, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="rainbow")
+def main() -> None:
+    """Which cluster should run this job, and when does each of its tasks start there?"""
+
+
+@main.command()
+def version() -> None:
+    """Show the version."""
+    click.echo(f"rainbow {__version__}")
+
+
+clusters.cluster.add_command(clusters.import_graph)
+for _command in (
+    server_admin.serve,
+    agent.agent,
+    receive.receive,
+    receive.report,
+    clusters.cluster,
+    cluster_parts.subsystem,
+    cluster_parts.state,
+    submit.submit,
+    match.match,
+    jobs.jobs,
+    jobs.job,
+    cluster_parts.worker,
+    reservations.reserve,
+    scheduler.scheduler,
+    config.config,
+    policy.policy,
+    server_admin.db,
+    server_admin.doctor,
+    tokens.token,
+    events.events,
+    completion,
+    show_help,
+):
+    main.add_command(_command)

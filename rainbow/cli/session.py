@@ -1,0 +1,254 @@
+"""Where the server is, and the credentials to ask it with.
+
+The credentials file: where the server is, and the tokens and secrets of the clusters registered from here.
+
+    {"url": "http://127.0.0.1:8080", "clusters": {"willow": {"token": "rbt_...", "secret": "rbs_..."}}}
+
+Only its owner may read it. `cluster register --save` writes it, `cluster delete` and `token revoke` take out what
+ended; every other command reads it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from rainbow.cli.output.progress import Upload
+from rainbow.client import Client
+from rainbow.errors import ConfigError, RequestError
+
+USED = "rainbow.credentials"  # where a command's context keeps its credentials file
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+DEFAULT = Path("~/.config/rainbow/credentials.json")
+
+
+_server = [
+    click.option(
+        "--url", envvar="RAINBOW_URL", help=f"The server; else that of the credentials file, or {DEFAULT_URL}."
+    ),
+    click.option(
+        "--credentials",
+        envvar="RAINBOW_CREDENTIALS",
+        type=click.Path(dir_okay=False, path_type=Path),
+        default=DEFAULT,
+        show_default=True,
+        help="The credentials file that `cluster register --save` wrote.",
+    ),
+]
+_token = [
+    click.option(
+        "--token", multiple=True, envvar="RAINBOW_TOKEN", help="A submit token; may be given several times."
+    ),
+    click.option("--token-file", type=FILE, envvar="RAINBOW_TOKEN_FILE", help="A file of tokens, one a line."),
+]
+_secret = [
+    click.option(
+        "--secret", envvar="RAINBOW_SECRET", help="The cluster's secret; others may see it in a list of processes."
+    ),
+    click.option(
+        "--secret-file",
+        type=FILE,
+        envvar="RAINBOW_SECRET_FILE",
+        help="A file with the cluster's secret; /dev/fd/N is a descriptor.",
+    ),
+]
+_registration = [
+    click.option(
+        "--secret", envvar=["RAINBOW_REGISTRATION_SECRET", "RAINBOW_SECRET"], help="The registration secret."
+    ),
+    click.option(
+        "--secret-file", type=FILE, envvar="RAINBOW_SECRET_FILE", help="A file with the registration secret."
+    ),
+]
+
+
+def with_tokens(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command a `client` that asks with submit tokens."""
+
+    @functools.wraps(command)
+    def run(url: str | None, credentials: Path, token: Sequence[str], token_file: Path | None, **rest: Any) -> Any:
+        saved = _saved(credentials)
+        words = [word for one in token for word in one.replace(",", " ").split()]
+        tokens = words or lines(token_file) or saved.tokens
+        return command(_client(url or saved.url, tokens), **rest)
+
+    return _add(run, [*_server, *_token])
+
+
+def with_secret(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command a `client` that asks with the secret of the cluster in its parameter `cluster`."""
+
+    @functools.wraps(command)
+    def run(
+        url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, cluster: str, **rest: Any
+    ) -> Any:
+        saved = _saved(credentials)
+        found = secret or next(iter(lines(secret_file)), None) or saved.secret(cluster)
+        return command(_client(url or saved.url, [found] if found else []), cluster=cluster, **rest)
+
+    return _add(run, [*_server, *_secret])
+
+
+def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let CLUSTER be an argument, or an option as elsewhere."""
+
+    @click.argument("cluster", required=False)
+    @click.option("--cluster", "named", metavar="CLUSTER", help="The same as the argument.")
+    @functools.wraps(command)
+    def run(cluster: str | None, named: str | None, **rest: Any) -> Any:
+        if not (cluster or named) or (cluster and named):
+            raise click.UsageError("one CLUSTER is wanted")
+        return command(cluster=cluster or named, **rest)
+
+    return run
+
+
+def with_any_secret(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command a `client` that asks with all the secrets there are, or the administrator's token."""
+
+    @functools.wraps(command)
+    def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
+        saved = _saved(credentials)
+        given = [secret] if secret else lines(secret_file)
+        return command(_client(url or saved.url, given or saved.secrets), **rest)
+
+    return _add(run, [*_server, *_secret])
+
+
+def with_registration(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command a `client` that asks with the registration secret, and the server's `url`."""
+
+    @functools.wraps(command)
+    def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
+        saved = _saved(credentials)
+        url = url or saved.url or DEFAULT_URL
+        found = secret or next(iter(lines(secret_file)), None)
+        return command(_client(url, [found] if found else []), url=url, **rest)
+
+    return _add(run, [*_server, *_registration])
+
+
+def _add(command: Callable[..., Any], options: Sequence[Callable[[Any], Any]]) -> Callable[..., Any]:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def credentials_used() -> Path:
+    """Return the credentials file of the command that runs."""
+    path: Path = click.get_current_context().meta[USED]
+    return path
+
+
+def _saved(path: Path) -> Saved:
+    """Read the credentials; a file that was named is there, but for an agent that is about to write it."""
+    context = click.get_current_context()
+    context.meta[USED] = path
+    named = context.get_parameter_source("credentials") is ParameterSource.COMMANDLINE
+    if named and not context.params.get("register") and not path.expanduser().exists():
+        raise click.BadParameter(f"there is no file {str(path)!r}", param_hint="--credentials")
+    return read(path)
+
+
+def _client(url: str, tokens: Sequence[str]) -> Client:
+    upload = Upload()
+    client = Client(url or DEFAULT_URL, tokens, sent=upload)
+    click.get_current_context().call_on_close(client.close)
+    click.get_current_context().call_on_close(upload.close)
+    return client
+
+
+def lines(path: Path | None) -> list[str]:
+    """Return the words of a file of credentials, which may be a descriptor (/dev/fd/3); none without a file."""
+    if path is None:
+        return []
+    try:
+        return path.read_text(encoding="utf-8").split()
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{path} is not text") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What the file says. `clusters` is {name: {"token"?, "secret"}}: a token that was revoked is not there."""
+
+    url: str = ""
+    clusters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> list[str]:
+        """The submit tokens of all clusters."""
+        return [one["token"] for one in self.clusters.values() if "token" in one]
+
+    @property
+    def secrets(self) -> list[str]:
+        """The secrets of all clusters."""
+        return [one["secret"] for one in self.clusters.values()]
+
+    def secret(self, cluster: str) -> str | None:
+        """The secret of a cluster."""
+        return self.clusters[cluster]["secret"] if cluster in self.clusters else None
+
+
+def read(path: Path) -> Saved:
+    """Read the file; without one, nothing is saved. ConfigError if it is no such file."""
+    try:
+        text = path.expanduser().read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Saved()
+    try:
+        document = json.loads(text)
+        clusters = {
+            str(name): {**({"token": str(one["token"])} if "token" in one else {}), "secret": str(one["secret"])}
+            for name, one in document.get("clusters", {}).items()
+        }
+        return Saved(str(document.get("url", "")), clusters)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not a credentials file: {error}") from error
+
+
+def save(path: Path, url: str, name: str, token: str, secret: str) -> None:
+    """Add a cluster's credentials; the file is whole at every moment, and for its owner alone."""
+    _write(path, Saved(url, {**read(path).clusters, name: {"token": token, "secret": secret}}))
+
+
+def forget_cluster(path: Path, name: str) -> bool:
+    """Take a cluster's credentials out; tell whether there were any."""
+    saved = read(path)
+    if name in saved.clusters:
+        _write(path, Saved(saved.url, {other: one for other, one in saved.clusters.items() if other != name}))
+    return name in saved.clusters
+
+
+def forget_tokens(path: Path, ended: Collection[str]) -> None:
+    """Take tokens out; the secrets beside them stay."""
+    saved = read(path)
+    left = {
+        name: {kind: one[kind] for kind in one if kind != "token" or one[kind] not in ended}
+        for name, one in saved.clusters.items()
+    }
+    _write(path, Saved(saved.url, left))
+
+
+def _write(path: Path, saved: Saved) -> None:
+    path = path.expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".credentials-")  # made with mode 0600
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump({"url": saved.url, "clusters": saved.clusters}, file, indent=2)
+        file.write("\n")
+    Path(draft).replace(path)

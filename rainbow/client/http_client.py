@@ -1,0 +1,402 @@
+"""The client: a method for every verb of the API.
+
+The verbs of the API as methods; what they answer is described in responses.py.
+
+Every method raises Problem if the server refuses and Unavailable if it stays out of reach.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, cast
+from urllib.parse import quote
+
+from rainbow.client import responses
+from rainbow.client.transport import Calls, Problem, given, of_cluster, path
+from rainbow.client.wait import Waiting
+from rainbow.errors import TryLater
+
+
+class AgentVerbs:
+    """What an agent says and hears."""
+
+    _calls: Calls
+
+    def receive(self, name: str, agent: str, max: int = 16, wait: float = 20.0) -> responses.Received:
+        """Wait up to `wait` seconds for tasks to run, at most `max` of them, or to stop."""
+        body = {"agent": agent, "max": max, "wait": wait}
+        return cast("responses.Received", self._calls.call("POST", of_cluster(name, "receive"), body, patience=wait))
+
+    def accept(
+        self, name: str, agent: str, tasks: Sequence[responses.RunRef], *, seq: int | None = None
+    ) -> responses.Accepted:
+        """Accept offered tasks; only those answered as accepted may be started."""
+        body = {"agent": agent, "tasks": tasks} | given(seq=seq)
+        return cast("responses.Accepted", self._calls.call("POST", of_cluster(name, "accept"), body))
+
+    def events(
+        self, name: str, agent: str, events: Sequence[responses.Event], *, seq: int | None = None
+    ) -> responses.Recorded:
+        """Report what happened to tasks, in order."""
+        body = {"agent": agent, "events": events} | given(seq=seq)
+        return cast("responses.Recorded", self._calls.call("POST", of_cluster(name, "events"), body))
+
+    def heartbeat(
+        self,
+        name: str,
+        agent: str,
+        running: Sequence[responses.RunRef] = (),
+        workers: Sequence[str] | None = None,
+        *,
+        seq: int | None = None,
+        load: Mapping[str, float] | None = None,
+    ) -> responses.Beat:
+        """Say that the agent lives, what it runs, which workers are up (None: all), and their load if measured."""
+        body = {"agent": agent, "workers": workers, "running": list(running)} | given(seq=seq, load=load)
+        return cast("responses.Beat", self._calls.call("POST", of_cluster(name, "heartbeat"), body))
+
+
+class Keeping:
+    """Verbs of Client; it has the calls."""
+
+    _calls: Calls
+
+    def reserve(
+        self,
+        cluster: str,
+        jobspec: str | Mapping[str, Any],
+        *,
+        start: str | None = None,
+        end: str | None = None,
+        duration: float | None = None,
+        requestor: str | None = None,
+        requestors: Sequence[str] | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """Keep space for a jobspec's resources, from `start` (RFC 3339) or the earliest time on; Problem if none."""
+        body = {"jobspec": jobspec} | given(start=start, end=end, duration=duration, requestor=requestor, name=name)
+        body |= given(requestors=requestors and list(requestors))
+        made: dict[str, Any] = self._calls.call("POST", of_cluster(cluster, "reservations"), body, repeatable=False)
+        return made
+
+    def reservations(self, cluster: str, *, over: bool = False) -> list[dict[str, Any]]:
+        """List a cluster's reservations one may see, the first to start first; `over`: those that are over too."""
+        query = given(over="true" if over else None)
+        found: list[dict[str, Any]] = self._calls.call("GET", of_cluster(cluster, "reservations"), query=query)[
+            "reservations"
+        ]
+        return found
+
+    def reservation(self, cluster: str, reservation_id: str) -> dict[str, Any]:
+        """Show one."""
+        found: dict[str, Any] = self._calls.call("GET", of_cluster(cluster, "reservations", reservation_id))
+        return found
+
+    def delete_reservation(self, cluster: str, reservation_id: str) -> None:
+        """End one now; the jobs that name it end with it."""
+        self._calls.call("DELETE", of_cluster(cluster, "reservations", reservation_id))
+
+
+class Owning:
+    """Verbs of Client; it has the calls."""
+
+    _calls: Calls
+
+    def mint_token(
+        self,
+        clusters: Sequence[str] = (),
+        *,
+        requestors: Sequence[str] | None = None,
+        expires_at: str | None = None,
+        name: str | None = None,
+        monitor: bool = False,
+    ) -> dict[str, Any]:
+        """Mint a submit token, or (monitor) one that reads /metrics; the only answer that ever shows it."""
+        good_for = {"monitor": True} if monitor else {"clusters": list(clusters)}
+        body = {**good_for, "requestors": requestors and list(requestors), "expires_at": expires_at, "name": name}
+        return self._own("POST", "tokens", body=body, repeatable=False)
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """List the tokens and secrets of one's clusters, the oldest first."""
+        found: list[dict[str, Any]] = self._own("GET", "tokens")["tokens"]
+        return found
+
+    def rotate_token(self, token_id: str) -> dict[str, Any]:
+        """Give a token or secret a new value; the only answer that ever shows it."""
+        return self._own("POST", "tokens", f"{token_id}:rotate", repeatable=False)
+
+    def revoke_token(self, token_id: str) -> None:
+        """End a token now."""
+        self._own("DELETE", "tokens", token_id)
+
+    def reload_config(self) -> dict[str, Any]:
+        """Let the server check its configuration file and take it over; needs the admin token."""
+        return self._own("POST", "config:reload")
+
+    def patch_graph(
+        self, cluster: str, changes: Sequence[Mapping[str, Any]], *, revision: int | None = None
+    ) -> dict[str, Any]:
+        """Change a cluster's graph: add, remove, set, resize; all of it or nothing; only that of a revision."""
+        headers = None if revision is None else {"If-Match": f'"{revision}"'}
+        body = {"changes": list(changes)}
+        return self._own("PATCH", "clusters", cluster, "graph", body=body, headers=headers, repeatable=False)
+
+    def _own(self, verb: str, *parts: str, body: Any = None, **more: Any) -> dict[str, Any]:
+        path = "/v1/" + "/".join(quote(part, safe=":") for part in parts)
+        answer: dict[str, Any] = self._calls.call(verb, path, body, **more) or {}
+        return answer
+
+
+Document = Mapping[str, Any]
+
+
+class Client(AgentVerbs, Owning, Keeping, Waiting):
+    """A Rainbow server, as seen with some credentials.
+
+    `token` is one token or secret, or several: the clusters of all of them are considered together. `timeout`
+    is in seconds, per try. `options` are those of calls.Calls.
+    """
+
+    def __init__(
+        self, url: str, token: str | Sequence[str] | None = None, timeout: float = 30.0, **options: Any
+    ) -> None:
+        tokens = [token] if isinstance(token, str) else list(token or ())
+        self.has_credentials = bool(tokens)
+        self._calls = Calls(url, tokens, timeout, **options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._calls.url
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._calls.close()
+
+    # ── clusters ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def register_cluster(
+        self,
+        name: str,
+        graph: Document,
+        subsystems: Mapping[str, Document] | None = None,
+        state: Document | None = None,
+        levels: str = "any",
+        policy: Document | None = None,
+    ) -> responses.Registration:
+        """Register a cluster; the only answer that ever shows its token and secret."""
+        body = {"name": name, "graph": graph, "levels": levels}
+        body |= given(subsystems=subsystems, state=state, policy=policy)
+        return cast("responses.Registration", self._calls.call("POST", "/v1/clusters", body, repeatable=False))
+
+    def clusters(self) -> list[dict[str, Any]]:
+        """List the clusters these credentials may see, by name."""
+        return cast("list[dict[str, Any]]", self._calls.call("GET", "/v1/clusters")["clusters"])
+
+    def cluster(self, name: str) -> dict[str, Any]:
+        """Show one cluster: totals, subsystems, revision."""
+        return self._object("GET", of_cluster(name))
+
+    def move_cluster(self, name: str, verb: str) -> dict[str, Any]:
+        """Let a cluster take nothing new (`drain`), or take tasks again (`reinstate`)."""
+        return self._object("POST", of_cluster(name) + f":{verb}")
+
+    def delete_cluster(self, name: str, *, drain: bool = False) -> dict[str, Any]:
+        """Delete a cluster; with live jobs only if `drain` says so. The answer is empty unless jobs still run."""
+        return self._object("DELETE", of_cluster(name), query=given(drain="true" if drain else None))
+
+    def graph(self, name: str) -> dict[str, Any]:
+        """Fetch the cluster's graph as it was given."""
+        return self._object("GET", of_cluster(name, "graph"))
+
+    def put_graph(self, name: str, graph: Document) -> dict[str, Any]:
+        """Replace the cluster's graph."""
+        return self._object("PUT", of_cluster(name, "graph"), graph)
+
+    def put_subsystem(self, name: str, subsystem: str, graph: Document) -> dict[str, Any]:
+        """Hang a subsystem graph on the cluster, in place of one of the same name."""
+        return self._object("PUT", of_cluster(name, "subsystems", subsystem), graph)
+
+    def delete_subsystem(self, name: str, subsystem: str) -> None:
+        """Take a subsystem and its edges away."""
+        self._calls.call("DELETE", of_cluster(name, "subsystems", subsystem))
+
+    def put_state(self, name: str, state: Document) -> dict[str, Any]:
+        """Replace the cluster's flat state."""
+        return self._object("PUT", of_cluster(name, "state"), state)
+
+    def change_state(self, name: str, state: Document) -> dict[str, Any]:
+        """Replace some variables of the cluster's state; the others stay."""
+        return self._object("PATCH", of_cluster(name, "state"), state)
+
+    def state(self, name: str) -> dict[str, Any]:
+        """Show the cluster's state."""
+        return self._object("GET", of_cluster(name, "state"))
+
+    def workers(self, name: str) -> list[dict[str, Any]]:
+        """List the cluster's workers and their states."""
+        return cast("list[dict[str, Any]]", self._calls.call("GET", of_cluster(name, "workers"))["workers"])
+
+    def move_worker(self, name: str, worker: str, verb: str) -> dict[str, Any]:
+        """Take a worker away (`offline`), let it end what it has (`drain`), or bring it back (`reinstate`)."""
+        return self._object("POST", of_cluster(name, "workers", worker) + f":{verb}")
+
+    def scheduler(self, name: str) -> dict[str, Any]:
+        """Show the cluster's policy, its settings and figures."""
+        return self._object("GET", of_cluster(name, "scheduler"))
+
+    def set_scheduler(self, name: str, change: Document) -> dict[str, Any]:
+        """Change the cluster's policy, settings or limits, key by key; null brings a default back."""
+        return self._object("PATCH", of_cluster(name, "scheduler"), change)
+
+    def scheduler_changes(self, name: str) -> list[dict[str, Any]]:
+        """List who changed the scheduling, when, from what, to what; the newest first."""
+        answer = self._calls.call("GET", of_cluster(name, "scheduler", "changes"))
+        return cast("list[dict[str, Any]]", answer["changes"])
+
+    def step(self, name: str) -> dict[str, Any]:
+        """Take one step of the cluster's scheduling now."""
+        return self._object("POST", of_cluster(name, "step"))
+
+    def plan(self, name: str) -> dict[str, Any]:
+        """Say what the cluster's next step would do, without doing it."""
+        return self._object("POST", of_cluster(name, "plan"))
+
+    def timeline(self, name: str) -> dict[str, Any]:
+        """Show the cluster's resource diagram after the next step."""
+        return self._object("GET", of_cluster(name, "timeline"))
+
+    # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def submit(
+        self,
+        jobspec: str | Document,
+        name: str | None = None,
+        requestor: str | None = None,
+        selector: Document | None = None,
+        clusters: Sequence[Document] | None = None,
+        idempotency_key: str | None = None,
+        basis: str | None = None,
+        tag: str | None = None,
+    ) -> responses.Submission:
+        """Submit a jobspec (YAML or JSON text, or a mapping); sent twice under one key, it is one job.
+
+        A job with a basis takes the place of the requestor's live jobs of that basis with another tag.
+
+        Without a key one is made for this call, so that a try repeated over a broken connection is harmless.
+        """
+        body = {"jobspec": jobspec}
+        body |= given(name=name, requestor=requestor, selector=selector, clusters=clusters, basis=basis, tag=tag)
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return cast("responses.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
+
+    def submit_batch(
+        self,
+        jobs: Sequence[Document],
+        minimise: str | None = None,
+        selector: Document | None = None,
+        time_limit: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Submit many jobs ({"jobspec", ...} each): {"answers", "assign"}; each has its own answer with a `status`.
+
+        `minimise` names a variable of the priorities: the jobs are placed so that it sums to the least.
+        """
+        body: dict[str, Any] = {"jobs": list(jobs), "assign": "optimal" if minimise else "greedy"}
+        body |= given(minimise=minimise, selector=selector, time_limit=time_limit)
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return self._object("POST", "/v1/jobs:batch", body, headers=headers, patience=time_limit or 2.0)
+
+    def match(
+        self,
+        jobspec: str | Document,
+        selector: Document | None = None,
+        clusters: Sequence[Document] | None = None,
+        *,
+        explain: bool = False,
+    ) -> responses.Match:
+        """Ask which clusters could run a jobspec; nothing is stored. `explain`: each with an `explanation`."""
+        body = {"jobspec": jobspec} | given(selector=selector, clusters=clusters, explain=explain or None)
+        return cast("responses.Match", self._calls.call("POST", "/v1/match", body))
+
+    def jobs(
+        self,
+        *,
+        cluster: str | None = None,
+        state: str | None = None,
+        requestor: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> dict[str, Any]:
+        """Return one page of jobs, the newest first: {"jobs", "next"}; `next` is the cursor of the page after."""
+        query = {"cluster": cluster, "state": state, "requestor": requestor, "limit": limit, "cursor": cursor}
+        return self._object("GET", "/v1/jobs", query=query)
+
+    def all_jobs(
+        self, *, cluster: str | None = None, state: str | None = None, requestor: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield all jobs, page after page, the newest first."""
+        cursor: str | None = None
+        while True:
+            page = self.jobs(cluster=cluster, state=state, requestor=requestor, cursor=cursor)
+            yield from page["jobs"]
+            cursor = page.get("next")
+            if not cursor:
+                return
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """Show a job and its tasks."""
+        return self._object("GET", path("jobs", job_id))
+
+    def why(self, job_id: str, *, verify: bool = False) -> dict[str, Any]:
+        """Show the whole decision: match, selection steps, why it waits; `verify`: can it ever run, and now."""
+        return self._object("GET", path("jobs", job_id, "why"), query=given(verify="true" if verify else None))
+
+    def replay(self, job_id: str) -> dict[str, Any]:
+        """Have a job's selection taken again: {"equal", "selection", "replayed", "digests", ...}."""
+        return self._object("GET", path("jobs", job_id, "replay"))
+
+    def all_decisions(self, *, cluster: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield what recorded decisions were given, the newest first; for the admin."""
+        query = {"cluster": cluster}
+        while True:
+            page = self._object("GET", "/v1/decisions", query=query)
+            yield from page["decisions"]
+            if not page.get("next"):
+                return
+            query["cursor"] = page["next"]
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """Cancel a job."""
+        return self._object("DELETE", path("jobs", job_id))
+
+    def suspend(self, job_id: str) -> dict[str, Any]:
+        """Hold a job: what runs is stopped in place, what waits does not start."""
+        return self._object("POST", path("jobs", job_id) + ":suspend")
+
+    def resume(self, job_id: str) -> dict[str, Any]:
+        """Let a suspended job go on."""
+        return self._object("POST", path("jobs", job_id) + ":resume")
+
+    # ── the server ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def ready(self) -> bool:
+        """Tell whether the server is there and can serve."""
+        try:
+            self._calls.call("GET", "/readyz", repeatable=False)
+        except (TryLater, Problem):
+            return False
+        return True
+
+    def _object(self, verb: str, path: str, body: Any = None, **more: Any) -> dict[str, Any]:
+        return cast("dict[str, Any]", self._calls.call(verb, path, body, **more) or {})

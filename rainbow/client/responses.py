@@ -1,0 +1,111 @@
+"""The shapes of answers.
+
+The shapes of what the server answers, as docs/ describe them; more keys than these may come.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+
+class Registration(TypedDict):
+    """A new cluster. `token` and `secret` are told this once."""
+
+    name: str
+    token: str
+    secret: str
+    revision: int
+    totals: dict[str, int]
+
+
+class Submission(TypedDict):
+    """A job that found its cluster, and the decision that led there."""
+
+    id: str
+    cluster: str
+    state: str
+    decision: dict[str, Any]
+
+
+class Match(TypedDict):
+    """Which clusters could run a jobspec (cluster, fits, totals), why others could not, and which are undecided."""
+
+    candidates: list[dict[str, Any]]
+    refusals: list[dict[str, Any]]
+    undecided: list[dict[str, Any]]
+
+
+class RunRef(TypedDict):
+    """One attempt at a task, as the agent's messages name it."""
+
+    id: str
+    attempt: int
+
+
+class Offer(RunRef):
+    """A task the server wants this agent to run; `duration` in seconds, 0 for no limit."""
+
+    job: str
+    name: str
+    command: list[str]
+    cwd: str
+    environment: dict[str, str | None]
+    duration: float
+    processes: int
+    placement: dict[str, dict[str, int]]
+
+
+class Received(TypedDict):
+    """New offers, tasks that must stop, be held or go on, and how long the server goes without a sign of life.
+
+    `jobs` ({id, name, requestor, jobspec}) are told to who pulls whole jobs.
+    """
+
+    tasks: list[Offer]
+    stop: list[RunRef]
+    suspend: NotRequired[list[RunRef]]
+    resume: NotRequired[list[RunRef]]
+    lease: float
+    grace: NotRequired[float]
+    jobs: NotRequired[list[dict[str, Any]]]
+
+
+class Accepted(TypedDict):
+    """Which offers the agent may start (ids), and why not the others ({id, reason})."""
+
+    accepted: list[str]
+    refused: list[dict[str, str]]
+
+
+class Event(TypedDict):
+    """Something that happened to a task: `event` is started, suspended, resumed, unable or ended.
+
+    See docs/reference-agent.md.
+    """
+
+    task: str
+    attempt: int
+    event: str
+    result: NotRequired[str]
+    exit_code: NotRequired[int]
+    output: NotRequired[str]
+    detail: NotRequired[str]
+    cause: NotRequired[str]
+
+
+class Recorded(TypedDict):
+    """Ids of tasks whose events are stored, and of tasks that are no longer this agent's."""
+
+    recorded: list[str]
+    stale: list[str]
+
+
+class Beat(TypedDict):
+    """The answer to a heartbeat."""
+
+    stop: list[RunRef]
+    suspend: NotRequired[list[RunRef]]
+    resume: NotRequired[list[RunRef]]
+    stale: list[str]
+    lease: float
+    grace: NotRequired[float]

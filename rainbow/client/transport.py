@@ -1,0 +1,237 @@
+"""One call over HTTP, repeated where that is safe.
+
+One HTTP call: sent, sent again where that is safe, and its answer as JSON or as an exception.
+
+A call is sent again after a connection error, 429 or 503 if it may be repeated without doing its work twice.
+A connection that was never made is tried again for every call: nothing was sent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from rainbow.errors import RainbowError, RequestError, Unavailable
+
+TRIES = 5
+FIRST_PAUSE = 0.2  # seconds, doubled before every further try
+LONGEST_PAUSE = 30.0  # a server that asks for more is not waited for
+BUSY = frozenset({429, 503})
+
+_PROBLEM_KEYS = frozenset({"type", "code", "title", "status", "detail", "pointer", "line", "column", "instance"})
+
+
+class Problem(RainbowError):
+    """The server refused a call. `facts` holds what the problem says beyond the named fields."""
+
+    def __init__(self, status: int, body: Mapping[str, Any], retry_after: float | None = None) -> None:
+        self.status = status
+        self.code = str(body.get("code") or re.split(r"[/:#]", str(body.get("type", "")))[-1] or "error")
+        self.title = str(body.get("title") or f"HTTP {status}")
+        self.detail = str(body.get("detail") or self.title)
+        self.pointer: str | None = body.get("pointer")
+        self.line: int | None = body.get("line")
+        self.column: int | None = body.get("column")
+        self.retry_after = retry_after
+        super().__init__(self.detail, **{key: body[key] for key in body if key not in _PROBLEM_KEYS})
+
+    def __str__(self) -> str:
+        place = [f"line {self.line}, column {self.column}"] if self.line is not None else []
+        place += [f"at {self.pointer}"] if self.pointer else []
+        missing = [part for part in place if part not in self.detail]
+        return f"{self.detail} ({', '.join(missing)})" if missing else self.detail
+
+
+class Calls:
+    """Calls to one server with one set of credentials. Threads may share it."""
+
+    def __init__(
+        self,
+        url: str,
+        tokens: Sequence[str],
+        timeout: float,
+        *,
+        tries: int = TRIES,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        transport: httpx.BaseTransport | None = None,
+        sent: Sent | None = None,
+    ) -> None:
+        self.url = url
+        self._sent = sent
+        self._timeout = timeout
+        self._tries = tries
+        self.sleep = sleep
+        self.clock = clock
+        self.answered = False  # whether the server has ever done what it was asked
+        try:
+            self._http = httpx.Client(base_url=url, headers=_headers(tokens), timeout=timeout, transport=transport)
+        except (httpx.InvalidURL, ValueError, TypeError) as error:
+            raise RequestError(f"{url!r} is not the URL of a server: {error}") from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def call(
+        self,
+        verb: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool = True,
+        patience: float = 0.0,
+    ) -> Any:
+        """Send one call and return what it answers; `patience` seconds are added to the time-out.
+
+        Problem if the server refuses, Unavailable if it cannot be reached.
+        """
+        request = self._request(verb, path, body, query, headers, patience)
+        for pause in _pauses(self._tries):
+            try:
+                answer = self._http.send(request)
+            except httpx.TransportError as error:
+                never_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                if pause is None or not (repeatable or never_sent):
+                    raise _unavailable(self._http.base_url, error) from error
+                self.sleep(pause)
+                continue
+            problem = _problem(answer)
+            if problem is None:
+                found = _json(answer)
+                self.answered = True
+                return found
+            if pause is None or not _worth_repeating(problem, repeatable):
+                raise problem
+            self.sleep(max(pause, problem.retry_after or 0.0))
+        raise AssertionError("the last try returns or raises")
+
+    def lines(self, path: str, query: Mapping[str, Any]) -> Iterator[str]:
+        """Yield the lines of an answer that has no end; Problem and Unavailable as `call` has them."""
+        given = {key: value for key, value in query.items() if value is not None}
+        timeout = httpx.Timeout(self._timeout, read=self._timeout + LONGEST_PAUSE)
+        try:
+            with self._http.stream("GET", path, params=given, timeout=timeout) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise _problem(answer) or Unavailable("no answer")
+                self.answered = True
+                yield from answer.iter_lines()
+        except httpx.TransportError as error:
+            raise _unavailable(self._http.base_url, error) from error
+
+    def _request(
+        self,
+        verb: str,
+        path: str,
+        body: Any,
+        query: Mapping[str, Any] | None,
+        headers: Mapping[str, str] | None,
+        patience: float,
+    ) -> httpx.Request:
+        content = None if body is None else _encode(body)
+        headers = {**(headers or {}), **({"Content-Type": "application/json"} if content else {})}
+        sending: bytes | Told | None = content
+        if content and self._sent is not None:
+            sending, headers["Content-Length"] = Told(content, self._sent), str(len(content))
+        given = {key: value for key, value in (query or {}).items() if value is not None}
+        timeout = httpx.Timeout(self._timeout, read=self._timeout + patience)
+        try:
+            return self._http.build_request(
+                verb, path, content=sending, params=given or None, headers=headers, timeout=timeout
+            )
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise RequestError(f"cannot be asked for: {error}") from error
+
+
+def _headers(tokens: Sequence[str]) -> dict[str, str]:
+    for token in tokens:
+        if not re.fullmatch(r"[!-+\--~]+", token):  # visible ASCII without the comma between two tokens
+            raise RequestError("a token has characters that no token has (is it the right file?)")
+    credentials = ", ".join(f"Bearer {token}" for token in tokens)
+    return {"Accept": "application/json", **({"Authorization": credentials} if tokens else {})}
+
+
+def _pauses(tries: int) -> list[float | None]:
+    # one entry per try: how long to wait before the next, None after the last
+    return [FIRST_PAUSE * 2**n for n in range(tries - 1)] + [None]
+
+
+def _worth_repeating(problem: Problem, repeatable: bool) -> bool:
+    return repeatable and problem.status in BUSY and (problem.retry_after or 0.0) <= LONGEST_PAUSE
+
+
+def _unavailable(url: httpx.URL, error: httpx.TransportError) -> Unavailable:
+    return Unavailable(f"the server at {url} cannot be reached: {error or type(error).__name__}")
+
+
+def _problem(answer: httpx.Response) -> Problem | None:
+    if answer.is_success:
+        return None
+    try:
+        body = answer.json()
+    except ValueError:  # some proxy's page, not ours
+        body = None
+    asked = answer.headers.get("Retry-After", "")
+    retry_after = float(asked) if asked.isdecimal() else None
+    return Problem(answer.status_code, body if isinstance(body, dict) else {}, retry_after)
+
+
+def _json(answer: httpx.Response) -> Any:
+    if not answer.content:
+        return None
+    try:
+        return answer.json()
+    except ValueError as error:
+        raise Unavailable(f"{answer.url} did not answer in JSON: is this a Rainbow server?") from error
+
+
+def _encode(body: Any) -> bytes:
+    try:
+        return json.dumps(body, allow_nan=False).encode()
+    except RecursionError as error:
+        raise RequestError("nested too deeply to be sent") from error
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"cannot be sent as JSON: {error}") from error
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the values that are given."""
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def path(*parts: str) -> str:
+    """Return the path of something; RequestError for a name that would lead elsewhere."""
+    for part in parts:
+        if part in ("", ".", ".."):  # they would name another address
+            raise RequestError(f"{part!r} is not the name of anything")
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def of_cluster(*parts: str) -> str:
+    """Return the path of something of a cluster."""
+    return path("clusters", *parts)
+
+
+PART = 1 << 16  # bytes
+Sent = Callable[[int, int], None]  # bytes sent so far, bytes in all
+
+
+class Told:
+    """A body sent part by part, from the beginning each time it is sent; `sent` hears of every part."""
+
+    def __init__(self, content: bytes, sent: Sent) -> None:
+        self._content, self._sent = content, sent
+
+    def __iter__(self) -> Iterator[bytes]:
+        for start in range(0, len(self._content), PART):
+            yield self._content[start : start + PART]
+            self._sent(min(start + PART, len(self._content)), len(self._content))

@@ -1,0 +1,139 @@
+"""Waiting for ends and events, through outages.
+
+Going on through an outage: a server that is away is asked again, after longer and longer pauses.
+
+For what waits anyway (a job's end, events to come): a server that is restarted is no reason to give up. One that has
+never answered may be an address mistyped, and is said at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rainbow.client.transport import Problem, path
+from rainbow.errors import RainbowError, TryLater, Unavailable
+
+if TYPE_CHECKING:
+    from rainbow.client.transport import Calls
+
+
+PATIENCE = 600.0  # seconds without any answer
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+PASSING = frozenset({429, 502, 503, 504})  # of ours, and of a proxy whose server is away
+
+
+class Outage:
+    """One server's absences, each from the first call that failed to the first that did not.
+
+    `until`: when the caller stops waiting, by the calls' clock; else each may last PATIENCE seconds.
+    """
+
+    def __init__(self, calls: Calls, until: float | None = None) -> None:
+        self._calls = calls
+        self._until = until
+        self.over()
+
+    def over(self) -> None:
+        """Note that the server has answered."""
+        self._since: float | None = None
+        self._pause = FIRST_PAUSE
+
+    def endure(self, fault: RainbowError, advice: str) -> None:
+        """Pause before the next try; raise the fault if it will not pass, Unavailable with advice if it did not."""
+        if not self._calls.answered or not _passes(fault):
+            raise fault
+        now = self._calls.clock()
+        self._since = now if self._since is None else self._since
+        left = (self._since + PATIENCE if self._until is None else self._until) - now
+        if left <= 0:
+            _give_up(fault, now - self._since, advice)
+        asked = getattr(fault, "retry_after", None) or 0.0
+        self._calls.sleep(min(max(self._pause, asked), LONGEST_PAUSE, left))
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+
+def _passes(fault: RainbowError) -> bool:
+    return fault.status in PASSING if isinstance(fault, Problem) else isinstance(fault, TryLater)
+
+
+def _give_up(fault: RainbowError, seconds: float, advice: str) -> NoReturn:
+    raise Unavailable(f"{fault} (for {seconds:.0f} seconds); {advice}") from fault
+
+
+ENDED = frozenset({"COMPLETED", "FAILED", "CANCELED"})
+ALIVE: dict[str, Any] = {"id": None, "event": "alive", "data": {}}
+
+
+class Waiting:
+    """Verbs of Client; it has the calls."""
+
+    _calls: Calls
+
+    def wait(self, job_id: str, timeout: float | None = None, *, every: float = 0.5) -> dict[str, Any]:
+        """Return the job once it has ended, asking `every` seconds; TryLater if `timeout` seconds pass before.
+
+        A server that goes away meanwhile is asked again: until the time is over, or for 10 minutes without one.
+        """
+        clock = self._calls.clock
+        end = None if timeout is None else clock() + timeout
+        outage = Outage(self._calls, end)
+        while (job := self._job_in(outage, job_id))["state"] not in ENDED:
+            if end is not None and clock() + every > end:
+                raise TryLater(f"job {job_id} is {job['state']} after {timeout:g} seconds")
+            self._calls.sleep(every)
+        return job
+
+    def _job_in(self, outage: Outage, job_id: str) -> dict[str, Any]:
+        advice = f"job {job_id} goes on: `rainbow job wait {job_id}` follows it"
+        while True:
+            try:
+                job: dict[str, Any] = self._calls.call("GET", path("jobs", job_id))
+            except (TryLater, Problem) as fault:
+                outage.endure(fault, advice)
+                continue
+            outage.over()
+            return job
+
+    def stream(
+        self, after: int | None = None, *, follow: bool = True, beats: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Yield events {"id", "event", "data"}: those to come, or all after one; `beats`: also signs of life.
+
+        A stream that breaks off is taken up after the last event it told.
+        """
+        outage = Outage(self._calls)
+        query = {"after": after, "follow": None if follow else "false"}
+        while True:
+            fault: RainbowError = Unavailable("the stream of events has ended")
+            try:
+                for event in _events(self._calls.lines("/v1/events", query)):
+                    outage.over()
+                    query["after"] = query["after"] if event["id"] is None else event["id"]
+                    if event["event"] == "end":  # revoked, or the store is away: told in full when asked again
+                        break
+                    if event["data"] or (beats and event["event"] == "alive"):
+                        yield event
+                else:
+                    if not follow:
+                        return
+            except (TryLater, Problem) as caught:
+                fault = caught
+            outage.endure(fault, f"`rainbow events --after {query['after'] or 0}` goes on from there")
+
+
+def _events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Read server-sent events. Comments are signs of life; a number alone is where a stream begins."""
+    told: dict[str, str] = {}
+    for line in lines:
+        if line.startswith(":"):
+            yield ALIVE
+        elif line:
+            key, _, value = line.partition(": ")
+            told[key] = value
+        elif told:
+            number = int(told["id"]) if "id" in told else None
+            yield {"id": number, "event": told.get("event", ""), "data": json.loads(told.get("data", "{}"))}
+            told = {}

@@ -1,0 +1,105 @@
+"""The graph of a single machine, from its own description or from hwloc's.
+
+hwloc: one machine, as `lstopo --of xml` (hwloc 1 and 2) prints it: cluster > node > socket > core, gpu, memory.
+
+A GPU is seen by several libraries; the one that sees most of them is believed. Hardware threads are not vertices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+from xml.etree import ElementTree
+
+from rainbow.errors import GraphError
+from rainbow.graph.document import LARGEST, LIMITS, Limits, given, mapping, whole
+from rainbow.graph.document import text as text_of
+from rainbow.graph.sources.node_list import Node, Part, amount, decode, lay_out
+
+_GPU = re.compile(r"(cuda|nvml|rsmi|ze|opencl\d+d)\d+")
+_MIB = 2**20
+
+
+def read_hwloc(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
+    """Turn the XML of `lstopo` into a document of one node."""
+    machine = _machine(text)
+    sockets = [*machine.iterfind(".//object[@type='Package']"), *machine.iterfind(".//object[@type='Socket']")]
+    cores = [_cores(socket, limits) for socket in sockets] or [_cores(machine, limits)]
+    if 0 in cores:
+        raise GraphError("there is no core in it", line=1, column=1)
+    gpus = _gpus(machine)
+    parts = (
+        *_sockets(cores, bool(sockets)),
+        *((Part("gpu", gpus),) if gpus else ()),
+        *amount("memory", _memory(machine), "MiB"),
+    )
+    return lay_out([Node(_host(machine), parts, "/topology")], limits)
+
+
+def _machine(said: str) -> ElementTree.Element:
+    if "<!ENTITY" in said:  # hwloc writes none; they are how a short text becomes a long one
+        raise GraphError("hwloc has no entities", line=1, column=1)
+    try:
+        root = ElementTree.fromstring(said.removeprefix("\ufeff"))  # noqa: S314 - without entities there is no bomb
+    except ElementTree.ParseError as error:
+        line, column = error.position
+        raise GraphError(f"this is not XML: {error.msg}", line=line, column=column + 1) from error
+    except ValueError as error:  # NUL, or half a character
+        raise GraphError("this is not XML: it has characters that no text has", line=1, column=1) from error
+    machine = root.find("object[@type='Machine']") if root.tag == "topology" else None
+    if machine is None:
+        raise GraphError("this is no output of lstopo: there is no machine", line=1, column=1)
+    return machine
+
+
+def _cores(element: ElementTree.Element, limits: Limits) -> int:
+    found = len(element.findall(".//object[@type='Core']")) or len(element.findall(".//object[@type='PU']"))
+    limits.check("vertices", found, "/topology")
+    return found
+
+
+def _sockets(cores: list[int], named: bool) -> tuple[Part, ...]:
+    if not named:
+        return (Part("core", cores[0]),)
+    if len(set(cores)) == 1:
+        return (Part("socket", len(cores), parts=(Part("core", cores[0]),)),)
+    return tuple(Part("socket", first=number, parts=(Part("core", many),)) for number, many in enumerate(cores))
+
+
+def _gpus(machine: ElementTree.Element) -> int:
+    names = [device.get("name", "") for device in machine.iterfind(".//object[@type='OSDev']")]
+    found = [match[1] for match in map(_GPU.fullmatch, names) if match]
+    return max(Counter(found).values(), default=0)
+
+
+def _memory(machine: ElementTree.Element) -> int:
+    total = 0
+    for element in (machine, *machine.iterfind(".//object[@type='NUMANode']")):
+        said = element.get("local_memory", "0")
+        if not (said.isascii() and said.isdigit()) or len(said) > len(str(LARGEST)):
+            raise GraphError("local_memory must be a number of bytes", line=1, column=1)
+        total += int(said)
+    return total // _MIB
+
+
+def _host(machine: ElementTree.Element) -> str:
+    found = machine.find("info[@name='HostName']")
+    host = found.get("value", "") if found is not None else ""
+    return text_of(host or "node0", "/topology", "the name of the host")
+
+
+AT = "/machine"
+
+
+def read_local(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
+    """Turn `{"machine": {"name", "cores", "memory_mib", "gpus"}}` into a document of one node."""
+    document = decode(text)
+    if "machine" not in document:
+        raise GraphError("this describes no machine: there is no machine", pointer="")
+    machine = mapping(document["machine"], AT, "machine")
+    cores = Part("core", whole(machine.get("cores"), f"{AT}/cores", "cores"))
+    gpus = whole(given(machine, "gpus", 0), f"{AT}/gpus", "gpus", 0)
+    memory = whole(given(machine, "memory_mib", 0), f"{AT}/memory_mib", "memory_mib", 0)
+    parts = (cores, *((Part("gpu", gpus),) if gpus else ()), *amount("memory", memory, "MiB"))
+    return lay_out([Node(text_of(machine.get("name"), f"{AT}/name", "the name of the machine"), parts, AT)], limits)

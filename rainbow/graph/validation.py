@@ -1,0 +1,197 @@
+"""Rules of a graph: containment is a tree, and attributes are well formed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rainbow.errors import GraphError
+from rainbow.graph.document import (
+    CONTAINMENT,
+    CONTAINS,
+    IN,
+    Document,
+    Edge,
+    Limits,
+    Vertex,
+    given,
+    identity,
+    mapping,
+    short,
+    step,
+    text,
+    whole,
+)
+from rainbow.graph.outline import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A containment tree: `order` has every vertex after what contains it, `parents` all but the root."""
+
+    root: str
+    order: list[str]
+    parents: Mapping[str, str]
+
+
+def read_tree(document: Document, vertices: Mapping[str, Vertex], limits: Limits) -> Tree:
+    """Return the tree of a dominant graph; GraphError for an unknown end, a cycle, or a second root.
+
+    Edges of other subsystems are ignored, and so are vertices that only they touch. A vertex that several
+    vertices contain counts once: it stays under the first of them, in the document's order of edges.
+    """
+    own = [edge for edge in document.edges if edge.subsystem == CONTAINMENT and edge.relation in (CONTAINS, IN)]
+    for edge in own:
+        check_ends(document, edge, vertices, vertices)
+    edges = [edge for edge in own if edge.relation == CONTAINS]
+    inside = _dominant(document, vertices, own)
+    order = top_down(document, inside, edges)
+    parents: dict[str, str] = {}
+    for edge in edges:
+        parents.setdefault(edge.target, edge.source)
+    root = _root(document, vertices, [vertex for vertex in inside if vertex not in parents])
+    _check_depth(vertices, order, parents, limits)
+    return Tree(root, order, parents)
+
+
+def check_ends(document: Document, edge: Edge, sources: Container[str], targets: Container[str]) -> None:
+    """Raise GraphError unless both ends of an edge are known."""
+    for side, end, known in (("source", edge.source, sources), ("target", edge.target, targets)):
+        if end not in known:
+            pointer = f"{document.edge_at(edge)}/{side}"
+            raise GraphError(f"the {side} {short(end)} of an edge is no vertex", pointer=pointer)
+
+
+def top_down(document: Document, vertices: Iterable[str], edges: list[Edge]) -> list[str]:
+    """Order vertices so that each comes after all that contain it (Kahn 1962); GraphError names a cycle."""
+    below: dict[str, list[str]] = {}
+    open_edges = dict.fromkeys(vertices, 0)
+    for edge in edges:
+        below.setdefault(edge.source, []).append(edge.target)
+        open_edges[edge.target] += 1
+    ready = deque(vertex for vertex, above in open_edges.items() if not above)
+    order = []
+    while ready:
+        order.append(ready.popleft())
+        for vertex in below.get(order[-1], ()):
+            open_edges[vertex] -= 1
+            if not open_edges[vertex]:
+                ready.append(vertex)
+    if len(order) < len(open_edges):
+        raise _cycle(document, {vertex for vertex, above in open_edges.items() if above}, edges)
+    return order
+
+
+def _cycle(document: Document, left: set[str], edges: list[Edge]) -> GraphError:
+    """Name a cycle: every vertex left over is contained by another one left over, so going up ends in one."""
+    above = {edge.target: edge for edge in edges if edge.source in left and edge.target in left}
+    seen: dict[str, int] = {}
+    vertex = next(iter(above))
+    while vertex not in seen:
+        seen[vertex] = len(seen)
+        vertex = above[vertex].source
+    cycle = list(seen)[seen[vertex] :]
+    closing = max((above[vertex] for vertex in cycle), key=lambda edge: edge.place)
+    downward = [short(vertex) for vertex in (cycle[0], *reversed(cycle))]
+    shown = " contains ".join(downward if len(downward) <= 6 else [*downward[:5], f"... ({len(cycle)} vertices)"])
+    return GraphError(f"containment has a cycle: {shown}", pointer=document.edge_at(closing))
+
+
+def _dominant(document: Document, vertices: Mapping[str, Vertex], own: list[Edge]) -> list[str]:
+    """Leave out the vertices that belong to other subsystems in the same document."""
+    ours = {end for edge in own for end in (edge.source, edge.target)}
+    others = {end for edge in document.edges for end in (edge.source, edge.target)} - ours
+    inside = [vertex for vertex in vertices if vertex not in others]
+    if not inside:
+        raise GraphError("the graph has no containment", pointer=document.edges_at)
+    return inside
+
+
+def _root(document: Document, vertices: Mapping[str, Vertex], roots: list[str]) -> str:
+    if len(roots) > 1:
+        shown = ", ".join(short(root) for root in roots[:5]) + (", ..." if len(roots) > 5 else "")
+        text = f"the graph has {len(roots)} roots ({shown}); everything but one vertex must be contained"
+        raise GraphError(text, pointer=vertices[roots[1]].pointer)
+    return roots[0]
+
+
+def _check_depth(
+    vertices: Mapping[str, Vertex], order: list[str], parents: Mapping[str, str], limits: Limits
+) -> None:
+    depth: dict[str, int] = {}
+    for vertex in order:
+        depth[vertex] = depth[parents[vertex]] + 1 if vertex in parents else 1
+        if depth[vertex] > limits.depth:
+            limits.check("depth", depth[vertex], vertices[vertex].pointer)
+
+
+_LONGEST_PATH = 2**20
+
+
+def check_vertices(document: Document) -> dict[str, Vertex]:
+    """Return the vertices by id; GraphError for none at all and for an id used twice."""
+    found: dict[str, Vertex] = {}
+    for vertex in document.vertices:
+        if vertex.id in found:
+            first = found[vertex.id].pointer
+            raise GraphError(f"the id {short(vertex.id)} is used twice, first at {first}", pointer=vertex.pointer)
+        found[vertex.id] = vertex
+    if not found:
+        raise GraphError("the graph has no vertices", pointer=document.vertices_at)
+    return found
+
+
+def attributes(vertex: Vertex) -> Fields:
+    """Return the attributes of a vertex; `path` is "" where the document gives none."""
+    fields, at = vertex.metadata, vertex.fields
+    kind = text(fields.get("type"), f"{at}/type", "the type of a vertex")
+    if not kind:
+        raise GraphError("the type of a vertex must not be empty", pointer=f"{at}/type")
+    return Fields(
+        kind,
+        whole(fields["size"], f"{at}/size", "the size of a vertex") if "size" in fields else 1,
+        text(given(fields, "unit", ""), f"{at}/unit", "the unit of a vertex"),
+        _name(vertex),
+        _path(fields, f"{at}/paths"),
+        _rank(fields.get("rank"), f"{at}/rank"),
+        _properties(fields.get("properties"), f"{at}/properties"),
+        fields,
+    )
+
+
+def _name(vertex: Vertex) -> str:
+    """Name a vertex as its metadata does, else by its label, else basename and id (node3), else by its id."""
+    fields, at = vertex.metadata, vertex.fields
+    name = text(given(fields, "name", ""), f"{at}/name", "the name of a vertex")
+    basename = text(given(fields, "basename", ""), f"{at}/basename", "the basename of a vertex")
+    if name or vertex.label:
+        return name or vertex.label
+    number = given(fields, "id", None)
+    return vertex.id if not basename or number is None else basename + identity(number, f"{at}/id")
+
+
+def _path(fields: Mapping[str, Any], pointer: str) -> str:
+    paths = mapping(given(fields, "paths", {}), pointer, "paths")
+    return text(given(paths, "containment", ""), f"{pointer}/containment", "the path of a vertex", _LONGEST_PATH)
+
+
+def _rank(rank: Any, pointer: str) -> int | None:
+    if rank is None:
+        return None
+    number = whole(rank, pointer, "the rank of a vertex", least=-1)  # -1: how Flux writes "none"
+    return None if number == -1 else number
+
+
+def _properties(properties: Any, pointer: str) -> frozenset[str]:
+    """Read the names of properties (RFC 31): the keys of a mapping, or a list."""
+    if properties is None:
+        return frozenset()
+    if not isinstance(properties, (Mapping, list, tuple, set, frozenset)):
+        raise GraphError("properties must be a mapping or a list of names", pointer=pointer)
+    names: Iterable[Any] = properties
+    return frozenset(
+        text(name, step(pointer, place) if isinstance(properties, (list, tuple)) else pointer, "a property")
+        for place, name in enumerate(names)
+    )

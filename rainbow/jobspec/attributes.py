@@ -1,0 +1,216 @@
+"""`attributes.system`: constraints, dependencies, and what a job requires of subsystems."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rainbow.errors import JobspecError, LimitError
+from rainbow.jobspec.hostlist import count_hosts, count_ids
+from rainbow.jobspec.request import Condition, Constraint, Dependency, Need
+from rainbow.jobspec.version import coerce
+from rainbow.jobspec.yaml_reader import as_text, step
+
+LONGEST_HOST = 255  # characters (RFC 1035)
+_PROPERTY = re.compile(r"\^?[^\s!&'\"^`|()]+")  # RFC 31 lists the characters a property cannot hold
+_PARTS = re.compile(r"[\[\],]")
+_COUNTS = {"hostlist": count_hosts, "ranks": count_ids}
+
+
+def read_constraint(value: Any, pointer: str) -> Constraint:
+    """Read an RFC 31 constraint: one operator an object, its operands a list."""
+    constraint = _constraint(value, pointer)
+    named = sum(_COUNTS[leaf.operator](text) or 0 for leaf in _leaves(constraint) for text in leaf.values)
+    if named > MOST_NAMES:
+        raise LimitError(f"a constraint that names {named} hosts and ranks", pointer=pointer, limit="names")
+    return constraint
+
+
+def _leaves(constraint: Constraint) -> Iterator[Constraint]:
+    if constraint.operator in _COUNTS:
+        yield constraint
+    for operand in constraint.operands:
+        yield from _leaves(operand)
+
+
+def _constraint(value: Any, pointer: str) -> Constraint:
+    entry = mapping(value, pointer)
+    if len(entry) != 1:
+        raise JobspecError("a constraint has one operator", pointer=pointer)
+    operator, operands = next(iter(entry.items()))
+    at = f"{pointer}/{step(operator)}"
+    if operator in ("and", "or", "not"):
+        inner = tuple(_constraint(part, f"{at}/{k}") for k, part in enumerate(listing(operands, at)))
+        return Constraint(operator, operands=inner)
+    if operator not in ("properties", "hostlist", "ranks"):
+        raise JobspecError(f"RFC 31 has no operator {operator}", pointer=at)
+    values = tuple(str(part) for part in listing(operands, at))
+    for k, (part, text) in enumerate(zip(operands, values, strict=True)):
+        if not _constrains(operator, part, text):
+            raise JobspecError(f"{text[:40]!r} cannot be among {operator}", pointer=f"{at}/{k}")
+    return Constraint(operator, values=values)
+
+
+def _constrains(operator: str, value: Any, text: str) -> bool:
+    """Tell whether a text has the form its operator wants: RFC 31 property names, RFC 29 hosts, RFC 22 ranks."""
+    if operator == "ranks":
+        return count_ids(text) is not None and isinstance(value, (str, int)) and not isinstance(value, bool)
+    if not isinstance(value, str) or not value:
+        return False
+    if operator == "hostlist":
+        return count_hosts(text) is not None and all(len(part) <= LONGEST_HOST for part in _PARTS.split(text))
+    return _PROPERTY.fullmatch(text) is not None
+
+
+AFTER = ("after", "afterany", "afterok", "afternotok")  # a job has started, ended, ended well, ended badly
+SYMBOLIC = ("string", "fluid")  # whatever else of the same name is `in`, `out` or `inout`
+SCHEMES = (*AFTER, "begin-time", *SYMBOLIC)
+LONGEST = 1_000  # characters of a value
+_KEYS = ("scheme", "value", "type", "scope")
+_WORDS = {"type": ("in", "out", "inout"), "scope": ("user", "global")}
+
+
+def read_dependencies(value: Any, pointer: str) -> tuple[Dependency, ...]:
+    """Read a list of {scheme, value}; RFC 26's symbolic schemes also want type and scope.
+
+    >>> read_dependencies([{"scheme": "afterok", "value": "7"}], "")
+    (Dependency(scheme='afterok', value='7', type='', scope=''),)
+    """
+    entries = listing(value, pointer)
+    if not entries:
+        raise JobspecError("a job without dependencies has no such key (RFC 26)", pointer=pointer)
+    return tuple(_dependency(mapping(entry, f"{pointer}/{k}"), f"{pointer}/{k}") for k, entry in enumerate(entries))
+
+
+def _dependency(entry: Mapping[str, Any], at: str) -> Dependency:
+    for key, value in entry.items():
+        if key not in _KEYS:
+            raise JobspecError(f"a dependency has no {key}; known are: {', '.join(_KEYS)}", pointer=f"{at}/{key}")
+        if not isinstance(value, str) or not 0 < len(value) <= LONGEST:
+            raise JobspecError(f"a dependency's {key} is text of at most {LONGEST} characters", pointer=f"{at}/{key}")
+    if missing := [key for key in _wanted(entry.get("scheme", "")) if key not in entry]:
+        raise JobspecError(f"the dependency lacks {', '.join(missing)}", pointer=at)
+    _check_words(entry, at)
+    return Dependency(**entry)
+
+
+def _wanted(scheme: str) -> tuple[str, ...]:
+    return _KEYS if scheme in SYMBOLIC else _KEYS[:2]
+
+
+def _check_words(entry: Mapping[str, str], at: str) -> None:
+    if entry["scheme"] not in SCHEMES:
+        raise JobspecError(
+            f"there is no scheme {entry['scheme'][:40]!r}; known are: {', '.join(SCHEMES)}", pointer=f"{at}/scheme"
+        )
+    for key, words in _WORDS.items():
+        if key in entry and entry[key] not in words:
+            raise JobspecError(f"{key} is one of {', '.join(words)}", pointer=f"{at}/{key}")
+    if entry["scheme"] == "begin-time" and not _is_time(entry["value"]):
+        raise JobspecError("begin-time is a number of seconds since 1970, as text", pointer=f"{at}/value")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return 0 <= float(text) < math.inf
+    except ValueError:
+        return False
+
+
+Scalar = (str, int, float, bool)
+MOST_NAMES = 1_000_000  # hosts and ranks of one constraint
+
+
+def task_needs(resources: Any, pointer: str) -> tuple[Need, ...]:
+    """Read `task.resources`: {subsystem: {match: [...], range: [...]}} or {subsystem: {key: value}}."""
+    needs: list[Need] = []
+    for subsystem, wanted in mapping(resources, pointer).items():
+        at = f"{pointer}/{step(subsystem)}"
+        for key, value in mapping(wanted, at).items():
+            here = f"{at}/{step(key)}"
+            if key in ("match", "range") and isinstance(value, list):
+                needs.extend(Need(subsystem, tuple(_item(key, item, f"{here}/{k}"))) for k, item in enumerate(value))
+            elif isinstance(value, Scalar):
+                needs.append(Need(subsystem, (Condition("flat", {"field": key, "value": as_text(value)}),)))
+            else:
+                raise JobspecError("a need is match: [...], range: [...] or key: value", pointer=here)
+    return tuple(needs)
+
+
+def _item(matcher: str, item: Any, pointer: str) -> Iterator[Condition]:
+    """Read one entry of match or range; `all` holds several conditions for the same vertex."""
+    entry = mapping(item, pointer)
+    if "all" in entry:
+        for k, part in enumerate(listing(entry["all"], f"{pointer}/all")):
+            kind = "range" if isinstance(part, Mapping) and {"min", "max"} & set(part) else "match"
+            yield from _item(kind, part, f"{pointer}/all/{k}")
+    elif matcher == "range":
+        yield _range(entry.get("field"), entry, pointer)
+    elif "field" in entry:
+        yield _match(entry["field"], entry.get("value"), pointer)
+    else:
+        if not entry:
+            raise JobspecError("an empty need asks for nothing", pointer=pointer)
+        yield from (_match(field, value, f"{pointer}/{step(field)}") for field, value in entry.items())
+
+
+def requires(entries: Any, pointer: str) -> tuple[Need, ...]:
+    """Read `requires: [{name, field, match | min | max, group?}]`; entries of one name and group are one need."""
+    together: dict[tuple[str, str], list[Condition]] = {}
+    for k, value in enumerate(listing(entries, pointer)):
+        at = f"{pointer}/{k}"
+        entry = mapping(value, at)
+        if not isinstance(entry.get("name"), str):
+            raise JobspecError("a need names its subsystem", pointer=f"{at}/name" if "name" in entry else at)
+        group = str(entry["group"]) if "group" in entry else f"#{k}"
+        together.setdefault((entry["name"], group), []).extend(_required(entry, at))
+    return tuple(Need(name, tuple(conditions)) for (name, _), conditions in together.items())
+
+
+def _required(entry: Mapping[str, Any], pointer: str) -> Iterator[Condition]:
+    if "all" in entry:
+        for k, part in enumerate(listing(entry["all"], f"{pointer}/all")):
+            yield from _required(mapping(part, f"{pointer}/all/{k}"), f"{pointer}/all/{k}")
+        return
+    if "match" in entry or "value" in entry:
+        yield _match(entry.get("field", "type"), entry.get("match", entry.get("value")), pointer)
+    if "min" in entry or "max" in entry:
+        yield _range(entry.get("field"), entry, pointer)
+    if not {"match", "value", "min", "max"} & set(entry):
+        raise JobspecError("a need says match, min or max", pointer=pointer)
+
+
+def _match(field: Any, value: Any, pointer: str) -> Condition:
+    if not isinstance(field, str) or not field:
+        raise JobspecError("field must be text", pointer=pointer)
+    if not isinstance(value, Scalar):
+        raise JobspecError(f"the value of {field} must be text, a number or a boolean", pointer=pointer)
+    return Condition("match", {"field": field, "value": as_text(value)})
+
+
+def _range(field: Any, entry: Mapping[str, Any], pointer: str) -> Condition:
+    if not isinstance(field, str) or not field:
+        raise JobspecError("a range needs a field", pointer=pointer)
+    bounds = {side: entry[side] for side in ("min", "max") if entry.get(side) is not None}
+    if not bounds:
+        raise JobspecError("a range needs min or max", pointer=pointer)
+    for side, bound in bounds.items():
+        if isinstance(bound, bool) or not isinstance(bound, (str, int, float)) or coerce(str(bound)) is None:
+            raise JobspecError(f"{str(bound)[:40]!r} is no version", pointer=f"{pointer}/{side}")
+    return Condition("range", {"field": field, **{side: str(bound) for side, bound in bounds.items()}})
+
+
+def mapping(value: Any, pointer: str) -> Mapping[str, Any]:
+    """Return a value that must be a mapping."""
+    if isinstance(value, Mapping):
+        return value
+    raise JobspecError("a mapping is wanted here", pointer=pointer)
+
+
+def listing(value: Any, pointer: str) -> list[Any]:
+    """Return a value that must be a list."""
+    if isinstance(value, list):
+        return value
+    raise JobspecError("a list is wanted here", pointer=pointer)

@@ -1,0 +1,193 @@
+"""What the dialects share.
+
+What every dialect shares: commands, attributes, and trees of resources.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rainbow.errors import JobspecError
+from rainbow.jobspec.attributes import read_constraint, read_dependencies
+from rainbow.jobspec.elastic import scattered
+from rainbow.jobspec.quantities import about_units, read_count
+from rainbow.jobspec.request import HIGHEST, LOWEST, OF_ITS_OWN, Count, Need, Request, Resource, TaskSpec
+from rainbow.jobspec.yaml_reader import as_number, step
+from rainbow.text import shortened, unread
+
+SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environment", "job", "scatter"}
+SYSTEM |= {"class", "service"}
+# what some policy reads: which one will have the job is not known here
+FOR_POLICIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
+FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}
+LONGEST_WORD = 200
+
+
+def read_resource(value: Mapping[str, Any], pointer: str) -> Resource:
+    """Read one RFC 14 resource and all below it (the depth of the document is bounded already)."""
+    count = read_count(value["count"], f"{pointer}/count") if "count" in value else Count()
+    children = value.get("with", [])
+    return Resource(
+        type=value["type"],
+        count=count,
+        unit=value.get("unit", ""),
+        exclusive=value.get("exclusive", False),
+        label=value.get("label", ""),
+        children=tuple(read_resource(child, f"{pointer}/with/{k}") for k, child in enumerate(children)),
+    )
+
+
+def labels(resources: tuple[Resource, ...]) -> list[str]:
+    """List the labels of all slots, in order."""
+    return [part.label for resource in resources for part in resource.walk() if part.is_slot]
+
+
+def with_needs(resource: Resource, needs: Mapping[str, tuple[Need, ...]]) -> Resource:
+    """Return the tree with needs added to its slots, by label."""
+    children = tuple(with_needs(child, needs) for child in resource.children)
+    own = needs.get(resource.label, ()) if resource.is_slot else ()
+    return replace(resource, children=children, needs=resource.needs + own)
+
+
+def read_command(value: Any, pointer: str) -> tuple[str, ...]:
+    """Read argv; a command given as one text is split as a shell would, and never given to one."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        try:
+            words = shlex.split(value)
+        except ValueError as fault:
+            raise JobspecError(f"the command cannot be split: {fault}", pointer=pointer) from None
+    else:
+        words = list(value)
+    for word in words:
+        if "\0" in word:
+            raise JobspecError("a command cannot hold a NUL character", pointer=pointer)
+    return tuple(words)
+
+
+def read_counts(value: Any, pointer: str) -> dict[str, Any]:
+    """Read how many processes a task starts: exactly one of per_slot, total, per_resource."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or len(value) != 1 or not set(value) <= {"per_slot", "total", "per_resource"}:
+        raise JobspecError("count is exactly one of per_slot, total, per_resource", pointer=pointer)
+    key, number = next(iter(value.items()))
+    if key == "per_resource":
+        if not isinstance(number, Mapping) or not isinstance(number.get("type"), str):
+            raise JobspecError("per_resource needs a type and a count", pointer=f"{pointer}/{key}")
+        return {key: (number["type"], read_count(number.get("count"), f"{pointer}/{key}/count").min)}
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise JobspecError(f"{key} is a whole number of at least 1", pointer=f"{pointer}/{key}")
+    return {key: int(number)}
+
+
+def read_environment(value: Any, pointer: str) -> dict[str, str | None]:
+    """Read an environment; null takes a variable away (RFC 14)."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise JobspecError("environment must be a mapping", pointer=pointer)
+    for key, item in value.items():
+        if not (item is None or isinstance(item, (str, int, float, bool))) or "=" in key or "\0" in f"{key}{item}":
+            raise JobspecError(f"{key[:80]} cannot be a variable's name or value", pointer=f"{pointer}/{step(key)}")
+    return {key: _variable(item) for key, item in value.items()}
+
+
+def _variable(item: Any) -> str | None:
+    """Write a variable's value: numbers as they are written, booleans as JSON writes them."""
+    return item if item is None else str(item).lower() if isinstance(item, bool) else str(item)
+
+
+def request_of(
+    variants: tuple[tuple[Resource, ...], ...], tasks: tuple[TaskSpec, ...], attributes: Any, at: str, **rest: Any
+) -> Request:
+    """Make a Request of what a dialect read, adding what `attributes` (found at pointer `at`) say."""
+    attributes = attributes or {}
+    system = _mapping(attributes.get("system"), f"{at}/system")
+    job = system.get("job")
+    warnings = (*rest.pop("warnings", ()), *_unread(system, f"{at}/system"), *about_units(variants))
+    name = rest.pop("name", "") or (job.get("name", "") if isinstance(job, Mapping) else "")
+    constraints, dependencies = system.get("constraints"), system.get("dependencies")
+    _check_priority(system.get("priority"), f"{at}/system/priority")
+    cwd = system.get("cwd") or ""
+    if not isinstance(cwd, str) or "\0" in cwd:
+        raise JobspecError("cwd must be text", pointer=f"{at}/system/cwd")
+    request = Request(
+        variants,
+        tasks,
+        name=str(name)[:200],
+        duration=_duration(system.get("duration"), f"{at}/system/duration"),
+        cwd=cwd,
+        environment=read_environment(system.get("environment"), f"{at}/system/environment"),
+        constraint=None if constraints in (None, {}) else read_constraint(constraints, f"{at}/system/constraints"),
+        dependencies=() if dependencies is None else read_dependencies(dependencies, f"{at}/system/dependencies"),
+        job_class=_word(system.get("class"), f"{at}/system/class", "class is the name of a class"),
+        service=_service(system.get("service"), f"{at}/system/service"),
+        parameters=_parameters(attributes, at),
+        attributes=attributes,
+        warnings=warnings,
+        **rest,
+    )
+    return scattered(request, system, f"{at}/system")
+
+
+def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:
+    """Yield what is kept with the job and not acted on here: nothing is silently ignored."""
+    others = (key for key in system if key not in SYSTEM)
+    yield from shortened(others, lambda key: _of_other(f"{at}/{step(key)}", key))
+
+
+def _of_other(at: str, key: str) -> str:
+    if key in FOR_POLICIES:
+        return f"{at} is for the cluster's scheduling policy, and not every policy reads it"
+    return unread(at, key, sorted(SYSTEM | FOR_POLICIES))
+
+
+def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return value
+    raise JobspecError("a mapping is wanted here", pointer=pointer)
+
+
+def _duration(value: Any, pointer: str) -> float:
+    if value is None:
+        return 0.0
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise JobspecError("duration is a number of seconds, 0 for no limit", pointer=pointer)
+    return float(value)
+
+
+def _check_priority(value: Any, pointer: str) -> None:
+    if value is not None and (type(value) is not int or not LOWEST <= value <= HIGHEST):
+        text = f"priority must be a whole number from {LOWEST} to {HIGHEST}, got {value!r:.40}"
+        raise JobspecError(text, pointer=pointer)
+
+
+def _word(value: Any, pointer: str, told: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_WORD or "\0" in value:
+        raise JobspecError(told, pointer=pointer)
+    return value
+
+
+def _service(value: Any, pointer: str) -> str:
+    """Read the name of the service whose instances the slots are; true: it has none, and is apart from all others."""
+    if isinstance(value, bool):
+        return OF_ITS_OWN if value else ""
+    return _word(value, pointer, "service is true, false or a name")
+
+
+def _parameters(attributes: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """Collect attributes.parameter.*; flat scalars directly in attributes count too."""
+    scalar = (str, int, float, bool)
+    given = _mapping(attributes.get("parameter"), f"{at}/parameter")
+    flat = {key: as_number(value) for key, value in attributes.items() if isinstance(value, scalar)}
+    return {**flat, **{key: as_number(value) for key, value in given.items() if isinstance(value, scalar)}}

@@ -1,0 +1,208 @@
+"""The next-generation dialect → Request: named groups of resources, tasks that refer to them, groups of tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain, islice, product
+from typing import Any
+
+from rainbow.errors import JobspecError, LimitError
+from rainbow.jobspec.attributes import requires
+from rainbow.jobspec.dialects.common import read_command, read_counts, request_of
+from rainbow.jobspec.quantities import read_count
+from rainbow.jobspec.request import SLOT, Count, Need, Request, Resource, TaskSpec
+from rainbow.jobspec.schema_validation import check, unknown_keys
+from rainbow.jobspec.yaml_reader import step
+from rainbow.text import meant, shortened
+
+MOST_VARIANTS = 64
+MOST_DEPENDENCIES = 100_000
+Entry = tuple[Mapping[str, Any], str, str, str]  # a task, its pointer, its group, the group's resources
+
+
+def read_nextgen(document: Mapping[str, Any]) -> Request:
+    """Read a jobspec whose resources are a mapping of named groups."""
+    check(document, "nextgen")
+    warnings: list[str] = []
+    unfit: list[tuple[str, str]] = []
+    common = requires(document.get("requires", []), "/requires")
+    groups = {
+        name: _slotted(value, f"/resources/{step(name)}", name, common)
+        for name, value in document["resources"].items()
+    }
+    chosen = [name for name, value in document["resources"].items() if value.get("schedule")] or list(groups)
+    tasks = list(_tasks(document, groups, unfit))
+    warnings.extend(f"{pointer} {text}" for pointer, text in unfit)
+    _check_dependencies(tasks)
+    choices = [task.slots for task in tasks if len(task.slots) > 1]
+    variants = tuple(tuple(groups[name] for name in names) for names in _variants(chosen, choices, tasks))
+    if not tasks:
+        tasks = [TaskSpec("task-0", ())]
+    warnings.extend(f"{task.name} has no command" for task in tasks if not task.command)
+    return request_of(
+        variants,
+        tuple(tasks),
+        document.get("attributes"),
+        "/attributes",
+        dialect="nextgen",
+        together=len(tasks) == 1 and tasks[0].replicas == 1,
+        name=document.get("name", ""),
+        warnings=(*unknown_keys(document, "nextgen"), *shortened(dict.fromkeys(warnings))),
+        unfit=tuple(unfit[:1]),
+    )
+
+
+def _check_dependencies(tasks: list[TaskSpec]) -> None:
+    """Refuse a dependency on nothing, and tasks that wait for each other."""
+    called, inside = _called(tasks), dict[str, int]()
+    order: TopologicalSorter[int | str] = TopologicalSorter()
+    for name in {name for task in tasks for name in task.depends_on if name in called}:
+        order.add(name, *called[name])  # a name stands for its tasks: the edges stay as few as the words
+    for k, task in enumerate(tasks):
+        for name in task.depends_on:
+            others = called.get(name, [])
+            if not set(others[:2]) - {k}:
+                raise JobspecError(
+                    f"{task.name} depends on {name}, which is no other task and no group", pointer="/tasks"
+                )
+            if name not in (task.name, task.group):
+                order.add(k, name)
+            elif inside.setdefault(name, k) == k:
+                order.add(k, *(i for i in others if i != k))
+            else:
+                raise _waiting([tasks[inside[name]].name, task.name])
+    try:
+        order.prepare()
+    except CycleError as fault:
+        raise _waiting([tasks[k].name for k in fault.args[1] if isinstance(k, int)]) from None
+
+
+def _waiting(names: list[str]) -> JobspecError:
+    return JobspecError(f"tasks wait for each other: {' > '.join(names)[:500]}", pointer="/tasks")
+
+
+def _called(tasks: list[TaskSpec]) -> dict[str, list[int]]:
+    """Map the names by which others may depend on tasks (their own, their groups') to those tasks."""
+    called: dict[str, list[int]] = {}
+    for k, task in enumerate(tasks):
+        for name in {task.name, task.group} - {""}:
+            called.setdefault(name, []).append(k)
+    return called
+
+
+# ── resources ──
+
+
+def _slotted(value: Mapping[str, Any], pointer: str, name: str, common: tuple[Need, ...]) -> Resource:
+    """Read a named group; unless it has slots of its own, all of it is one slot of that name."""
+    resource = _resource(value, pointer, name)
+    if common:
+        top = resource.children[0] if resource.is_slot and "replicas" in value and resource.children else resource
+        needing = replace(top, needs=top.needs + common)
+        resource = needing if top is resource else replace(resource, children=(needing, *resource.children[1:]))
+    if any(part.is_slot for part in resource.walk()):
+        return resource
+    return Resource(SLOT, label=name, children=(resource,))
+
+
+def _resource(value: Mapping[str, Any], pointer: str, name: str) -> Resource:
+    count = read_count(value["count"], f"{pointer}/count") if "count" in value else Count()
+    replicas = read_count(value["replicas"], f"{pointer}/replicas") if "replicas" in value else None
+    children = tuple(_resource(child, f"{pointer}/with/{k}", name) for k, child in enumerate(value.get("with", [])))
+    needs = requires(value.get("requires", []), f"{pointer}/requires")
+    label = value.get("label") or name
+    if value["type"] == SLOT:
+        return Resource(SLOT, replicas or count, label=label, needs=needs, children=children)
+    own = Resource(value["type"], count, value.get("unit", ""), value.get("exclusive", False), "", needs, children)
+    return own if replicas is None else Resource(SLOT, replicas, label=label, children=(own,))
+
+
+def _variants(chosen: list[str], choices: list[tuple[str, ...]], tasks: list[TaskSpec]) -> list[list[str]]:
+    """Enumerate which groups are matched: one of each choice, and all that are in no choice."""
+    fixed = {name for task in tasks if len(task.slots) == 1 for name in task.slots}
+    optional = {name for choice in choices for name in choice} - fixed
+    always, wanted = [name for name in chosen if name not in optional], set(chosen)
+    variants: list[list[str]] = []
+    picks = product(*(tuple(n for n in choice if n in wanted) or choice for choice in dict.fromkeys(choices)))
+    for pick in islice(picks, MOST_VARIANTS + 1):
+        if len(variants) == MOST_VARIANTS:
+            message = f"more than {MOST_VARIANTS} ways to choose among resources"
+            raise LimitError(message, pointer="/tasks", limit="variants")
+        picked = {*always, *pick}
+        variants.append(list(dict.fromkeys(name for name in [*chosen, *pick] if name in picked)))
+    return variants
+
+
+# ── tasks ──
+
+
+def _tasks(
+    document: Mapping[str, Any], groups: Mapping[str, Resource], unfit: list[tuple[str, str]]
+) -> Iterator[TaskSpec]:
+    listed = [(document["task"], "/task")] if "task" in document else []
+    listed += [(task, f"/tasks/{k}") for k, task in enumerate(document.get("tasks", []))]
+    entries = [(task, at, "", "") for task, at in listed]
+    groups_of_tasks = enumerate(document.get("groups", []))
+    entries.extend(
+        _bounded(chain.from_iterable(_of_group(group, f"/groups/{k}", "") for k, group in groups_of_tasks))
+    )
+    number = 0
+    for task, at, group, inherited in entries:
+        if _is_reference(task):
+            continue
+        yield _task(task, at, group, inherited, groups, number, unfit)
+        number += 1
+
+
+def _bounded(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Refuse what a short text can make large: every task of a group repeats what the group depends on."""
+    count = 0
+    for entry in entries:
+        count += len(entry[0]["depends_on"])
+        if count > MOST_DEPENDENCIES:
+            raise LimitError(f"more than {MOST_DEPENDENCIES} dependencies", pointer=entry[1], limit="dependencies")
+        yield entry
+
+
+def _of_group(group: Mapping[str, Any], at: str, above: str) -> Iterator[Entry]:
+    resources = group.get("resources") or above
+    for k, task in enumerate(group.get("tasks", [])):
+        depends = [*group.get("depends_on", []), *task.get("depends_on", [])]
+        yield {**task, "depends_on": depends}, f"{at}/tasks/{k}", group["name"], resources
+    for k, inner in enumerate(group.get("groups", [])):
+        yield from _of_group(inner, f"{at}/groups/{k}", resources)
+
+
+def _is_reference(task: Mapping[str, Any]) -> bool:
+    """Tell whether an entry only says that a group belongs here; the group lists its tasks itself."""
+    return "group" in task and "command" not in task
+
+
+def _task(
+    task: Mapping[str, Any],
+    at: str,
+    group: str,
+    inherited: str,
+    groups: Mapping[str, Resource],
+    number: int,
+    unfit: list[tuple[str, str]],
+) -> TaskSpec:
+    named = [name for name in re.split(r"[|]", task.get("resources") or inherited) if name]
+    place = at if task.get("resources") else at.rpartition("/tasks/")[0]
+    for name in (name for name in named if name not in groups):
+        hint = meant(name, groups)
+        text = f"names {name:.80}, which is not among the resources" + (hint and f"; {hint}")
+        unfit.append((f"{place}/resources", text))
+    slots = tuple(name for name in named if name in groups)
+    return TaskSpec(
+        name=task.get("name") or f"task-{number}",
+        command=read_command(task.get("command"), f"{at}/command"),
+        slots=slots,
+        replicas=int(task.get("replicas", 1)),
+        group=task.get("group") or group,
+        depends_on=tuple(task.get("depends_on", [])),
+        **read_counts(task.get("count"), f"{at}/count"),
+    )

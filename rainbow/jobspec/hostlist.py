@@ -1,0 +1,130 @@
+"""Idsets and host lists.
+
+Idsets (RFC 22) and hostlists (RFC 29): the short forms of many numbers and many names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
+
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
+_HOST = re.compile(r"([^,\[\]\s]*)(?:\[([^\[\]]*)\]([^,\[\]\s]*))?(?:,|$)")
+
+
+def expand_ids(text: str, most: int) -> list[int] | None:
+    """Expand an idset in order; None if it is none, or names more than `most`.
+
+    >>> expand_ids("0-3,7", 100), expand_ids("3-1", 100)
+    ([0, 1, 2, 3, 7], None)
+    """
+    spans = _spans(text.strip().removeprefix("[").removesuffix("]"))
+    if spans is None or sum(map(len, spans)) > most:
+        return None
+    return list(chain.from_iterable(spans))
+
+
+def _spans(text: str) -> list[range] | None:
+    spans: list[range] = []
+    for part in text.split(","):
+        found = _RANGE.fullmatch(part.strip())
+        low, high = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if high < low:
+            return None
+        spans.append(range(low, high + 1))
+    return spans
+
+
+def count_ids(text: str) -> int | None:
+    """Count what an idset names without writing it out; None if it is none.
+
+    >>> count_ids("0-3,7"), count_ids("0-999999999"), count_ids("a")
+    (5, 1000000000, None)
+    """
+    spans = _spans(text.strip().removeprefix("[").removesuffix("]"))
+    return None if spans is None else sum(len(span) for span in spans)
+
+
+def count_hosts(text: str) -> int | None:
+    """Count what a hostlist names without writing it out; None if it is none.
+
+    >>> count_hosts("node[08-10,12],login"), count_hosts("node[")
+    (5, None)
+    """
+    count = at = 0
+    while at < len(text):
+        found = _HOST.match(text, at)
+        inner = count_ids(found[2]) if found and found[2] is not None else 1
+        if found is None or found.end() == at or inner is None:
+            return None
+        at = found.end()
+        count += inner
+    return count
+
+
+def expand_hosts(text: str, most: int) -> list[str] | None:
+    """Expand a hostlist with one pair of brackets a name; zeros at the front are kept.
+
+    >>> expand_hosts("node[08-10,12],login", 100)
+    ['node08', 'node09', 'node10', 'node12', 'login']
+    """
+    names: list[str] = []
+    at = 0
+    while at < len(text):
+        found = _HOST.match(text, at)
+        if found is None or found.end() == at:
+            return None
+        at = found.end()
+        numbers = [""] if found[2] is None else _padded(found[2], most)
+        if numbers is None or len(names) + len(numbers) > most:
+            return None
+        names.extend(f"{found[1]}{number}{found[3] or ''}" for number in numbers)
+    return names
+
+
+def _padded(text: str, most: int) -> list[str] | None:
+    numbers: list[str] = []
+    for part in text.split(","):
+        ids = expand_ids(part, most)
+        if ids is None:
+            return None
+        width = len(part.partition("-")[0].strip())
+        numbers.extend(f"{number:0{width}d}" for number in ids)
+    return numbers
+
+
+def fold_ids(ids: Iterable[int]) -> str:
+    """Write numbers as an idset, in ascending order.
+
+    >>> fold_ids([7, 0, 1, 3, 2])
+    '0-3,7'
+    """
+    return ",".join(_runs((str(number), number) for number in sorted(set(ids))))
+
+
+def _runs(numbers: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """Yield numbers that follow one another as a range; each comes as text and value."""
+    for _, run in groupby(enumerate(numbers), key=lambda numbered: numbered[1][1] - numbered[0]):
+        texts = [text for _, (text, _) in run]
+        yield texts[0] if len(texts) == 1 else f"{texts[0]}-{texts[-1]}"
+
+
+_NUMBERED = re.compile(r"(.*?)(\d{1,18})?")
+
+
+def fold_hosts(names: Iterable[str]) -> str:
+    """Write names as a hostlist, in the order given.
+
+    >>> fold_hosts(["node08", "node09", "node10", "login", "node1"])
+    'node[08-10],login,node1'
+    """
+    parts = [(found[1], found[2] or "") for name in names if (found := _NUMBERED.fullmatch(name))]
+    folded = []
+    for (prefix, width), run in groupby(parts, key=lambda part: (part[0], len(part[1]))):
+        numbers = [number for _, number in run]
+        if not width or len(numbers) == 1:
+            folded += [f"{prefix}{number}" for number in numbers]
+        else:
+            folded.append(f"{prefix}[{','.join(_runs((number, int(number)) for number in numbers))}]")
+    return ",".join(folded)

@@ -1,0 +1,166 @@
+"""Counts, ranges of counts, and amounts with units.
+
+Counts in all their forms: an integer, {min, max, operator, operand}, or RFC 14's texts.
+
+Texts are RFC 22 idsets ("3,5-8": these and no others) and RFC 45 ranges ("2-64:2:*", "4+"), in brackets or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from rainbow.errors import JobspecError
+from rainbow.jobspec.request import Count, Numbers, Resource
+from rainbow.text import shortened
+
+MOST = 2**53
+MOST_LISTED = 10_000  # numbers in one count
+_KEYS = ("min", "max", "operator", "operand")
+_NUMBER = r"([1-9][0-9]{0,15})"
+_RANGE = re.compile(rf"{_NUMBER}(?:(?:(\+)|-{_NUMBER})(?::{_NUMBER}(?::([+*^]))?)?)?")
+_SPAN = re.compile(rf"{_NUMBER}(?:-{_NUMBER})?")
+
+
+def read_count(value: Any, pointer: str) -> Count:
+    """Read a count; JobspecError for 0, negative, fractions and anything malformed.
+
+    >>> list(read_count("4,9,16", "").listed), read_count({"min": 2}, "").max is None
+    ([4, 9, 16], True)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _checked(Count(int(value), int(value)), pointer)
+    if isinstance(value, str):
+        return _from_text(value, pointer)
+    if isinstance(value, Mapping):
+        return _from_mapping(value, pointer)
+    raise JobspecError(f"a count is a whole number, not {_shown(value)}", pointer=pointer)
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else str(value)[:40]
+
+
+def _checked(count: Count, pointer: str) -> Count:
+    if not 1 <= count.min <= MOST:
+        raise JobspecError(f"a count is at least 1 and at most {MOST}, not {count.min}", pointer=pointer)
+    if count.max is not None and count.max < count.min:
+        raise JobspecError(f"the count's max {count.max} is below its min {count.min}", pointer=pointer)
+    if count.max is not None and count.max > MOST:
+        raise JobspecError(f"a count is at most {MOST}, not {count.max}", pointer=pointer)
+    least = {"+": 1, "*": 2, "^": 2}.get(count.operator)
+    if least is None:
+        raise JobspecError(
+            f"a count's operator is +, * or ^, not {count.operator[:9]}", pointer=f"{pointer}/operator"
+        )
+    if not least <= count.operand <= MOST or (count.operator == "^" and count.min < 2):
+        raise JobspecError(f"the count never grows by {count.operator}{count.operand}", pointer=f"{pointer}/operand")
+    return count
+
+
+def _from_text(text: str, pointer: str) -> Count:
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if "," in bare:
+        return _listed(bare, pointer)
+    found = _RANGE.fullmatch(bare)
+    if not found:
+        raise _malformed(text, pointer)
+    low, endless, high, operand, operator = found.groups()
+    most = None if endless else int(high or low)
+    return _checked(Count(int(low), most, operator or "+", int(operand or 1)), pointer)
+
+
+def _listed(text: str, pointer: str) -> Count:
+    spans: list[range] = []
+    for part in text.split(","):
+        found = _SPAN.fullmatch(part)
+        if not found:
+            raise _malformed(text, pointer)
+        low, high = int(found[1]), int(found[2] or found[1])
+        if high < low or high > MOST or (spans and low < spans[-1].stop):
+            raise JobspecError(f"a list of counts ascends (RFC 22), {part} does not follow", pointer=pointer)
+        spans.append(range(low, high + 1))
+    numbers = Numbers(tuple(spans))
+    if len(numbers) > MOST_LISTED:
+        raise JobspecError(
+            f"a count that lists {len(numbers)} numbers, at most {MOST_LISTED} are read", pointer=pointer
+        )
+    return Count(spans[0].start, spans[-1].stop - 1, listed=numbers)
+
+
+def _malformed(text: str, pointer: str) -> JobspecError:
+    return JobspecError(
+        f'a count as text reads "4", "4+", "2-10", "2-10:2", "2-64:2:*" or "4,9,16-20", not {text[:40]!r}',
+        pointer=pointer,
+    )
+
+
+def _from_mapping(value: Mapping[str, Any], pointer: str) -> Count:
+    unknown = sorted(set(value) - set(_KEYS))
+    if unknown:
+        raise JobspecError(f"a count has no {unknown[0]}", pointer=f"{pointer}/{unknown[0]}")
+    missing = [key for key in _KEYS if key not in value]
+    if missing and set(value) != {"min"}:
+        raise JobspecError(
+            f"a count that is a mapping has min alone, or min, max, operator and operand; {missing[0]} is missing",
+            pointer=pointer,
+        )
+    for key in ("min", "max", "operand"):
+        if key in value and (isinstance(value[key], bool) or not isinstance(value[key], int)):
+            raise JobspecError(
+                f"a count's {key} is a whole number, not {_shown(value[key])}", pointer=f"{pointer}/{key}"
+            )
+    if missing:
+        return _checked(Count(int(value["min"]), None), pointer)
+    operator = str(value["operator"])
+    return _checked(Count(int(value["min"]), int(value["max"]), operator, int(value["operand"])), pointer)
+
+
+MEMORY = "memory"
+LONGEST = 60  # characters of a unit that are repeated
+
+
+def about_units(variants: Iterable[Iterable[Resource]]) -> Iterator[str]:
+    """Yield a warning for every unit that only measures itself, and for memory without any."""
+    trees = {resource.number: resource for forest in variants for resource in forest}  # variants share theirs
+    found = (warning for tree in trees.values() for part in tree.walk() if (warning := _about(part)))
+    return shortened(dict.fromkeys(found))
+
+
+def _about(part: Resource) -> str:
+    if part.unit:
+        return "" if is_known(part.unit) else f"unit {part.unit[:LONGEST]} is not known (known: {KNOWN})"
+    return f"{MEMORY} without a unit is counted in each cluster's own units" if part.type == MEMORY else ""
+
+
+_DECIMAL = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_PREFIXES = {"": 1, **_DECIMAL, **_BINARY}
+_BASES = {"B": "byte", "Hz": "hertz", "W": "watt", "J": "joule"}
+
+
+@lru_cache(maxsize=1024)
+def quantity(unit: str) -> tuple[str, int]:
+    """Return what a unit measures and how many base units it is; a unit we do not know measures itself.
+
+    >>> quantity("GiB"), quantity("W"), quantity("furlong"), quantity("")
+    (('byte', 1073741824), ('watt', 1), ('furlong', 1), ('', 1))
+    """
+    for base, measured in _BASES.items():
+        if unit.endswith(base) and unit.removesuffix(base) in _PREFIXES:
+            return measured, _PREFIXES[unit.removesuffix(base)]
+    return unit, 1
+
+
+def is_known(unit: str) -> bool:
+    """Tell whether a unit is one that amounts are converted from.
+
+    >>> is_known("MiB"), is_known("Mib"), is_known("")
+    (True, False, False)
+    """
+    return quantity(unit)[0] in _BASES.values() and unit not in _BASES.values()
+
+
+KNOWN = f"{', '.join(_BASES)}, and these after one of {', '.join(_DECIMAL | _BINARY)}"

@@ -1,0 +1,122 @@
+"""A jobspec against the JSON Schema of its dialect, and its unknown keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import resources
+from itertools import islice
+from typing import Any
+
+import jsonschema
+
+from rainbow.errors import JobspecError
+from rainbow.jobspec.yaml_reader import step
+from rainbow.text import meant, shortened, unread
+
+Unread = tuple[str, str, Iterable[str]]  # pointer, key, the keys there are in its place
+
+
+@cache
+def schema(dialect: str) -> dict[str, Any]:
+    """Return the JSON Schema of a dialect: rfc14, founding or nextgen."""
+    text = resources.files("rainbow.jobspec").joinpath(f"schemas/{dialect}.json").read_text("utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+@cache
+def _validator(dialect: str) -> Any:
+    whole = schema(dialect)
+    # quantities.py reads counts and says better what is wrong with one
+    return _Strict({**whole, "$defs": {**whole["$defs"], "count": True}})
+
+
+def _is_whole(checker: object, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_extend: Any = jsonschema.validators.extend
+# to JSON Schema 2.0 is an integer, to what counts with it in Python it is not
+_Strict = _extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole),
+)
+
+
+def check(document: Any, dialect: str) -> None:
+    """Refuse a document that is not of its dialect's form."""
+    faults = islice(_validator(dialect).iter_errors(document), MOST_FAULTS)
+    fault = min(faults, key=lambda fault: len(fault.absolute_path), default=None)  # the outermost, of these the first
+    if fault is not None:
+        pointer = "".join(f"/{step(part)}" for part in fault.absolute_path)
+        raise JobspecError(_words(fault), pointer=pointer + _extra(fault))
+
+
+def _extra(fault: jsonschema.ValidationError) -> str:
+    """Point at an unknown key itself, not at the mapping that has it."""
+    unknown = _unknown(fault)
+    return f"/{step(unknown)}" if unknown else ""
+
+
+def _unknown(fault: jsonschema.ValidationError) -> str:
+    if fault.validator != "additionalProperties" or not isinstance(fault.instance, Mapping):
+        return ""
+    return next((key for key in fault.instance if key not in _known(fault)), "")
+
+
+def _known(fault: jsonschema.ValidationError) -> list[str]:
+    return list(fault.schema["properties"]) if isinstance(fault.schema, Mapping) else []
+
+
+def _words(fault: jsonschema.ValidationError) -> str:
+    name = str(fault.absolute_path[-1]) if fault.absolute_path else "the jobspec"
+    if unknown := _unknown(fault):
+        hint = meant(unknown, _known(fault))
+        return f"{name} has no key {unknown}; {hint and f'{hint} '}known are: {', '.join(_known(fault))}"
+    if fault.validator == "required":
+        missing = [key for key in _values(fault) if key not in _mapping(fault.instance)]
+        return f"{name} lacks {', '.join(missing)}"
+    if fault.validator == "type":
+        wanted = _values(fault)
+        return f"{name} must be {' or '.join(wanted)}, not {type(fault.instance).__name__}"
+    return f"{name}: {fault.message[:200]}"
+
+
+def _values(fault: jsonschema.ValidationError) -> list[str]:
+    value: Any = fault.validator_value
+    return value if isinstance(value, list) else [value]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def unknown_keys(document: Any, dialect: str) -> Iterator[str]:
+    """Yield a warning for every key that the dialect's schema does not know: nothing is silently ignored."""
+    return shortened(_unknown_keys(document, dialect), lambda found: unread(*found))
+
+
+def _unknown_keys(document: Any, dialect: str) -> Iterator[Unread]:
+    whole = schema(dialect)
+    stack = [(document, whole, "")]
+    while stack:
+        value, form, pointer = stack.pop()
+        form = whole["$defs"][form["$ref"].rsplit("/", 1)[1]] if "$ref" in form else form
+        if isinstance(value, list) and "items" in form:
+            stack.extend((item, form["items"], f"{pointer}/{k}") for k, item in enumerate(value))
+        if not isinstance(value, Mapping):
+            continue
+        known, others = form.get("properties"), form.get("additionalProperties")
+        for key, item in value.items():
+            at = f"{pointer}/{step(key)}"
+            if known is not None and key in known:
+                stack.append((item, known[key], at))
+            elif isinstance(others, dict):
+                stack.append((item, others, at))
+            elif known is not None:
+                yield at, key, known
+
+
+MOST_FAULTS = 100  # looked at; a large document may have a fault in every line

@@ -1,0 +1,252 @@
+"""One request on one cluster class: yes or no at once, the rest when it is looked at.
+
+What is found for one request on one root: yes or no at once, all else when it is looked at.
+
+quick check ─► columns over kinds ─► search on the reduced layout, where siblings may collide
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from rainbow.lazy import cached_property
+from rainbow.matching.equivalence.count_arrays import LARGEST, batch_of
+from rainbow.matching.equivalence.count_scalar import Tallied
+from rainbow.matching.equivalence.reduced_layout import Placed, Reach, Reduced
+from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
+from rainbow.matching.model.verdict import Answer, Reason, Why
+from rainbow.matching.search.reasons import quick_check, shortfall, undecided, unexplained
+from rainbow.matching.search.solution import (
+    MOST_LOOKED_AT,
+    Standing,
+    closed_form,
+    named_totals,
+    search,
+    successive,
+    taken_copies,
+    totals_of,
+)
+from rainbow.matching.search.trail import Taken
+from rainbow.matching.search.upper_bound import cannot_collide
+
+if TYPE_CHECKING:
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Resource
+    from rainbow.matching.equivalence.cluster_class import Rooted
+    from rainbow.matching.equivalence.count_scalar import State, Tally
+    from rainbow.matching.equivalence.query import Question
+    from rainbow.matching.equivalence.subtree_classes import Kind
+    from rainbow.matching.model.verdict import Take
+    from rainbow.matching.search.solution import Piece
+
+
+def totals_standing(form: Standing, rooted: Rooted) -> dict[str, int] | None:
+    """Sum what one copy takes of workers it stands on; None where what is taken depends on where that is."""
+    plain = form.host.type == rooted.worker_type and not form.host.exclusive
+    if not plain or any(rooted.pools[pool] != 1 for pool in form.amounts):  # a part of a larger unit takes all of it
+        return None
+    sums: dict[str, int] = {}
+    for (type_, _), amount in form.amounts.items():
+        sums[type_] = sums.get(type_, 0) + form.units * amount
+    return named_totals(sums, form.units)
+
+
+Refusal = Callable[["Meter"], "Reason | None"]  # works out why not, at the cost of a meter
+MANY = 64  # kinds below a root that are worth arrays
+
+
+class Found(NamedTuple):
+    """A copy of the job on a reduced layout, and what it is made of."""
+
+    take: Take
+    pieces: list[Piece]
+    reduced: Reduced
+    taken: Taken
+
+
+class Trial:
+    """One variant of a request on one root; `refusal` says why not, if not.
+
+    Thousands are remembered: counts and layouts are made again when they are wanted, and not kept.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        rooted: Rooted,
+        resources: tuple[Resource, ...],
+        meter: Meter,
+        fits: bool = False,
+    ) -> None:
+        self.question = question
+        self.rooted = rooted
+        self.resources = resources
+        self.placed: Placed | None = None
+        self.apart = False
+        self.is_undecided = False
+        self.refusal: Refusal | None
+        try:
+            self.apart = cannot_collide(resources, rooted, meter.timed)
+            self.refusal = None if fits and self.apart else self._refusal(meter)
+        except OutOfBudgetError:
+            self.is_undecided = True
+            self.refusal = lambda meter: undecided()
+
+    def tallied(self, meter: Meter = FREE) -> Tallied:
+        """Count what the root offers to the parts of the variant."""
+        satisfied = self.question.satisfied(self.rooted)
+        return Tallied(self.rooted, self.resources, satisfied, self.question.passes, meter)
+
+    def _refusal(self, meter: Meter) -> Refusal | None:
+        reason = quick_check(self.resources, self.rooted.totals, self.rooted)
+        if reason is None:
+            self.question.judge(self.rooted, meter.timed)
+            if not self._is_enough(meter.timed):
+                return self._shortfall
+        if reason is None and not self.apart:
+            reason = self._place(meter)
+            self.is_undecided = reason is not None and reason.why is Why.UNDECIDED
+        return (lambda meter: reason) if reason else None
+
+    def _shortfall(self, meter: Meter) -> Reason | None:
+        try:
+            return shortfall(self.resources, self.tallied(meter.timed))
+        except OutOfBudgetError:
+            return unexplained()
+
+    def _is_enough(self, meter: Meter) -> bool:
+        """Tell whether the root offers enough for each part; many kinds are counted as arrays."""
+        if len(self.rooted.closure) > MANY and self.rooted.largest < LARGEST:
+            holds = batch_of((self.rooted,)).holds(self.question, self.resources, meter)
+            if holds is not None:
+                return bool(holds[0])
+        tallied = self.tallied(meter)
+        return all(tallied.units(r) >= r.count.min for r in self.resources)
+
+    def _place(self, meter: Meter = FREE) -> Reason | None:
+        """Place one copy of the job, or say why there is none."""
+        found = self._search(1, meter)
+        if isinstance(found, Reason):
+            return found
+        self.placed = Placed.of(found.take, found.reduced)
+        return None
+
+    def _search(self, copies: int, meter: Meter) -> Found | Reason:
+        """Place one copy of the job on a layout that has room for so many."""
+        passes = self.question.passes
+        reduced = Reduced(self.rooted, Reach(self.resources, self.rooted, copies, passes is not None), meter.timed)
+        taken = Taken(reduced, [i for i in reduced.workers if passes and not passes(reduced.kind_at[i])])
+        found = search(self.resources, reduced, taken, meter.timed if self.apart else meter)
+        return found if isinstance(found, Reason) else Found(*found, reduced, taken)
+
+    def place(self) -> Placed:
+        """Return one copy of the job, where it is known to fit."""
+        reason = None if self.placed else self._place()
+        if self.placed is None:
+            raise RuntimeError(f"counted as fitting, but: {reason.text if reason else ''}")
+        return self.placed
+
+    def copies(self, meter: Meter) -> tuple[int, bool]:
+        """Count how many copies fit: in closed form where there is one, else by taking them."""
+        form = self._form()
+        if isinstance(form, Standing):
+            runs = capacities(form, self.tallied().tally())
+            if runs is not None:
+                return successive(runs, form.units), True
+        elif form is not None:
+            return self.tallied().units(form) // form.count.min, True
+        return self._taken_copies(meter)
+
+    def _form(self) -> Resource | Standing | None:
+        return closed_form(self.resources, self.rooted)
+
+    def totals(self) -> dict[str, int]:
+        """Sum what one copy takes: in closed form where it stands on whole workers, else by placing it."""
+        form = self._form() if self.apart and self.placed is None else None
+        if isinstance(form, Standing) and (sums := totals_standing(form, self.rooted)) is not None:
+            return sums
+        return totals_of(self.place().take, self.rooted.worker_type)
+
+    def _taken_copies(self, meter: Meter) -> tuple[int, bool]:
+        try:
+            found = self._search(2 + MOST_LOOKED_AT // self.rooted.kind.vertices, meter)
+        except OutOfBudgetError:
+            return 1, False
+        if isinstance(found, Reason):
+            return 1, False
+        return taken_copies(self.resources, found.reduced, found.taken, found.pieces, meter)
+
+
+class Finding:
+    """One request on one root: the first variant that fits decides; `fits`: its only variant is known to.
+
+    `later` gives a meter for what is worked out when it is looked at.
+    """
+
+    def __init__(
+        self, question: Question, rooted: Rooted, meter: Meter, later: Callable[[], Meter], fits: bool = False
+    ) -> None:
+        self.trials: list[Trial] = []
+        self._later = later
+        variants = question.request.variants
+        for resources, part in zip(variants, meter.divided(len(variants)), strict=True):
+            self.trials.append(Trial(question, rooted, resources, part, fits))
+            if self.trials[-1].refusal is None:
+                break
+        fitting = self.trials[-1].refusal is None
+        self.matched = fitting or (None if any(trial.is_undecided for trial in self.trials) else False)
+
+    @cached_property
+    def answer(self) -> Answer:
+        """The answer for every cluster with the root; what is held is each one's own, see `take`."""
+        if not self.matched:
+            told = [trial for trial in self.trials if trial.is_undecided] or self.trials
+            refusal = told[0].refusal
+            return Answer(reason=refusal(self._later()) if refusal else None)
+        fits, exact = self.trials[-1].copies(self._later())
+        return Answer(fits, exact, self.trials[-1].totals())
+
+    def take(self, cluster: Cluster) -> Take | None:
+        """Return what one copy would hold of one cluster with the root."""
+        return self.trials[-1].place().inside(cluster) if self.matched else None
+
+
+Runs = list[tuple[int, int]]  # (capacity, how many neighbours have it)
+
+
+def capacities(standing: Standing, tally: Tally) -> Runs | None:
+    """Return how many copies each vertex that `standing.host` can stand on gives to, None if one is in no worker."""
+    top = tally.columns.part_of[standing.number].top
+    found: dict[State, Runs] = {}
+    for state, kind in sorted(tally.kinds.items(), key=lambda item: item[0].number):
+        if not tally.found[state][top]:
+            found[state] = []
+        elif kind.type != standing.host.type:
+            found[state] = _below(kind, state, tally, found)
+        elif not tally.here(kind, state).within:
+            return None
+        else:
+            found[state] = [(_capacity(standing, kind), 1)]
+    return found[tally.start]
+
+
+def _capacity(standing: Standing, kind: Kind) -> int:
+    room = min(kind.content[pool] // n for pool, n in standing.amounts.items())
+    return min(room, 1) if standing.host.exclusive else room  # children were met one by one, not together
+
+
+def _below(kind: Kind, state: State, tally: Tally, found: dict[State, Runs]) -> Runs:
+    runs: Runs = []
+    for child, many in kind.runs:
+        inside = found.get(tally.child(kind, state, child))
+        for capacity, times in _repeated(inside or [], many):
+            if runs and runs[-1][0] == capacity:
+                runs[-1] = (capacity, runs[-1][1] + times)
+            else:
+                runs.append((capacity, times))
+    return runs
+
+
+def _repeated(runs: Runs, many: int) -> Runs:
+    return [(runs[0][0], runs[0][1] * many)] if len(runs) == 1 else runs * many

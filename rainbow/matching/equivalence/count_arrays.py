@@ -1,0 +1,267 @@
+"""The recurrence for many clusters, as arrays.
+
+Many clusters at once: the columns of all their kinds, level by level, as arrays.
+
+    state   (kind, within): a kind inside a worker, or not; shared by all roots of the batch
+    level   states of one height; what they contain has its columns already
+    group   neighbouring states of a level that are alike but for their amounts, see columns.Vertex
+
+A level's sums are one product of a sparse matrix (states × what they contain) with the columns of what is below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rainbow.lazy import cached_property
+from rainbow.lru_cache import Memory
+from rainbow.matching.equivalence.cluster_class import RowTable, tables
+from rainbow.matching.equivalence.count_recurrence import Columns
+from rainbow.matching.equivalence.subtree_classes import Row
+from rainbow.matching.model.budget import FREE, Meter
+from rainbow.matching.search.upper_bound import may_take_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from rainbow.jobspec import Need, Resource
+    from rainbow.matching.equivalence.cluster_class import Rooted
+    from rainbow.matching.equivalence.count_scalar import Satisfied
+    from rainbow.matching.equivalence.query import Question
+    from rainbow.matching.equivalence.subtree_classes import Kind, Pool
+
+
+NONE: frozenset[int] = frozenset()
+MOST_CELLS = 4_000_000  # of a batch's columns; a request too wide for them is counted one cluster at a time
+LARGEST = 2**62  # amounts beyond it are counted in Python's integers, one cluster at a time
+
+
+class State(NamedTuple):
+    """A kind, inside a worker or not; `place` sorts a level into groups."""
+
+    kind: Kind
+    within: bool
+    is_worker: bool
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """Sort key: the level, then what a group has in common."""
+        kind = self.kind
+        return (kind.height, kind.type, kind.unit, kind.is_leaf, self.is_worker, self.within)
+
+
+@dataclass(slots=True)
+class Group:
+    """A run of states, as columns ask about them."""
+
+    first: int
+    last: int
+    type: str
+    unit: str
+    pool: Pool
+    is_leaf: bool
+    is_worker: bool
+    within: bool
+    amount: NDArray[np.int64]
+    loose: NDArray[np.bool_]
+    kinds: list[Kind]
+    asking: _Asking | None = None
+
+    def own(self, need: Need) -> Any:
+        """How many rows hung on each meet a need."""
+        return self.asking.own(need)[self.first : self.last] if self.asking else 0
+
+    def inherits(self, need: Need) -> bool:
+        """Whether something hung on the root meets a need."""
+        return self.asking is not None and need.number in self.asking.inherited
+
+
+class Contents(NamedTuple):
+    """The children of a group's states, one state after another; `starts` tells where each begins."""
+
+    states: NDArray[np.int64]
+    many: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+
+class _Asking:
+    """The needs of one question, asked of all states."""
+
+    def __init__(self, states: Sequence[State], satisfied: Satisfied, inherited: frozenset[int]) -> None:
+        self.states = states
+        self.satisfied = satisfied
+        self.inherited = inherited
+        self._own: dict[int, NDArray[np.int64]] = {}
+
+    def own(self, need: Need) -> NDArray[np.int64]:
+        if need.number not in self._own:
+            rows = self.satisfied[need.number]
+            met = [bool(state.kind.rows) and not rows.isdisjoint(state.kind.rows) for state in self.states]
+            self._own[need.number] = np.array(met, dtype=np.int64)
+        return self._own[need.number]
+
+
+class Batch:
+    """Roots that agree in worker types and in the forms of their vertices (Rooted.forms)."""
+
+    def __init__(self, roots: Sequence[Rooted]) -> None:
+        self.roots = roots
+        self.like = roots[0]
+        self.numbers = [root.number for root in roots]
+        self._tables: dict[str, RowTable] | None = None
+        self.states = sorted(self._states(), key=lambda state: state.place)
+        at = {(state.kind, state.within): i for i, state in enumerate(self.states)}
+        self.at_root = np.array([at[root.kind, False] for root in roots])
+        self._loose = frozenset[int]().union(*(root.loose for root in roots))
+        self.groups = [self._group(list(states)) for _, states in groupby(self.states, lambda s: s.place)]
+        first = 0
+        for group in self.groups:
+            group.first, group.last = first, first + len(group.kinds)
+            first = group.last
+        self.below = [self._contents(group, at) for group in self.groups]
+        self.loose = np.array([root.kind.number in root.loose for root in roots])
+
+    def _states(self) -> set[State]:
+        found: set[State] = set()
+        for root in self.roots:
+            stack = [(root.kind, False)]
+            while stack:
+                kind, inside = stack.pop()
+                is_worker = not inside and root.is_worker(kind)
+                state = State(kind, inside, is_worker)
+                if state not in found:
+                    found.add(state)
+                    stack.extend((child, inside or is_worker) for child in kind.children)
+        return found
+
+    def _group(self, states: list[State]) -> Group:
+        kinds = [state.kind for state in states]
+        one = states[0]
+        return Group(
+            0,
+            0,
+            one.kind.type,
+            one.kind.unit,
+            one.kind.pool,
+            one.kind.is_leaf,
+            one.is_worker,
+            one.within or one.is_worker,
+            np.array([kind.amount for kind in kinds], dtype=np.int64),
+            np.array([not one.within and kind.number in self._loose for kind in kinds]),
+            kinds,
+        )
+
+    def _contents(self, group: Group, at: dict[tuple[Kind, bool], int]) -> Contents | None:
+        """What the states of a group contain."""
+        if group.is_leaf:
+            return None
+        children = [(at[child, group.within], many) for kind in group.kinds for child, many in kind.children.items()]
+        lengths = [len(kind.children) for kind in group.kinds]
+        starts = np.cumsum([0, *lengths[:-1]])
+        states, many = np.array(children, dtype=np.int64).T
+        return Contents(states, many[:, None], starts)
+
+    def holds(
+        self, question: Question, resources: tuple[Resource, ...], meter: Meter = FREE
+    ) -> NDArray[np.bool_] | None:
+        """Tell of every root whether each part of a variant finds enough there; None if that cannot be batched."""
+        if any(part.count.min >= LARGEST for top in resources for part in top.walk()):
+            return np.zeros(len(self.roots), dtype=bool)  # more than any root has: see `largest` of Rooted
+        if any(self._shares_out(child) for top in resources for r in top.walk() if r.is_slot for child in r.children):
+            return None
+        satisfied = {need.number: self._meeting(need) for need in question.needs}
+        program = Columns(resources, self.like, np.minimum)
+        if program.width * len(self.states) > MOST_CELLS:
+            return None
+        meter.check()
+        if any(satisfied.values()) and self._hangs_between(program, satisfied):
+            return None
+        masks = self._inherited(satisfied) if any(satisfied.values()) else [NONE] * len(self.roots)
+        holds = np.zeros(len(self.roots), dtype=bool)
+        for mask in set(masks):
+            mine = np.array([other == mask for other in masks])
+            found = self._columns(program, question, _Asking(self.states, satisfied, mask), meter)[self.at_root[mine]]
+            holds[mine] = self._enough(program, resources, found, self.loose[mine])
+        return holds
+
+    def _shares_out(self, child: Resource) -> bool:
+        """Return whether what one slot takes of whole vertices depends on their sizes, which differ between roots."""
+        return may_take_whole(child, self.like.compound) and child.type not in self._single
+
+    @cached_property
+    def _single(self) -> frozenset[str]:
+        """The types whose vertices are of size 1 in every root."""
+        types = {state.kind.type for state in self.states}
+        return frozenset(types - {state.kind.type for state in self.states if state.kind.amount != 1})
+
+    def _meeting(self, need: Need) -> frozenset[Row]:
+        if self._tables is None:
+            self._tables = tables({row for state in self.states for row in state.kind.rows})
+        return self._tables[need.subsystem].meeting(need) if need.subsystem in self._tables else frozenset()
+
+    def _inherited(self, satisfied: Satisfied) -> list[frozenset[int]]:
+        """The needs that what hangs on each root meets for everything below it."""
+        met = [(need, rows) for need, rows in satisfied.items() if rows]
+        return [
+            frozenset(need for need, rows in met if not rows.isdisjoint(root.kind.rows)) if root.kind.rows else NONE
+            for root in self.roots
+        ]
+
+    def _hangs_between(self, program: Columns, satisfied: Satisfied) -> bool:
+        """Tell whether what meets a need hangs above a vertex with needs, and not on the root."""
+        met = frozenset[Row]().union(*satisfied.values())
+        asking = program.types_with_needs()
+        roots = {root.kind for root in self.roots}
+        return any(
+            not met.isdisjoint(state.kind.rows) and any(not asking.isdisjoint(k.types) for k in state.kind.children)
+            for state in self.states
+            if state.kind.rows and state.kind not in roots
+        )
+
+    def _columns(self, program: Columns, question: Question, asking: _Asking, meter: Meter) -> NDArray[np.int64]:
+        columns = np.zeros((len(self.states), program.width), dtype=np.int64)
+        for group, below in zip(self.groups, self.below, strict=True):
+            meter.check()
+            group = replace(group, asking=asking)
+            found = np.zeros((len(group.kinds), program.width), dtype=np.int64)
+            if below is not None:
+                found = np.add.reduceat(below.many * columns[below.states], below.starts, axis=0)
+            sums = [found[:, column] for column in range(program.width)]
+            for column, values in enumerate(self._local(program, question, group, sums, meter)):
+                columns[group.first : group.last, column] = values
+        return columns
+
+    def _local(self, program: Columns, question: Question, group: Group, sums: list[Any], meter: Meter) -> list[Any]:
+        found = program.local(group, sums)
+        if not group.is_worker or question.passes is None:
+            return found
+        passing = np.array([question.passes(kind, meter) for kind in group.kinds])
+        return [np.where(passing, f, b) for f, b in zip(found, program.barred(group, sums), strict=True)]
+
+    def _enough(
+        self, program: Columns, resources: tuple[Resource, ...], found: NDArray[np.int64], loose: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        root = replace(self.groups[-1], loose=loose, within=False, asking=None)
+        columns = [found[:, column] for column in range(program.width)]
+        enough = np.ones(len(found), dtype=bool)
+        for part, resource in zip(program.tops, resources, strict=True):
+            enough &= program.available(part, root, columns) >= resource.count.min
+        return enough
+
+
+MOST_BATCHES = 64
+
+
+_batches: Memory[tuple[int, ...], Batch] = Memory(MOST_BATCHES)
+
+
+def batch_of(roots: Sequence[Rooted]) -> Batch:
+    """Return the batch of some roots, kept while it is used."""
+    key = tuple(root.number for root in roots)
+    return _batches.get(key) or _batches.put(key, Batch(roots))

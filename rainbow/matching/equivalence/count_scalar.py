@@ -1,0 +1,326 @@
+"""The recurrence for one cluster, class by class.
+
+The columns of one cluster, kind by kind: children before parents, each state once.
+
+state      (kind, inherited, within): the needs met by what hangs above, and whether a worker contains it
+satisfied  for each need of the request, the rows that meet it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from rainbow.matching.equivalence.count_recurrence import Columns
+from rainbow.matching.model.budget import FREE, Meter
+from rainbow.matching.model.conditions import NearMiss, ask, no_subsystem, nothing_hung
+
+if TYPE_CHECKING:
+    from rainbow.jobspec import Need, Resource
+    from rainbow.matching.equivalence.cluster_class import Rooted
+    from rainbow.matching.equivalence.subtree_classes import Kind, Pool, Row
+
+
+Nearest = tuple["NearMiss | None", ...]  # one for each need, None: it is met
+
+
+class Tallied:
+    """Counts of one variant; `passes` tells the kinds of workers that satisfy the constraint."""
+
+    def __init__(
+        self,
+        rooted: Rooted,
+        resources: tuple[Resource, ...],
+        satisfied: Satisfied,
+        passes: Callable[[Kind], bool] | None,
+        meter: Meter = FREE,
+    ) -> None:
+        self.rooted = rooted
+        self.meter = meter
+        self.resources = resources
+        self.satisfied = satisfied
+        self.passes = passes
+        self.worker_type = rooted.worker_type
+        self._asked: dict[int, dict[Row, NearMiss | None]] = {}  # by number of the need
+        self._tallies: dict[tuple[bool, bool], Tally] = {}
+
+    def tally(self, constrained: bool = True, needs: bool = True) -> Tally:
+        """Return the tally with or without the constraint and the needs."""
+        key = (constrained and self.passes is not None, needs and bool(self.satisfied))
+        if key not in self._tallies:
+            self._tallies[key] = Tally(
+                self.rooted,
+                self.resources,
+                self.satisfied if key[1] else {},
+                self.passes if key[0] else None,
+                self.meter,
+            )
+        return self._tallies[key]
+
+    def units(self, r: Resource, constrained: bool = True, needs: bool = True) -> int:
+        """Count a top-level request, with or without the constraint and the needs."""
+        place = next(place for place, top in enumerate(self.resources) if top is r)
+        return self.tally(constrained, needs).available(place)
+
+    def most(self, part: Resource, child: Resource) -> tuple[int, str]:
+        """Return the most of `child` that one place of `part` offers, needs aside, and what the place is called."""
+        tally = self.tally(needs=False)
+        if not part.is_slot:
+            return max((tally.below_one(child, state) for state in tally.of_type(part.type)), default=0), part.type
+        if child.type not in self.rooted.worker_level_types:
+            return tally.inside(child, tally.start), "cluster"
+        return max((tally.inside(child, state) for state in tally.workers()), default=0), self.worker_type
+
+    def workers(self) -> tuple[int, int]:
+        """How many workers there are, and how many pass the constraint."""
+        workers = [(kind, many) for kind, many in self.rooted.many.items() if self.rooted.is_worker(kind)]
+        passing = sum(many for kind, many in workers if self.passes is None or self.passes(kind))
+        return sum(many for _, many in workers), passing
+
+    def meeting(self, needs: tuple[Need, ...], type_: str) -> tuple[int, int, NearMiss | None]:
+        """How many vertices of a type there are, how many meet all needs, and the nearest miss if none does."""
+        candidates = meeting = 0
+        nearest: NearMiss | None = None
+        inside = self._inside(needs)
+        for kind, many, above in self._standing(needs, inside):
+            if kind.type != type_ and not (type_ not in self.rooted.kind.types and kind is self.rooted.kind):
+                continue
+            near = _nearer(above, inside[kind])
+            miss = next((miss for miss in near if miss is not None), None)
+            candidates += many
+            meeting += many * (miss is None)
+            if miss is not None:
+                nearest = nearest.nearer(miss) if nearest else miss
+        return candidates, meeting, None if meeting else nearest
+
+    def _inside(self, needs: tuple[Need, ...]) -> dict[Kind, Nearest]:
+        """How near what hangs on a kind or inside it comes to every need."""
+        found: dict[Kind, Nearest] = {}
+        for kind in self.rooted.closure:
+            self.meter.step()
+            found[kind] = self._own(kind, needs)
+            for below in kind.children:
+                found[kind] = _nearer(found[kind], found[below])
+        return found
+
+    def _own(self, kind: Kind, needs: tuple[Need, ...]) -> Nearest:
+        return tuple(self._nearest(need, kind) for need in needs)
+
+    def _nearest(self, need: Need, kind: Kind) -> NearMiss | None:
+        if need.subsystem not in self.rooted.tables:
+            return no_subsystem(need)
+        nearest, known = nothing_hung(need), self._asked.setdefault(need.number, {})
+        for row in kind.rows:
+            if row.subsystem == need.subsystem:
+                if row not in known:
+                    known[row] = ask(need.conditions, row.vertex, None)
+                miss = known[row]
+                if miss is None:
+                    return None
+                if miss.met >= nearest.met:
+                    nearest = nearest.nearer(miss)
+        return nearest
+
+    def _standing(self, needs: tuple[Need, ...], inside: dict[Kind, Nearest]) -> Iterator[tuple[Kind, int, Nearest]]:
+        """Yield kinds with how many there are below different things, and how near what hangs above comes."""
+        standing: dict[Kind, dict[Nearest, int]] = {self.rooted.kind: {self._own(self.rooted.kind, needs): 1}}
+        for kind in reversed(self.rooted.closure):
+            for above, many in standing.get(kind, {}).items():
+                yield kind, many, above
+                for below, times in kind.children.items():
+                    there = standing.setdefault(below, {})
+                    near = _nearer(above, self._own(below, needs))
+                    there[near] = there.get(near, 0) + many * times
+
+
+def _nearer(one: Nearest, other: Nearest) -> Nearest:
+    return tuple(None if a is None or b is None else a.nearer(b) for a, b in zip(one, other, strict=True))
+
+
+Satisfied = dict[int, frozenset["Row"]]  # by number of the need
+
+
+class State(NamedTuple):
+    """A kind where it stands: `inherited` has the numbers of needs met above it."""
+
+    number: int  # of the kind: children are smaller than what contains them
+    within: bool
+    inherited: frozenset[int]
+
+
+class Here:
+    """A vertex of one state, as columns ask about it."""
+
+    __slots__ = (
+        "amount",
+        "inherited",
+        "is_leaf",
+        "is_worker",
+        "kind",
+        "loose",
+        "pool",
+        "satisfied",
+        "type",
+        "unit",
+        "within",
+    )
+
+    def __init__(
+        self,
+        kind: Kind,
+        is_worker: bool,
+        within: bool,
+        loose: bool,
+        inherited: frozenset[int],
+        satisfied: Satisfied,
+    ) -> None:
+        self.kind = kind
+        self.type: str = kind.type
+        self.unit: str = kind.unit
+        self.pool: Pool = kind.pool
+        self.is_leaf: bool = kind.is_leaf
+        self.amount: int = kind.amount
+        self.is_worker = is_worker
+        self.within = within
+        self.loose = loose
+        self.inherited = inherited
+        self.satisfied = satisfied
+
+    def own(self, need: Need) -> int:
+        """How many rows hung on it meet a need; all needs are met where `satisfied` says nothing of them."""
+        rows = self.satisfied.get(need.number)
+        return 1 if rows is None else len(rows & self.kind.rows)
+
+    def inherits(self, need: Need) -> bool:
+        """Tell whether something hung above it meets a need."""
+        return need.number in self.inherited
+
+
+class Tally:
+    """Counts one variant of a request over one cluster that nothing is taken of."""
+
+    def __init__(
+        self,
+        rooted: Rooted,
+        resources: tuple[Resource, ...],
+        satisfied: Satisfied,
+        passes: Callable[[Kind], bool] | None = None,
+        meter: Meter = FREE,
+    ) -> None:
+        self.rooted = rooted
+        self.meter = meter
+        self.columns = Columns(resources, rooted)
+        self.satisfied = satisfied  # without needs in it, they count as met
+        self.passes = passes
+        self.wanted = frozenset(r.type for top in resources for r in top.walk()) | {rooted.worker_type}
+        self.found: dict[State, list[int]] = {}
+        self._offers: dict[State, list[tuple[int, int]]] = {}  # the columns that are not 0
+        self.start = State(rooted.kind.number, False, frozenset())
+        self.kinds: dict[State, Kind] = {}
+        self._count()
+        self.root = self.found[self.start]
+
+    def available(self, top: int) -> int:
+        """Count the units of a top-level request."""
+        at = self.here(self.rooted.kind, self.start)
+        return int(self.columns.available(self.columns.tops[top], at, self.root))
+
+    def _count(self) -> None:
+        """Count the columns of every state that may offer something, what is contained first."""
+        self._find_states()
+        for state in sorted(self.kinds, key=lambda s: s.number):
+            kind = self.kinds[state]
+            self.meter.step(1 + len(kind.children))
+            found = self.found[state] = self.counted(kind, state, self.sums(kind, state))
+            self._offers[state] = [(column, units) for column, units in enumerate(found) if units]
+
+    def _find_states(self) -> None:
+        stack = [(self.rooted.kind, self.start)]
+        while stack:
+            kind, state = stack.pop()
+            self.meter.step()
+            if state not in self.kinds:
+                self.kinds[state] = kind
+                stack.extend(
+                    (child, self.child(kind, state, child))
+                    for child in kind.children
+                    if (child.hung and self.satisfied) or not self.wanted.isdisjoint(child.types)
+                )
+
+    def child(self, kind: Kind, state: State, child: Kind) -> State:
+        """Return the state of a child."""
+        within = state.within or self.rooted.is_worker(kind)
+        inherited = state.inherited
+        if kind.rows and self.satisfied:
+            inherited |= {need for need, rows in self.satisfied.items() if not rows.isdisjoint(kind.rows)}
+        return State(child.number, within, inherited)
+
+    def counted(self, kind: Kind, state: State, sums: list[int]) -> list[int]:
+        """Return the columns of a kind by the sums of its children's."""
+        here = self.here(kind, state)
+        return self.columns.barred(here, sums) if self._is_barred(here) else self.columns.local(here, sums)
+
+    def judged(self, kind: Kind, state: State, passes: bool) -> list[int]:
+        """Return the columns of a worker that passes the constraint, or does not, whatever its kind does."""
+        here, sums = self.here(kind, state), self.sums(kind, state)
+        return self.columns.local(here, sums) if passes else self.columns.barred(here, sums)
+
+    def columns_of(self, state: State) -> list[int]:
+        """The columns of a state; of one that offers nothing, zeros."""
+        return self.found.get(state) or self.columns.zeros()
+
+    def sums(self, kind: Kind, state: State) -> list[int]:
+        """The sums of the columns of a kind's children."""
+        sums = self.columns.zeros()
+        for child, many in kind.children.items():
+            for column, units in self._offers.get(self.child(kind, state, child), ()):
+                sums[column] += many * units
+        return sums
+
+    def _is_barred(self, here: Here) -> bool:
+        return here.is_worker and not self.passes_kind(here.kind)
+
+    def passes_kind(self, kind: Kind) -> bool:
+        """Tell whether workers of a kind, names aside, satisfy the constraint."""
+        return self.passes is None or self.passes(kind)
+
+    def here(self, kind: Kind, state: State) -> Here:
+        """Return a vertex of a state."""
+        is_worker = not state.within and self.rooted.is_worker(kind)
+        loose = not state.within and kind.number in self.rooted.loose
+        return Here(kind, is_worker, state.within or is_worker, loose, state.inherited, self.satisfied)
+
+    # ── single places, for explanations ──
+
+    def open(self) -> Iterator[State]:
+        """Yield the states that occur outside of workers that fail the constraint, each once."""
+        stack, seen = [self.start], {self.start}
+        while stack:
+            state = stack.pop()
+            kind = self.kinds[state]
+            if self._is_barred(self.here(kind, state)):
+                continue
+            yield state
+            for child in kind.children:
+                below = self.child(kind, state, child)
+                if below in self.found and below not in seen:
+                    seen.add(below)
+                    stack.append(below)
+
+    def of_type(self, type_: str) -> Iterator[State]:
+        """Yield the open states of a type."""
+        return (state for state in self.open() if self.kinds[state].type == type_)
+
+    def workers(self) -> Iterator[State]:
+        """Yield the open states of workers."""
+        return (state for state in self.open() if self.here(self.kinds[state], state).is_worker)
+
+    def below_one(self, r: Resource, state: State) -> int:
+        """Units of a request strictly below one vertex."""
+        kind = self.kinds[state]
+        part, sums = self.columns.part_of[r.number], self.sums(kind, state)
+        return int(self.columns.below(part, self.here(kind, state), sums, self.found[state]))
+
+    def inside(self, r: Resource, state: State) -> int:
+        """Units of a request in the subtree of one vertex."""
+        return int(self.columns.units(self.columns.part_of[r.number], self.found[state]))

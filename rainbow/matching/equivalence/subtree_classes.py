@@ -1,0 +1,272 @@
+"""The class of every subtree, and the short form that is stored.
+
+Kinds: equal subtrees are one. A cluster of ten thousand equal nodes has a handful of them.
+
+    row      a vertex of a subsystem as needs see it; equal rows are one object
+    kind     a vertex with everything below it as matching sees it: type, size, unit, properties, the rows hung on
+             it, and the run-length sequence of its children's kinds in natural order; equal kinds are one object
+    closure  the kinds in a subtree, children before parents
+
+Names, ids, ranks and paths of vertices are no part of a kind, nor are the fields of a subsystem's vertices that
+only tell them apart (HIDDEN). Kinds are shared by all clusters and live as long as one of them does. Children are
+kept as a sequence, not as a set, because what a job takes, lowest first, depends on it.
+
+A cluster in short: the kinds its root is made of, and its totals. Enough to match with, without its graph.
+
+    kinds    [[type, size, unit, properties, [[place of a kind, how many], ...]], ...], the root last
+    sizes    {type: size of all vertices}            numbers    {type: how many vertices}
+
+It is JSON, compressed. Whoever changes what it says, or what kinds are, counts FORMAT up: others are not read.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from rainbow.graph import Cluster
+from rainbow.graph.outline import Deferred
+from rainbow.jobspec.quantities import quantity
+from rainbow.lazy import cached_property
+from rainbow.matching.model.conditions import has_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rainbow.graph import Subsystem
+    from rainbow.graph.outline import Outline
+
+
+HIDDEN = frozenset({"id", "uniq_id", "paths", "rank"})  # fields that number the vertices of a subsystem
+
+Pool = tuple[str, str]
+Rows = frozenset["Row"]
+
+_numbers = count()
+_rows: WeakValueDictionary[Any, Row] = WeakValueDictionary()
+_kinds: WeakValueDictionary[Any, Kind] = WeakValueDictionary()
+
+
+class Row:
+    """Equal vertices of subsystems; `vertex` has the attributes of one of them, see graph/cluster.py."""
+
+    __slots__ = ("__weakref__", "number", "subsystem", "vertex")
+
+    def __init__(self, subsystem: str, vertex: Mapping[str, Any]) -> None:
+        self.number = next(_numbers)
+        self.subsystem = subsystem
+        self.vertex = vertex
+
+
+class Kind:
+    """Equal subtrees. `runs`: (kind, how many) of the children in natural order."""
+
+    def __init__(
+        self,
+        type_: str,
+        size: int,
+        unit: str,
+        properties: frozenset[str],
+        rows: Rows,
+        runs: tuple[tuple[Kind, int], ...],
+    ) -> None:
+        self.number = next(_numbers)
+        self.type = type_
+        self.size = size
+        self.unit = unit
+        self.properties = properties
+        self.rows = rows
+        self.runs = runs
+        self.pool: Pool = (type_, quantity(unit)[0])
+        self.amount = size * quantity(unit)[1]
+        self.types: frozenset[str] = frozenset({type_}).union(*(kind.types for kind, _ in runs))
+        self.height: int = 1 + max((kind.height for kind, _ in runs), default=-1)
+        self.content = self._content()  # the divisible amounts in the subtree
+        self.hung: bool = bool(rows) or any(kind.hung for kind, _ in runs)  # whether anything hangs in the subtree
+        self.vertices: int = 1 + sum(kind.vertices * many for kind, many in runs)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Tell whether such a vertex contains nothing."""
+        return not self.runs
+
+    @cached_property
+    def children(self) -> dict[Kind, int]:
+        """How many children of every kind there are."""
+        many: dict[Kind, int] = {}
+        for kind, times in self.runs:
+            many[kind] = many.get(kind, 0) + times
+        return many
+
+    def _content(self) -> dict[Pool, int]:
+        if self.is_leaf:
+            return {self.pool: self.amount}
+        sums: dict[Pool, int] = {}
+        for kind, many in self.runs:
+            for pool, amount in kind.content.items():
+                sums[pool] = sums.get(pool, 0) + amount * many
+        return sums
+
+    def closure(self) -> list[Kind]:
+        """Return the kinds in the subtree, children before parents."""
+        seen: dict[int, Kind] = {self.number: self}
+        stack = [self]
+        while stack:
+            for kind in stack.pop().children:
+                if kind.number not in seen:
+                    seen[kind.number] = kind
+                    stack.append(kind)
+        return [seen[number] for number in sorted(seen)]  # a parent is made after its children
+
+
+class Compiler:
+    """Makes the kinds of one cluster, from the leaves up."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.hung: dict[int, list[Row]] = {}
+        self.hides_names = False
+        for subsystem in cluster.subsystems.values():
+            self._read(subsystem)
+
+    def _read(self, subsystem: Subsystem) -> None:
+        known: dict[str, Row] = {}
+        for entry, names in subsystem.ties.items():
+            for name in names:
+                if name not in known:
+                    known[name] = self._row(subsystem.name, subsystem.graph.nodes[name])
+            self.hung.setdefault(entry, []).extend({known[name].number: known[name] for name in names}.values())
+
+    def _row(self, subsystem: str, vertex: Mapping[str, Any]) -> Row:
+        metadata = vertex["metadata"]
+        hidden = HIDDEN if has_name(vertex) else HIDDEN | {"name"}
+        self.hides_names |= "name" in hidden
+        shown = [
+            (field, value if value.__class__ is str else repr(value), value.__class__)
+            for field, value in sorted(metadata.items(), key=_field)
+            if field not in hidden
+        ]
+        name = "" if "name" in hidden else vertex["name"]
+        key = (subsystem, vertex["type"], name, vertex["size"], vertex["unit"], tuple(shown))
+        row = _rows.get(key)
+        if row is None:
+            row = _rows[key] = Row(subsystem, vertex)
+        return row
+
+    def kinds(self) -> list[Kind]:
+        """Return the kind of every entry of the cluster's outline."""
+        outline, hung, none = self.cluster.outline, self.hung, frozenset[Row]()
+        below, leaves = outline.below, dict[Any, Kind]()
+        made: list[Kind] = [None] * len(below)  # type: ignore[list-item] # filled below, from the last to the first
+        for entry in range(len(below) - 1, -1, -1):
+            fields = outline.fields[entry]
+            rows = frozenset(hung[entry]) if entry in hung else none
+            if not below[entry] and not rows:
+                own = (fields.type, fields.size, fields.unit, fields.properties)
+                made[entry] = leaves.get(own) or leaves.setdefault(own, kind_of(*own, rows, ()))
+            else:
+                runs = _runs(below[entry], made)
+                made[entry] = kind_of(fields.type, fields.size, fields.unit, fields.properties, rows, runs)
+        return made
+
+
+def _field(item: tuple[Any, Any]) -> str:
+    return str(item[0])
+
+
+def kind_of(
+    type_: str, size: int, unit: str, properties: frozenset[str], rows: Rows, runs: tuple[tuple[Kind, int], ...]
+) -> Kind:
+    """Return the one kind that is made so."""
+    key = (type_, size, unit, properties, rows, tuple((kind.number, many) for kind, many in runs))
+    kind = _kinds.get(key)
+    if kind is None:
+        kind = _kinds[key] = Kind(type_, size, unit, properties, rows, runs)
+    return kind
+
+
+def _runs(below: Sequence[tuple[int, int, int]], made: list[Kind]) -> tuple[tuple[Kind, int], ...]:
+    runs: list[tuple[Kind, int]] = []
+    last, times = None, 0
+    for entry, _, many in below:
+        kind = made[entry]
+        if kind is last:
+            times += many
+        else:
+            if last is not None:
+                runs.append((last, times))
+            last, times = kind, many
+    if last is not None:
+        runs.append((last, times))
+    return tuple(runs)
+
+
+_compiled: WeakKeyDictionary[Cluster, tuple[list[Kind], bool]] = WeakKeyDictionary()
+
+
+def compile_kinds(cluster: Cluster) -> tuple[list[Kind], bool]:
+    """Return the kind of every entry of a cluster's outline, and whether names of subsystem vertices are hidden.
+
+    Made at the first call and kept as long as the cluster.
+    """
+    if cluster not in _compiled:
+        compiler = Compiler(cluster)
+        _compiled[cluster] = (compiler.kinds(), compiler.hides_names)
+    return _compiled[cluster]
+
+
+_roots: WeakKeyDictionary[Cluster, Kind] = WeakKeyDictionary()
+
+
+def set_root(cluster: Cluster, kind: Kind) -> None:
+    """Say what the kind of a cluster's root is: of one without subsystems, whose vertices need not be read for it."""
+    _roots[cluster] = kind
+
+
+def root_of(cluster: Cluster) -> Kind:
+    """Return the kind of a cluster's root."""
+    return _roots.get(cluster) or compile_kinds(cluster)[0][0]
+
+
+def hides_names(cluster: Cluster) -> bool:
+    """Tell whether kinds of a cluster leave out names of subsystem vertices."""
+    return cluster not in _roots and compile_kinds(cluster)[1]
+
+
+FORMAT = 1
+FAST = 1  # of zlib's levels
+
+
+def summarise(cluster: Cluster) -> bytes | None:
+    """Return a cluster in short; None for one with subsystems, whose rows are as long as their graphs."""
+    if cluster.subsystems:
+        return None
+    kinds = root_of(cluster).closure()
+    at = {kind.number: place for place, kind in enumerate(kinds)}
+    found = {
+        "kinds": [_written(kind, at) for kind in kinds],
+        "sizes": cluster.outline.sizes,
+        "numbers": cluster.outline.numbers,
+    }
+    return zlib.compress(json.dumps(found).encode(), FAST)
+
+
+def _written(kind: Kind, at: dict[int, int]) -> list[Any]:
+    runs = [[at[below.number], many] for below, many in kind.runs]
+    return [kind.type, kind.size, kind.unit, sorted(kind.properties), runs]
+
+
+def restored(content: bytes, name: str, levels: str, worker_type: str, read: Callable[[], Outline]) -> Cluster:
+    """Return a cluster from what was said of it in short; `read` gives its outline when it is needed."""
+    found = json.loads(zlib.decompress(content))
+    outline = Deferred(read, found["sizes"], found["numbers"])
+    cluster = Cluster(name, outline, levels, worker_type)
+    made: list[Kind] = []
+    for type_, size, unit, properties, runs in found["kinds"]:
+        below = tuple((made[place], many) for place, many in runs)
+        made.append(kind_of(type_, size, unit, frozenset(properties), frozenset(), below))
+    set_root(cluster, made[-1])
+    return cluster

@@ -1,0 +1,1 @@
+"""What a verdict leaves unsaid."""

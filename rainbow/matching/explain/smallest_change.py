@@ -1,0 +1,414 @@
+"""The smallest change of a request that would match.
+
+What may be changed in a request to make it smaller, one Edit at a time, and the request as edited.
+
+path     where a request stands: (variant, place among the roots, place among the children, ...)
+kinds    in the order of how much they hurt; the smallest change prefers the first that is enough
+
+The smallest change that would make a refused request match a cluster, verified by matching again.
+
+mild     edits that ask for less where it stands; only if all of them are not enough, requests are left out too
+needed   edits without which all the others are not enough: if they are enough themselves, they are the answer
+else     one edit ─► two ─► a set from which no edit can be left out
+
+Every edit is probed in its weakest form; counts are then raised to the largest that still matches. Smallest: no
+request left out, then the fewest edits, then the mildest kinds (edits.Kind), then the least share of what was asked
+for, then what the refusal is about, then the order of the request.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from fractions import Fraction
+from itertools import combinations, groupby
+from typing import TYPE_CHECKING, Any
+
+from rainbow.jobspec import Constraint, Count
+from rainbow.matching.model.verdict import Why
+
+if TYPE_CHECKING:
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Condition, Need, Request, Resource, TaskSpec
+    from rainbow.matching.model.verdict import Backend, Reason, Verdict
+
+
+Path = tuple[int, ...]
+
+
+class Kind(IntEnum):
+    """The ways to ask for less, the mildest first."""
+
+    COUNT = 0  # fewer, or a smaller amount
+    EXCLUSIVE = 1  # shared with other jobs
+    NEED = 2  # without a need, or one condition of it that does not say what is needed
+    CONSTRAINT = 3  # without the constraint, or one part of it
+    LEVEL = 4  # without one level: what is asked in it is asked where it stood
+    REQUEST = 5  # without one request, and all below it
+    SLOT = 6  # without a slot, and the tasks that run nowhere else
+
+
+MILD = (Kind.COUNT, Kind.EXCLUSIVE, Kind.NEED, Kind.CONSTRAINT)  # they leave every request where it is
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change of a request; `count` is what COUNT leaves of `asked`."""
+
+    kind: Kind
+    path: Path = ()
+    of: str = ""  # what is changed, as people call it
+    within: tuple[str, ...] = ()  # the requests above it
+    unit: str = ""
+    asked: int = 1
+    count: int = 1
+    unique: bool = True  # nothing else in the variant is called so
+    need: Need | None = None
+    conditions: tuple[Condition, ...] = ()  # what goes of the need
+    constraint: Constraint | None = None
+
+    @property
+    def lost(self) -> Fraction:
+        """The share of what was asked for that is given up."""
+        return Fraction(self.asked - self.count, self.asked) if self.kind is Kind.COUNT else Fraction(1)
+
+    @property
+    def text(self) -> str:
+        """The change in words: "core ≤ 36", "without range on spack.version"."""
+        place = "" if self.unique else f" in {' > '.join(self.within) or 'all'}"
+        if self.kind is Kind.COUNT:
+            return f"{self.of} ≤ {self.count} {self.unit}".strip() + place
+        if self.kind is Kind.EXCLUSIVE:
+            return f"{self.of} not exclusive{place}"
+        if self.kind is Kind.LEVEL:
+            return f"level {self.of} not asked{place}"
+        if self.kind in (Kind.REQUEST, Kind.SLOT):
+            return f"{self.of} not asked{place}"
+        return f"without {self.of}"
+
+    def document(self) -> dict[str, Any]:
+        """Write the change as JSON."""
+        written: dict[str, Any] = {"change": self.kind.name.lower(), "text": self.text}
+        if self.path:
+            written |= {"of": self.of, "within": list(self.within)}
+        if self.kind is Kind.COUNT:
+            written |= {"asked": self.asked, "count": self.count} | ({"unit": self.unit} if self.unit else {})
+        if self.need:
+            gone = [{"matcher": c.matcher, "options": dict(c.options)} for c in self.conditions]
+            written |= {"subsystem": self.need.subsystem, "conditions": gone}
+        if self.constraint:
+            written |= {"constraint": written_constraint(self.constraint)}
+        return written
+
+
+def written_constraint(constraint: Constraint) -> dict[str, Any]:
+    """Write a constraint as RFC 31 does."""
+    if constraint.operands:
+        return {constraint.operator: [written_constraint(operand) for operand in constraint.operands]}
+    return {constraint.operator: list(constraint.values)}
+
+
+# ── what may be changed ──
+
+
+def edits_of(request: Request) -> Iterator[Edit]:
+    """Yield every single change, each in its weakest form: counts at 1."""
+    for number, forest in enumerate(request.variants):
+        names = Counter(called(part) for root in forest for part in root.walk())
+        for place, root in enumerate(forest):
+            for edit in _of_resource(root, (number, place), ()):
+                yield replace(edit, unique=names[edit.of] == 1)
+    yield from _of_needs(request)
+    yield from _of_constraint(request.constraint)
+
+
+def called(resource: Resource) -> str:
+    """Name a request as people do."""
+    return f"slot {resource.label}".strip() if resource.is_slot else resource.type
+
+
+def _of_resource(resource: Resource, path: Path, within: tuple[str, ...]) -> Iterator[Edit]:
+    name = called(resource)
+    if resource.count.min > 1:
+        yield Edit(Kind.COUNT, path, name, within, resource.unit, resource.count.min)
+    if resource.exclusive:
+        yield Edit(Kind.EXCLUSIVE, path, name, within)
+    if resource.children and not (resource.is_slot or resource.needs):
+        yield Edit(Kind.LEVEL, path, name, within)
+    holds_slot = any(part.is_slot for part in resource.walk())
+    yield Edit(Kind.SLOT if holds_slot else Kind.REQUEST, path, name, within)
+    for place, child in enumerate(resource.children):
+        yield from _of_resource(child, (*path, place), (*within, name))
+
+
+def _of_needs(request: Request) -> Iterator[Edit]:
+    """A need may have come to several requests from one line of the jobspec: it goes from all of them."""
+    parts = (part for forest in request.variants for root in forest for part in root.walk())
+    seen: list[Need] = []
+    for need in (need for part in parts for need in part.needs):
+        if need not in seen:
+            seen.append(need)
+            yield from _of_need(need)
+
+
+def _of_need(need: Need) -> Iterator[Edit]:
+    """Beside others a match says what is needed (gcc): without it another thing's version would do."""
+    loose = [c for c in need.conditions if c.matcher not in ("match", "flat")] if len(need.conditions) > 1 else []
+    for conditions in [*((c,) for c in loose), need.conditions]:
+        name = ", ".join(question(need, condition) for condition in conditions)
+        yield Edit(Kind.NEED, of=name, need=need, conditions=conditions)
+
+
+def question(need: Need, condition: Condition) -> str:
+    """Name a condition by its matcher, its subsystem and its field: "range on spack.version"."""
+    matcher = "match" if condition.matcher == "flat" else condition.matcher
+    field = condition.options.get("field", "")
+    told = field if f"{field}.".startswith(f"{need.subsystem}.") else f"{need.subsystem}.{field}"
+    return f"{matcher} on {told.rstrip('.')}"
+
+
+def _of_constraint(constraint: Constraint | None) -> Iterator[Edit]:
+    if constraint is None:
+        return
+    parts = list(_parts(constraint))
+    for part in parts if parts != [constraint] else []:
+        yield Edit(Kind.CONSTRAINT, of=f"constraint {_words(part)}", constraint=part)
+    yield Edit(Kind.CONSTRAINT, of=f"constraint {_words(constraint)}", constraint=constraint)
+
+
+def _parts(constraint: Constraint) -> Iterator[Constraint]:
+    """Yield what must hold all at once."""
+    if constraint.operator == "and":
+        for operand in constraint.operands:
+            yield from _parts(operand)
+    elif constraint.operator == "properties":
+        yield from (Constraint("properties", (value,)) for value in constraint.values)
+    else:
+        yield constraint
+
+
+def _words(constraint: Constraint) -> str:
+    if not constraint.operands:
+        return f"{constraint.operator} {', '.join(constraint.values)}".strip()
+    return f"{constraint.operator} ({'; '.join(_words(operand) for operand in constraint.operands)})"
+
+
+# ── the request as edited ──
+
+
+class NothingLeftError(Exception):
+    """The edits leave nothing where something must be."""
+
+
+def edited(request: Request, edits: Sequence[Edit]) -> Request | None:
+    """Return the request with all the edits made; None if they leave a slot, a vertex or the job empty."""
+    by_path: dict[Path, list[Edit]] = {}
+    for edit in edits:
+        by_path.setdefault(edit.path, []).append(edit)
+    try:
+        variants = tuple(_among(forest, (number,), by_path) for number, forest in enumerate(request.variants))
+    except NothingLeftError:
+        return None
+    tasks = tuple(task for task in request.tasks if _has_slot(task, variants))
+    if request.tasks and not tasks:
+        return None
+    removed = [edit.constraint for edit in edits if edit.constraint]
+    return replace(request, variants=variants, tasks=tasks, constraint=_without(request.constraint, removed))
+
+
+def _has_slot(task: TaskSpec, variants: tuple[tuple[Resource, ...], ...]) -> bool:
+    labels = {part.label for forest in variants for root in forest for part in root.walk() if part.is_slot}
+    return not task.slots or bool(labels & set(task.slots))
+
+
+def _among(siblings: tuple[Resource, ...], path: Path, edits: dict[Path, list[Edit]]) -> tuple[Resource, ...]:
+    found = (_resource(resource, (*path, place), edits) for place, resource in enumerate(siblings))
+    kept = tuple(resource for resources in found for resource in resources)
+    if siblings and not kept:  # without children it would ask for the whole vertex: for more, not for less
+        raise NothingLeftError
+    return kept
+
+
+def _resource(resource: Resource, path: Path, edits: dict[Path, list[Edit]]) -> tuple[Resource, ...]:
+    own = {edit.kind: edit for edit in edits.get(path, ())}
+    if Kind.REQUEST in own or Kind.SLOT in own:
+        return ()
+    count = Count(own[Kind.COUNT].count, own[Kind.COUNT].count) if Kind.COUNT in own else resource.count
+    children = _among(resource.children, path, edits)
+    if Kind.LEVEL in own:
+        return tuple(replace(child, count=_times(child.count, count.min)) for child in children)
+    exclusive = resource.exclusive and Kind.EXCLUSIVE not in own
+    needs = tuple(_needs(resource.needs, edits.get((), ())))
+    return (replace(resource, count=count, exclusive=exclusive, needs=needs, children=children),)
+
+
+def _times(count: Count, times: int) -> Count:
+    return count if times == 1 else Count(count.min * times, count.min * times)
+
+
+def _needs(needs: tuple[Need, ...], edits: Sequence[Edit]) -> Iterator[Need]:
+    for need in needs:
+        gone = [condition for edit in edits if edit.need == need for condition in edit.conditions]
+        conditions = tuple(condition for condition in need.conditions if condition not in gone)
+        if conditions:
+            yield replace(need, conditions=conditions)
+
+
+def _without(constraint: Constraint | None, removed: Sequence[Constraint]) -> Constraint | None:
+    if constraint is None or constraint in removed:
+        return None
+    if constraint.operator == "and":
+        kept = tuple(part for operand in constraint.operands if (part := _without(operand, removed)))
+        return replace(constraint, operands=kept) if kept else None
+    if constraint.operator == "properties":
+        gone = {value for part in removed if part.operator == "properties" for value in part.values[:1]}
+        values = tuple(v for v in constraint.values if v not in gone or len(constraint.values) == 1)
+        return replace(constraint, values=values) if values else None
+    return constraint
+
+
+PROBES = 200  # matches that finding one change may cost
+DEAR = 25  # as many of them as one that was searched for in vain until its budget was used up
+LARGE = 64  # requests in a job; a match of one with twice as many counts for two more
+MOST_PAIRED = 16  # edits that are tried in pairs
+
+
+@dataclass(frozen=True)
+class Change:
+    """Edits that together make the request match; `request` is the request with all of them made."""
+
+    edits: tuple[Edit, ...]
+    request: Request
+
+    @property
+    def text(self) -> str:
+        """The change in words."""
+        return "; ".join(edit.text for edit in self.edits)
+
+    def document(self) -> dict[str, Any]:
+        """Write the change as JSON."""
+        return {"text": self.text, "edits": [edit.document() for edit in self.edits]}
+
+
+class Probes:
+    """Asks the backend about edited requests, as often as it may; afterwards every answer is no."""
+
+    def __init__(self, cluster: Cluster, request: Request, backend: Backend, left: int = PROBES) -> None:
+        self.cluster, self.request, self.backend, self.left = cluster, request, backend, left
+
+    def match(self, edits: Sequence[Edit]) -> bool:
+        """Tell whether the request matches with these edits made."""
+        changed = edited(self.request, edits)
+        if changed is None or self.left <= 0:
+            return False
+        verdict = self.backend.match(changed, self.cluster)
+        self.left -= cost(changed, verdict)
+        return verdict.matched is True
+
+    def raised(self, edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+        """Raise every count to the largest that still matches, one after another."""
+        for place, edit in enumerate(edits):
+            if edit.kind is Kind.COUNT:
+                edits = self._largest(edits, place, edit.asked)
+        return edits
+
+    def _largest(self, edits: tuple[Edit, ...], place: int, refused: int) -> tuple[Edit, ...]:
+        """Double the count while it matches, then halve the gap to the least that is known to be refused."""
+        doubling = True
+        while refused - edits[place].count > 1:
+            low = edits[place].count
+            count = min(2 * low, refused - 1) if doubling else (low + refused) // 2
+            tried = (*edits[:place], replace(edits[place], count=count), *edits[place + 1 :])
+            if self.match(tried):
+                edits = tried
+            else:
+                refused, doubling = count, False
+        return edits
+
+
+def cost(request: Request, verdict: Verdict | None = None) -> int:
+    """Return how many probes a match counts for."""
+    parts = sum(1 for forest in request.variants for root in forest for _ in root.walk())
+    dear = verdict is not None and verdict.reason is not None and verdict.reason.why is Why.UNDECIDED
+    return (DEAR if dear else 1) + parts // LARGE
+
+
+def smallest_change(cluster: Cluster, request: Request, backend: Backend, probes: int = PROBES) -> Change | None:
+    """Return the smallest verified change that makes a refused request match; None if none was found."""
+    verdict = backend.match(request, cluster)
+    if verdict.matched:
+        return None
+    trial = Probes(cluster, request, backend, probes)
+    edits = sorted(edits_of(request), key=lambda edit: _order(edit, verdict.reason, cluster))
+    edits = edits[: probes // cost(request)]  # each must be probed at least once
+    mild = [edit for edit in edits if edit.kind in MILD]
+    found = _smallest(trial, mild) or (_smallest(trial, edits) if len(mild) < len(edits) else None)
+    changed = edited(request, found) if found else None
+    return Change(found, changed) if found and changed else None
+
+
+def _smallest(trial: Probes, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
+    made = _together(trial.request, edits)
+    all_made = len(made) == len(edits)
+    if all_made and not trial.match(made):
+        return None
+    needed = tuple(edit for edit in made if not trial.match(_but(made, edit))) if all_made else ()
+    if needed and trial.match(needed):
+        return trial.raised(needed)
+    few = [edit for edit in edits[:MOST_PAIRED] if edit not in needed]
+    one = _one(trial, edits) if not needed else None
+    return one or _two(trial, needed, few) or _several(trial, made)
+
+
+def _together(request: Request, edits: Sequence[Edit]) -> list[Edit]:
+    """Make as many edits as go together, in order: a slot does not lose all that is in it."""
+    made: list[Edit] = []
+    for edit in edits:
+        if edited(request, [*made, edit]) is not None:
+            made.append(edit)
+    return made
+
+
+def _but(edits: Sequence[Edit], one: Edit) -> list[Edit]:
+    return [edit for edit in edits if edit is not one]
+
+
+def _order(edit: Edit, reason: Reason | None, cluster: Cluster) -> tuple[Kind, bool, bool]:
+    """The mildest first, then what the refusal is about, then what the cluster has none of."""
+    return edit.kind, reason is None or edit.of != reason.subject, edit.of in cluster.totals
+
+
+def _one(trial: Probes, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
+    return _best(trial, ([(edit,) for edit in group] for _, group in groupby(edits, key=lambda edit: edit.kind)))
+
+
+def _two(trial: Probes, needed: tuple[Edit, ...], others: Sequence[Edit]) -> tuple[Edit, ...] | None:
+    """Try the pairs that hold all that is needed."""
+    more = combinations(others, max(0, 2 - len(needed))) if len(needed) <= 2 else ()
+    pairs = sorted(((*needed, *rest) for rest in more), key=_hurt)
+    return _best(trial, (list(group) for _, group in groupby(pairs, key=_hurt)))
+
+
+def _hurt(edits: Sequence[Edit]) -> list[Kind]:
+    return sorted((edit.kind for edit in edits), reverse=True)
+
+
+def _best(trial: Probes, groups: Iterator[Sequence[tuple[Edit, ...]]]) -> tuple[Edit, ...] | None:
+    """Return the least loss within the first group of which anything matches."""
+    for group in groups:
+        found = [trial.raised(edits) for edits in group if trial.match(edits)]
+        if found:
+            return min(found, key=lambda edits: sum((edit.lost for edit in edits), Fraction(0)))
+    return None
+
+
+def _several(trial: Probes, made: list[Edit]) -> tuple[Edit, ...] | None:
+    """Take edits back one after another, the worst first, while what is left matches."""
+    if not trial.match(made):
+        return None
+    for edit in reversed(list(made)):
+        if trial.match(_but(made, edit)):
+            made = _but(made, edit)
+    return trial.raised(tuple(made))

@@ -1,0 +1,1 @@
+"""Clusters with strict levels, matched as flux-sched does."""

@@ -1,0 +1,452 @@
+"""Backend `index`: by classes, for one cluster and for many.
+
+The backend `index`: the same answers as the plain search, over kinds of equal subtrees.
+
+What is found for a request and a root holds for every cluster with that root. A registration, a new subsystem or a
+change of the graph makes a new cluster value with another root, so that what is remembered is never out of date.
+Clusters with strict levels, and what kinds cannot answer (equivalence/query.py), are left to the plain search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial, reduce
+from operator import attrgetter, is_
+from typing import TYPE_CHECKING, NamedTuple, overload
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from rainbow.lazy import cached_property
+from rainbow.lru_cache import Memory
+from rainbow.matching.equivalence.class_solver import Finding
+from rainbow.matching.equivalence.cluster_class import Rooted, rooted
+from rainbow.matching.equivalence.count_arrays import LARGEST, Batch, batch_of
+from rainbow.matching.equivalence.count_scalar import Tally
+from rainbow.matching.equivalence.query import Question, Relabelling, names_in
+from rainbow.matching.equivalence.subtree_classes import compile_kinds, hides_names, root_of
+from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudgetError
+from rainbow.matching.model.verdict import Take, Verdict
+from rainbow.matching.plain_backend import Walk
+from rainbow.matching.search.reasons import quick_check, undecided
+from rainbow.matching.search.upper_bound import cannot_collide
+from rainbow.matching.workers.allocation import Offers, shape_of
+from rainbow.matching.workers.worker_use import workers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request, Resource
+
+
+MOST_ROOTS = 2_048  # in one batch: a cluster that comes or goes makes one batch new, not all
+
+
+MOST_ANSWERS = 1_024
+OPEN = -1
+
+
+class Division(NamedTuple):
+    """A batch, and where its answers belong: `rows` of the batch at `places` of the catalogue."""
+
+    batch: Batch
+    rows: NDArray[np.intp]
+    places: NDArray[np.intp]
+
+
+class Catalogue:
+    """The clusters of one list; a list with another cluster in it is another catalogue."""
+
+    def __init__(self, clusters: Sequence[Cluster], compiled: Callable[[Cluster], Compiled]) -> None:
+        self._given = clusters if isinstance(clusters, tuple) else list(clusters)  # the caller's list may grow
+        self.clusters = sorted(clusters, key=attrgetter("sort_key"))
+        self.compiled = [compiled(cluster) for cluster in self.clusters]
+        self._divided: dict[bool, list[Division]] = {}
+        self._holds: Memory[bytes, NDArray[np.int8]] = Memory(MOST_ANSWERS)
+
+    def lists(self, clusters: Sequence[Cluster]) -> bool:
+        """Tell whether the catalogue was made of just these clusters."""
+        if clusters is self._given:
+            return True
+        return len(clusters) == len(self._given) and all(map(is_, clusters, self._given))
+
+    def forget(self) -> None:
+        """Forget every answer."""
+        self._holds.clear()
+
+    def holds(self, question: Question, budget: Budget) -> NDArray[np.int8]:
+        """Return by place whether the cluster holds the request: 1, 0, or OPEN where no batch decides it in time."""
+        known = self._holds.get(question.request.key)
+        if known is None:
+            known, is_whole = self._ask(question, Meter(budget.clock, budget.query))
+            if is_whole:
+                self._holds.put(question.request.key, known)
+        return known
+
+    def _ask(self, question: Question, meter: Meter) -> tuple[NDArray[np.int8], bool]:
+        """Ask batch after batch; tell whether there was time for all of them."""
+        answers = np.full(len(self.clusters), OPEN, dtype=np.int8)
+        if not question.by_kinds or question.names_workers:
+            return answers, True
+        for batch, rows, places in self._divisions(question.asks_names):
+            try:
+                found = _holds(batch, question, meter)
+            except OutOfBudgetError:
+                return answers, False
+            if found is not None:
+                answers[places] = found[rows]
+        return answers, True
+
+    def _divisions(self, asks_names: bool) -> list[Division]:
+        if asks_names not in self._divided:
+            self._divided[asks_names] = list(self._divide(asks_names))
+        return self._divided[asks_names]
+
+    def _divide(self, asks_names: bool) -> Iterator[Division]:
+        at: dict[int, list[int]] = {}  # number of a root: places
+        roots: dict[int, Rooted] = {}
+        for place, one in enumerate(self.compiled):
+            if one.is_plain and one.rooted.largest < LARGEST and not (asks_names and one.hides_names):
+                at.setdefault(one.rooted.number, []).append(place)
+                roots[one.rooted.number] = one.rooted
+        for batch in _divide(roots):
+            pairs = [(row, place) for row, number in enumerate(batch.numbers) for place in at[number]]
+            rows, places = np.array(pairs, dtype=np.intp).T
+            yield Division(batch, rows, places)
+
+
+def _divide(roots: Mapping[int, Rooted]) -> Iterator[Batch]:
+    """Divide roots by their forms, and those of one form in the order of their numbers."""
+    alike: dict[object, list[Rooted]] = {}
+    for number in sorted(roots):
+        alike.setdefault(roots[number].forms, []).append(roots[number])
+    for some in alike.values():
+        for first in range(0, len(some), MOST_ROOTS):
+            yield batch_of(some[first : first + MOST_ROOTS])
+
+
+def _holds(batch: Batch, question: Question, meter: Meter) -> NDArray[np.bool_] | None:
+    """Ask for every variant; None where siblings may collide, or a need is met in between."""
+    variants = question.request.variants
+    if not all(cannot_collide(resources, batch.like, meter) for resources in variants):
+        return None
+    found = [batch.holds(question, resources, meter) for resources in variants]
+    known = [holds for holds in found if holds is not None]
+    return reduce(lambda one, other: one | other, known) if len(known) == len(found) else None
+
+
+MOST_OWN = 1_024
+
+
+class Compiled:
+    """What the index keeps of a cluster: its root, and the verdicts that are its own."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.hides_names = hides_names(cluster)
+        self.rooted: Rooted = rooted(cluster, root_of(cluster))
+        self.is_plain = cluster.levels != "strict" and not self.rooted.has_nested_workers
+        self.own: Memory[bytes, Verdict] = Memory(MOST_OWN)
+        self.offers: Memory[bytes, Offers | None] = Memory(MOST_OWN)
+
+    def by_kinds(self, question: Question) -> bool:
+        """Tell whether the kinds of the cluster can answer a question; else the plain search does."""
+        return self.is_plain and question.by_kinds and not (question.asks_names and self.hides_names)
+
+    def answers(self, question: Question) -> bool:
+        """Tell whether the answer holds for every cluster with this root."""
+        return self.by_kinds(question) and not question.names_workers
+
+
+MOST_QUESTIONS = 4_096
+FEW = 16  # clusters that are asked one by one rather than in a batch
+MOST_FINDINGS = 16_384  # one that was looked at holds its take: a kilobyte a node
+MOST_CATALOGUES = 4  # lists of clusters: callers may use different ones
+
+
+class Index:
+    """Answers by kind, each question once."""
+
+    def __init__(self) -> None:
+        self._walk = Walk()
+        self._compiled: WeakKeyDictionary[Cluster, Compiled] = WeakKeyDictionary()
+        self._questions: Memory[bytes, Question] = Memory(MOST_QUESTIONS)
+        self._catalogues: list[Catalogue] = []  # the last one asked first
+        self._findings: Memory[tuple[bytes, int], Finding] = Memory(MOST_FINDINGS)
+
+    def match(
+        self,
+        request: Request,
+        cluster: Cluster,
+        meter: Meter | None = None,
+        later: Callable[[], Meter] = STEPS.later,
+    ) -> Verdict:
+        """Return whether `cluster`, empty, can run `request`; `later` gives a meter for what is looked at."""
+        compiled, question, meter = self.compiled(cluster), self.question(request), meter or STEPS.share()
+        if not compiled.answers(question):
+            return self._own(question, cluster, compiled, meter, later)
+        finding = self.finding(question, compiled.rooted, meter, later)
+        return found_at(cluster, finding.matched, lambda: finding)
+
+    def match_all(
+        self, request: Request, clusters: Sequence[Cluster], budget: Budget | None = None
+    ) -> Sequence[Verdict]:
+        """Return of every cluster, empty, whether it can run `request`; in order of name."""
+        budget = budget or STEPS
+        if len(clusters) >= FEW:
+            return Verdicts(self, self.question(request), self._listed(clusters), budget)
+        ordered = sorted(clusters, key=attrgetter("sort_key"))
+        found = self.decide(request, ordered, range(len(ordered)), budget)
+        return [found[place] for place in range(len(ordered))]
+
+    def decide(
+        self, request: Request, clusters: Sequence[Cluster], places: Iterable[int], budget: Budget
+    ) -> dict[int, Verdict]:
+        """Decide at some places of a list, within a budget."""
+        by_cost = sorted(places, key=lambda place: len(self.compiled(clusters[place]).rooted.closure))
+        later = partial(budget.later, len(by_cost))
+        return budget.decide(by_cost, lambda place, meter: self.match(request, clusters[place], meter, later))
+
+    def _listed(self, clusters: Sequence[Cluster]) -> Catalogue:
+        """Return the catalogue of some clusters, a known one if it is of the same."""
+        known = next((one for one in self._catalogues if one.lists(clusters)), None)
+        if known is None or known is not self._catalogues[0]:
+            known = known or Catalogue(clusters, self.compiled)
+            self._catalogues = [known, *(one for one in self._catalogues if one is not known)][:MOST_CATALOGUES]
+        return known
+
+    def forget(self) -> None:
+        """Forget every answer; what is compiled of clusters stays."""
+        self._questions.clear()
+        self._findings.clear()
+        for catalogue in self._catalogues:
+            catalogue.forget()
+        for compiled in self._compiled.values():
+            compiled.own.clear()
+
+    def compiled(self, cluster: Cluster) -> Compiled:
+        """Return the compiled form of a cluster, made at the first call and kept as long as the cluster."""
+        found = self._compiled.get(cluster)
+        if found is None:
+            found = self._compiled[cluster] = Compiled(cluster)
+        return found
+
+    def prepare(self, cluster: Cluster) -> None:
+        """Compile a cluster now rather than at the first request."""
+        if cluster.levels != "strict":
+            self.compiled(cluster)
+
+    def question(self, request: Request) -> Question:
+        """Return a request prepared for asking."""
+        found = self._questions.get(request.key)
+        return found or self._questions.put(request.key, Question(request))
+
+    def finding(
+        self, question: Question, root: Rooted, meter: Meter, later: Callable[[], Meter], fits: bool = False
+    ) -> Finding:
+        """Return what is found for a question on a root; `fits`: its only variant was counted there, and fits."""
+        key = (question.request.key, root.number)
+        known = self._findings.get(key)
+        if known is None:
+            known = Finding(question, root, meter, later, fits)
+            if known.matched is not None:  # with more time it may be decided
+                self._findings.put(key, known)
+        return known
+
+    def _own(
+        self, question: Question, cluster: Cluster, compiled: Compiled, meter: Meter, later: Callable[[], Meter]
+    ) -> Verdict:
+        """Return a verdict that holds for this cluster only."""
+        request = question.request
+        known = compiled.own.get(request.key)
+        if known is not None:
+            return known
+        by_name = question.names_workers and compiled.by_kinds(question)
+        if by_name:
+            found = self._named(question, cluster, compiled, meter, later)
+        else:
+            found = self._walk.match(request, cluster, meter, later)
+        return found if found.matched is None else compiled.own.put(request.key, found)
+
+    def _named(
+        self, question: Question, cluster: Cluster, compiled: Compiled, meter: Meter, later: Callable[[], Meter]
+    ) -> Verdict:
+        """Judge the workers a request names one by one; the plain search says the rest when it is looked at."""
+        variants = question.request.variants
+        try:
+            if not all(cannot_collide(resources, compiled.rooted, meter.timed) for resources in variants):
+                return self._walk.match(question.request, cluster, meter, later)
+            matched = any(
+                _holds_variant(question, resources, cluster, compiled, meter.timed) for resources in variants
+            )
+        except OutOfBudgetError:
+            return Verdict(cluster.name, None, reason=undecided())
+        return Verdict(cluster.name, matched, later=lambda: self._walk.match(question.request, cluster).answer)
+
+    def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
+        """Choose what one copy of `request` holds when only `workers` are free; None if it cannot run there."""
+        offers = self._offers(request, cluster)
+        if offers is None:
+            return self._walk.take(request, cluster, workers)
+        found = workers_of(cluster)
+        free = sorted(found.numbers[name] for name in workers if name in found.numbers)
+        chosen = offers.lowest(free, found.stands)
+        return None if chosen is None else found.say(offers.shape.per_slot, chosen)
+
+    def _offers(self, request: Request, cluster: Cluster) -> Offers | None:
+        """Return what workers give to a request that takes from nothing else, None for any other request."""
+        compiled = self.compiled(cluster)
+        if request.key not in compiled.offers:
+            question = self.question(request)
+            plain = compiled.answers(question) and len(request.variants) == 1
+            shape = shape_of(request.resources, compiled.rooted) if plain else None
+            compiled.offers.put(request.key, Offers(shape, question.passes) if shape else None)
+        return compiled.offers.get(request.key)
+
+
+def _holds_variant(
+    question: Question, resources: tuple[Resource, ...], cluster: Cluster, compiled: Compiled, meter: Meter
+) -> bool:
+    """Tell whether a cluster has all of a variant on the workers that a constraint by name allows."""
+    if quick_check(resources, compiled.rooted.totals, compiled.rooted):
+        return False
+    question.judge(compiled.rooted, meter)
+    tally = Tally(compiled.rooted, resources, question.satisfied(compiled.rooted), question.passes, meter)
+    if question.rule:
+        tally.root = Relabelling(tally, names_in(cluster), compile_kinds(cluster)[0], question.rule).root()
+    return all(tally.available(place) >= r.count.min for place, r in enumerate(resources))
+
+
+class Verdicts(Sequence[Verdict]):
+    """The verdicts of a catalogue, in order of name."""
+
+    def __init__(self, index: Index, question: Question, catalogue: Catalogue, budget: Budget | None = None) -> None:
+        self._index = index
+        self._question = question
+        self._catalogue = catalogue
+        self._budget = budget or STEPS
+        self._holds = catalogue.holds(question, self._budget)
+        self._made: dict[int, Verdict] = {}
+
+    def __len__(self) -> int:
+        """One for each cluster."""
+        return len(self._catalogue.clusters)
+
+    @overload
+    def __getitem__(self, place: int) -> Verdict: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Verdict]: ...
+    def __getitem__(self, place: int | slice) -> Verdict | Sequence[Verdict]:
+        """Return a verdict, or some of them."""
+        if isinstance(place, slice):
+            return [self[at] for at in range(*place.indices(len(self)))]
+        if place < 0:
+            place += len(self)
+        if place not in self._made:
+            self._made[place] = self._make(place)
+        return self._made[place]
+
+    @cached_property
+    def matched(self) -> NDArray[np.int8]:
+        """By place: 1 yes, 0 no, OPEN undecided."""
+        found = self._holds.copy()
+        for place, verdict in self._decided.items():
+            found[place] = OPEN if verdict.matched is None else verdict.matched
+        return found
+
+    @cached_property
+    def _decided(self) -> dict[int, Verdict]:
+        """The verdicts that no batch could give."""
+        places = np.flatnonzero(self._holds == OPEN).tolist()
+        return self._index.decide(self._question.request, self._catalogue.clusters, places, self._budget)
+
+    def name(self, place: int) -> str:
+        """Return the name of a cluster."""
+        return self._catalogue.clusters[place].name
+
+    def _make(self, place: int) -> Verdict:
+        cluster, holds = self._catalogue.clusters[place], self._holds[place]
+        if holds == OPEN:
+            return self._decided[place]
+        return found_at(cluster, bool(holds), partial(self._counted, place))
+
+    def _counted(self, place: int) -> Finding:
+        """Return what is found where a batch has counted: it is decided, whatever the rest costs."""
+        fits = bool(self._holds[place]) and len(self._question.request.variants) == 1
+        root, later = self._catalogue.compiled[place].rooted, partial(self._budget.later, len(self))
+        return self._index.finding(self._question, root, FREE, later, fits=fits)
+
+    def __eq__(self, other: object) -> bool:
+        """Sequences of equal verdicts are equal."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment] # like a list
+
+
+def found_at(cluster: Cluster, matched: bool | None, finding: Callable[[], Finding]) -> Verdict:
+    """Return the verdict on a cluster whose root a finding is, or will be, about."""
+    return Verdict(cluster.name, matched, later=lambda: finding().answer, take_later=lambda: finding().take(cluster))
+
+
+class Some(Sequence[Verdict]):
+    """The verdicts at some places."""
+
+    def __init__(self, verdicts: Verdicts, places: NDArray[np.intp]) -> None:
+        self._verdicts = verdicts
+        self._places = places
+
+    def __len__(self) -> int:
+        """One for each place."""
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, at: int) -> Verdict: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Verdict]: ...
+    def __getitem__(self, at: int | slice) -> Verdict | Sequence[Verdict]:
+        """Return a verdict, or some of them."""
+        if isinstance(at, slice):
+            return Some(self._verdicts, self._places[at])
+        return self._verdicts[int(self._places[at])]
+
+    def __iter__(self) -> Iterator[Verdict]:
+        """Yield each."""
+        return map(self._verdicts.__getitem__, self._places.tolist())
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the clusters."""
+        return tuple(map(self._verdicts.name, self._places.tolist()))
+
+
+def candidates_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Return those that match, in the order given."""
+    if isinstance(verdicts, Verdicts):
+        return Some(verdicts, np.flatnonzero(verdicts.matched == 1))
+    return [verdict for verdict in verdicts if verdict.matched]
+
+
+def refusals_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Return those that do not match, in the order given."""
+    if isinstance(verdicts, Verdicts):
+        return Some(verdicts, np.flatnonzero(verdicts.matched == 0))
+    return [verdict for verdict in verdicts if verdict.matched is False]
+
+
+def undecided_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Return those that the budget left undecided, in the order given."""
+    if isinstance(verdicts, Verdicts):
+        return Some(verdicts, np.flatnonzero(verdicts.matched == OPEN))
+    return [verdict for verdict in verdicts if verdict.matched is None]
+
+
+def names_of(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+    """Return the names of the clusters."""
+    return verdicts.names if isinstance(verdicts, Some) else tuple(verdict.cluster for verdict in verdicts)
+
+
+def is_in_order(verdicts: Sequence[Verdict]) -> bool:
+    """Tell whether verdicts are known to stand in order of name."""
+    return isinstance(verdicts, Verdicts)

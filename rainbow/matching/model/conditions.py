@@ -1,0 +1,250 @@
+"""Constraints on workers (RFC 31), and needs of subsystems.
+
+Needs: what a located vertex must find in a subsystem, asked of matchers (plug-ins).
+
+A need is met by one subsystem vertex hung on the located vertex, on what contains it (a file system on a rack
+serves its nodes), or on something inside it. The order of neighbours never decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rainbow.jobspec.attributes import MOST_NAMES
+from rainbow.jobspec.hostlist import expand_hosts, expand_ids
+from rainbow.jobspec.version import in_range
+from rainbow.matching.model.budget import FREE, Meter
+from rainbow.plugins import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import networkx as nx
+
+    from rainbow.jobspec import Condition, Constraint, Need
+    from rainbow.matching.model.layout import Layout
+
+
+MOST_CLUES = 64  # of one operand: hosts or ranks it names
+
+
+class Rule:
+    """A constraint with its hostlists and idsets expanded once."""
+
+    def __init__(self, constraint: Constraint) -> None:
+        self.operator = constraint.operator
+        self.properties = constraint.values if constraint.operator == "properties" else ()
+        self.operands = [Rule(operand) for operand in constraint.operands]
+        own: list[Any] = []
+        for text in constraint.values:
+            if constraint.operator == "hostlist":
+                own.extend(expand_hosts(text, MOST_NAMES) or ())
+            elif constraint.operator == "ranks":
+                own.extend(expand_ids(text, MOST_NAMES) or ())
+        self.own = frozenset(own)
+        self.by_clue, self.without_clue = self._filed() if self.operator == "or" else ({}, [])
+        # names are texts and ranks are integers: one set holds both
+        self.named: frozenset[str | int] = self.own.union(*(operand.named for operand in self.operands))
+
+    def clues(self) -> frozenset[tuple[str, Any]] | None:
+        """Return facts of which a worker that passes has at least one; None if there are no such facts, or many."""
+        if self.operator == "properties":
+            return next((frozenset({("", p)}) for p in self.properties if not p.startswith("^")), None)
+        if self.operator == "and":
+            found = [clues for operand in self.operands if (clues := operand.clues()) is not None]
+            return min(found, key=len, default=None)
+        if self.operator not in ("hostlist", "ranks"):
+            return None
+        field = "name" if self.operator == "hostlist" else "rank"
+        return frozenset((field, own) for own in self.own) if len(self.own) <= MOST_CLUES else None
+
+    def _filed(self) -> tuple[dict[tuple[str, Any], list[Rule]], list[Rule]]:
+        """File operands by their clues: a worker is asked about those alone that it has a clue of."""
+        filed: dict[tuple[str, Any], list[Rule]] = {}
+        others: list[Rule] = []
+        for operand in self.operands:
+            clues = operand.clues()
+            for clue in clues or ():
+                filed.setdefault(clue, []).append(operand)
+            if clues is None:
+                others.append(operand)
+        return filed, others
+
+    def _any(self, vertex: Mapping[str, Any], meter: Meter) -> bool:
+        facts = [("name", vertex["name"]), ("rank", vertex["rank"]), *(("", p) for p in vertex["properties"])]
+        filed = (operand for fact in facts for operand in self.by_clue.get(fact, ()))
+        return any(operand.passes(vertex, meter) for operand in chain(filed, self.without_clue))
+
+    def passes(self, vertex: Mapping[str, Any], meter: Meter = FREE) -> bool:
+        """Tell whether a worker of these properties, name and rank satisfies it (RFC 31, "Constraint Operators")."""
+        meter.step()
+        if self.operator in ("and", "not"):
+            return all(operand.passes(vertex, meter) for operand in self.operands) == (self.operator == "and")
+        if self.operator == "or":
+            return self._any(vertex, meter) or not self.operands
+        if self.operator == "properties":
+            has = vertex["properties"]
+            return all((p.removeprefix("^") in has) != p.startswith("^") for p in self.properties)
+        return vertex["name" if self.operator == "hostlist" else "rank"] in self.own
+
+
+def barred(constraint: Constraint | None, layout: Layout, meter: Meter = FREE) -> list[int]:
+    """Return the positions of the workers that fail the constraint."""
+    if constraint is None:
+        return []
+    rule = Rule(constraint)
+    return [i for i in layout.workers if not rule.passes(layout.facts(i), meter)]
+
+
+matchers: Registry[Matcher] = Registry("rainbow.matchers")
+
+
+class Matcher(Protocol):
+    """Answers one condition for one subsystem vertex."""
+
+    def __call__(
+        self, options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str] | None
+    ) -> str | None:
+        """Return None for yes, or why not.
+
+        `vertex` has the attributes of graph/cluster.py; `subsystem` is given to the matchers that are not built in.
+        """
+
+
+def field_of(vertex: Mapping[str, Any], field: str) -> Any:
+    """Read a field of a subsystem vertex: its metadata as given, else what reading filled in."""
+    found = vertex["metadata"].get(field)
+    return vertex.get(field) if found is None and field in ("type", "name", "size", "unit") else found
+
+
+def equal(wanted: Any, found: Any) -> bool:
+    """Compare as people do: text with text, numbers with numbers, "1" equals 1, true only true (or its text).
+
+    >>> equal("1", 1), equal("no", False), equal("true", True), equal(1, True), equal("1.0", "1")
+    (True, False, True, False, False)
+    """
+    if isinstance(wanted, bool) or isinstance(found, bool):
+        return str(wanted).lower() == str(found).lower()
+    if isinstance(wanted, str) == isinstance(found, str):
+        return bool(wanted == found)
+    try:
+        return float(wanted) == float(found)
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+@matchers.add("match")
+def match_field(
+    options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str] | None
+) -> str | None:
+    """Meet a field that equals a value."""
+    found = field_of(vertex, options["field"])
+    return (
+        None if equal(options["value"], found) else f"{options['field']} is {_shown(found)}, not {options['value']}"
+    )
+
+
+@matchers.add("flat")
+def match_flat(
+    options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str] | None
+) -> str | None:
+    """Meet a key that has a value, or a vertex whose type is the text `key=value`."""
+    if vertex["type"] == f"{options['field']}={options['value']}":
+        return None
+    return match_field(options, vertex, subsystem)
+
+
+@matchers.add("range")
+def match_range(
+    options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str] | None
+) -> str | None:
+    """Meet a version between `min` and `max`, both inclusive, either left out."""
+    field, low, high = options["field"], options.get("min"), options.get("max")
+    found = field_of(vertex, field)
+    if found is None or isinstance(found, (bool, dict, list)):
+        return f"{field} is {_shown(found)}, no version"
+    inside = in_range(found, low, high)
+    if inside is None:
+        return f"{field} {_shown(found)} is no version"
+    bounds = " and ".join(f"{side} {bound}" for side, bound in (("min", low), ("max", high)) if bound is not None)
+    return None if inside else f"{field} {found} is outside {bounds}"
+
+
+def _shown(found: Any) -> str:
+    return "absent" if found is None else str(found)
+
+
+def has_name(vertex: Mapping[str, Any]) -> bool:
+    """Tell whether a subsystem vertex has a name that means something, and not a number ("package0") or none."""
+    name, basename = vertex["metadata"].get("name"), vertex["metadata"].get("basename") or vertex["type"]
+    if not isinstance(name, str) or not name:
+        return False
+    return name == basename or not (isinstance(basename, str) and name.removeprefix(basename).isdigit())
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """How close a need came: the conditions met by the best subsystem vertex, and why the next was not."""
+
+    met: int
+    text: str
+    has_field: bool = False  # what the next condition asks for is there, but other than wanted
+
+    def nearer(self, other: NearMiss) -> NearMiss:
+        """Return the one that met more; of two that met as much, the order of neighbours never decides."""
+        return min(self, other, key=lambda miss: (-miss.met, not miss.has_field, miss.text))
+
+
+def judge(need: Need, layout: Layout, i: int) -> NearMiss | None:
+    """Ask whether the vertex at position `i` has what `need` wants; None for yes, else the nearest miss."""
+    rows = layout.rows(need.subsystem, i)
+    if rows is None:
+        return no_subsystem(need)
+    nearest, graph = nothing_hung(need), layout.subsystem(need.subsystem)
+    for vertex in rows:
+        miss = ask(need.conditions, vertex, graph)
+        if miss is None:
+            return None
+        nearest = nearest.nearer(miss)
+    return nearest
+
+
+def no_subsystem(need: Need) -> NearMiss:
+    """Say that there is nothing of the kind at all."""
+    return NearMiss(0, f"the cluster has no subsystem {need.subsystem}")
+
+
+def nothing_hung(need: Need) -> NearMiss:
+    """Say that a vertex has nothing of a subsystem."""
+    return NearMiss(-1, f"nothing of subsystem {need.subsystem} hangs on it")
+
+
+def ask(
+    conditions: tuple[Condition, ...], vertex: Mapping[str, Any], graph: nx.DiGraph[str] | None
+) -> NearMiss | None:
+    """Ask one vertex of a subsystem whether it meets all conditions; None for yes."""
+    for met, condition in enumerate(conditions):
+        why = matchers.get(condition.matcher)(condition.options, vertex, graph)
+        if why is not None:
+            called = vertex["name"] if has_name(vertex) else vertex["type"]
+            return NearMiss(met, f"{called}: {why}", field_of(vertex, condition.options.get("field", "")) is not None)
+    return None
+
+
+def needs_met(needs: tuple[Need, ...], layout: Layout, i: int) -> bool:
+    """Tell whether every need is met at position `i`, each by a subsystem vertex of its own choice."""
+    return all(judge(need, layout, i) is None for need in needs)
+
+
+def misses(needs: tuple[Need, ...], layout: Layout, positions: Iterator[int]) -> NearMiss | None:
+    """Return the nearest miss over some vertices, None if one of them meets every need."""
+    nearest: NearMiss | None = None
+    for i in positions:
+        miss = next(filter(None, (judge(need, layout, i) for need in needs)), None)
+        if miss is None:
+            return None
+        nearest = nearest.nearer(miss) if nearest else miss
+    return nearest

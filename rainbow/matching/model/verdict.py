@@ -1,0 +1,154 @@
+"""Verdicts with their reasons and what they take, and the interface of a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
+
+
+class Why(StrEnum):
+    """The fixed list of reasons a cluster is refused for."""
+
+    TYPE_MISSING = "type-missing"  # the cluster has none of a type
+    TOTAL_TOO_SMALL = "total-too-small"  # it has too little of a type in all
+    VERTEX_TOO_SMALL = "vertex-too-small"  # no vertex (or not enough of them) is large enough
+    NEED_UNMET = "need-unmet"  # no located vertex has what a subsystem must offer
+    CONSTRAINT_UNMET = "constraint-unmet"  # too few workers pass the constraint
+    SIBLINGS_COLLIDE = "siblings-collide"  # each part would fit alone, not all together
+    UNDECIDED = "undecided"  # the budget ended first: neither yes nor no
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a cluster does not match: `wanted` and `found` at the nearest miss, in units of `subject`."""
+
+    why: Why
+    text: str  # for people, one line
+    subject: str = ""  # the type, subsystem or constraint it is about
+    wanted: int | None = None
+    found: int | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """What one copy of the job would hold.
+
+    placed    for every slot, in order: (label, {worker: {type: amount}})
+    vertices  {vertex: amount}, every vertex of which something is held, whole subtrees by their top
+    """
+
+    placed: tuple[tuple[str, Mapping[str, Mapping[str, int]]], ...]
+    vertices: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a verdict says beyond yes or no. `fits`: how many copies the cluster holds at once (`exact`, or at least).
+
+    totals    of one copy: nodes, cores, gpus, memory, and every other type by its name
+    """
+
+    fits: int = 0
+    exact: bool = True
+    totals: Mapping[str, int] = field(default_factory=dict)
+    take: Take | None = None
+    reason: Reason | None = None
+
+
+class Verdict:
+    """One cluster's answer. `matched`: True, False, or None (undecided); all else is worked out when looked at."""
+
+    __slots__ = ("_answer", "_later", "_take", "_take_later", "cluster", "matched")
+
+    def __init__(
+        self,
+        cluster: str,
+        matched: bool | None,
+        fits: int = 0,
+        exact: bool = True,
+        totals: Mapping[str, int] | None = None,
+        take: Take | None = None,
+        reason: Reason | None = None,
+        later: Callable[[], Answer] | None = None,
+        take_later: Callable[[], Take | None] | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.matched = matched
+        self._later = later
+        self._answer = None if later else Answer(fits, exact, totals or {}, take, reason)
+        self._take: Take | None = None
+        self._take_later = take_later
+
+    @property
+    def answer(self) -> Answer:
+        """All that is said beyond yes or no."""
+        if self._answer is None and self._later:
+            self._answer = self._later()
+        return self._answer or Answer()
+
+    @property
+    def fits(self) -> int:
+        """How many copies the cluster holds at once; if not `exact`, at least that many."""
+        return self.answer.fits
+
+    @property
+    def exact(self) -> bool:
+        """Tell whether no more than `fits` copies are held."""
+        return self.answer.exact
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """What one copy takes in all: nodes, cores, gpus, memory, and every other type by its name."""
+        return self.answer.totals
+
+    @property
+    def take(self) -> Take | None:
+        """What one copy would hold."""
+        if self._take_later:
+            self._take, self._take_later = self._take_later(), None
+        return self._take or self.answer.take
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why not."""
+        return self.answer.reason
+
+    def __eq__(self, other: object) -> bool:
+        """Verdicts that say the same are equal."""
+        if not isinstance(other, Verdict):
+            return NotImplemented
+        return (self.cluster, self.matched, self._said) == (other.cluster, other.matched, other._said)
+
+    @property
+    def _said(self) -> Answer:
+        return replace(self.answer, take=self.take)
+
+    __hash__ = None  # type: ignore[assignment] # like the mappings it holds
+
+    def __repr__(self) -> str:
+        """Show all of it."""
+        return f"Verdict({self.cluster!r}, {self.matched}, {self._said})"
+
+
+class Backend(Protocol):
+    """Answers which clusters can run a request; two backends give the same answers.
+
+    A backend may also have `match_all(request, clusters, budget)`, which answers for a list in order of name and
+    keeps to the budget (budget.py), and `prepare(cluster)`, which works out early what the first request would
+    wait for.
+    """
+
+    def match(self, request: Request, cluster: Cluster) -> Verdict:
+        """Return whether `cluster`, empty, can run `request`."""
+
+    def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
+        """Choose what one copy of `request` holds when only these workers are free; None if it cannot run."""

@@ -1,0 +1,114 @@
+"""Backend `networkx`: the search alone.
+
+The backend `networkx`: the plain depth-first search over a cluster's graph, as the contract reads.
+
+quick check ─► counted bound ─► depth-first search ─► the vertices taken, lowest first
+     │               │                 │
+     └───────────────┴─────────────────┴─► a Reason, see search/reasons.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from rainbow.matching.fluxion import verdicts
+from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudgetError
+from rainbow.matching.model.conditions import barred
+from rainbow.matching.model.layout import Layout, layout
+from rainbow.matching.model.verdict import Reason, Take, Verdict, Why
+from rainbow.matching.search.reasons import quick_check, shortfall, undecided
+from rainbow.matching.search.solution import copies_of, search, totals_of
+from rainbow.matching.search.trail import Taken
+from rainbow.matching.search.upper_bound import Walked, cannot_collide
+
+if TYPE_CHECKING:
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request, Resource
+
+
+class Walk:
+    """Answers by walking the graph; needs no preparation, costs what the graph is large."""
+
+    def match_all(
+        self, request: Request, clusters: Sequence[Cluster], budget: Budget | None = None
+    ) -> Sequence[Verdict]:
+        """Say of every cluster, empty, whether it can run `request`; in order of name."""
+        ordered = sorted(clusters, key=attrgetter("sort_key"))
+        by_size = sorted(range(len(ordered)), key=lambda place: sum(ordered[place].outline.numbers.values()))
+        budget = budget or STEPS
+        later = partial(budget.later, len(ordered))
+        found = budget.decide(by_size, lambda place, meter: self.match(request, ordered[place], meter, later))
+        return [found[place] for place in range(len(ordered))]
+
+    def prepare(self, cluster: Cluster) -> None:
+        """Lay a cluster out now rather than at the first request."""
+        layout(cluster)
+
+    def match(
+        self,
+        request: Request,
+        cluster: Cluster,
+        meter: Meter | None = None,
+        later: Callable[[], Meter] = STEPS.later,
+    ) -> Verdict:
+        """Return whether `cluster`, empty, can run `request`: the first variant that it can run decides.
+
+        `later` gives a meter for counting how many copies fit.
+        """
+        meter = meter or STEPS.share()
+        if cluster.levels == "strict":
+            return verdicts.match(request, cluster, meter, later)
+        refusals: list[Reason] = []
+        for resources, part in zip(request.variants, meter.divided(len(request.variants)), strict=True):
+            found = self._match_one(request, resources, layout(cluster), part, later)
+            if isinstance(found, Verdict):
+                return found
+            refusals.append(found)
+        return refused(cluster.name, refusals)
+
+    def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
+        """Choose what one copy holds when only `workers` (names) are free; None if it cannot run there."""
+        if cluster.levels == "strict":
+            return verdicts.take(request, cluster, workers)
+        laid_out = layout(cluster)
+        busy = [i for i in laid_out.workers if laid_out.worker_names[i] not in workers]
+        for resources in request.variants:
+            taken = Taken(laid_out, barred(request.constraint, laid_out), busy)
+            found = search(resources, laid_out, taken, FREE if cannot_collide(resources, laid_out) else None)
+            if isinstance(found, tuple):
+                return found[0]
+        return None
+
+    def _match_one(
+        self,
+        request: Request,
+        resources: tuple[Resource, ...],
+        laid_out: Layout,
+        meter: Meter,
+        later: Callable[[], Meter],
+    ) -> Verdict | Reason:
+        try:
+            reason = quick_check(resources, laid_out.by_type, laid_out)
+            if reason:
+                return reason
+            apart = cannot_collide(resources, laid_out, meter)
+            meter = meter.timed if apart else meter
+            taken = Taken(laid_out, barred(request.constraint, laid_out, meter))
+            found = shortfall(resources, Walked(laid_out, taken, meter)) or search(resources, laid_out, taken, meter)
+        except OutOfBudgetError:
+            return undecided()
+        if isinstance(found, Reason):
+            return found
+        take, pieces = found
+        totals = totals_of(take, laid_out.worker_type)
+        fits, exact = copies_of(resources, laid_out, taken, pieces, later())
+        return Verdict(laid_out.name, True, fits, exact, totals, take)
+
+
+def refused(cluster: str, reasons: Sequence[Reason]) -> Verdict:
+    """Return the verdict on a cluster that no variant is known to fit: undecided if one of them is, else no."""
+    open_ones = [reason for reason in reasons if reason.why is Why.UNDECIDED]
+    return Verdict(cluster, None if open_ones else False, reason=[*open_ones, *reasons][0])

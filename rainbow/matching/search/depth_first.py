@@ -1,0 +1,391 @@
+"""The depth-first search: most demanding first, undone when stuck.
+
+The depth-first search: demands are met one after another, most demanding first, and taken back when stuck.
+
+    agenda   a demand and the rest of the agenda: nothing left means met
+    group    equal candidates below one parent: any k of them are as good as any other k
+    orbit    candidates that are equal wherever they stand; if one of them leads nowhere, none of them does
+
+Divisible amounts are promised at once (see trail.py); only whole vertices, vertices for requests with children,
+and places of slots are choices. The search keeps its own stack, so no graph is too deep for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, permutations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rainbow.jobspec import Count
+from rainbow.matching.model.budget import FREE, Meter
+from rainbow.matching.model.layout import pools_of
+from rainbow.matching.search.upper_bound import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from rainbow.jobspec import Resource
+    from rainbow.matching.model.layout import Layout, Pool
+    from rainbow.matching.search.trail import Taken
+
+
+class Agenda(NamedTuple):
+    """What is still to be met. Its demands look between positions `first` and `last`.
+
+    What is left of a demand does not count: it never takes what was chosen for the demand's other units.
+    """
+
+    demand: Demand
+    rest: Any  # an Agenda, or () for nothing
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """An amount owed by the leaves below a demand's scope, in base units."""
+
+    demand: Demand
+    pool: Pool
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A vertex chosen for a demand, whole or to stand on."""
+
+    demand: Demand
+    position: int
+    whole: bool
+
+
+def before(demand: Demand, rest: Any, layout: Layout) -> Agenda:
+    """Put a demand on an agenda."""
+    scope, end = demand.scope, layout.last[demand.scope]
+    if not rest:
+        return Agenda(demand, (), scope, end)
+    return Agenda(demand, rest, min(scope, rest.first), max(end, rest.last))
+
+
+def leaving(left: Demand, rest: Any, layout: Layout) -> Any:
+    """Put what is left of a demand on an agenda."""
+    if not left.units:
+        return rest
+    return Agenda(left, rest, *((rest.first, rest.last) if rest else (len(layout), 0)))
+
+
+def contended(demand: Demand, rest: Any, layout: Layout) -> bool:
+    """Tell whether others still look where a demand looks."""
+    return bool(rest) and rest.first < layout.last[demand.scope] and demand.scope < rest.last
+
+
+class Owner(NamedTuple):
+    """Slots number first..first+copies-1 of `label` at `host`; label "" is the job outside of every slot."""
+
+    label: str
+    host: int
+    first: int
+    copies: int
+
+    def part(self, start: int, count: int, wanted: int) -> Owner:
+        """Narrow to the slot that owns unit `start` when `wanted` units are one slot's."""
+        if self.copies == 1:
+            return self
+        return self._replace(first=self.first + start // wanted, copies=max(1, count // wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """`units` of `request` at positions `first` and after below `scope`, `done` of them placed already."""
+
+    request: Resource
+    units: int
+    scope: int
+    first: int
+    owner: Owner
+    outside: bool = False  # only what lies outside every worker may serve
+    done: int = 0
+    cursor: int = 0  # candidates before it are decided
+    closed: frozenset[Any] = frozenset()  # groups of equal candidates that are decided
+
+    @property
+    def each(self) -> int:
+        """Units one slot (or the job) wants."""
+        return max(1, self.request.count.min)
+
+    def rank(self, compound: Collection[str]) -> tuple[int, int, int]:
+        """Sort key, most demanding first: nested, then whole (`compound` types contain others), then by units."""
+        return (-depth(self.request), 0 if takes_whole(self.request, compound) else 1, -self.units)
+
+    def less(self, units: int, cursor: int, closed: Any = None) -> Demand:
+        """Return what is left after `units` are placed and a group of candidates is closed."""
+        groups = self.closed if closed is None else self.closed | {closed}
+        return replace(self, units=self.units - units, done=self.done + units, cursor=cursor, closed=groups)
+
+
+def takes_whole(request: Resource, compound: Collection[str]) -> bool:
+    """Tell whether a request, or one in its slot, takes vertices with all they contain."""
+    if request.is_slot:
+        return any(takes_whole(child, compound) for child in request.children)
+    return request.exclusive or (not request.children and request.type in compound)
+
+
+def depth(request: Resource) -> int:
+    """How deep a request nests; slots are no level."""
+    deepest: dict[int, int] = {}
+    for node in reversed(list(request.walk())):
+        below = max((deepest[child.number] for child in node.children), default=0)
+        deepest[node.number] = below + (0 if node.is_slot else 1)
+    return deepest[request.number]
+
+
+MOST_ORDERS = 24  # in which the pools of one type (amounts in units that cannot be compared) are drawn on
+
+STUCK = None
+
+
+class Search:
+    """One search over what is not taken; `promised` and `chosen` hold its answer."""
+
+    def __init__(self, layout: Layout, taken: Taken, meter: Meter = FREE) -> None:
+        self.layout = layout
+        self.taken = taken
+        self.bound = Bound(layout, taken, meter=meter)
+        self.free = {i: taken.room(i, layout.pool(i)) for i, _ in taken.less if layout.is_leaf(i)}
+        self.meter = meter
+        self.promised: list[Promised] = []
+        self.chosen: list[Chosen] = []
+
+    def meet(self, resources: tuple[Resource, ...], done: Callable[[], bool]) -> bool:
+        """Meet all of `resources` at once so that `done` agrees; OutOfBudgetError if that takes too long."""
+        opening = self._post(resources, 0, 0, Owner("", 0, 0, 1), False, ())
+        if opening is STUCK:
+            return False
+        if not opening:
+            return done()
+        stack = [self._moves(opening)]
+        while stack:
+            agenda = next(stack[-1], STUCK)
+            self.meter.step()
+            if agenda is STUCK:
+                stack.pop()
+            elif agenda:
+                stack.append(self._moves(agenda))
+            elif done():
+                return True
+        return False
+
+    # ── from requests to demands ──
+
+    def _post(
+        self, siblings: tuple[Resource, ...], scope: int, first: int, owner: Owner, outside: bool, rest: Any
+    ) -> Any:
+        """Put siblings on the agenda, most demanding first; promise at once what leaves no choice."""
+        found = self._demands(siblings, scope, first, owner, outside)
+        demands = sorted(found, key=lambda d: d.rank(self.layout.compound), reverse=True)
+        for demand in demands:
+            self.meter.step()
+            if self._has_choice(demand):
+                rest = before(demand, rest, self.layout)
+            elif not self._promise(demand):
+                return STUCK
+        return rest
+
+    def _demands(
+        self, siblings: tuple[Resource, ...], scope: int, first: int, owner: Owner, outside: bool
+    ) -> Iterator[Demand]:
+        for r in siblings:
+            self.meter.step()
+            if r.is_slot:
+                slots = Owner(r.label, scope, owner.first * r.count.min, r.count.min * owner.copies)
+                divided = self.bound.divided(r, scope, first > scope)
+                yield from self._demands(divided.spread, scope, first, slots, outside)
+                if divided.has_place:
+                    placed = replace(r, children=divided.placed, needs=divided.needs)
+                    yield Demand(placed, slots.copies, scope, first, slots, outside)
+            else:
+                yield from self._by_slot(r, scope, first, owner, outside)
+
+    def _by_slot(self, r: Resource, scope: int, first: int, owner: Owner, outside: bool) -> Iterator[Demand]:
+        """Demand what each owner wants of a request; one vertex is not taken whole for two of them."""
+        units = self.bound.for_one_slot(r) if owner.copies > 1 else r.count.min
+        if units is None:
+            for number in range(owner.copies):
+                one = owner._replace(first=owner.first + number, copies=1)
+                yield Demand(r, r.count.min, scope, first, one, outside)
+        else:
+            wanted = r if units == r.count.min else replace(r, count=Count(units, units))
+            yield Demand(wanted, units * owner.copies, scope, first, owner, outside)
+
+    def _has_choice(self, demand: Demand) -> bool:
+        r = demand.request
+        several = len(list(pools_of(r, self.layout.pools))) > 1
+        return bool(r.children or r.is_slot or r.exclusive or r.needs or r.type in self.layout.compound or several)
+
+    def _promise(self, demand: Demand, pools: Sequence[tuple[Pool, int]] | None = None) -> bool:
+        """Owe a divisible demand to its scope, as much of it as there is from one pool after the other."""
+        left = demand.units
+        for pool, factor in pools or list(pools_of(demand.request, self.layout.pools)):
+            units = min(left, self.bound.in_pool(pool, demand.scope, demand.outside) // factor)
+            if units:
+                left -= units
+                self.promised.append(Promised(demand, pool, units * factor))
+                if not (self.taken.promise(demand.scope, pool, units * factor) and self._outside_kept(demand, pool)):
+                    return False
+        return not left
+
+    def _outside_kept(self, demand: Demand, pool: Pool) -> bool:
+        if not demand.outside:
+            return True
+        owed = sum(
+            p.amount for p in self.promised if p.demand.outside and p.pool == pool and p.demand.scope == demand.scope
+        )
+        leaves = self.layout.outside(pool, demand.scope)
+        return owed <= sum(self.taken.room(i, pool) for i in leaves if self.taken.open(i, demand.scope))
+
+    # ── choices ──
+
+    def _moves(self, agenda: Agenda) -> Iterator[Any]:
+        demand, rest = agenda.demand, agenda.rest
+        if rest or not demand.done:  # what others took may have left too little
+            wanted, at = demand.units, demand.outside
+            if self.bound.available(demand.request, demand.scope, demand.first, at, wanted) < wanted:
+                return iter(())
+        if demand.request.is_slot:
+            return self._place_slots(demand, rest)
+        return self._stand(demand, rest) if demand.request.children else self._take_pieces(demand, rest)
+
+    def _stand(self, demand: Demand, rest: Any) -> Iterator[Any]:
+        """Choose the vertices for a request with children, groups of equal ones at once."""
+        candidates = self.bound.hosts(demand.request, demand.scope, max(demand.first, demand.cursor), demand.outside)
+        for group, orbit in self._groups(demand, candidates, tight=contended(demand, rest, self.layout)):
+            for many in range(min(demand.units, len(group)), 0, -1):
+                yield from self._try(partial(self._stand_on, demand, group[:many], group, rest))
+            demand = replace(demand, closed=demand.closed | {orbit})
+
+    def _stand_on(self, demand: Demand, vertices: list[int], group: list[int], rest: Any) -> Any:
+        left = demand.less(len(vertices), self._after(vertices, demand, rest), self._closed(vertices, group))
+        rest = leaving(left, rest, self.layout)
+        for k, i in reversed(list(enumerate(vertices))):
+            self.meter.step()
+            if demand.request.exclusive and not self.taken.take_whole(i):
+                return STUCK
+            self.taken.hold(i)
+            part = replace(demand, done=demand.done + k)
+            self.chosen.append(Chosen(part, i, demand.request.exclusive))
+            owner = demand.owner.part(demand.done + k, 1, demand.each)
+            rest = self._post(demand.request.children, i, i + 1, owner, demand.outside, rest)
+            if rest is STUCK:
+                return STUCK
+        return rest
+
+    def _take_pieces(self, demand: Demand, rest: Any) -> Iterator[Any]:
+        """Choose whole vertices (or leaves with needs) for a request without children, then divisible leaves."""
+        r = demand.request
+        candidates = self.bound.pieces(r, demand.scope, max(demand.first, demand.cursor), demand.outside)
+        for group, orbit in self._groups(demand, candidates, tight=contended(demand, rest, self.layout)):
+            each = self.bound.units(r, group[0])
+            for many in range(min(-(-demand.units // each), len(group)) if each else 0, 0, -1):
+                yield from self._try(partial(self._take, demand, group[:many], group, each, rest))
+            demand = replace(demand, closed=demand.closed | {orbit})
+        if not (r.exclusive or r.needs):
+            for pools in islice(permutations(pools_of(r, self.layout.pools)), MOST_ORDERS):
+                yield from self._try(partial(self._promise_in, demand, pools, rest))
+
+    def _promise_in(self, demand: Demand, pools: Sequence[tuple[Pool, int]], rest: Any) -> Any:
+        return rest if self._promise(demand, pools) else STUCK
+
+    def _take(self, demand: Demand, vertices: list[int], group: list[int], each: int, rest: Any) -> Any:
+        whole = demand.request.exclusive or not self.layout.is_leaf(vertices[0])
+        left = demand.less(
+            min(demand.units, each * len(vertices)),
+            self._after(vertices, demand, rest),
+            self._closed(vertices, group),
+        )
+        for k, i in enumerate(vertices):
+            self.meter.step()
+            part = replace(demand, done=demand.done + k * each, units=min(each, demand.units - k * each))
+            if whole:
+                self.chosen.append(Chosen(part, i, True))
+                if not self.taken.take_whole(i):
+                    return STUCK
+            elif not self._promise(replace(part, scope=i, first=i)):
+                return STUCK
+        return leaving(left, rest, self.layout)
+
+    def _place_slots(self, demand: Demand, rest: Any) -> Iterator[Any]:
+        """Give slots their places, as many as a place holds first."""
+        slot = demand.request
+        first = max(demand.first, demand.cursor)
+        for place, outside in self.bound.places(slot.needs, demand.scope, first, demand.outside):
+            orbit = (outside, *self._orbit(place))
+            if orbit in demand.closed:
+                continue
+            most = self.bound.capacity(slot.children, place, outside, demand.units)
+            for many in range(most, 0, -1):
+                yield from self._try(partial(self._place, demand, place, outside, many, rest))
+            demand = replace(demand, closed=demand.closed | {orbit})
+
+    def _place(self, demand: Demand, place: int, outside: bool, many: int, rest: Any) -> Any:
+        end = self.layout.last[place]
+        left = demand.less(many, end)
+        owner = demand.owner._replace(first=demand.owner.first + demand.done, copies=many)
+        self.chosen.append(Chosen(replace(demand, owner=owner), place, False))
+        return self._post(demand.request.children, place, place, owner, outside, leaving(left, rest, self.layout))
+
+    def _try(self, move: Callable[[], Any]) -> Iterator[Any]:
+        """Make a move, hand on the agenda it leaves, and take the move back afterwards."""
+        mark, promised, chosen = self.taken.mark(), len(self.promised), len(self.chosen)
+        agenda = move()
+        if agenda is not STUCK:
+            yield agenda
+        self.taken.undo(mark)
+        del self.promised[promised:], self.chosen[chosen:]
+
+    # ── equal candidates ──
+
+    def _groups(self, demand: Demand, candidates: Iterator[int], tight: bool) -> Iterator[tuple[list[int], Any]]:
+        """Yield runs of equal candidates below one parent, no longer than is wanted, and their orbit.
+
+        Lowest first, or while others still have to be met (`tight`) those that contain least.
+        """
+        seen = set(demand.closed)
+        candidates = iter(sorted(candidates, key=self._weight)) if tight else candidates
+        for i in candidates:
+            key, orbit = self._group_key(i), self._orbit(i)
+            if key not in seen and orbit not in seen:
+                yield self._run(i, key, demand.units), orbit
+                seen.add(orbit)
+
+    def _run(self, first: int, key: Any, most: int) -> list[int]:
+        run: list[int] = []
+        for i in self.layout.of_type(self.layout.types[first], first, self.layout.last[self.layout.parents[first]]):
+            if len(run) == most or self._group_key(i) != key:
+                break
+            run.append(i)
+        return run or [first]
+
+    def _closed(self, taken: list[int], run: list[int]) -> Any:
+        """Name what is decided once only a part of a run is taken: nothing equal is taken later either."""
+        return self._group_key(run[0]) if len(taken) < len(run) else None
+
+    def _after(self, taken: list[int], demand: Demand, rest: Any) -> int:
+        """Return where candidates go on: behind what is taken, if they are met lowest first."""
+        return 0 if contended(demand, rest, self.layout) else self.layout.last[taken[-1]]
+
+    def _weight(self, i: int) -> tuple[int, int]:
+        return (self.layout.weight(i), i)
+
+    def _group_key(self, i: int) -> tuple[Any, ...]:
+        return ("below", self.layout.parents[i], self._state(i))
+
+    def _orbit(self, i: int) -> tuple[Any, ...]:
+        return tuple(self._state(at) for at in self.layout.up(i))
+
+    def _state(self, i: int) -> int:
+        """Equal for equal untouched subtrees, its own for every other vertex."""
+        if self.taken.untouched(i) and i not in self.taken.marked:
+            return self.layout.kinds[i]
+        return -1 - i

@@ -1,0 +1,138 @@
+"""What is taken during a search, with undo.
+
+What is taken of a cluster while one request is being met, with undo.
+
+    promise   an amount of a pool owed to a subtree, not yet tied to leaves
+    less      (position, pool) → amount taken or promised at or below the position
+    touched   position → how many things are taken or held at or below it
+    held      vertices that a request with children stands on
+    whole     vertices taken with everything in them
+
+The one idea: subtrees nest, so promises can be kept exactly when no subtree owes more than it holds (Hall's
+condition on a laminar family). Divisible amounts therefore never need a choice while searching.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from rainbow.matching.model.layout import Layout, Pool
+
+
+class Taken:
+    """The taken part of a layout. `barred` workers offer nothing; `busy` ones are taken already."""
+
+    def __init__(self, layout: Layout, barred: Collection[int] = (), busy: Collection[int] = ()) -> None:
+        self.layout = layout
+        self.barred = frozenset(barred) | frozenset(busy)
+        self.less: dict[tuple[int, Pool], int] = {}
+        self.touched: dict[int, int] = {}
+        self.held: dict[int, bool] = {}
+        self.whole: dict[int, bool] = {}
+        self.marked: set[int] = set()  # unlike the equal subtrees elsewhere: contains a barred worker
+        self._log: list[tuple[dict[Any, Any], Any, Any]] = []
+        for i in sorted(self.barred):
+            self._remove(i, layout.content[i])
+            self.marked.update(layout.up(i))
+        for i in busy:
+            self.touch(i)
+        self.keep()
+
+    # ── undo ──
+
+    def mark(self) -> int:
+        """Return a point to come back to."""
+        return len(self._log)
+
+    def undo(self, mark: int) -> None:
+        """Go back to a point."""
+        while len(self._log) > mark:
+            table, key, old = self._log.pop()
+            if old is None:
+                del table[key]
+            else:
+                table[key] = old
+
+    def keep(self) -> None:
+        """Forget how to go back."""
+        self._log.clear()
+
+    def _set(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        self._log.append((table, key, table.get(key)))
+        table[key] = value
+
+    # ── questions ──
+
+    def room(self, i: int, pool: Pool) -> int:
+        """How much of a pool is left below one vertex, counting only what happens there."""
+        return self.layout.content[i].get(pool, 0) - self.less.get((i, pool), 0)
+
+    def headroom(self, i: int, pool: Pool) -> int:
+        """How much of a pool may still be promised at a vertex without breaking a promise above it."""
+        least = self.room(i, pool)
+        while i not in self.whole and self.layout.parents[i] >= 0:
+            i = self.layout.parents[i]
+            least = min(least, self.room(i, pool))
+        return max(least, 0)
+
+    def open(self, i: int, scope: int) -> bool:
+        """Tell whether a vertex may be entered from `scope` (a position above it, or itself)."""
+        if self.layout.worker[i] in self.barred:
+            return False
+        while i != scope and i >= 0:
+            if i in self.whole:
+                return False
+            i = self.layout.parents[i]
+        return True
+
+    def untouched(self, i: int) -> bool:
+        """Tell whether nothing at or below a vertex is taken or held."""
+        return not self.touched.get(i)
+
+    def like_its_kind(self, i: int) -> bool:
+        """Tell whether a vertex offers what every vertex of its kind does: nothing is taken, nothing in it barred."""
+        return not self.touched and i not in self.marked
+
+    # ── moves: each returns False (and must be undone) if it breaks a promise ──
+
+    def promise(self, i: int, pool: Pool, amount: int) -> bool:
+        """Owe an amount to the subtree of a vertex."""
+        self.touch(i)
+        return self._debit(i, pool, amount)
+
+    def hold(self, i: int) -> bool:
+        """Stand on a vertex, against other requests with children."""
+        self.touch(i)
+        self._set(self.held, i, True)
+        return True
+
+    def take_whole(self, i: int) -> bool:
+        """Take a vertex and everything in it; what is inside is left to whoever took it."""
+        above = self.layout.parents[i]
+        inside = {pool: self.room(i, pool) for pool in self.layout.content[i]}
+        self.touch(i)
+        self._set(self.whole, i, True)
+        kept = [self._debit(above, pool, amount) for pool, amount in inside.items() if amount]
+        return all(kept)
+
+    def touch(self, i: int) -> None:
+        """Note that something is taken or held at a vertex."""
+        for at in self.layout.up(i):
+            self._set(self.touched, at, self.touched.get(at, 0) + 1)
+
+    def _remove(self, i: int, amounts: Mapping[Pool, int]) -> None:
+        for pool, amount in amounts.items():
+            self._debit(i, pool, amount - self.less.get((i, pool), 0))
+
+    def _debit(self, i: int, pool: Pool, amount: int) -> bool:
+        kept = True
+        while i >= 0:
+            self._set(self.less, (i, pool), self.less.get((i, pool), 0) + amount)
+            kept = kept and self.room(i, pool) >= 0
+            if i in self.whole:  # above it, everything inside is debited already
+                break
+            i = self.layout.parents[i]
+        return kept

@@ -1,0 +1,330 @@
+"""The state of a worker's use, equal states being one; and the classes that could serve a request.
+
+One kind of worker in every state of use: what a request would take of it, remembered by state.
+
+stand   workers of one kind below equal things: alike until something is taken
+used    {position: base units taken} of leaves, and the positions taken whole; positions count within the worker
+part    what a request takes of one worker; two states and a part between them are found once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from rainbow.lazy import cached_property
+from rainbow.matching.equivalence.cluster_class import rooted
+from rainbow.matching.equivalence.query import Question
+from rainbow.matching.equivalence.reduced_layout import Reduced
+from rainbow.matching.equivalence.subtree_classes import compile_kinds
+from rainbow.matching.model.conditions import barred
+from rainbow.matching.model.layout import layout, parts
+from rainbow.matching.model.verdict import Reason, Take
+from rainbow.matching.search.solution import search
+from rainbow.matching.search.trail import Taken
+from rainbow.matching.search.upper_bound import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rainbow.graph import Cluster
+    from rainbow.graph.outline import Copy
+    from rainbow.jobspec import Request, Resource
+    from rainbow.matching.equivalence.cluster_class import Rooted
+    from rainbow.matching.equivalence.subtree_classes import Kind, Row
+    from rainbow.matching.model.layout import Layout
+
+
+def hosting_kinds(request: Request, cluster: Cluster) -> frozenset[str]:
+    """Return the kinds (see worker_kinds) that could take a slot, or a whole node, of the preferred variant."""
+    question, workers = Question(request), workers_of(cluster)
+    if not (workers.are_apart and question.by_kinds) or question.names_workers or question.asks_names:
+        return _walked(request, cluster)
+    open_ones = [stand for stand in workers.alike() if question.passes is None or question.passes(stand.kind)]
+    wanted = [part for resource in request.resources for part in resource.walk()]
+    hosts = {
+        stand.kind.number
+        for stand in open_ones
+        for bound in [Bound(stand.layout, Taken(stand.layout))]
+        if any(_could_host(part, 0, stand.layout, bound) for part in wanted)
+    }
+    return frozenset(map(str, hosts or {stand.kind.number for stand in open_ones}))
+
+
+def _walked(request: Request, cluster: Cluster) -> frozenset[str]:
+    """Look at one worker of each kind in the whole cluster."""
+    laid_out, kinds = layout(cluster), worker_kinds(cluster)
+    out = set(barred(request.constraint, laid_out))
+    bound = Bound(laid_out, Taken(laid_out, out))
+    one_of_each = {kinds[laid_out.worker_names[i]]: i for i in reversed(laid_out.workers) if i not in out}
+    wanted = [part for resource in request.resources for part in resource.walk()]
+    hosts = {kind for kind, i in one_of_each.items() if any(_could_host(part, i, laid_out, bound) for part in wanted)}
+    return frozenset(hosts or one_of_each)
+
+
+def worker_kinds(cluster: Cluster) -> dict[str, str]:
+    """{worker: its kind}; workers of one kind are equal in everything that matching looks at."""
+    return {name: str(kind.number) for name, kind in workers_of(cluster).by_name.items()}
+
+
+def worker_capacity(cluster: Cluster) -> dict[str, dict[str, int]]:
+    """{worker: {type: size of all its vertices of that type}}, in natural order of workers."""
+    workers = workers_of(cluster)
+    kinds = workers.by_name
+    totals = {kind: workers.rooted.below(kind).totals for kind in set(kinds.values())}
+    return {name: dict(totals[kind]) for name, kind in kinds.items()}
+
+
+def consumables(cluster: Cluster) -> dict[str, int]:
+    """{type: size of all its vertices that lie outside every worker}: racks, storage, licences."""
+    sums: dict[str, int] = {}
+    for kind, many in workers_of(cluster).rooted.outer.items():
+        sums[kind.type] = sums.get(kind.type, 0) + kind.size * many
+    return sums
+
+
+def _could_host(part: Resource, i: int, laid_out: Layout, bound: Bound) -> bool:
+    if part.is_slot:
+        placed = parts(part, laid_out, 0, False).placed
+        return bool(placed) and bound.capacity(placed, i, False, 1) > 0
+    if part.type != laid_out.worker_type:
+        return False
+    return bound.can_host(part, i, False) if part.children else bound.meets(part.needs, i)
+
+
+_numbers = count()
+Amounts = tuple[tuple[int, int, bool], ...]  # (position, base units, whole)
+
+
+class Part:
+    """What is taken of one worker."""
+
+    __slots__ = ("amounts", "number")
+
+    def __init__(self, amounts: Amounts) -> None:
+        self.number = next(_numbers)
+        self.amounts = amounts
+
+
+class State:
+    """One state of use of a stand."""
+
+    __slots__ = ("after", "before", "number", "stand", "used", "whole")
+
+    def __init__(self, stand: Stand, used: Mapping[int, int], whole: frozenset[int]) -> None:
+        self.number = next(_numbers)
+        self.stand = stand
+        self.used = used
+        self.whole = whole
+        self.after: dict[int, State] = {}  # by number of the part taken
+        self.before: dict[int, State] = {}  # by number of the part given back
+
+    def plus(self, part: Part) -> State:
+        """The state after a part is taken."""
+        if part.number not in self.after:
+            used = dict(self.used)
+            for i, amount, whole in part.amounts:
+                if not whole:
+                    used[i] = used.get(i, 0) + amount
+            self.after[part.number] = self.stand.state(used, self.whole | _wholes(part))
+        return self.after[part.number]
+
+    def minus(self, part: Part) -> State:
+        """The state after a part is given back."""
+        if part.number not in self.before:
+            used = dict(self.used)
+            for i, amount, whole in part.amounts:
+                if not whole:
+                    used[i] -= amount
+            self.before[part.number] = self.stand.state(used, self.whole - _wholes(part))
+        return self.before[part.number]
+
+
+def _wholes(part: Part) -> frozenset[int]:
+    return frozenset(i for i, _, whole in part.amounts if whole)
+
+
+class WorkerLayout(Reduced):
+    """One worker, read as part of its cluster: pools and compound types are the cluster's, and what hangs above."""
+
+    def __init__(self, kind: Kind, above: frozenset[Row], whole_cluster: Rooted) -> None:
+        super().__init__(whole_cluster.below(kind), None)
+        self.pools = whole_cluster.pools
+        self.compound = set(whole_cluster.compound)
+        self.above = above
+        self.cluster_tables = whole_cluster.tables
+
+    def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
+        """Yield the rows that serve position `i`, those above the worker included."""
+        if subsystem not in self.cluster_tables:
+            return None
+        return (row.vertex for row in self.above | self.serving(i) if row.subsystem == subsystem)
+
+
+class Stand:
+    """Workers of one kind below equal things; `layout` is one of them."""
+
+    def __init__(self, kind: Kind, above: frozenset[Row], whole_cluster: Rooted) -> None:
+        self.kind = kind
+        self.layout = WorkerLayout(kind, above, whole_cluster)
+        self._states: dict[Any, State] = {}
+        self._parts: dict[Amounts, Part] = {}
+        self.fresh = self.state({}, frozenset())
+
+    def state(self, used: Mapping[int, int], whole: frozenset[int]) -> State:
+        """Return the one state of such use."""
+        left = {i: amount for i, amount in used.items() if amount}
+        key = (frozenset(left.items()), whole)
+        return self._states.get(key) or self._states.setdefault(key, State(self, left, whole))
+
+    def part(self, amounts: Amounts) -> Part:
+        """Return the one part of such amounts."""
+        return self._parts.get(amounts) or self._parts.setdefault(amounts, Part(amounts))
+
+    def forget(self) -> None:
+        """Forget the states on the way; workers keep the ones they are in."""
+        for state in self._states.values():
+            state.after.clear()
+            state.before.clear()
+        self._parts.clear()
+        self._states = {(frozenset(), frozenset()): self.fresh}
+
+    @property
+    def size(self) -> int:
+        """How many states are remembered."""
+        return len(self._states)
+
+    def find(self, resource: Resource, state: State) -> tuple[Part, Take] | None:
+        """Choose what a request takes of a worker in some state, lowest first."""
+        if 0 in state.whole:
+            return None
+        taken = self._taken(state)
+        if Bound(self.layout, taken).available(resource, 0, 0, enough=resource.count.min) < resource.count.min:
+            return None
+        found = search((resource,), self.layout, taken)
+        if isinstance(found, Reason):
+            return None
+        take, pieces = found
+        amounts: dict[tuple[int, bool], int] = {}
+        for piece in pieces:
+            key = (piece.position, piece.whole)
+            amounts[key] = amounts.get(key, 0) + piece.amount
+        return self.part(tuple((i, n, whole) for (i, whole), n in sorted(amounts.items()))), take
+
+    def most(self, resource: Resource, state: State, enough: int) -> int:
+        """Bound how many units of a request a worker in some state gives."""
+        return (
+            0 if 0 in state.whole else Bound(self.layout, self._taken(state)).available(resource, 0, 0, enough=enough)
+        )
+
+    def _taken(self, state: State) -> Taken:
+        taken = Taken(self.layout)
+        for i in sorted(state.whole):
+            taken.take_whole(i)
+        for i, amount in state.used.items():
+            taken.promise(i, self.layout.pool(i), amount)
+        taken.keep()
+        return taken
+
+
+class Spot(NamedTuple):
+    """One vertex: its entry in the outline, the copy it is, its kind, and the rows hung on what contains it."""
+
+    entry: int
+    copy: Copy
+    kind: Kind
+    above: frozenset[Row]
+
+
+class Workers:
+    """The workers, depth first; none are numbered where one may lie in another (`are_apart` False)."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.outline = cluster.outline
+        self._named = cluster.workers
+        self.kinds, _ = compile_kinds(cluster)
+        self.rooted = rooted(cluster, self.kinds[0])
+        self.are_apart = not self.rooted.has_nested_workers
+        self.spots = list(self._spots()) if self.are_apart else []
+        self.names = [cluster.worker_names[spot.copy.id] for spot in self.spots]
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        known: dict[tuple[Kind, frozenset[Row]], Stand] = {}
+        for spot in self.spots:
+            if (spot.kind, spot.above) not in known:
+                known[spot.kind, spot.above] = Stand(spot.kind, spot.above, self.rooted)
+        self.stands = [known[spot.kind, spot.above] for spot in self.spots]
+
+    def _spots(self) -> Iterator[Spot]:
+        outline, root = self.outline, self.rooted
+        stack = [Spot(0, next(outline.copies(0)), self.kinds[0], frozenset())]
+        while stack:
+            spot = stack.pop()
+            if root.is_worker(spot.kind):
+                yield spot
+                continue
+            above = spot.above | spot.kind.rows if spot.kind.rows else spot.above
+            for entry, first, many in reversed(outline.below[spot.entry]):
+                if root.worker_type in self.kinds[entry].types:  # other branches are not entered
+                    numbers = range(first + many - 1, first - 1, -1) if outline.counts[entry] else (None,)
+                    copies = (outline.copy(entry, spot.copy, number) for number in numbers)
+                    stack.extend(Spot(entry, copy, self.kinds[entry], above) for copy in copies)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Kind]:
+        """{name: kind} of all workers, those in others too, in natural order of names."""
+        outline = self.outline
+        entries = [e for e, fields in enumerate(outline.fields) if fields.type == self.rooted.worker_type] or [0]
+        kinds = {copy.id: self.kinds[entry] for entry in entries for copy in outline.copies(entry)}
+        return {name: kinds[vertex] for name, vertex in self._named.items()}
+
+    def alike(self) -> dict[Stand, list[int]]:
+        """{stand: its workers}, stands in the order of their first workers."""
+        found: dict[Stand, list[int]] = {}
+        for worker, stand in enumerate(self.stands):
+            found.setdefault(stand, []).append(worker)
+        return found
+
+    def say(self, per_slot: int, parts: Sequence[tuple[int, Take]]) -> Take:
+        """Put together what single workers give; `per_slot` of them in turn make one slot, 0: no slot."""
+        vertices: dict[str, int] = {}
+        placed: list[tuple[str, dict[str, Mapping[str, int]]]] = []
+        merged: dict[int, dict[str, Mapping[str, int]]] = {}
+        for place, (worker, take) in enumerate(parts):
+            name = self.names[worker]
+            vertices.update((self._vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
+            for number, (label, held) in enumerate(take.placed):
+                into: dict[str, Mapping[str, int]] = {}
+                if not label or (per_slot and not number):
+                    key = place // per_slot if per_slot and label else -1
+                    fresh = key not in merged
+                    into = merged.setdefault(key, into)
+                    if not fresh:
+                        into.update((name, amounts) for amounts in held.values())
+                        continue
+                into.update((name, amounts) for amounts in held.values())
+                placed.append((label, into))
+        return Take(tuple(sorted(placed, key=lambda slot: slot[0])), vertices)
+
+    def _vertex(self, worker: int, i: int) -> str:
+        """The id of the vertex at a position within a worker."""
+        inside, way = self.stands[worker].layout, []
+        while i:
+            way.append(i)
+            i = inside.parents[i]
+        entry, copy = self.spots[worker].entry, self.spots[worker].copy
+        for at in reversed(way):
+            entry, copy = self.outline.at(entry, copy, inside.places[at])
+        return copy.id
+
+
+_workers: WeakKeyDictionary[Cluster, Workers] = WeakKeyDictionary()
+
+
+def workers_of(cluster: Cluster) -> Workers:
+    """Return the workers of a cluster, found at the first call and kept as long as the cluster."""
+    found = _workers.get(cluster)
+    if found is None:
+        found = _workers[cluster] = Workers(cluster)
+    return found

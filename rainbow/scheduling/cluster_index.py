@@ -1,0 +1,285 @@
+"""Counts of idle workers and of what waits, kept change by change.
+
+Who is idle and who has room, what each requestor holds and waits for: counts kept up to date change by change.
+
+    view     everything a policy may know, at one instant
+    census   the same, counted: what a plan would else have to count anew every time
+
+The host keeps one census of a cluster from step to step, so that a plan costs what has changed and what can start,
+not what exists. `census_of(view)` counts a view that brings none. While a plan is made nobody changes it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from rainbow.scheduling.snapshot import GangView, JobView, RunView, WorkerView, asked_priority
+from rainbow.state_machine import WorkerState
+
+NAMED = 5  # workers that are called by name
+
+
+def told(census: Census) -> str:
+    """Say how many workers are in which state that takes no tasks; "" if all of them are ready."""
+    of = len(census.workers)
+    counts = {state: len(census.away[state]) for state in WorkerState if state in census.away}
+    if not counts:
+        return "" if of else "the cluster has no workers"
+    left, parts = NAMED, []
+    for state, count in counts.items():
+        parts.append(f"{_word(state)}{_names(census, state, left)}")
+        left -= min(left, count)
+    if len(counts) == 1 and of in counts.values():
+        return f"all {of} workers are {parts[0]}" if of > 1 else f"its only worker is {parts[0]}"
+    first, *others = counts.values()
+    verb = "is" if first == 1 else "are"
+    others_told = [f"{count} {part}" for count, part in zip(others, parts[1:], strict=True)]
+    return ", ".join([f"{first} of {of} workers {verb} {parts[0]}", *others_told])
+
+
+def facts(census: Census) -> dict[str, Any]:
+    """Return the same as facts."""
+    states = {str(state): len(ranked) for state, ranked in sorted(census.away.items())}
+    return {"workers": len(census.workers), "states": states}
+
+
+def _word(state: WorkerState) -> str:
+    return "not yet seen by an agent" if state is WorkerState.NEW else state.lower()
+
+
+def _names(census: Census, state: WorkerState, most: int) -> str:
+    ranked = census.away[state]
+    names = [name for _, name in islice(ranked.items(), most)]
+    more = ["…"] if len(names) < len(ranked) else []
+    return f" ({', '.join(names + more)})" if names else ""
+
+
+Key = TypeVar("Key", bound=Hashable)
+Place = tuple[int, str]  # of a worker: its place in the natural order, its id
+Turn = tuple[int, int, float, str]  # of a job: tasks that run, -priority, submitted, id
+Free = tuple[tuple[str, int], ...]  # what a worker has free, by type
+
+
+@dataclass(slots=True)
+class Held:
+    """What the tasks of one requestor hold."""
+
+    tasks: int = 0
+    workers: Counter[str] = field(default_factory=Counter)  # tasks on each
+    amounts: Counter[str] = field(default_factory=Counter)
+
+
+class Census:
+    """The counts of one cluster. `gang_of` names the waiting gang a task belongs to."""
+
+    def __init__(self) -> None:
+        self.workers: dict[str, WorkerView] = {}
+        self.runs: dict[str, RunView] = {}
+        self.jobs: dict[str, JobView] = {}  # with gangs that may start
+        self.gang_of: Callable[[str], GangView | None] = _nobody
+        self.kinds: dict[str, Ranked[Place]] = {}  # the ready workers
+        self.idle: dict[str, Ranked[Place]] = {}  # the ready workers without a task, by kind
+        self.rooms: dict[str, dict[Free, Ranked[Place]]] = {}  # the ready workers by kind and what they have free
+        self.away: dict[WorkerState, Ranked[Place]] = {}  # the other workers
+        self.capacity: Counter[str] = Counter()  # of all ready workers
+        self.free: Counter[str] = Counter()
+        self.ready = 0
+        self.stopping = 0  # tasks that are told to stop
+        self.held: dict[str, Held] = {}  # by requestor
+        self.mixed: set[str] = set()  # workers that serve several requestors
+        self.queues: dict[str, Ranked[Turn]] = {}  # the waiting jobs of each requestor, whose turn is first at first
+        self.gangs: Counter[str] = Counter()  # that wait, by requestor
+        self.waiting: Counter[str] = Counter()  # tasks that wait, by requestor
+        self._places: dict[str, int] = {}
+        self._holders: dict[str, Counter[str]] = {}  # worker → tasks by requestor
+        self._everyone: list[str] | None = None
+
+    # ── workers ──
+
+    def put_worker(self, worker: WorkerView) -> None:
+        """Take note of a worker as it is now."""
+        before = self.workers.get(worker.id)
+        place = self._places.setdefault(worker.id, len(self._places)), worker.id
+        if before is not None:
+            self._count_worker(before, place, -1)
+        self._count_worker(worker, place, 1)
+        self.workers[worker.id] = worker
+        if before is None or before.state is not worker.state:
+            self._everyone = None
+
+    def _count_worker(self, worker: WorkerView, place: Place, sign: int) -> None:
+        if worker.state is not WorkerState.READY:
+            _put(self.away, worker.state, place, sign)
+            return
+        self.ready += sign
+        _put(self.kinds, worker.kind, place, sign)
+        if not worker.tasks:
+            _put(self.idle, worker.kind, place, sign)
+        rooms = self.rooms.setdefault(worker.kind, {})
+        _put(rooms, tuple(sorted(worker.free.items())), place, sign)
+        if not rooms:
+            del self.rooms[worker.kind]
+        for kind, amount in worker.capacity.items():
+            self.capacity[kind] += sign * amount
+        for kind, amount in worker.free.items():
+            self.free[kind] += sign * max(0, amount)
+
+    def place_of(self, worker: str) -> Place:
+        """Return a worker's place in the natural order."""
+        return self._places[worker], worker
+
+    def everyone(self) -> list[str]:
+        """Return all ready workers in their natural order; the same list while they are the same."""
+        if self._everyone is None:
+            self._everyone = [name for _, name in sorted(p for ranked in self.kinds.values() for p in ranked.items())]
+        return self._everyone
+
+    def is_ready(self, worker: str) -> bool:
+        """Tell whether a worker takes tasks."""
+        known = self.workers.get(worker)
+        return known is not None and known.state is WorkerState.READY
+
+    # ── what runs ──
+
+    def put_run(self, run: RunView) -> None:
+        """Take note of a task that holds space, as it is now."""
+        self.drop_run(run.task)
+        self.runs[run.task] = run
+        self._count_run(run, 1)
+
+    def drop_run(self, task: str) -> RunView | None:
+        """Forget a task that holds nothing any more; return it as it was."""
+        run = self.runs.pop(task, None)
+        if run is not None:
+            self._count_run(run, -1)
+        return run
+
+    def _count_run(self, run: RunView, sign: int) -> None:
+        self.stopping += sign * run.stopping
+        held = self.held.setdefault(run.requestor, Held())
+        held.tasks += sign
+        for worker, amounts in run.placement.items():
+            for kind, amount in amounts.items():
+                _add(held.amounts, kind, sign * amount)
+            if worker:
+                _add(held.workers, worker, sign)
+                self._count_holder(worker, run.requestor, sign)
+        if not held.tasks:
+            del self.held[run.requestor]
+
+    def _count_holder(self, worker: str, requestor: str, sign: int) -> None:
+        holders = self._holders.setdefault(worker, Counter())
+        _add(holders, requestor, sign)
+        if len(holders) > 1:
+            self.mixed.add(worker)
+        else:
+            self.mixed.discard(worker)
+        if not holders:
+            del self._holders[worker]
+
+    def holders(self, worker: str) -> Mapping[str, int]:
+        """Return {requestor: how many of its tasks} of a worker."""
+        return self._holders.get(worker, {})
+
+    # ── what waits ──
+
+    def put_job(self, job: JobView) -> None:
+        """Take note of a job with gangs that may start, as it is now."""
+        self.drop_job(job.id)
+        if job.gangs:
+            self.jobs[job.id] = job
+            self._count_job(job, 1)
+
+    def drop_job(self, job_id: str) -> None:
+        """Forget a job that has nothing to start."""
+        job = self.jobs.pop(job_id, None)
+        if job is not None:
+            self._count_job(job, -1)
+
+    def _count_job(self, job: JobView, sign: int) -> None:
+        _put(self.queues, job.requestor, turn(job), sign)
+        _add(self.gangs, job.requestor, sign * len(job.gangs))
+        _add(self.waiting, job.requestor, sign * job.tasks)
+
+
+def turn(job: JobView, more: int = 0) -> Turn:
+    """Return when it is a job's turn after so many more of its tasks started: who runs least comes first."""
+    return job.running + more, -job.priority - asked_priority(job.attributes), job.submitted, job.id
+
+
+def _nobody(_: str) -> GangView | None:
+    return None
+
+
+def _add(counter: Counter[str], key: str, amount: int) -> None:
+    """Add to a counter that keeps no zeros: what it names is there."""
+    counter[key] += amount
+    if not counter[key]:
+        del counter[key]
+
+
+def _put(groups: dict[Key, Ranked[Item]], key: Key, item: Item, sign: int) -> None:
+    """Add an item to its group, or take it out; there are no empty groups."""
+    if sign > 0:
+        groups.setdefault(key, Ranked()).add(item)
+    else:
+        groups[key].discard(item)
+        if not len(groups[key]):
+            del groups[key]
+
+
+Item = TypeVar("Item", bound=tuple[Any, ...])
+FEW = 64  # changes that are searched for one by one; more are sorted in at once
+
+
+class Ranked(Generic[Item]):
+    """A sorted list. A change costs a search; very many changes together cost one sort.
+
+    What is added is not there, what is taken out is: whoever changes it knows.
+
+    >>> ranked = Ranked([(2, "b"), (1, "a")])
+    >>> ranked.add((0, "c"))
+    >>> ranked.discard((2, "b"))
+    >>> ranked.items(), len(ranked)
+    ([(0, 'c'), (1, 'a')], 2)
+    """
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        self._items = sorted(items)
+        self._new: set[Item] = set()
+        self._gone: set[Item] = set()
+
+    def __len__(self) -> int:
+        return len(self._items) + len(self._new) - len(self._gone)
+
+    def add(self, item: Item) -> None:
+        """Put one in."""
+        if item in self._gone:
+            self._gone.discard(item)
+        else:
+            self._new.add(item)
+
+    def discard(self, item: Item) -> None:
+        """Take one out."""
+        if item in self._new:
+            self._new.discard(item)
+        else:
+            self._gone.add(item)
+
+    def items(self) -> list[Item]:
+        """Return all in order. The list is this object's own: it is read, never changed."""
+        if len(self._new) + len(self._gone) > FEW:
+            self._items = sorted([one for one in self._items if one not in self._gone] + list(self._new))
+        else:
+            for one in self._gone:
+                del self._items[bisect_left(self._items, one)]
+            for one in self._new:
+                insort(self._items, one)
+        if self._new or self._gone:
+            self._new, self._gone = set(), set()
+        return self._items

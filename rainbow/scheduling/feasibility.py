@@ -1,0 +1,62 @@
+"""Whether a job can ever run, and whether it could run now, alone.
+
+Two questions about one job that waits: can it ever run, and could it run now if it were alone in the queue.
+
+Both are answered by the policy itself, whichever it is, on a view that is changed: without anything running and with
+every worker ready for the first; with only this job waiting for the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rainbow.scheduling.interface import Plan, Policy, Promises, Start, View, Wait
+from rainbow.state_machine import WorkerState
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether a job can run, and if not what stands in its way."""
+
+    can: bool
+    text: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def can_now(policy: Policy, view: View, job: str) -> Answer:
+    """Tell whether every gang of a job that waits could start now, were it alone in the queue."""
+    return _answer(policy, replace(view, jobs=[own for own in view.jobs if own.id == job], census=None))
+
+
+def can_ever(policy: Policy, view: View, job: str) -> Answer:
+    """Tell whether each gang of a job could start on the empty cluster, its workers ready and its load forgotten."""
+    consumables = dict(view.consumables)
+    for run in view.runs:
+        for kind, amount in run.placement.get("", {}).items():
+            consumables[kind] = consumables.get(kind, 0) + amount
+    idle = [replace(w, free=w.capacity, state=WorkerState.READY, tasks=0, load={}) for w in view.workers]
+    empty = replace(view, workers=idle, runs=(), consumables=consumables, census=None)
+    for own in (own for own in view.jobs if own.id == job):
+        for gang in own.gangs:
+            answer = _answer(policy, replace(empty, jobs=[replace(own, gangs=(gang,))]), later=True)
+            if not answer.can:
+                return answer
+    return Answer(True)
+
+
+def _answer(policy: Policy, view: View, later: bool = False) -> Answer:
+    promising = policy.promising if later and isinstance(policy, Promises) else None
+    plan = policy.plan(replace(view, settings=promising(view.settings)) if promising else view)
+    started = {order.task for order in plan.orders if isinstance(order, Start)}
+    wanted = {task for job in view.jobs for gang in job.gangs for task in gang.tasks}
+    if started >= wanted or (promising and _promised(plan)):
+        return Answer(True)
+    wait = plan.waits[0] if plan.waits else plan.rest.of(view.jobs[0].id) if plan.rest else Wait("", "", "it waits")
+    return Answer(False, wait.text, wait.facts)
+
+
+def _promised(plan: Plan) -> bool:
+    """Tell whether a time was found, such as after closed hours."""
+    return any(wait.reason == "reserved" for wait in plan.waits)

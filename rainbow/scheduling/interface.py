@@ -1,0 +1,217 @@
+"""The interface of a policy: a view in; a plan of orders and waits out.
+
+A policy is a pure function. It has no clock (`view.now`), no chance and no I/O of its own; the host freezes
+the view, checks the plan against the hard invariants (invariants.py) and carries the orders out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from rainbow.scheduling.cluster_index import Census
+from rainbow.scheduling.snapshot import GangView, JobView, Placement, ReservationView, RunView, WorkerView
+
+if TYPE_CHECKING:
+    from rainbow.matching import Take
+
+
+def census_of(view: View) -> Census:
+    """Return the census a view brings, or count it."""
+    if view.census is not None:
+        return view.census
+    census = Census()
+    for worker in view.workers:
+        census.put_worker(worker)
+    for run in view.runs:
+        census.put_run(run)
+    for job in view.jobs:
+        census.put_job(job)
+    known: dict[str, GangView] = {}
+
+    def gang_of(task: str) -> GangView | None:
+        if not known:
+            known.update({task: gang for job in view.jobs for gang in job.gangs for task in gang.tasks})
+        return known.get(task)
+
+    census.gang_of = gang_of
+    return census
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A task that gave its space back at `end`: it has ended, or waits to run again."""
+
+    run: RunView
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything a policy may know of one cluster at one instant.
+
+    `place(demand, workers)` is the matcher's answer: what the gang would hold if only these workers were
+    free, or None; `divide(demand, take)` says what of it each task of the gang holds. `hosts(demand)` are
+    the kinds of workers that could take a part of it. `consumables` is what is free, by type, of what lies
+    outside every worker; placements name it under the worker "". `reservations` are advance ones. `ended` is the
+    record of what has ended since the last plan that was carried out, for a policy with `counted_until`.
+    """
+
+    now: float
+    settings: Mapping[str, Any]
+    workers: Sequence[WorkerView]
+    jobs: Sequence[JobView]
+    runs: Sequence[RunView]
+    place: Callable[[str, Sequence[str]], Take | None]
+    hosts: Callable[[str], frozenset[str]]
+    divide: Callable[[str, Take], Sequence[Placement]]
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    consumables: Mapping[str, int] = field(default_factory=dict)
+    reservations: Sequence[ReservationView] = ()
+    ended: Sequence[Ended] = ()
+    census: Census | None = field(default=None, compare=False)  # the same counted; None: see census_of
+
+
+# ── what a policy says ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start this task there; the Starts of a gang stand together."""
+
+    task: str
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop this task; its space stays booked until its end is confirmed."""
+
+    task: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Hold this task where it is."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let a suspended task go on."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Keep this space for a job from `at` until `until`."""
+
+    job: str
+    placement: Placement
+    at: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a job has tasks that do not start now. `reason` is a short code, `text` is for people."""
+
+    job: str
+    reason: str
+    text: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Rest(Protocol):
+    """Why jobs wait that a plan does not name, told when asked; `common`, if given, a text for all.
+
+    `reason` is the usual one. A rest that has others beside it names all in `reasons`, and says which of one job by
+    `reason_of(job)`, at no cost.
+    """
+
+    reason: str
+
+    def of(self, job: str) -> Wait:
+        """Say it of one job."""
+
+
+Order = Start | Stop | Suspend | Resume | Reserve
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Orders in sequence, a Wait for every job left waiting, figures for people, the policy's next memory.
+
+    `rest`: says it of every job `waits` does not name, so that a plan need not say it of thousands each time.
+    """
+
+    orders: tuple[Order, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    rest: Rest | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Space found for an advance reservation; none: `text` says why."""
+
+    placement: Placement | None = None
+    start: float = 0.0
+    end: float = 0.0
+    text: str = ""
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """What a policy has beside, if it honours `view.reservations`."""
+
+    def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
+        """Find space for a job's one gang for so long, from `start` on, or (None) from the earliest time there is."""
+
+
+@runtime_checkable
+class Accounts(Protocol):
+    """What a policy has beside, if it accounts for what ran: `view.ended` is for it."""
+
+    def counted_until(self, memory: Mapping[str, Any]) -> float | None:
+        """Return the time until which its memory has counted what ran; None: it counts nothing."""
+
+
+@runtime_checkable
+class Promises(Protocol):
+    """What a policy has beside, if it promises times."""
+
+    def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the settings as they are when every job may be promised a time."""
+
+
+@runtime_checkable
+class Names(Protocol):
+    """What a policy has beside, if jobs may ask for queues, classes or the like by name."""
+
+    def names(self, settings: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+        """Return {key of attributes.system: the names that exist}; a job that asks for another is rejected."""
+
+
+class Policy(Protocol):
+    """Plans one cluster's next step. Same view, same plan.
+
+    A policy may say `by_events = True`: where its memory is empty, a later `now` alone changes nothing, and the host
+    need not ask it again before something happens; `rests = True`: the same after a plan that orders nothing and
+    leaves its memory as it was. With `sees_all = True` its views have every job that has not ended, with class,
+    service and progress, also if nothing of it waits; else only those with something waiting.
+    With `needs_workers = True` it starts nothing where no worker is ready: such a cluster's step can wait a moment.
+    With `by_census = True` it asks the census first, and its views need not have measured loads and reservations.
+    One that keeps space for advance reservations has `keep`, see `Keeps`; one with queues or classes `names`.
+    """
+
+    def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the settings with every default filled in; PolicyError names the first fault by pointer."""
+
+    def plan(self, view: View) -> Plan:
+        """Decide what starts, stops and waits."""

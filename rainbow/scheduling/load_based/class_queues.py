@@ -1,0 +1,192 @@
+"""The jobs of a class, in turn.
+
+The waiting jobs of one class in the order of their turns, and how far a round has come with each.
+
+line   the jobs of one requestor, which the census keeps in order; a round goes along it and changes nothing there
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from copy import copy
+from heapq import heapify, heappop, heappush, merge
+from itertools import count
+from typing import TypeVar
+
+from rainbow.scheduling.cluster_index import Census, Turn, turn
+from rainbow.scheduling.interface import Wait
+from rainbow.scheduling.snapshot import GangView, JobView
+
+AGAIN = -1  # in place of a line: a job that has come to its turn before
+
+
+class Queue:
+    """Whose turn it is: the job that runs least; ties by priority, submission, then id."""
+
+    def __init__(self, census: Census, requestors: Iterable[str]) -> None:
+        named = [requestor for requestor in requestors if requestor in census.queues]
+        self._jobs = census.jobs
+        self._lines = [census.queues[requestor].items() for requestor in named]
+        self._at = [0] * len(named)  # how far along each line
+        self._heap: list[tuple[Turn, int]] = [(line[0], k) for k, line in enumerate(self._lines)]
+        heapify(self._heap)
+        self.stuck: dict[str, Wait] = {}  # why a job goes no further this round
+        self.left_out = 0  # jobs that go no further this round, those of which nothing more is said among them
+        self.gangs = sum(census.gangs[requestor] for requestor in named)  # that wait and are not stuck
+        self.tasks = sum(census.waiting[requestor] for requestor in named)  # that wait
+        self._begun: dict[str, int] = {}  # gangs a job has started
+        self._moved: dict[str, Turn] = {}  # of jobs that started a gang before their turn: when it comes now
+        self._turns: dict[str, Turn] = {}  # of jobs that have come to their turn and still wait
+        self._in_order: list[Turn] = []
+
+    def head(self) -> tuple[JobView, GangView] | None:
+        """Return the next gang of the job whose turn it is."""
+        while self._heap:
+            job = self._jobs[self._heap[0][0][-1]]
+            if job.id in self._moved:
+                self._put_back(job)
+            elif job.id in self.stuck:
+                self._turns[job.id] = self._pop()[0]
+            else:
+                return job, job.gangs[self._next(job)]
+        return None
+
+    def _put_back(self, job: JobView) -> None:
+        """Let a job at the head come to its turn later, for it has started more than its place in the line says."""
+        self._pop()
+        later = self._moved.pop(job.id)
+        if self.has_left(job):
+            self._turns[job.id] = later
+            heappush(self._heap, (later, AGAIN))
+
+    def begin(self, job: JobView) -> None:
+        """Note that the next gang of a job starts, though its turn has not come."""
+        gang = job.gangs[self._next(job)]
+        waited = self.stuck.pop(job.id, None)
+        before = self._moved.get(job.id) or self._turns.get(job.id) or turn(job)
+        self._begun[job.id] = self._next(job) + 1
+        later = turn(job, before[0] - job.running + len(gang.tasks))
+        self.tasks -= len(gang.tasks)
+        if waited is None:
+            self.gangs -= 1
+            self._moved[job.id] = later
+        elif self.has_left(job):
+            self.stuck[job.id] = waited
+        if self._turns.pop(job.id, None) and self.has_left(job):
+            self._turns[job.id] = later
+
+    def leave_out(self, job: JobView, wait: Wait) -> None:
+        """Leave a job out of this round, though its turn has not come; say why it waits."""
+        self.stuck[job.id] = wait
+        self.left_out += 1
+        self.gangs -= len(job.gangs) - self._next(job)
+
+    def advance(self) -> None:
+        """Go on to the next gang of the job at the head, and to the job whose turn comes then."""
+        now, job = self._pop()
+        begun = job.gangs[self._next(job)]
+        self._begun[job.id] = self._next(job) + 1
+        self.gangs -= 1
+        self.tasks -= len(begun.tasks)
+        if self._next(job) < len(job.gangs):
+            later = turn(job, now[0] - job.running + len(begun.tasks))
+            self._turns[job.id] = later
+            heappush(self._heap, (later, AGAIN))
+
+    def give_up(self, wait: Wait | None) -> None:
+        """Leave the job at the head out of this round; say why it waits, unless another one like it was told."""
+        now, job = self._pop()
+        self._turns[job.id] = now
+        self.left_out += 1
+        if wait is not None:
+            self.stuck[job.id] = wait
+        self.left_out += 1
+        self.gangs -= len(job.gangs) - self._next(job)
+
+    def _pop(self) -> tuple[Turn, JobView]:
+        now, line = heappop(self._heap)
+        self._turns.pop(now[-1], None)
+        if line != AGAIN:
+            self._at[line] += 1
+            if self._at[line] < len(self._lines[line]):
+                heappush(self._heap, (self._lines[line][self._at[line]], line))
+        return now, self._jobs[now[-1]]
+
+    def upcoming(self) -> Iterator[tuple[JobView, GangView]]:
+        """Yield what would come to the head, were everything started."""
+        ahead = copy(self)
+        ahead._begun, ahead._turns, ahead._moved = dict(self._begun), dict(self._turns), dict(self._moved)
+        ahead._heap, ahead._at = list(self._heap), list(self._at)
+        while (head := ahead.head()) is not None:
+            yield head
+            ahead.advance()
+
+    def waiting(self, cost: Callable[[GangView], int], most: int) -> int:
+        """Count the workers its gangs wait for, no further than `most`; a gang waits for one at least."""
+        if self.gangs >= most:
+            return most
+        return min(most, sum(cost(gang) for job in self._waiting() for gang in self.left(job)))
+
+    def _waiting(self) -> Iterator[JobView]:
+        """Yield the jobs that are not stuck."""
+        for now, line in self._heap:
+            places = range(0)
+            if line != AGAIN:
+                places = range(self._at[line] + 1, len(self._lines[line]))
+            names = (now[-1], *(self._lines[line][k][-1] for k in places))
+            yield from (self._jobs[name] for name in names if name not in self.stuck)
+
+    def in_turn(self) -> Iterator[JobView]:
+        """Yield all jobs that have something left to start, in order of their turns."""
+        lines = ((line[k] for k in range(at, len(line))) for line, at in zip(self._lines, self._at, strict=True))
+        for now in merge(sorted(self._turns.values()), *lines):
+            job = self._jobs[now[-1]]
+            if self.has_left(job):
+                yield job
+
+    def next_of(self, job: JobView) -> GangView:
+        """Return the gang of a job that would start next."""
+        return job.gangs[self._next(job)]
+
+    def left(self, job: JobView) -> Iterator[GangView]:
+        """Yield the gangs of a job that still wait."""
+        return (job.gangs[k] for k in range(self._next(job), len(job.gangs)))
+
+    def has_left(self, job: JobView) -> bool:
+        """Tell whether a gang of a job still waits."""
+        return self._next(job) < len(job.gangs)
+
+    def ahead(self, job: JobView) -> int:
+        """Count the jobs whose turn comes before that of a job, when the round is over."""
+        now = self._turns.get(job.id) or turn(job)
+        if len(self._in_order) != len(self._turns):
+            self._in_order = sorted(self._turns.values())
+        unseen = (bisect_left(line, now) - at for line, at in zip(self._lines, self._at, strict=True))
+        return bisect_left(self._in_order, now) + sum(max(0, number) for number in unseen)
+
+    def _next(self, job: JobView) -> int:
+        return self._begun.get(job.id, 0)
+
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+def take_turns(jobs: Iterable[tuple[Name, int, int]], most: int) -> list[Name]:
+    """Name the job of every start, from (name, running, waiting) in order of arrival.
+
+    Jobs that run equally many stand in the order in which they came to that number.
+
+    >>> take_turns([("a", 0, 5), ("b", 1, 5)], 4)
+    ['a', 'b', 'a', 'b']
+    """
+    arrival = count()
+    queue = [(running, next(arrival), name, waiting) for name, running, waiting in jobs if waiting]
+    heapify(queue)
+    taken: list[Name] = []
+    while queue and len(taken) < most:
+        running, _, name, waiting = heappop(queue)
+        taken.append(name)
+        if waiting > 1:
+            heappush(queue, (running + 1, next(arrival), name, waiting - 1))
+    return taken

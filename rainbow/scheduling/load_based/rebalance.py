@@ -1,0 +1,84 @@
+"""Which gangs are stopped when a class takes back what it is owed.
+
+When to bring the classes back to their targets by stopping tasks, and which.
+
+spread     largest share a class lacks plus largest share a class has too much, in percent points
+excess     since when the spread has been over the threshold
+victims    of a class over its target, the tasks that were started last
+
+Which tasks a rebalance stops: the newest of the classes over their targets, and only if another starts instead.
+
+unit    the running tasks of one gang, which stop together
+need    workers a class is entitled to, has tasks for, and found nowhere idle
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from rainbow.scheduling.interface import Stop
+from rainbow.scheduling.load_based.class_queues import Queue
+from rainbow.scheduling.load_based.whole_workers import Placing, Unit
+from rainbow.scheduling.snapshot import Placement, RunView
+
+
+def newest(running: Iterable[tuple[float, str]], most: int) -> list[str]:
+    """Name the tasks that were started last, from (started, task); equal starts by name.
+
+    >>> newest([(1.0, "a"), (3.0, "b"), (2.0, "c")], 2)
+    ['b', 'c']
+    """
+    return [task for _, task in sorted(running, key=lambda run: (-run[0], run[1]))[: max(0, most)]]
+
+
+WHY = "RebalanceRequested"
+
+
+def units(runs: list[RunView], held: Callable[[list[Placement]], int]) -> list[Unit]:
+    """Group runs into units, the one started last first; equal starts by task."""
+    gangs: dict[tuple[str, int], list[RunView]] = {}
+    for run in runs:
+        gangs.setdefault((run.job, run.gang), []).append(run)
+    found = [_unit(gang, held([run.placement for run in gang])) for gang in gangs.values()]
+    return sorted(found, key=lambda unit: (-unit.started, unit.tasks))
+
+
+def _unit(runs: list[RunView], size: int) -> Unit:
+    amounts: dict[str, Counter[str]] = {}
+    for run in runs:
+        for worker, held in run.placement.items():
+            if worker:
+                amounts.setdefault(worker, Counter()).update(held)
+    tasks = tuple(sorted(run.task for run in runs))
+    return Unit(max(run.started for run in runs), tasks, frozenset(amounts), amounts, size)
+
+
+def given_back(found: list[Unit], most: int) -> Iterator[Unit]:
+    """Yield the newest units that free no more than `most` together."""
+    for unit in found:
+        if 0 < unit.size <= most:
+            most -= unit.size
+            yield unit
+
+
+@dataclass
+class Exchange:
+    """Gives what some units hold to gangs that are owed it."""
+
+    placing: Placing
+    units: list[Unit]
+
+    def stops(self, queues: Mapping[str, Queue], needs: Mapping[str, int]) -> Iterator[Stop]:
+        """Yield the stops that let gangs start which are owed something, the class that lacks most first."""
+        for name in sorted(needs, key=lambda n: (-needs[n], n)):
+            left = needs[name]
+            for _, gang in queues[name].upcoming() if left else ():
+                if not self.units or left <= 0:
+                    break
+                wanted = self.placing.cost(gang)
+                if 0 < wanted <= left and (chosen := self.placing.victims(gang, self.units)):
+                    self.units = [unit for unit in self.units if unit not in chosen]
+                    left -= wanted
+                    yield from (Stop(task, WHY) for unit in chosen for task in unit.tasks)

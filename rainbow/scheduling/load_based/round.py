@@ -1,0 +1,427 @@
+"""One round of the load-based policy, and why jobs wait after it.
+
+Why jobs wait after a load-based round: what each of them lacks, told once for all that ask for the same.
+
+passed over   its turn came and it could not start; jobs of one class that ask for the same share the reason
+not reached   its class has what it is granted; what the job itself lacks is looked up by what it asks for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from math import inf
+from typing import Any
+
+from rainbow.scheduling import cluster_index
+from rainbow.scheduling.cluster_index import Census
+from rainbow.scheduling.interface import Order, Rest, View, Wait
+from rainbow.scheduling.load_based.class_queues import Queue
+from rainbow.scheduling.load_based.entitlements import ClassCount
+from rainbow.scheduling.load_based.gang_reservation import Amounts, Reserved, next_end
+from rainbow.scheduling.load_based.patience import Patience
+from rainbow.scheduling.load_based.rebalance import Exchange, given_back, units
+from rainbow.scheduling.load_based.settings import CLASSIC, WORKER, Classes
+from rainbow.scheduling.load_based.shared_workers import Sharing
+from rainbow.scheduling.load_based.task_counts import Classic, Counting, Exact
+from rainbow.scheduling.load_based.whole_workers import Placing, Unit
+from rainbow.scheduling.snapshot import GangView, JobView
+from rainbow.text import rfc3339, some
+
+LOOKED_AT = 1_000  # jobs of a class that are looked at for what is reserved
+TINY = 1e-9  # in place of a percent of nothing
+
+
+class Round:
+    """One planning round: what is held, who waits, what was decided."""
+
+    def __init__(self, view: View, census: Census, classes: Classes) -> None:
+        self.view = view
+        self.census = census
+        self.classes = classes
+        whole = classes.unit == WORKER
+        self.placing = Placing(view, census) if whole else Sharing(view, census, classes.unit)
+        self.queues = {name: Queue(census, own) for name, own in self._by_class(census.queues).items()}
+        holders = self._by_class(census.held)
+        self.held = {name: self.placing.held_by(own) for name, own in holders.items()}
+        self.running = {name: sum(census.held[one].tasks for one in own) for name, own in holders.items()}
+        self.reserved: list[Reserved] = []
+        self.passed: dict[tuple[str, int | str], Wait] = {}  # what cannot start in this round, by class
+        self.promised = dict.fromkeys(self.held, 0)  # what is granted to gangs that cannot start yet
+        self.patience = Patience.of(classes.patience, view.now, view.memory, census)
+        earned = view.memory.get("credit", {})
+        units_ = self.placing.total
+        self.counting: Counting = Classic(units_) if classes.rounding == CLASSIC else Exact(units_, earned)
+        self.before = self.counts(self.placing.left + 1)
+        self.target = self.counting.targets(self.before)
+        self.spread = self.counting.spread(self.before)
+        self.rebalancing, self.excess = self._timer()
+        if self.rebalancing:
+            self.before = self.counts(self.placing.total)
+
+    # ── 1 count ──
+
+    def _by_class(self, requestors: Iterable[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {name: [] for name in self.classes.weights}
+        for requestor in requestors:
+            found[self.classes.of(requestor)].append(requestor)
+        return found
+
+    def counts(self, most: int) -> list[ClassCount]:
+        """Count by class what is held and waited for, the latter no further than `most`."""
+        return [
+            ClassCount(name, weight, self.held[name] + self.promised[name], self._waiting(name, most))
+            for name, weight in self.classes.weights.items()
+        ]
+
+    def _waiting(self, name: str, most: int) -> int:
+        if not self.placing.ready:
+            return 0
+        return self.queues[name].waiting(self.placing.cost, most)
+
+    def _timer(self) -> tuple[bool, float | None]:
+        """Tell whether to rebalance; not before the victims of the last time have ended."""
+        excess = self.view.memory.get("over_since")
+        due, since = self.classes.rebalance.due(self.spread, excess, self.view.now, clears=self.counting.clears)
+        if due and self.census.stopping:
+            return False, excess
+        return due, since
+
+    # ── 2 reserve ──
+
+    def reserve_for_the_first(self) -> None:
+        """Start the gang that has waited longest in vain, or reserve what it can have of what is idle."""
+        for job in self.patience.first(self.census) if self.counting.repeats else ():
+            gang, name = job.gangs[0], self.classes.of(job.requestor)
+            cost = self.placing.cost(gang)
+            if took := self.placing.start(gang, cost) if cost else 0:
+                self.held[name] += took
+                self.queues[name].begin(job)
+                target = self.target[name]
+                self.patience.begins(job, gang, name, min(took, self.held[name] - target), target)
+            elif cost:
+                self._reserve_first(job, gang, name)
+                return
+
+    def _reserve_first(self, job: JobView, gang: GangView, name: str) -> None:
+        lacking = self.placing.lacks_outside(gang)
+        held = self.placing.reserve(job, gang, self.placing.cost(gang))
+        if lacking:
+            self.placing.reserve_outside(held)
+        self._note(held, name, held.units)
+        self.queues[name].leave_out(job, first_in_line(self, held, lacking))
+
+    def _note(self, held: Reserved, name: str, promised: int) -> None:
+        held.owner = name
+        self.reserved.append(held)
+        self.promised[name] += promised
+
+    # ── 3 grant, 4 pick, 5 place, 6 again ──
+
+    def grant_and_place(self) -> bool:
+        """Grant idle workers to classes and start what fits; return whether that leaves anything else to grant."""
+        before = self._progress()
+        counts = self.counts(self.placing.total if self.rebalancing else self.placing.left + 1)
+        granted = self.counting.starts(self.placing.left, counts, rebalancing=self.rebalancing)
+        for name in sorted(granted, key=lambda n: (-self.classes.weights[n], n)):
+            self._start_class(name, min(granted[name], self.placing.left))
+        return self._progress() > before
+
+    def _progress(self) -> int:
+        return len(self.placing.orders) + sum(queue.left_out for queue in self.queues.values())
+
+    def _start_class(self, name: str, granted: int) -> None:
+        queue = self.queues[name]
+        while self.placing.ready and (head := queue.head()) is not None:
+            job, gang = head
+            if granted <= 0 and self.placing.cost(gang):
+                return
+            if (name, gang.question) in self.passed:
+                queue.give_up(None)
+            elif not self.placing.cost(gang):
+                self._give_up(name, gang, unhosted(self, job))
+            elif took := self.placing.start(gang, granted):
+                granted -= took
+                self.held[name] += took
+                self.patience.serves(job)
+                queue.advance()
+            else:
+                granted -= self._pass_over(name, job, gang, granted)
+
+    def _pass_over(self, name: str, job: JobView, gang: GangView, granted: int) -> int:
+        """Leave the head of a class out of the round; return how much of what is granted is reserved for it.
+
+        A gang beyond its class's target waits for its place in the line: what the class is granted would never do.
+        """
+        cost = self.placing.cost(gang)
+        most = min(granted, cost)
+        lacking = self.placing.lacks_outside(gang) if most == cost else {}
+        held = Reserved(job, gang)
+        if not lacking and (cost <= self.target[name] or not self.counting.repeats):
+            held = self.placing.reserve(job, gang, most)
+        wait = passed_over(self, name, held, lacking)
+        if self.counting.repeats:
+            self.patience.wait_in_vain(job, name)
+        if not held.units:
+            self._give_up(name, gang, wait)
+            return 0
+        self.queues[name].give_up(wait)
+        self._note(held, name, most)
+        return most
+
+    def _give_up(self, name: str, gang: GangView, wait: Wait) -> None:
+        """Leave the head of a class out of the round, and with it all of its class that ask for the same."""
+        self.queues[name].give_up(wait)
+        self.passed[name, gang.question] = wait
+
+    # ── 7 lend ──
+
+    def lend(self) -> None:
+        """Start what certainly ends before what is reserved can be used, the classes that hold least first."""
+        lenders = [held for held in self.reserved if held.units and self.view.now < held.at < inf]
+        if not lenders:
+            return
+        latest = max(held.at for held in lenders) - self.view.now
+        short = {name: self._short(queue, latest) for name, queue in self.queues.items()}
+        while short:
+            name = min(short, key=lambda n: (self.held[n] / max(self.classes.weights[n], TINY), n))
+            job = next(short[name], None)
+            if job is None:
+                del short[name]
+            else:
+                self._start_short(name, job, lenders)
+
+    def _short(self, queue: Queue, latest: float) -> Iterator[JobView]:
+        """Yield the jobs in turn whose next gang has a limit that may do; of very many the first are looked at."""
+        for job in islice(queue.in_turn(), LOOKED_AT):
+            if 0 < queue.next_of(job).expected <= latest:
+                yield job
+
+    def _start_short(self, name: str, job: JobView, lenders: list[Reserved]) -> None:
+        queue = self.queues[name]
+        while queue.has_left(job):
+            gang = queue.next_of(job)
+            end = self.view.now + gang.expected
+            usable = [held for held in lenders if held.units and held.job is not job and end <= held.at]
+            if not (usable and self.placing.cost(gang) and (took := self.placing.lend(usable, gang))):
+                return
+            self.held[name] += took
+            self.patience.serves(job)
+            queue.begin(job)
+
+    # ── 8 rebalance ──
+
+    def stops(self) -> Iterator[Order]:
+        """Yield what must end so that classes below their targets come to their own."""
+        if not self.rebalancing:
+            return
+        stops, needs = self.counting.stops(self.before, self.counts(self.placing.total))
+        found = [unit for name in stops for unit in given_back(self._units(name), stops[name])]
+        found.sort(key=lambda unit: (-unit.started, unit.tasks))
+        yield from Exchange(self.placing, found).stops(self.queues, needs)
+
+    def _units(self, name: str) -> list[Unit]:
+        spared = self.patience.spared
+        own = (r for r in self.view.runs if self.classes.of(r.requestor) == name and (r.job, r.gang) not in spared)
+        return units([run for run in own if not run.stopping], self.placing.held)
+
+    # ── what is remembered ──
+
+    def _granted(self) -> dict[str, int]:
+        return {c.name: self.held[c.name] + self.promised[c.name] - c.running for c in self.before}
+
+    def memory(self) -> dict[str, Any]:
+        """Return the next memory: credit by class, and since when the spread is over the threshold."""
+        credit = dict(self.counting.credit(self.before, self._granted()))
+        kept: dict[str, Any] = {"credit": credit} if credit else {}
+        kept |= self.patience.memory(self.census)
+        return kept if self.excess is None else {**kept, "over_since": self.excess}
+
+
+SHARE, LOANED = "share-used", "on-loan"
+OWN = ("no-ready-host", "consumables", "share-too-small", "reserving")
+
+
+def unhosted(round_: Round, job: JobView) -> Wait:
+    """Say that no ready worker could ever host what a job waits to start."""
+    ready, others = round_.placing.ready, cluster_index.told(round_.census)
+    text = f"0 of {some(ready, 'ready worker')} can run this job{others and f'; {others}'}"
+    return Wait(job.id, "no-ready-host", text, {"ready": ready, **cluster_index.facts(round_.census)})
+
+
+def passed_over(round_: Round, name: str, held: Reserved, lacking: Amounts) -> Wait:
+    """Say why the job whose turn it was could not start."""
+    placing, target = round_.placing, round_.target[name]
+    wanted = placing.cost(held.gang)
+    if lacking:
+        return _lacks_outside(round_, held.job, lacking)
+    if wanted > target and round_.counting.repeats:
+        return _beyond(round_, name, held.job, wanted)
+    if held.gang.question in placing.hopeless:
+        return _busy(round_, name, held.job, held.gang, held.units)
+    using = f"class {name} is using {round_.held[name]} of {some(target, placing.unit)}"
+    text = f"{using}; needs {wanted} more at the same time, {held.units} reserved"
+    facts = {"class": name, "held": round_.held[name], "target": target, "wanted": wanted, "kept": held.units}
+    return Wait(held.job.id, SHARE, text, facts)
+
+
+def first_in_line(round_: Round, held: Reserved, lacking: Amounts) -> Wait:
+    """Say what is reserved for the gang that is first in line, and until when at the latest."""
+    placing, name = round_.placing, round_.classes.of(held.job.requestor)
+    wanted, target, at = placing.cost(held.gang), round_.target[name], rfc3339(held.at)
+    loan = max(0, round_.held[name] + held.units - target)
+    by = f"starts by {at}" if at else "the tasks on the others have no time limit"
+    beside = "".join(f", {some(held.outside.get(kind, 0), kind, kind)}" for kind in lacking)
+    text = f"{held.units} of {some(wanted, placing.unit)}{beside} reserved, first in line; {by}"
+    facts = {"class": name, "wanted": wanted, "kept": held.units, "target": target, "loan": loan, "at": at}
+    return Wait(held.job.id, "reserving", text, {**facts, "cluster_wide": dict(lacking)} if lacking else facts)
+
+
+def _lacks_outside(round_: Round, job: JobView, lacking: Amounts) -> Wait:
+    free = {kind: max(0, round_.placing.consumables.get(kind, 0)) for kind in lacking}
+    parts = [f"{free[kind]} of {amount} {kind} free" for kind, amount in sorted(lacking.items())]
+    return Wait(job.id, "consumables", f"cluster-wide: {', '.join(parts)}", {"wanted": dict(lacking), "free": free})
+
+
+def _beyond(round_: Round, name: str, job: JobView, wanted: int) -> Wait:
+    """Say that a gang is larger than its class's target, and when it may go beyond it."""
+    patience, target, unit = round_.patience, round_.target[name], round_.placing.unit
+    due = rfc3339(patience.due(job, name))
+    begin = (
+        f"more from {due}" if patience.due(job, name) > patience.now else f"{len(patience.line)} in line before it"
+    )
+    text = f"needs {some(wanted, unit)} at the same time, class {name} may use {target}; {begin}"
+    return Wait(job.id, "share-too-small", text, {"class": name, "wanted": wanted, "target": target, "from": due})
+
+
+def _busy(round_: Round, name: str, job: JobView, gang: GangView, kept: int) -> Wait:
+    """Say that too little is idle of what a gang could run on."""
+    placing = round_.placing
+    wanted, idle, ready = placing.cost(gang), placing.idle_for(gang), placing.ready_for(gang)
+    if placing.unit == "worker":
+        text = (
+            f"{idle} of {some(ready, 'worker')} that can run it {'is' if idle == 1 else 'are'} idle, {wanted} needed"
+        )
+    else:
+        text = f"{some(idle, placing.unit)} free on {some(ready, 'worker')} that can run it, {wanted} needed together"
+    text += f"; {kept} reserved" if kept else ""
+    facts = {"class": name, "wanted": wanted, "idle": idle, "hosts": ready, "kept": kept}
+    return Wait(job.id, f"{placing.unit}s-busy", text, facts)
+
+
+def rest_of(round_: Round) -> Rest:
+    """Say why all the others wait."""
+    return NotReached(round_) if round_.placing.ready else NoWorker(round_.census)
+
+
+class NoWorker:
+    """Why all jobs wait of a cluster without workers that take tasks."""
+
+    reason = "no-worker-ready"
+
+    def __init__(self, census: Census) -> None:
+        self._census = census
+
+    @property
+    def common(self) -> str:
+        """What all of them are told."""
+        return f"no worker is ready: {cluster_index.told(self._census)}"
+
+    def of(self, job: str) -> Wait:
+        """Say it of one job."""
+        return Wait(job, self.reason, self.common, cluster_index.facts(self._census))
+
+
+class NotReached:
+    """Why all other jobs wait: what they ask for is taken, their class has its share, or their turn has not come.
+
+    Asked while the round lasts; what is the same for all that ask for the same is looked up once.
+    """
+
+    reason = SHARE
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self.reasons = frozenset({SHARE, LOANED, f"{round_.placing.unit}s-busy", *OWN})
+        self._short: dict[tuple[str, int | str], Wait | None] = {}
+        self._loans: tuple[dict[str, int], float] | None = None
+
+    def reason_of(self, job: str) -> str:
+        """Name the reason of one job."""
+        short = self._lacks(self._round.census.jobs[job])
+        return short.reason if short else SHARE
+
+    def of(self, job: str) -> Wait:
+        """Say it of one job."""
+        round_, view = self._round, self._round.census.jobs[job]
+        name = round_.classes.of(view.requestor)
+        ahead = round_.queues[name].ahead(view)
+        if (short := self._lacks(view)) is not None:
+            return replace(short, job=job, facts={**short.facts, "ahead": ahead})
+        held, target, unit = round_.held[name], round_.target[name], round_.placing.unit
+        idle = round_.placing.idle_for(_next(round_, name, view))
+        facts = {"class": name, "held": held, "target": target, "idle": idle, "ahead": ahead}
+        using = f"class {name} is using {held} of {some(target, unit)}"
+        return Wait(job, SHARE, f"{using}; {idle} idle, {some(ahead, 'job')} ahead in the queue", facts)
+
+    def _lacks(self, job: JobView) -> Wait | None:
+        """Say what a job itself lacks; None if it waits for its class's share or its turn alone."""
+        round_ = self._round
+        name = round_.classes.of(job.requestor)
+        gang = _next(round_, name, job)
+        key = name, gang.question
+        if key in round_.passed:
+            return round_.passed[key]
+        if key not in self._short:
+            self._short[key] = self._found(name, job, gang)
+        return self._short[key]
+
+    def _found(self, name: str, job: JobView, gang: GangView) -> Wait | None:
+        round_ = self._round
+        if not round_.placing.cost(gang):
+            return unhosted(round_, job)
+        if round_.placing.idle_for(gang):
+            return None
+        loans, end = self._lent()
+        if round_.held[name] < round_.target[name] and loans:
+            return self._on_loan(name, job, loans, end)
+        if round_.placing.left and gang.question:
+            return _busy(round_, name, job, gang, 0)
+        return None
+
+    def _on_loan(self, name: str, job: JobView, loans: Mapping[str, int], end: float) -> Wait:
+        """Say who holds what a class is entitled to, and how it comes back."""
+        round_ = self._round
+        held, target, unit = round_.held[name], round_.target[name], round_.placing.unit
+        until, rebalance = rfc3339(end), self._rebalance()
+        lent = ", ".join(f"{count} on loan to class {other}" for other, count in loans.items())
+        back = (
+            f"the first ends by {until}"
+            if until
+            else f"no known end, rebalance {'off' if rebalance == 'off' else 'on'}"
+        )
+        facts = {"class": name, "held": held, "target": target, "loans": dict(loans), "first_end": until}
+        text = f"class {name} is using {held} of {some(target, unit)}; {lent}; {back}"
+        return Wait(job.id, LOANED, text, {**facts, "rebalance": rebalance})
+
+    def _rebalance(self) -> Any:
+        """Say "off", "on", or when loans are stopped if nothing changes."""
+        rebalance, since = self._round.classes.rebalance, self._round.excess
+        if not rebalance.on:
+            return "off"
+        return "on" if since is None else rfc3339(since + 60.0 * rebalance.minimum)
+
+    def _lent(self) -> tuple[dict[str, int], float]:
+        """Return the loans by class, and when the first task of a borrower must have ended."""
+        if self._loans is None:
+            round_ = self._round
+            beyond = {name: round_.held[name] - round_.target[name] for name in round_.held}
+            loans = {name: units for name, units in sorted(beyond.items()) if units > 0}
+            runs = (run for run in round_.census.runs.values() if round_.classes.of(run.requestor) in loans)
+            self._loans = loans, next_end(runs, round_.view.now) if loans else inf
+        return self._loans
+
+
+def _next(round_: Round, name: str, job: JobView) -> GangView:
+    return round_.queues[name].next_of(job)

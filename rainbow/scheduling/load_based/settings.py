@@ -1,0 +1,208 @@
+"""Classes, percents, patterns of requestors, and where patterns overlap."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from rainbow.errors import PolicyError
+from rainbow.regex import Regex, RegexError, compile_regex
+
+MOST = 1_000_000  # of any number here: more is a slip, and sums stay exact
+EXACT, CLASSIC = "exact", "classic"
+WORKER = "worker"
+LONGEST = 100  # characters of a type
+MOST_KNOWN = 10_000  # requestors whose class is remembered
+DEFAULTS: dict[str, Any] = {
+    "classes": {"default": 100},
+    "default_class": "default",
+    "requestors": [],  # [{"match": regular expression, "class": name}], the first that matches wins
+    "rounding": EXACT,
+    "unit": WORKER,  # what percents count: whole workers, or a type of resource, as core, which shares them
+    "gang_patience": 10,  # minutes a gang waits before workers are reserved for it beyond its class's target
+    "rebalance_threshold": 0,  # percent points of spread; 0: never rebalance
+    "rebalance_minimum_duration": 4,  # minutes the spread must stay above the threshold
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Checked settings. `weights` are the percents as given, `percents` sum to 100."""
+
+    weights: Mapping[str, float]
+    percents: Mapping[str, float]
+    requestors: tuple[tuple[Regex, str], ...]
+    default: str
+    rounding: str
+    rebalance: Rebalance
+    unit: str = WORKER
+    patience: float = 600.0  # seconds a gang waits before it may go beyond its class's target
+    _known: dict[str, str] = field(default_factory=dict, compare=False, repr=False)  # each is looked up once
+
+    def of(self, requestor: str) -> str:
+        """Name the class of a requestor: the first expression that matches all of its name, else the default.
+
+        Classic: that is found anywhere in the name; an unknown class is the default, which is the smallest.
+        """
+        if requestor not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[requestor] = self._find(requestor)
+        return self._known[requestor]
+
+    def _find(self, requestor: str) -> str:
+        find = Regex.search if self.rounding == CLASSIC else Regex.fullmatch
+        name = next((name for pattern, name in self.requestors if find(pattern, requestor)), self.default)
+        return name if name in self.percents else self.default
+
+
+def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill in defaults; PolicyError names the first fault by pointer."""
+    filled = {**DEFAULTS, **settings}
+    for key in settings:
+        if key not in DEFAULTS:
+            raise PolicyError(f"load_based has no setting {key}; it has: {', '.join(DEFAULTS)}", pointer=f"/{key}")
+    _check_percents(filled["classes"])
+    _check_default(filled["default_class"], filled["classes"])
+    _check_rebalance(filled)
+    _check_unit(filled["unit"], filled["rounding"])
+    if not isinstance(filled["requestors"], list):
+        raise PolicyError("requestors is a list of {match, class}", pointer="/requestors")
+    for k, entry in enumerate(filled["requestors"]):
+        _check_requestor(entry, f"/requestors/{k}", filled["classes"])
+    return filled
+
+
+def _check_percents(classes: Any) -> None:
+    if not isinstance(classes, Mapping) or not classes:
+        raise PolicyError("classes is a mapping of names to percents with at least one entry", pointer="/classes")
+    for name, percent in classes.items():
+        if not _is_amount(percent):
+            raise PolicyError(f"the percent of {name} is a number from 0 to {MOST}", pointer=f"/classes/{name}")
+    if not sum(classes.values()):
+        raise PolicyError("the percents sum to 0: nothing would ever run", pointer="/classes")
+
+
+def _check_default(name: Any, classes: Mapping[str, Any]) -> None:
+    if not isinstance(name, str) or name not in classes:
+        raise PolicyError("the default class is not among the classes", pointer="/default_class")
+    if not classes[name]:
+        raise PolicyError("the default class needs a percent: unknown requestors must run", pointer="/default_class")
+
+
+def _check_rebalance(filled: Mapping[str, Any]) -> None:
+    if filled["rounding"] not in (EXACT, CLASSIC):
+        raise PolicyError(f"rounding is {EXACT} or {CLASSIC}", pointer="/rounding")
+    for key in ("gang_patience", "rebalance_threshold", "rebalance_minimum_duration"):
+        if not _is_amount(filled[key]):
+            raise PolicyError(f"{key} is a number from 0 up", pointer=f"/{key}")
+
+
+def _check_unit(unit: Any, rounding: Any) -> None:
+    if not isinstance(unit, str) or not 0 < len(unit) <= LONGEST:
+        raise PolicyError(f"unit is {WORKER} or a type of resource, as core", pointer="/unit")
+    if unit != WORKER and rounding == CLASSIC:
+        raise PolicyError(f"{CLASSIC} counts whole workers: unit is {WORKER}", pointer="/unit")
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST
+
+
+def _check_requestor(entry: Any, pointer: str, classes: Mapping[str, Any]) -> None:
+    if not isinstance(entry, Mapping) or set(entry) != {"match", "class"}:
+        raise PolicyError("an entry is {match: expression, class: name}", pointer=pointer)
+    if not isinstance(entry["class"], str) or entry["class"] not in classes:
+        raise PolicyError(f"the class of an entry is one of: {', '.join(classes)}", pointer=f"{pointer}/class")
+    try:
+        compile_regex(entry["match"])
+    except RegexError as fault:
+        raise PolicyError(f"match: {fault}", pointer=f"{pointer}/match") from None
+
+
+def read_classes(settings: Mapping[str, Any]) -> Classes:
+    """Compile checked settings; percents are normalised to sum to 100."""
+    requestors = tuple((compile_regex(entry["match"]), entry["class"]) for entry in settings["requestors"])
+    rebalance = Rebalance(settings["rebalance_threshold"], settings["rebalance_minimum_duration"])
+    if settings["rounding"] == CLASSIC:
+        percents: Mapping[str, float] = normalise(settings["classes"])
+        return Classes(percents, percents, requestors, list(percents)[-1], CLASSIC, rebalance)
+    weights = dict(sorted(settings["classes"].items()))
+    percents = {name: 100 * weight / sum(weights.values()) for name, weight in weights.items()}
+    unit, patience = settings["unit"], 60.0 * settings["gang_patience"]
+    return Classes(weights, percents, requestors, settings["default_class"], EXACT, rebalance, unit, patience)
+
+
+def classes_of(settings: Mapping[str, Any]) -> Classes:
+    """Check and compile settings; the same settings are compiled once."""
+    return _classes_of(json.dumps(settings))
+
+
+@lru_cache(maxsize=1024)
+def _classes_of(settings: str) -> Classes:
+    return read_classes(check_settings(json.loads(settings)))
+
+
+def normalise(percents: Mapping[str, float]) -> dict[str, int]:
+    """Return whole percents in order; the largest takes what rounding leaves.
+
+    >>> normalise({"a": 1, "b": 2})
+    {'b': 67, 'a': 33}
+    """
+    order = sorted(percents, key=lambda name: (-percents[name], name))
+    total = sum(percents.values())
+    if total == 100:
+        return {name: int(percents[name]) for name in order}
+    rest = {name: math.floor(percents[name] / total * 100) for name in order[1:]}
+    return {order[0]: 100 - sum(rest.values()), **rest}
+
+
+DECORATION = re.compile(r"\.[*+?]|[\^$\\?*+]")
+
+
+def overlaps(entries: Sequence[Mapping[str, str]], requestors: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yield requestors that match entries of several classes: of those given, and what the expressions plainly say.
+
+    >>> list(overlaps([{"match": "a.*", "class": "x"}, {"match": "ann", "class": "y"}], []))
+    [{'requestor': 'ann', 'class': 'x', 'also': ['y']}]
+    """
+    compiled = [(compile_regex(entry["match"]), entry["class"]) for entry in entries]
+    plain = {DECORATION.sub("", entry["match"]) for entry in entries}
+    for requestor in sorted({*plain, *requestors}):
+        claims = list(dict.fromkeys(name for pattern, name in compiled if pattern.fullmatch(requestor)))
+        if len(claims) > 1:
+            yield {"requestor": requestor, "class": claims[0], "also": claims[1:]}
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """The two settings; both must be above 0 for anything to happen."""
+
+    threshold: float = 0.0  # percent points
+    minimum: float = 0.0  # minutes
+
+    @property
+    def on(self) -> bool:
+        """Whether rebalancing is asked for at all."""
+        return self.threshold > 0 and self.minimum > 0
+
+    def due(self, spread: float, excess: float | None, now: float, *, clears: bool) -> tuple[bool, float | None]:
+        """Tell whether to rebalance now, and since when the spread is over the threshold from here on.
+
+        `clears`: a spread back under the threshold ends the excess (the original goes on counting).
+
+        >>> Rebalance(10, 4).due(20, 0.0, 241.0, clears=True)
+        (True, None)
+        """
+        if not self.on:
+            return False, None if clears else excess
+        if spread <= self.threshold:
+            return False, None if clears else excess
+        if excess is None:
+            return False, now
+        return (True, None) if now - excess > self.minimum * 60 else (False, excess)

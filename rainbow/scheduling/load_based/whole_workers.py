@@ -1,0 +1,306 @@
+"""Places for gangs that take whole workers.
+
+Where a round's gangs go: what is idle, what a gang costs, and what is held back for one that cannot start yet.
+
+    unit   what percents count: here whole workers, each serving one gang at a time; shared_workers.py counts amounts
+
+The matcher is asked about few workers first: were it shown every idle one for every start, a round would cost
+starts times workers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import merge, nsmallest
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from rainbow.scheduling.cluster_index import Census, Place, Ranked
+from rainbow.scheduling.interface import Start, View
+from rainbow.scheduling.load_based.gang_reservation import Amounts, Ends, Reserved
+from rainbow.scheduling.snapshot import GangView, JobView, Placement
+
+if TYPE_CHECKING:
+    from rainbow.matching import Take
+
+
+class Idle:
+    """Workers to be taken; beginning and taking one cost the same however many there are."""
+
+    def __init__(self, kinds: Mapping[str, Ranked[Place]]) -> None:
+        self._kinds = {kind: ranked.items() for kind, ranked in kinds.items()}
+        self._left = sum(map(len, self._kinds.values()))
+        self._begin = dict.fromkeys(self._kinds, 0)  # before it everything is taken
+        self._taken: set[str] = set()
+
+    def __len__(self) -> int:
+        return self._left
+
+    def __iter__(self) -> Iterator[str]:
+        return self.of_kinds(self._kinds)
+
+    def of_kinds(self, kinds: Collection[str]) -> Iterator[str]:
+        """Yield the workers of these kinds in order."""
+        known = [kind for kind in kinds if kind in self._kinds]
+        if len(known) == 1:
+            return (name for _, name in self._of_kind(known[0]))
+        return (name for _, name in merge(*map(self._of_kind, known)))
+
+    def _of_kind(self, kind: str) -> Iterator[Place]:
+        found, begin = self._kinds[kind], self._begin[kind]
+        while begin < len(found) and found[begin][1] in self._taken:
+            begin += 1
+        self._begin[kind] = begin
+        return (found[k] for k in range(begin, len(found)) if found[k][1] not in self._taken)
+
+    def first(self, kinds: Collection[str], count: int) -> list[str]:
+        """Return the first so many workers of these kinds."""
+        return list(islice(self.of_kinds(kinds), count))
+
+    def count(self, kinds: Collection[str]) -> int:
+        """Count the workers of these kinds."""
+        return self._left if self._kinds.keys() <= set(kinds) else sum(1 for _ in self.of_kinds(kinds))
+
+    def has(self, worker: str) -> bool:
+        """Return whether a worker that was idle at first has not been taken."""
+        return worker not in self._taken
+
+    def give(self, workers: Collection[str]) -> None:
+        """Put workers back that were taken."""
+        self._taken.difference_update(workers)
+        self._left += len(workers)
+        self._begin = dict.fromkeys(self._kinds, 0)
+
+    def take(self, workers: Collection[str]) -> None:
+        """Take workers out."""
+        self._taken.update(workers)
+        self._left -= len(workers)
+
+
+class Placing:
+    """The workers and consumables of one round, and the starts that took some."""
+
+    unit = "worker"
+
+    def __init__(self, view: View, census: Census) -> None:
+        self.view = view
+        self.census = census
+        self.orders: list[Start] = []
+        self.ready = census.ready
+        self.consumables = dict(view.consumables)
+        self.hopeless: set[int | str] = set()  # questions that what is idle has no answer to in this round
+        self._costs: dict[int | str, int] = {}
+        self._ends: Ends | None = None
+        self._begun: list[tuple[Placement, float]] = []  # what starts in this round, and when it must have ended
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._idle = Idle(self.census.idle)
+
+    @property
+    def ends(self) -> Ends:
+        """When what runs must have ended; looked up when somebody has to wait for it."""
+        if self._ends is None:
+            self._ends = Ends(self.census, self.view.now)
+        while self._begun:
+            self._ends.add(*self._begun.pop())
+        return self._ends
+
+    def _one_of(self, kind: str) -> str | None:
+        """Name a ready worker of a kind."""
+        ranked = self.census.kinds.get(kind)
+        return ranked.items()[0][1] if ranked else None
+
+    @property
+    def total(self) -> int:
+        """How many units all ready workers have."""
+        return self.ready
+
+    @property
+    def left(self) -> int:
+        """How many units are idle."""
+        return len(self._idle)
+
+    def held(self, placements: Iterable[Placement]) -> int:
+        """Count the units that are held by tasks of these placements."""
+        return len({worker for placement in placements for worker in placement if worker})
+
+    def held_by(self, requestors: Collection[str]) -> int:
+        """Count the units that tasks of these requestors hold."""
+        held = sum(len(self.census.held[requestor].workers) for requestor in requestors)
+        shared = (sum(one in requestors for one in self.census.holders(worker)) for worker in self.census.mixed)
+        return held - sum(max(0, times - 1) for times in shared)
+
+    # ── start ──
+
+    def cost(self, gang: GangView) -> int:
+        """How many units a gang takes if all that is ready were idle; 0 if even that cannot host it."""
+        if gang.question not in self._costs:
+            self._costs[gang.question] = self._cost(gang)
+        return self._costs[gang.question]
+
+    def idle_for(self, gang: GangView) -> int:
+        """Count the idle workers that could take a part of a gang."""
+        return self._idle.count(self.view.hosts(gang.demand))
+
+    def ready_for(self, gang: GangView) -> int:
+        """Count the ready workers that could take a part of a gang."""
+        kinds = self.census.kinds
+        return sum(len(kinds[kind]) for kind in self.view.hosts(gang.demand) if kind in kinds)
+
+    def _cost(self, gang: GangView) -> int:
+        for kind in sorted(self.view.hosts(gang.demand)):
+            one = self._one_of(kind)
+            if one is not None and self.view.place(gang.demand, [one]):
+                return 1
+        take = self.view.place(gang.demand, self.census.everyone()) if self.ready else None
+        return len(workers_of(take.placed)) if take else 0
+
+    def start(self, gang: GangView, most: int) -> int:
+        """Start a gang on what is idle if it fits there; return how many units it took, none if it did not start."""
+        if self.cost(gang) > self.left:
+            self.hopeless.add(gang.question)  # what is idle only becomes less while a round lasts
+        if gang.question in self.hopeless or self.cost(gang) > most:
+            return 0
+        take = self._find(gang, most)
+        if take is None:
+            if self._has_tried_all(most):
+                self.hopeless.add(gang.question)
+            return 0
+        if not self._consume(take.placed):
+            return 0
+        placements = self.view.divide(gang.demand, take)
+        self.orders.extend(Start(task, placed) for task, placed in zip(gang.tasks, placements, strict=True))
+        end = self.view.now + gang.expected if gang.expected else inf
+        self._begun.extend((placed, end) for placed in placements)
+        return self._book(gang, take)
+
+    def _has_tried_all(self, _most: int) -> bool:
+        """Return whether a search of so many units that found nothing would find nothing with more."""
+        return True
+
+    def _book(self, gang: GangView, take: Take) -> int:
+        self._idle.take(workers_of(take.placed))
+        return self.cost(gang)
+
+    def _find(self, gang: GangView, most: int) -> Take | None:
+        if self.cost(gang) > most:
+            return None
+        few = self._idle.first(self.view.hosts(gang.demand), self.cost(gang))
+        if not few:
+            return None
+        return self.view.place(gang.demand, few) or self.view.place(gang.demand, list(self._idle))
+
+    def _consume(self, placed: Any) -> bool:
+        """Take what a gang wants of the cluster's consumables, all or nothing."""
+        wanted = _outside(placed)
+        if any(amount > self.consumables.get(kind, 0) for kind, amount in wanted.items()):
+            return False
+        self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in wanted.items()})
+        return True
+
+    # ── reserve ──
+
+    def lacks_outside(self, gang: GangView) -> Amounts:
+        """Return what a gang lacks of what is cluster-wide, although there are workers for it."""
+        take = self._find(gang, self.cost(gang)) if gang.question not in self.hopeless else None
+        wanted = _outside(take.placed) if take else {}
+        return {kind: amount for kind, amount in wanted.items() if amount > self.consumables.get(kind, 0)}
+
+    def reserve(self, job: JobView, gang: GangView, most: int) -> Reserved:
+        """Hold back what is idle of the workers a gang can have soonest, of `most` units at most."""
+        held = Reserved(job, gang)
+        if self.cost(gang) > 1 or gang.question not in self.hopeless:  # else nothing idle is of use to it
+            parts, held.at = self._soonest(gang)
+            held.parts = parts
+            held.units = self._hold_back(held, most)
+        return held
+
+    def reserve_outside(self, held: Reserved) -> None:
+        """Hold back what is free of what a gang wants of the cluster beside its workers."""
+        take = self.view.place(held.gang.demand, self.census.everyone())
+        wanted = _outside(take.placed) if take else {}
+        held.at = max(held.at, self.ends.room_at("", self.consumables, wanted))
+        held.outside = {kind: min(amount, max(0, self.consumables.get(kind, 0))) for kind, amount in wanted.items()}
+        self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in held.outside.items()})
+
+    def _soonest(self, gang: GangView) -> tuple[dict[str, Amounts], float]:
+        """Return the workers a gang can have soonest, those without a known end last, and when it has them."""
+        kinds = self.census.kinds
+        places = (place for kind in self.view.hosts(gang.demand) if kind in kinds for place in kinds[kind].items())
+        ready = [(self.ends.idle_at(place[1]), place) for place in places]
+        count, take = max(1, self.cost(gang)), None
+        while take is None and ready:
+            names = [place[1] for _, place in nsmallest(count, ready)]
+            take = self.view.place(gang.demand, names)
+            if take is None and count >= len(ready):
+                break
+            count = min(len(ready), 4 * count)
+        chosen = sorted(map(self.census.place_of, workers_of(take.placed))) if take else []
+        return {name: {} for _, name in chosen}, max((self.ends.idle_at(name) for _, name in chosen), default=inf)
+
+    def _hold_back(self, held: Reserved, most: int) -> int:
+        """Take out of what is idle what is reserved, and leave that alone in the reservation; return its units."""
+        idle = [name for name in held.parts if not self.census.workers[name].tasks and self._idle.has(name)][:most]
+        self._idle.take(idle)
+        held.parts = {name: held.parts[name] for name in idle}
+        return len(idle)
+
+    def lend(self, lenders: Iterable[Reserved], gang: GangView) -> int:
+        """Start a gang on what is idle or reserved for others; return its units, none if it did not start."""
+        lenders = list(lenders)
+        for held in lenders:
+            self._give_back(held)
+        self.hopeless.discard(gang.question)
+        took = self.start(gang, self.left)
+        for held in lenders:
+            held.units = self._hold_back(held, held.units)
+        return took
+
+    def _give_back(self, held: Reserved) -> None:
+        self._idle.give(held.parts)
+
+    # ── stop ──
+
+    def victims(self, gang: GangView, units: list[Unit]) -> list[Unit]:
+        """Return the newest units whose workers can host the gang and no more; none if there are none."""
+        hosts, wanted = self.view.hosts(gang.demand), self.cost(gang)
+        chosen: list[Unit] = []
+        for unit in units:
+            if unit.size <= wanted and all(self._kind_of(worker) in hosts for worker in unit.workers):
+                chosen.append(unit)
+                wanted -= unit.size
+            if not wanted:
+                break
+        freed = sorted(worker for unit in chosen for worker in unit.workers)
+        return [] if wanted or self.view.place(gang.demand, freed) is None else chosen
+
+    def _kind_of(self, worker: str) -> str:
+        return self.census.workers[worker].kind if worker in self.census.workers else ""
+
+
+def workers_of(placed: Any) -> set[str]:
+    """Return the distinct workers of a take's slots; what lies outside every worker is none."""
+    return {worker for _, held in placed for worker in held if worker}
+
+
+def _outside(placed: Any) -> dict[str, int]:
+    """Sum what a take wants of what is cluster-wide."""
+    wanted: Counter[str] = Counter()
+    for _, held in placed:
+        wanted.update(held.get("", {}))
+    return dict(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What stops together: its tasks, the workers and amounts that frees, and how many units of the policy."""
+
+    started: float
+    tasks: tuple[str, ...]
+    workers: frozenset[str]
+    amounts: Placement
+    size: int

@@ -1,0 +1,71 @@
+"""Space that users reserved in advance.
+
+Advance reservations: space for a while to come, found by the dispatcher's own search.
+
+At a time that is given, the question is whether the job could start then, were it alone: what will have ended is left
+out of the view, and `now` is that time. Without one, it is the job's earliest start. All of it is found, or nothing.
+Load, queues, environments and quotas are matters of the jobs that will run there, not of the space; space promised to
+waiting jobs is no obstacle, for promises are made again in every run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rainbow.scheduling.interface import Kept, View
+from rainbow.scheduling.priority.config.settings import check_settings
+from rainbow.scheduling.priority.items import items
+from rainbow.scheduling.priority.placement.assign import Assigner
+from rainbow.scheduling.priority.placement.lines import Lines, end_of
+from rainbow.scheduling.priority.reasons import Explainer
+from rainbow.scheduling.snapshot import JobView
+
+COUNTED = ("slot_type", "schedule_interval", "consumables", "default_duration", "utc_offset")
+
+
+def keep(view: View, job: JobView, start: float | None, seconds: float) -> Kept:
+    """Find space for a job's gang over `seconds`, from `start` on or as early as it fits."""
+    settings = check_settings({key: value for key, value in view.settings.items() if key in COUNTED})
+    gang = replace(job.gangs[0], expected=seconds)
+    alone = replace(job, gangs=(gang,), attributes={})
+    then = replace(_at(view, view.now if start is None else start, settings), jobs=[alone])
+    (item,) = items(then, settings)
+    lines = Lines(then, settings)
+    assigner = Assigner(lines, settings, {})
+    grant = assigner.now_for(item)
+    if grant is None and start is None:
+        grant = assigner.later_for(item)
+    if grant is None:
+        return Kept(text=Explainer(lines).explain(item).text(then.now, settings["utc_offset"]))
+    held = {line: dict(amounts) for line, amounts in grant.booking.items() if any(amounts.values())}
+    if not item.groups:  # what only the matcher can place takes workers whole
+        held.update({spot.worker: dict(lines.workers[spot.worker].capacity) for spot, _ in grant.spots})
+    return Kept(held, grant.start, grant.start + seconds)
+
+
+def _at(view: View, time: float, settings: Mapping[str, Any]) -> View:
+    """Return a view as it will be at a time, as far as what runs has a known end."""
+    gone = [run for run in view.runs if end_of(run, view.now, settings) <= time]
+    freed: dict[str, Counter[str]] = {}
+    for run in gone:
+        for holder, amounts in run.placement.items():
+            freed.setdefault(holder, Counter()).update(amounts)
+    seen = [replace(w, free=_more(w.free, freed.get(w.id, {})), load={}) for w in view.workers]
+    return replace(
+        view,
+        now=time,
+        workers=seen,
+        consumables=_more(view.consumables, freed.get("", {})),
+        runs=[run for run in view.runs if run not in gone],
+        reservations=[kept for kept in view.reservations if kept.end > time],
+        memory={},
+        settings=settings,
+        census=None,
+    )
+
+
+def _more(free: Mapping[str, int], freed: Mapping[str, int]) -> dict[str, int]:
+    return {**free, **{kind: free.get(kind, 0) + amount for kind, amount in freed.items()}}

@@ -1,0 +1,150 @@
+"""What waits, as items in order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from math import inf
+from typing import Any
+
+from rainbow.lru_cache import Same
+from rainbow.scheduling.interface import View
+from rainbow.scheduling.priority.config.settings import TUNED
+from rainbow.scheduling.priority.model import NOTHING, ONE_WORKER, Asks, Environment, Item, read_asks
+from rainbow.scheduling.snapshot import GangView, JobView, ReservationView, SlotsView
+
+ALONE = Environment(rule=ONE_WORKER)  # a job that names no parallel environment and wants one slot
+SPREAD = Environment()
+
+
+def items(view: View, settings: Mapping[str, Any]) -> list[Item]:
+    """Return every waiting gang, in order of submission."""
+    return list(_items(view, settings, environments(settings)))
+
+
+def environments(settings: Mapping[str, Any]) -> dict[str, Environment]:
+    """Return the parallel environments by name."""
+    return {name: Environment(name, **given) for name, given in settings["parallel_environments"].items()}
+
+
+def _items(view: View, settings: Mapping[str, Any], known: Mapping[str, Environment]) -> Iterator[Item]:
+    names = Names(bool(settings["queues"] or settings["quotas"]))
+    kept = {reservation.id: reservation for reservation in view.reservations}
+    place = 0
+    for job in view.jobs:
+        asks = _possible(view, job, read_asks(job), known)
+        matching = _environments(asks, known)
+        last: Item | None = None
+        for gang in job.gangs:
+            if last and gang.slots and gang.slots is last.gang.slots and gang.expected == last.gang.expected:
+                item = _again(last, gang, place)  # what is told completely by the same amounts asks for the same
+            else:
+                item = _item(view, settings, job, gang, asks, place)
+                item.environments = matching or ((ALONE if item.counts == (1,) else SPREAD),)
+                item.duration = _duration(gang, settings, kept.get(asks.reservation), view.now)
+                item.category = names.category(item)
+            if not settings["categories"]:
+                item.category = place
+            last = item
+            place += 1
+            yield item
+
+
+def _again(last: Item, gang: GangView, place: int) -> Item:
+    """Return the item of a gang that asks for the same as the one before it."""
+    return Item(
+        last.job,
+        gang,
+        place,
+        last.asks,
+        last.groups,
+        last.counts,
+        last.environments,
+        last.duration,
+        last.kinds,
+        last.reserve,
+        last.category,
+        last.user,
+    )
+
+
+def _item(view: View, settings: Mapping[str, Any], job: JobView, gang: GangView, asks: Asks, place: int) -> Item:
+    everyone = settings["discipline"] != TUNED or settings["reserve"] == "all"
+    counts, kinds = _counts(gang.slots), view.hosts(gang.demand)
+    return Item(
+        job, gang, place, asks, gang.slots, counts, (), inf, kinds, everyone or asks.reserve, place, job.requestor
+    )
+
+
+def _environments(asks: Asks, environments: Mapping[str, Environment]) -> tuple[Environment, ...]:
+    if not asks.pe:
+        return ()
+    return tuple(environments[name] for name in sorted(environments) if fnmatchcase(name, asks.pe))
+
+
+def _counts(groups: tuple[SlotsView, ...]) -> tuple[int, ...]:
+    """Return the admissible counts of a gang's only group; of several groups each has its least."""
+    if len(groups) != 1:
+        return (sum(group.least for group in groups),)
+    group = groups[0]
+    return tuple(sorted(group.counts)) or tuple(range(group.least, max(group.least, group.most) + 1))
+
+
+def _duration(gang: GangView, settings: Mapping[str, Any], inside: ReservationView | None, now: float) -> float:
+    """How long an item is taken to run; one without a limit in an advance reservation runs until its end."""
+    duration = gang.expected or settings["default_duration"] or inf
+    if inside and duration == inf:
+        return float(max(0.0, inside.end - max(now, inside.start)))
+    return float(duration) + float(settings["duration_offset"])
+
+
+def _possible(view: View, job: JobView, asks: Asks, environments: Mapping[str, Environment]) -> Asks:
+    """Return what a job asks, or the fault that it names something there is not."""
+    if asks.pe and not _environments(asks, environments):
+        return Asks(fault=f"there is no parallel environment {asks.pe!r}")
+    if asks.reservation and all(kept.id != asks.reservation for kept in view.reservations):
+        return Asks(fault=f"there is no advance reservation {asks.reservation!r}")
+    if asks.reservation and any(kept.id == asks.reservation and not admits(kept, job) for kept in view.reservations):
+        return Asks(fault=f"the advance reservation {asks.reservation!r} is not for {job.requestor}")
+    return asks
+
+
+def admits(kept: ReservationView, job: JobView) -> bool:
+    """Tell whether a job may run in an advance reservation."""
+    return kept.requestors is None or job.requestor in kept.requestors
+
+
+class Names:
+    """Numbers categories: two items of one number fit at the same times and places."""
+
+    def __init__(self, by_user: bool) -> None:
+        self.by_user = by_user  # whether anything could tell users apart
+        self.numbers: dict[Hashable, int] = {}
+        self.shapes: dict[Same, Hashable] = {}
+
+    def category(self, item: Item) -> int:
+        """Return the number of an item's category."""
+        return self.numbers.setdefault(self.key(item), len(self.numbers))
+
+    def key(self, item: Item) -> Hashable:
+        """Name everything of an item that decides where and when it fits."""
+        shape: Hashable = item.gang.demand
+        if item.groups:
+            key = Same(item.groups)
+            shape = self.shapes.get(key) or self.shapes.setdefault(key, _shape(item.groups))
+        user = item.user if self.by_user else ""
+        return (shape, item.counts, item.duration, item.kinds, item.environments, _asked(item.asks), user)
+
+
+def _shape(groups: tuple[SlotsView, ...]) -> Hashable:
+    return tuple(
+        (g.label, tuple(sorted(g.amounts.items())), tuple(sorted(g.outside.items())), g.least, g.apart)
+        for g in groups
+    )
+
+
+def _asked(asks: Asks) -> Hashable:
+    if asks is NOTHING:
+        return None
+    names = (asks.queues, asks.master_queues, asks.pe, asks.project, asks.reservation, asks.fault)
+    return (*names, asks.soft_queues, tuple(sorted(asks.soft.items())))

@@ -1,0 +1,240 @@
+"""The order of jobs: urgency and tickets.
+
+Priority: in which order items are tried.
+
+npprio  POSIX priority, normalised over its fixed range
+rrc     urgency of the resources asked for: Σ urgency of a type × amount × slots assumed
+wtc     urgency of waiting: weight × seconds since submission
+dlc     urgency of a deadline: weight / seconds left, all of the weight once it has passed
+nurg    rrc + wtc + dlc, normalised over the items of this run
+ntix    tickets (job_order.py), normalised from 0 to the most of this run
+
+priority = weight.priority · npprio + weight.urgency · nurg + weight.ticket · ntix
+
+Tickets: what waiting items are owed by shares of a tree, by functional shares, and by an operator's word.
+
+The policies are applied in the order of `hierarchy` (O override, F functional, S share tree); each looks at a
+project's or user's items in the order of the tickets they have so far, so an earlier policy decides who is first.
+The k-th waiting item of an owner with a active ones has a part of 1 / (a + k) of its functional tickets: owners take
+turns. The share tickets of the item whose turn is the r-th by the share tree are in proportion to 1 / r.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from rainbow.jobspec.request import HIGHEST, LOWEST
+from rainbow.scheduling.priority.model import Item
+from rainbow.scheduling.priority.share_tree import charge, entitlements, leaf_of, turns
+
+
+def normalised(value: float, low: float, high: float) -> float:
+    """Return where a value lies between two bounds, from 0 to 1; 0.5 if they are the same."""
+    if high - low < 2.2e-16:
+        return 0.5
+    return min(1.0, max(0.0, (value - low) / (high - low)))
+
+
+def urgency(item: Item, now: float, settings: Mapping[str, Any]) -> dict[str, float]:
+    """Return the three parts of an item's urgency."""
+    weights = settings["weights"]
+    deadline = item.asks.deadline
+    users = settings["deadline_users"]
+    due = weights["deadline"] / max(1.0, deadline - now) if deadline and (not users or item.user in users) else 0.0
+    return {
+        "rrc": resource_urgency(item, settings["urgency"]),
+        "wtc": weights["waiting_time"] * max(0.0, now - item.job.submitted),
+        "dlc": due,
+    }
+
+
+def resource_urgency(item: Item, urgencies: Mapping[str, float]) -> float:
+    """Return the urgency of what an item asks for."""
+    if not urgencies:
+        return 0.0
+    total = 0.0
+    for group in item.groups:
+        slots = assumed_slots(item) if len(item.groups) == 1 else group.least
+        amounts = {"slots": 1, **group.amounts, **group.outside}
+        total += slots * sum(urgencies.get(kind, 0.0) * amount for kind, amount in amounts.items())
+    return total
+
+
+def assumed_slots(item: Item) -> float:
+    """How many slots of a range count for urgency."""
+    how = item.environments[0].urgency_slots
+    if isinstance(how, int):
+        return how
+    return {"min": item.counts[0], "max": item.counts[-1], "avg": (item.counts[0] + item.counts[-1]) / 2}[how]
+
+
+def prioritise(waiting: Sequence[Item], now: float, settings: Mapping[str, Any], tickets: Sequence[float]) -> None:
+    """Set the priority of every item and the terms it is made of."""
+    weights = settings["weights"]
+    by_priority, by_urgency, by_ticket = weights["priority"], weights["urgency"], weights["ticket"]
+    may_ask = settings["most_asked_priority"]
+    parts = [urgency(item, now, settings) for item in waiting]
+    urgencies = [sum(part.values()) for part in parts]
+    low, high = min(urgencies, default=0.0), max(urgencies, default=0.0)
+    most = max(tickets, default=0.0)
+    for item, part, urgent, own in zip(waiting, parts, urgencies, tickets, strict=True):
+        npprio = normalised(item.job.priority + min(item.asks.priority, may_ask), LOWEST, HIGHEST)
+        nurg, ntix = normalised(urgent, low, high), normalised(own, 0.0, most)
+        item.terms = {**part, "tickets": own, "npprio": npprio, "nurg": nurg, "ntix": ntix}
+        item.priority = by_priority * npprio + by_urgency * nurg + by_ticket * ntix
+
+
+def ordered(waiting: Sequence[Item]) -> list[Item]:
+    """Return items by priority, the best first; ties by submission, then id."""
+    return sorted(waiting, key=lambda item: (-item.priority, item.job.submitted, item.place))
+
+
+KINDS = ("user", "project", "department", "job")
+Owners = Mapping[str, str]  # {user, project, department, job} of an item or a running job
+
+
+def tickets(
+    waiting: Sequence[Item],
+    active: Sequence[Owners],
+    usage: Mapping[str, float],
+    given: Mapping[str, Any],
+    length: float | None = None,
+) -> list[float]:
+    """Return the tickets of every item, in the order given.
+
+    `active` are the owners of every running job, `length` is how long jobs run on average; None: the share tree as
+    Grid Engine reads it.
+    """
+    counts = Counter(item.job.id for item in waiting)
+    asked = _asked(waiting, given["max_pending_tasks_per_job"]) if len(counts) < len(waiting) else list(waiting)
+    sums = [0.0] * len(asked)  # by place in `asked`
+    for letter in given["hierarchy"]:
+        places = sorted(range(len(asked)), key=lambda n: (-sums[n], -asked[n].asks.job_share, asked[n].place))
+        order = [asked[n] for n in places]
+        policy = {"O": _override, "F": _functional, "S": _entitled}[letter]
+        if letter == "S" and length is not None:
+            policy = partial(_in_turn, length)
+        for n, more in zip(places, policy(order, active, usage, given), strict=True):
+            sums[n] += more
+    by_job: dict[str, list[float]] = {}
+    for item, owed in zip(asked, sums, strict=True):
+        by_job.setdefault(item.job.id, []).append(owed)
+    seen: Counter[str] = Counter()
+    return [_next(by_job.get(item.job.id, [0.0]), seen, item.job.id) for item in waiting]
+
+
+def _next(owed: Sequence[float], seen: Counter[str], job: str) -> float:
+    """Return the tickets of a job's next item; items beyond those that were asked about have the last one's."""
+    seen[job] += 1
+    return owed[min(seen[job], len(owed)) - 1]
+
+
+def _asked(waiting: Sequence[Item], most: int) -> list[Item]:
+    """Return the first items of every job; further ones are worth what the last of these is."""
+    seen: Counter[str] = Counter()
+    kept = []
+    for item in waiting:
+        seen[item.job.id] += 1
+        if seen[item.job.id] <= most:
+            kept.append(item)
+    return kept
+
+
+def _override(
+    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
+) -> list[float]:
+    """What an operator gives to owners, divided among their jobs, and to single jobs."""
+    held = given["override"]
+    counts = _counted([*active, *(item.owners for item in order)])
+
+    def of(owners: Owners) -> float:
+        total = float(held["jobs"].get(owners["job"], 0.0))
+        for kind in KINDS[:3]:
+            own = held[f"{kind}s"].get(owners[kind], 0.0)
+            total += own / counts[kind, owners[kind]] if given["share_override_tickets"] else own
+        return total
+
+    return [of(item.owners) for item in order]
+
+
+def _functional(
+    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
+) -> list[float]:
+    """Divide the functional tickets by the shares of users, projects, departments and jobs."""
+    weights = {kind: given["functional_weights"][kind] for kind in KINDS}
+    chosen, rest = order[: given["max_functional_jobs"]], order[given["max_functional_jobs"] :]
+    running = _counted(active)
+    parts = {kind: _parts(kind, chosen, running, given) for kind in KINDS if weights[kind]}
+    sums = {kind: sum(part) + _active_parts(kind, active, running, given) for kind, part in parts.items()}
+    used = sum(weights[kind] for kind in parts if sums[kind])
+    found = [
+        given["functional"] * sum(weights[k] / used * parts[k][n] / sums[k] for k in parts if sums[k])
+        for n, _ in enumerate(chosen)
+    ]
+    return [*found, *[found[-1] if found else 0.0] * len(rest)]
+
+
+def _shares(kind: str, owners: Owners, given: Mapping[str, Any]) -> float:
+    if kind == "job":
+        return 1.0
+    return float(given["functional_shares"][f"{kind}s"].get(owners[kind], 0.0))
+
+
+def _parts(kind: str, order: Iterable[Item], running: Mapping[Any, int], given: Mapping[str, Any]) -> list[float]:
+    seen: Counter[str] = Counter()
+    found = []
+    for item in order:
+        name = item.owners[kind]
+        seen[name] += 1
+        divided = running.get((kind, name), 0) + seen[name] if given["share_functional_shares"] else 1
+        found.append(_shares(kind, item.owners, given) / divided)
+    return found
+
+
+def _active_parts(kind: str, active: Iterable[Owners], running: Mapping[Any, int], given: Mapping[str, Any]) -> float:
+    """What running jobs hold of the shares of a kind."""
+    if not given["share_functional_shares"]:
+        return sum(_shares(kind, owners, given) for owners in active)
+    return sum(_shares(kind, owners, given) / running[kind, owners[kind]] for owners in active)
+
+
+def _in_turn(
+    length: float,
+    order: Sequence[Item],
+    active: Sequence[Owners],
+    usage: Mapping[str, float],
+    given: Mapping[str, Any],
+) -> list[float]:
+    """Divide the share tickets by whose turn the share tree says it is."""
+    if not given["share_tree"] or not given["share"]:
+        return [0.0] * len(order)
+    wanted = [(leaf_of(item.owners), charge(item, given["usage_weights"], length)) for item in order]
+    places = turns(given["share_tree"], wanted, usage, given["compensation_factor"])
+    whole = sum(1 / turn for turn in range(1, len(places) + 1))
+    found = [0.0] * len(order)
+    for turn, place in enumerate(places, start=1):
+        found[place] = given["share"] / turn / whole
+    return found
+
+
+def _entitled(
+    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
+) -> list[float]:
+    """Divide the share tickets by what the tree owes each leaf with jobs."""
+    if not given["share_tree"] or not given["share"]:
+        return [0.0] * len(order)
+    leaves = [leaf_of(item.owners) for item in order]
+    owed = entitlements(given["share_tree"], {*leaves, *map(leaf_of, active)}, usage, given["compensation_factor"])
+    seen = Counter(leaf_of(owners) for owners in active)
+    found = []
+    for leaf in leaves:
+        seen[leaf] += 1
+        found.append(given["share"] * owed.get(leaf, 0.0) / seen[leaf])
+    return found
+
+
+def _counted(owners: Iterable[Owners]) -> Counter[tuple[str, str]]:
+    return Counter((kind, own[kind]) for own in owners for kind in KINDS)

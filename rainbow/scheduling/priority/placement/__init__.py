@@ -1,0 +1,1 @@
+"""Space for an item on the resource diagram."""

@@ -1,0 +1,230 @@
+"""Space for one item: by amounts, or as the matcher says.
+
+Gangs that only the matcher can place: they take workers on which nothing runs for the whole time.
+
+Inside an advance reservation those are workers that it keeps whole, and that none of its jobs uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rainbow.scheduling.priority.model import Environment, Grant, Item, Need, Spot
+from rainbow.scheduling.priority.placement import slot_allocation
+from rainbow.scheduling.priority.placement.earliest_start import Times, backwards, earliest
+from rainbow.scheduling.priority.placement.free_space import Ledger, Placer, Wanted, add_needs
+from rainbow.scheduling.priority.placement.lines import CLUSTER, Lines, reserved_line, violations
+from rainbow.scheduling.priority.placement.slot_allocation import admissible
+
+TIMES = 64  # lists of workers that are remembered for times to come
+
+
+class Assigner:
+    """Answers where an item fits at a time, and when first; books nothing.
+
+    `alive` is the skip list turned round: the spots (or, for many slots, the workers) where a category may still
+    start now, the most suitable last. Nothing is freed during a run, so what has no room now has none later in it.
+    `later` is the same for the times last promised.
+    """
+
+    def __init__(self, lines: Lines, settings: Mapping[str, Any], experience: Mapping[str, float]) -> None:
+        self.lines = lines
+        self.timeline = lines.timeline
+        self.settings = settings
+        self.now = lines.view.now
+        self.experience = dict(experience)
+        self.alive: dict[Hashable, list[Any]] = {}
+        self.later: dict[Hashable, list[str]] = {}
+        self.searches = 0
+        self.tight = False  # something did not fit
+
+    def now_for(self, item: Item) -> Grant | None:
+        """Return the largest grant that starts now; of equal ones that with the fewest violations."""
+        self.searches += 1
+        found: Grant | None = None
+        for environment in item.environments:
+            if self.tight and self._hopeless(item, environment):
+                continue
+            if self._single(item, environment):
+                grant = self._one(item, environment)
+            else:
+                grant = self._most(item, environment, self.now)
+            if grant and (found is None or (-grant.count, grant.violations) < (-found.count, found.violations)):
+                found = grant
+        self.tight = self.tight or found is None
+        return found
+
+    def _hopeless(self, item: Item, environment: Environment) -> bool:
+        """Tell whether the workers together have too little now: one look in place of one at each of them."""
+        counts = admissible(environment.rule, item.counts)
+        if not counts or item.asks.reservation or self.settings["consumables"]:
+            return not counts  # other lines, or amounts that are not taken by every slot
+        workers, end = self.lines.reachable(item, environment).workers, self.now + item.duration
+        for group in item.groups:
+            least = counts[0] if len(item.groups) == 1 else group.least
+            for kind, amount in group.amounts.items():
+                use, capacity = self.timeline.sum_over(workers, kind) if amount else (None, 0)
+                if use is not None and use.most(self.now, end) > capacity - amount * least:
+                    return True
+        return False
+
+    def later_for(self, item: Item) -> Grant | None:
+        """Return the grant with the earliest start: first the fewest slots, then as many as fit at that time."""
+        self.searches += 1
+        found: Grant | None = None
+        for environment in item.environments:
+            counts = admissible(environment.rule, item.counts)
+            grant = self._earliest(item, environment, counts[0]) if counts else None
+            if grant and (found is None or (grant.start, grant.violations) < (found.start, found.violations)):
+                found = grant
+        if found is None or len(item.counts) == 1:
+            return found
+        return self._most(item, found.environment, found.start) or found
+
+    # ── at one time ──
+
+    def _single(self, item: Item, environment: Environment) -> bool:
+        """Tell whether an item is one slot that may lie anywhere."""
+        single = item.counts == (1,) and len(item.groups) == 1 and not item.asks.master_queues
+        return single and bool(admissible(environment.rule, item.counts))
+
+    def _one(self, item: Item, environment: Environment) -> Grant | None:
+        """Return a grant of one slot at the first spot with room, and forget the spots before it."""
+        end = self.now + item.duration
+        key = (item.category, environment.name)
+        if key not in self.alive:
+            self.alive[key] = self.lines.reachable(item, environment).spots[::-1]
+        spots = self.alive[key]
+        while spots:
+            if self._has_room(item, environment, spots[-1], self.now, end, once=True):
+                ledger = Ledger(self.timeline, self.now, end)
+                placer = Placer(item, ledger, environment, tuple, {}, self._wanted(item, environment))
+                placer.given.append((0, spots[-1], 1))
+                return self._judged(item, placer.grant())
+            spots.pop()
+        return None
+
+    def _has_room(
+        self, item: Item, environment: Environment, spot: Spot, start: float, end: float, once: bool = False
+    ) -> bool:
+        """Tell whether a spot has room for a slot of any group over [start, end); `once`: a job's only slot."""
+        free = self.timeline.free
+        for k in range(len(item.groups)):
+            wanted = self.lines.wanted(item, k, spot, environment)
+            needs = wanted.each + wanted.per_worker + wanted.per_job if once and wanted.fixed else wanted.each
+            for line, kind, amount, _ in needs:
+                if free(line, kind, start, end) < amount:
+                    break
+            else:
+                return True
+        return False
+
+    def _living(self, item: Item, environment: Environment, start: float) -> Iterator[str]:
+        """Yield the workers that may have room from a time on, the most suitable first; forget those without."""
+        by_worker, end = self.lines.reachable(item, environment).by_worker, start + item.duration
+        workers = self._alive_at(item, environment, start, by_worker)
+        for at in range(len(workers) - 1, -1, -1):
+            worker = workers[at]
+            if any(self._has_room(item, environment, spot, start, end) for spot in by_worker[worker]):
+                yield worker
+            else:
+                del workers[at]
+
+    def _alive_at(self, item: Item, environment: Environment, start: float, by_worker: Iterable[str]) -> list[str]:
+        key: Hashable = (item.category, environment.name)
+        known = self.alive
+        if start != self.now:
+            key, known = (item.category, environment.name, start), self.later
+            if len(known) >= TIMES:
+                known.clear()
+        if key not in known:
+            known[key] = list(by_worker)[::-1]
+        return known[key]
+
+    def _most(self, item: Item, environment: Environment, start: float) -> Grant | None:
+        """Return the grant with the most slots at a time."""
+        possible = admissible(environment.rule, item.counts)
+        if len(possible) < 2:
+            return self.at(item, environment, start, possible[0]) if possible else None
+        way = self.settings["slot_search"]
+        way = slot_allocation.choose(self.experience) if way == "auto" else way
+        found = slot_allocation.largest(possible, lambda n: self.at(item, environment, start, n), way)
+        self.experience = slot_allocation.learn(self.experience, possible, found.count if found else 0)
+        return found
+
+    def at(self, item: Item, environment: Environment, start: float, count: int) -> Grant | None:
+        """Return a grant of exactly `count` slots at a time, or None."""
+        end = start + item.duration
+        reachable = self.lines.reachable(item, environment)
+        if not item.groups:
+            return place_matched(self.lines, item, reachable.spots, start, end)
+        by_worker, masters = reachable.by_worker, None
+        if (able := self.lines.masters(item, environment)) is not None:
+            masters = [spot for spot in reachable.spots if spot in able]
+            by_worker = self.lines.slaves(item, environment)
+
+        def workers() -> Iterable[str]:
+            return self._living(item, environment, start) if masters is None else by_worker
+
+        ledger = Ledger(self.timeline, start, end)
+        placer = Placer(item, ledger, environment, workers, by_worker, self._wanted(item, environment), masters)
+        return self._judged(item, placer.grant()) if placer.place(count) else None
+
+    def _judged(self, item: Item, grant: Grant) -> Grant:
+        """Count the soft requests a grant does not meet."""
+        if not item.asks.soft and not item.asks.soft_queues:
+            return grant
+        return replace(grant, violations=sum(violations(item, spot, self.lines) for spot, _ in grant.spots))
+
+    def _wanted(self, item: Item, environment: Environment) -> Callable[[int, Spot], Wanted]:
+        return lambda k, spot: self.lines.wanted(item, k, spot, environment)
+
+    # ── the earliest time ──
+
+    def _earliest(self, item: Item, environment: Environment, count: int) -> Grant | None:
+        def fits(start: float) -> Grant | None:
+            return self.at(item, environment, start, count)
+
+        times = Times(self.lines, item, environment)
+        if self.settings["search"] == "backwards":
+            return backwards(times.events(), fits)
+        return earliest(times.candidates(count), fits)
+
+
+def place_matched(lines: Lines, item: Item, spots: Sequence[Spot], start: float, end: float) -> Grant | None:
+    """Ask the matcher what an item would hold on the workers that are wholly free over [start, end)."""
+    inside = item.asks.reservation
+    free = [w for w in dict.fromkeys(spot.worker for spot in spots) if _idle(lines, inside, w, start, end)]
+    take = lines.view.place(item.gang.demand, free) if free else None
+    if take is None:
+        return None
+    booking: dict[str, dict[str, int]] = {}
+    for _, held in take.placed:
+        for worker, amounts in held.items():
+            line = _line(inside, worker)
+            add_needs(booking, [Need(line, kind, amount) for kind, amount in amounts.items()], 1)
+    outside = _line(inside, CLUSTER)
+    if not lines.timeline.fits({outside: booking.get(outside, {})}, start, end):
+        return None
+    used = tuple((spot, 1) for spot in _first(spots) if _line(inside, spot.worker) in booking)
+    return Grant(start, end, len(take.placed), take.placed, booking, Environment(), used)
+
+
+def _line(inside: str, holder: str) -> str:
+    return reserved_line(inside, holder) if inside else holder
+
+
+def _idle(lines: Lines, inside: str, worker: str, start: float, end: float) -> bool:
+    if inside:
+        kept = lines.reservations[inside].placement[worker]
+        if any(kept.get(kind, 0) < amount for kind, amount in lines.workers[worker].capacity.items()):
+            return False
+    uses = lines.timeline.lines.get(_line(inside, worker), {})
+    return not any(use.most(start, end) for use in uses.values())
+
+
+def _first(spots: Sequence[Spot]) -> list[Spot]:
+    """Return the first spot of every worker."""
+    return list({spot.worker: spot for spot in reversed(spots)}.values())[::-1]

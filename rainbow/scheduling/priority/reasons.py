@@ -1,0 +1,169 @@
+"""Why an item does not start.
+
+Why an item does not start: what each worker says, counted as people know it.
+
+"0/40 workers: 25 too small, 15 busy until 14:20"
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from typing import Any
+
+from rainbow.scheduling.priority.config.calendar import clock
+from rainbow.scheduling.priority.config.queues import Tag, instances, tag
+from rainbow.scheduling.priority.model import Item, Need, Spot
+from rainbow.scheduling.priority.placement.lines import Lines
+from rainbow.scheduling.snapshot import Placement, WorkerView
+from rainbow.state_machine import WorkerState
+
+UNFIT, SMALL, STATE, ACCESS, LOADED, CLOSED = "unfit", "too small", "not ready", "no access", "overloaded", "closed"
+BUSY, KEPT, QUOTA, ENVIRONMENT, CLUSTER = "busy", "kept for others", "quota used", "pe used", "cluster resource used"
+FITS = "room for one slot"
+
+
+@dataclass(slots=True)
+class Reasons:
+    """How many workers give which reason, and the first time one that is busy gives something back."""
+
+    workers: int
+    counts: Mapping[str, int]
+    until: float = inf
+    lines: dict[str, int] = field(default_factory=dict)  # limits used up, by line
+    _text: str = ""  # said once for all items it is about
+    _facts: dict[str, Any] = field(default_factory=dict)
+
+    def text(self, now: float, offset: float) -> str:
+        """Say it in one line, times of day by an offset from UTC."""
+        if not self._text:
+            until = f" until {clock(self.until + offset, now + offset)}" if isfinite(self.until) else ""
+            ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
+            parts = [f"{count} {reason}{until if reason == BUSY else ''}" for reason, count in ordered]
+            self._text = f"{self.counts.get(FITS, 0)}/{self.workers} workers: {', '.join(parts) or 'none'}"
+        return self._text
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the same as facts."""
+        if not self._facts:
+            self._facts = {"workers": self.workers, "reasons": dict(self.counts)}
+            if isfinite(self.until):
+                self._facts["busy_until"] = self.until
+            if self.lines:
+                self._facts["limits"] = sorted(self.lines)
+        return self._facts
+
+
+ORDER = (UNFIT, SMALL, STATE, ACCESS, CLOSED, LOADED, QUOTA, ENVIRONMENT, CLUSTER, BUSY, KEPT, FITS)
+
+
+class Explainer:
+    """Asks workers why they cannot take a slot; what is free now is looked up once until it changes."""
+
+    def __init__(self, lines: Lines) -> None:
+        self.lines = lines
+        self.known: dict[tuple[str, str], tuple[int, float]] = {}  # line → free now, when more is
+        self.told: dict[Hashable, Reasons] = {}  # what was said since the last booking, whatever the duration
+        self.spots: dict[str, list[Spot]] = {}
+        for spot in instances(lines.queues, lines.workers.values()):
+            self.spots.setdefault(spot.worker, []).append(spot)
+
+    def forget(self, booking: Placement) -> None:
+        """Look again at the lines of a booking."""
+        self.told.clear()
+        for line, amounts in booking.items():
+            for kind in amounts:
+                self.known.pop((line, kind), None)
+
+    def explain(self, item: Item) -> Reasons:
+        """Ask every worker why it cannot take a slot of an item now; the best of its queues speaks for it."""
+        key = self._key(item)
+        if key is not None and key in self.told:
+            return self.told[key]
+        reasons = self._asked(item)
+        if key is not None and not {FITS, KEPT} & set(reasons.counts):  # those depend on how long it runs
+            self.told[key] = reasons
+        return reasons
+
+    def _key(self, item: Item) -> Hashable:
+        """Name what the workers' words depend on, None if that is more than one slot's amounts."""
+        if len(item.groups) != 1 or self.lines.queues or item.asks.reservation:
+            return None
+        environment = item.environments[0]
+        return (self.lines.shape(item, 0, environment), item.kinds)
+
+    def _asked(self, item: Item) -> Reasons:
+        reasons = Reasons(len(self.lines.workers), {})
+        usable = set(self.lines.spots) if self.lines.queues else None
+        counts: Counter[str] = Counter()
+        by_kind: dict[str, str] = {}
+        for name, worker in self.lines.workers.items():
+            if worker.kind not in by_kind:
+                by_kind[worker.kind] = _unsuited(item, worker)
+            said = by_kind[worker.kind] or ("" if worker.state is WorkerState.READY else STATE)
+            counts[said or self._best(item, self.spots.get(name, ()), usable, reasons)] += 1
+        reasons.counts = dict(sorted(counts.items()))
+        return reasons
+
+    def _best(self, item: Item, spots: Iterable[Spot], usable: set[Spot] | None, reasons: Reasons) -> str:
+        said = [self._say(item, spot, usable is None or spot in usable, reasons) for spot in spots]
+        return said[0] if len(said) == 1 else max(said or [ACCESS], key=ORDER.index)
+
+    def _say(self, item: Item, spot: Spot, usable: bool, reasons: Reasons) -> str:
+        """Return what one queue on a worker says."""
+        lines = self.lines
+        if lines.queues and all(tag(item, env, spot, lines.queues) is Tag.NONE for env in item.environments):
+            return ACCESS
+        if not lines.open_now(spot.queue):
+            return CLOSED
+        if not usable:
+            return LOADED
+        if not item.groups:
+            return self._whole(spot, reasons)
+        needs = lines.wanted(item, 0, spot, item.environments[0])
+        worst = FITS
+        for need in (*needs.each, *needs.per_worker, *needs.per_job):
+            said = self._line(item, need, reasons)
+            worst = said if said and ORDER.index(said) < ORDER.index(worst) else worst
+        return worst
+
+    def _whole(self, spot: Spot, reasons: Reasons) -> str:
+        """Return what a worker says to an item that wants it wholly."""
+        now = self.lines.view.now
+        in_use = [use for use in self.lines.timeline.lines.get(spot.worker, {}).values() if use.level(now)]
+        for use in in_use:
+            reasons.until = min(reasons.until, next(use.ends_after(now), inf))
+        return BUSY if in_use else FITS
+
+    def _line(self, item: Item, need: Need, reasons: Reasons) -> str:
+        """Return what stands in the way on one line, "" if nothing does."""
+        now, line, kind = self.lines.view.now, need.line, need.kind
+        free, more = self._free(line, kind)
+        if free >= need.amount:
+            return "" if self.lines.timeline.free(line, kind, now, now + item.duration) >= need.amount else KEPT
+        if line and not line.startswith(("quota ", "pe ")):
+            reasons.until = min(reasons.until, more)
+            return BUSY
+        reasons.lines[f"{line or 'cluster'} {kind}"] = need.amount
+        return CLUSTER if not line else QUOTA if line.startswith("quota ") else ENVIRONMENT
+
+    def _free(self, line: str, kind: str) -> tuple[int, float]:
+        """Return what of a line is free now, and when the next of it is given back."""
+        key = (line, kind)
+        if key not in self.known:
+            timeline, now = self.lines.timeline, self.lines.view.now
+            use = timeline.lines.get(line, {}).get(kind)
+            self.known[key] = (timeline.free_at(line, kind, now), next(use.ends_after(now), inf) if use else inf)
+        return self.known[key]
+
+
+def _unsuited(item: Item, worker: WorkerView) -> str:
+    """Return why no worker of a kind can ever take a slot, "" if one can."""
+    if worker.kind not in item.kinds:
+        return UNFIT
+    fits = any(
+        all(worker.capacity.get(kind, 0) >= amount for kind, amount in group.amounts.items()) for group in item.groups
+    )
+    return SMALL if item.groups and not fits else ""

@@ -1,0 +1,166 @@
+"""Workers, gangs, jobs and runs as a policy sees them.
+
+The priority a jobspec asks for, `attributes.system.priority`: POSIX's range, 0 if it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rainbow.jobspec.request import HIGHEST, LOWEST
+
+if TYPE_CHECKING:
+    from rainbow.state_machine import WorkerState
+
+
+def asked_priority(attributes: Mapping[str, Any]) -> int:
+    """Return what is asked for, no further than the range goes; what is no whole number counts as nothing.
+
+    >>> [asked_priority({"priority": asked}) for asked in (7, 9_999, "high", True)]
+    [7, 1024, 0, 0]
+    """
+    asked = attributes.get("priority", 0)
+    return max(LOWEST, min(HIGHEST, asked)) if isinstance(asked, int) and not isinstance(asked, bool) else 0
+
+
+Placement = Mapping[str, Mapping[str, int]]  # {worker: {type: amount}}
+
+
+# ── what a policy sees ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    """A job whose gangs may come and go: it works with `least` to `most` of them; `threads`: items each works on."""
+
+    least: int = 0
+    most: int | None = None  # None: as many as it has gangs
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """What is known of a job's work; `items_left` None: nothing is said."""
+
+    items_left: int | None = None
+    items_done: int = 0
+    seconds_per_item: float = 0.0  # 0: unknown
+    initialised: bool = False  # one of its tasks has been ready for work
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """What is known of a running task: is it ready for work, how long that took or takes, and what would be lost."""
+
+    initialised: bool = True
+    seconds_initialising: float = 0.0
+    seconds_invested: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One worker. `free` is `capacity` less everything booked on it; workers of one `kind` are alike."""
+
+    id: str
+    kind: str
+    capacity: Mapping[str, int]
+    free: Mapping[str, int]
+    state: WorkerState
+    since: float = 0.0  # when it entered its state
+    tasks: int = 0  # how many tasks hold it
+    pool: str = ""  # the nodepool it says it belongs to
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    load: Mapping[str, float] = field(default_factory=dict)  # measured, by name; trusted only for ordering
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsView:
+    """Equal slots of a gang, each of which may lie on any worker that hosts it and has `amounts` free.
+
+    `least` up to `most` of them are wanted, of `counts` if that is not empty. `apart`: each on a worker of its
+    own. `outside` is what each takes of the cluster's consumables.
+    """
+
+    label: str
+    amounts: Mapping[str, int]
+    least: int = 1
+    most: int = 1
+    counts: tuple[int, ...] = ()
+    apart: bool = False
+    outside: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GangView:
+    """Tasks that start together or not at all, waiting. `demand` names what they ask for, see View.place.
+
+    `slots` says the same by amounts, where the slots lie free of each other; empty: only the matcher can place it.
+    """
+
+    job: str
+    number: int
+    tasks: tuple[str, ...]  # ids, in the order of the jobspec
+    demand: str
+    expected: float = 0.0  # seconds it may run, 0: unknown
+    slots: tuple[SlotsView, ...] = ()
+    alike: int = 0  # gangs of the same number ask for the same; 0: unknown
+
+    @property
+    def question(self) -> int | str:
+        """What the matcher's answers for this gang are remembered by."""
+        return self.alike or self.demand
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job that has not ended; no gangs: all its tasks run. Jobs stand in order of submission, then id."""
+
+    id: str
+    requestor: str
+    submitted: float
+    gangs: Sequence[GangView]  # waiting, in the order they should start
+    running: int = 0  # tasks that hold workers
+    priority: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes.system of the jobspec, as given
+    waiting: int = 0  # tasks of its gangs; 0: to be counted
+    job_class: str = ""  # the class it was submitted to; empty: the policy's default
+    elastic: Elastic | None = None  # None: all its gangs are wanted, and stay
+    progress: JobProgress | None = None
+    service: str = ""  # the service it is an instance of: instances stand apart where they can
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks wait, without counting them where that is known."""
+        return self.waiting or sum(len(gang.tasks) for gang in self.gangs)
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One task that holds space: from its order until its end is confirmed."""
+
+    task: str
+    job: str
+    requestor: str
+    gang: int
+    placement: Placement
+    started: float
+    stopping: bool = False
+    until: float = 0.0  # when it must have ended, 0: unknown
+    suspended: bool = False
+    priority: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes.system of the jobspec, as given
+
+    progress: RunProgress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationView:
+    """Space kept in advance over [start, end) for the jobs that name it; `requestors` None: of anybody."""
+
+    id: str
+    placement: Placement
+    start: float
+    end: float
+    requestors: tuple[str, ...] | None = None

@@ -1,0 +1,300 @@
+"""Priorities and groups, read and checked.
+
+Groups of clusters: names for sets of them, so that a priority can be tried for these only.
+
+groups  {name: [names of clusters]}, where * stands for any text, ? for any character, [ab] for one of these
+
+The options of `constraint`, read and checked as a whole before anything is decided.
+
+priorities       list of {priority: number, steps: [{instruction: argument}]}, or YAML text of it;
+                 with group: NAME a priority is tried for the clusters of that group only
+groups           {name: [names of clusters]}
+uninformed_sort  what a sort goes by whose variable nobody gives; cost_per_node_hour unless given
+stale_after      seconds; a cluster whose state.age is larger is barred
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+import yaml
+
+from rainbow.errors import SelectionError
+from rainbow.selection.expression.compiler import Expression, compile_expression, split_calc
+from rainbow.text import meant
+
+MAX_GROUPS = 256
+MAX_NAMES = 10_000  # in all groups
+MAX_PATTERNS = 128  # of these, with * ? or [
+MAX_NAME = 100  # characters, as of a cluster's name
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The clusters of a group: by name, and by pattern."""
+
+    names: frozenset[str]
+    patterns: tuple[str, ...] = ()
+
+    def __contains__(self, cluster: str) -> bool:
+        """Tell whether a cluster is of the group.
+
+        >>> "east-2" in Group(frozenset(["alpha"]), ("east-*",)), "west-1" in Group(frozenset(), ("east-*",))
+        (True, False)
+        """
+        return cluster in self.names or any(fnmatchcase(cluster, pattern) for pattern in self.patterns)
+
+
+Groups = Mapping[str, Group]
+
+
+def read_groups(written: Any) -> Groups:
+    """Return the groups read; SelectionError says where the first fault is."""
+    if written is None:
+        return {}
+    if not isinstance(written, Mapping) or len(written) > MAX_GROUPS:
+        raise SelectionError(f"groups must be a mapping of at most {MAX_GROUPS} names", pointer="/groups")
+    groups = {_name(name): _group(name, clusters) for name, clusters in written.items()}
+    for what, most in (("names", MAX_NAMES), ("patterns", MAX_PATTERNS)):
+        count = sum(len(getattr(group, what)) for group in groups.values())
+        if count > most:
+            raise SelectionError(f"groups have {count} {what}, at most {most} are read", pointer="/groups")
+    return groups
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+        raise SelectionError(f"a group is called by 1 to {MAX_NAME} characters", pointer="/groups")
+    return name
+
+
+def _group(name: str, written: Any) -> Group:
+    clusters = [written] if isinstance(written, str) else written
+    if not isinstance(clusters, list | tuple) or not clusters:
+        raise SelectionError(f"group {name}: a list of cluster names is wanted", pointer=f"/groups/{name}")
+    for at, cluster in enumerate(clusters):
+        if not isinstance(cluster, str) or not 0 < len(cluster) <= MAX_NAME:
+            message = f"group {name}: a cluster's name has 1 to {MAX_NAME} characters"
+            raise SelectionError(message, pointer=f"/groups/{name}/{at}")
+    patterns = tuple(cluster for cluster in clusters if set(cluster) & set("*?["))
+    return Group(frozenset(clusters) - set(patterns), patterns)
+
+
+def unused(groups: Groups, used: Iterable[str]) -> list[str]:
+    """Name the groups that no priority is for."""
+    return sorted(set(groups) - set(used))
+
+
+OPTIONS = ("priorities", "groups", "uninformed_sort", "stale_after")
+PRIORITY = ("priority", "group", "steps")
+SELECT_MODES = ("first", "last", "random")
+UNINFORMED_SORT = "cost_per_node_hour"
+MAX_TEXT = 32_768  # characters of YAML, or of all arguments together
+MAX_PRIORITIES = 64
+MAX_STEPS = 64  # of one priority
+MAX_WORK = 5_000_000  # nodes of expressions × clusters of one decision
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One step as it was written: `argument` as given, `variable` what a calc computes."""
+
+    kind: str  # filter, calc, sort_ascending, sort_descending, select
+    argument: str
+    expression: Expression | None = None
+    variable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """Steps that are tried together; `index` is its place in the list, from 0; `group`: for its clusters only."""
+
+    number: int
+    steps: tuple[Instruction, ...]
+    index: int
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options, read: priorities in the order they are tried."""
+
+    priorities: tuple[Priority, ...]
+    uninformed_sort: Expression
+    stale_after: float | None
+    groups: Groups
+
+
+def read_options(options: Mapping[str, Any]) -> Settings:
+    """Return the options read; SelectionError names the priority, the step and the column of the first fault."""
+    written = options.get("priorities")
+    if written is None:
+        raise SelectionError("constraint needs priorities", pointer="/priorities")
+    groups = read_groups(options.get("groups"))
+    priorities = _read_text(written) if isinstance(written, str) else _read_priorities(written)
+    _check_groups(priorities, groups)
+    return Settings(
+        priorities=priorities,
+        uninformed_sort=_read_uninformed_sort(options.get("uninformed_sort", UNINFORMED_SORT)),
+        stale_after=_read_stale_after(options.get("stale_after")),
+        groups=groups,
+    )
+
+
+def variables_read(settings: Settings) -> frozenset[str]:
+    """Name every variable that a decision by these settings may read; what is free is always looked at."""
+    return frozenset(name for expression in _expressions(settings) for name in expression.names) | {"nodes_free"}
+
+
+def check_work(settings: Settings, clusters: int) -> None:
+    """Refuse what would take too long: a decision holds back everybody who submits."""
+    groups = [settings.groups[one.group] for one in settings.priorities if one.group]
+    compared = sum(1 + len(group.patterns) for group in groups)
+    work = clusters * (compared + sum(expression.size for expression in _expressions(settings)))
+    if work > MAX_WORK:
+        message = (
+            f"these priorities are {work} operations for {clusters} clusters, at most {MAX_WORK} are carried out"
+        )
+        raise SelectionError(message, pointer="/priorities")
+
+
+def _expressions(settings: Settings) -> Iterator[Expression]:
+    yield settings.uninformed_sort
+    yield from (step.expression for one in settings.priorities for step in one.steps if step.expression)
+
+
+def nearest(name: Any, known: Iterable[str]) -> str:
+    """Return ": did you mean ...?" if a known name is near, else nothing."""
+    hint = meant(name, known)
+    return hint and f": {hint}"
+
+
+@lru_cache(maxsize=64)
+def _read_text(text: str) -> tuple[Priority, ...]:
+    return _read_priorities(_load_yaml(text))
+
+
+def _load_yaml(text: str) -> Any:
+    if len(text) > MAX_TEXT:
+        raise SelectionError(
+            f"priorities have {len(text)} characters, at most {MAX_TEXT} are read", pointer="/priorities"
+        )
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = {"line": mark.line + 1, "column": mark.column + 1} if mark else {}
+        raise SelectionError(f"priorities are not YAML: {error.problem}", pointer="/priorities", **place) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that is none
+        raise SelectionError(f"priorities are not YAML: {type(error).__name__}", pointer="/priorities") from None
+
+
+def _read_priorities(written: Any) -> tuple[Priority, ...]:
+    if not isinstance(written, list | tuple) or not written:
+        raise SelectionError("priorities must be a list of {priority, steps}", pointer="/priorities")
+    if len(written) > MAX_PRIORITIES:
+        raise SelectionError(f"there are more than {MAX_PRIORITIES} priorities", pointer="/priorities")
+    found = [_read_priority(item, index) for index, item in enumerate(written)]
+    length = sum(len(step.argument) for priority in found for step in priority.steps)
+    if length > MAX_TEXT:
+        raise SelectionError(f"steps have {length} characters, at most {MAX_TEXT} are read", pointer="/priorities")
+    return tuple(sorted(found, key=lambda priority: (priority.number, priority.index)))
+
+
+def _read_priority(item: Any, index: int) -> Priority:
+    pointer = f"/priorities/{index}"
+    if not isinstance(item, Mapping):
+        raise SelectionError("a priority must be a mapping with priority and steps", pointer=pointer)
+    for key in item:
+        if key not in PRIORITY:
+            hint = nearest(key, PRIORITY)
+            raise SelectionError(f"a priority has no {str(key)[:60]!r}{hint}", pointer=pointer)
+    number = item.get("priority")
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise SelectionError("priority must be a whole number", pointer=f"{pointer}/priority")
+    group = item.get("group", "")
+    if not isinstance(group, str):
+        raise SelectionError(f"priority {number}: group must be the name of one", pointer=f"{pointer}/group")
+    return Priority(number, _read_steps(item.get("steps"), number, pointer), index, group)
+
+
+def _check_groups(priorities: Iterable[Priority], groups: Groups) -> None:
+    for priority in priorities:
+        if priority.group and priority.group not in groups:
+            hint = nearest(priority.group, groups)
+            message = f"priority {priority.number}: there is no group {priority.group:.60}{hint}"
+            pointer = f"/priorities/{priority.index}/group"
+            raise SelectionError(message, pointer=pointer, priority=priority.number)
+
+
+def _read_steps(steps: Any, number: int, pointer: str) -> tuple[Instruction, ...]:
+    pointer = f"{pointer}/steps"
+    if not isinstance(steps, list | tuple) or not 0 < len(steps) <= MAX_STEPS:
+        raise SelectionError(
+            f"priority {number}: steps must be a list of 1 to {MAX_STEPS} steps", pointer=pointer, priority=number
+        )
+    return tuple(_read_step(step, number, at, f"{pointer}/{at}") for at, step in enumerate(steps))
+
+
+def _read_step(step: Any, number: int, at: int, pointer: str) -> Instruction:
+    where = f"priority {number}, step {at + 1}"
+    place: dict[str, Any] = {"pointer": pointer, "priority": number, "step": at + 1}
+    if not isinstance(step, Mapping) or len(step) != 1:
+        raise SelectionError(f"{where}: a step is one instruction and its argument", **place)
+    kind, argument = next(iter(step.items()))
+    if kind not in INSTRUCTIONS:
+        hint = nearest(kind, INSTRUCTIONS) or f"; there are {', '.join(INSTRUCTIONS)}"
+        raise SelectionError(f"{where}: {str(kind)[:60]!r} is not an instruction{hint}", **place)
+    if not isinstance(argument, str):
+        raise SelectionError(f"{where} ({kind}): the argument must be text", **place)
+    try:
+        return INSTRUCTIONS[kind](kind, argument)
+    except SelectionError as error:
+        raise SelectionError(f"{where} ({kind}), {error.message}", column=error.column, **place) from None
+
+
+def _read_expression(kind: str, argument: str) -> Instruction:
+    return Instruction(kind, argument, compile_expression(argument))
+
+
+def _read_calc(kind: str, argument: str) -> Instruction:
+    variable, expression = split_calc(argument)
+    return Instruction(kind, argument, expression, variable)
+
+
+def _read_select(kind: str, argument: str) -> Instruction:
+    mode = argument.strip()
+    if mode not in SELECT_MODES:
+        raise SelectionError(f"column 1: select takes {', '.join(SELECT_MODES)}, not {mode[:60]!r}", column=1)
+    return Instruction(kind, mode)
+
+
+INSTRUCTIONS: Mapping[str, Callable[[str, str], Instruction]] = {
+    "filter": _read_expression,
+    "calc": _read_calc,
+    "sort_ascending": _read_expression,
+    "sort_descending": _read_expression,
+    "select": _read_select,
+}
+
+
+def _read_uninformed_sort(written: Any) -> Expression:
+    if not isinstance(written, str):
+        raise SelectionError("uninformed_sort must be an expression", pointer="/uninformed_sort")
+    try:
+        return compile_expression(written)
+    except SelectionError as error:
+        message = f"uninformed_sort, {error.message}"
+        raise SelectionError(message, pointer="/uninformed_sort", column=error.column) from None
+
+
+def _read_stale_after(written: Any) -> float | None:
+    if written is None:
+        return None
+    if not isinstance(written, int | float) or isinstance(written, bool) or not 0 < written < float("inf"):
+        raise SelectionError("stale_after must be a number of seconds above 0", pointer="/stale_after")
+    return written

@@ -1,0 +1,139 @@
+"""Recorded decisions taken again.
+
+Recorded decisions taken again: as they were, or under other priorities.
+
+A decision is a function of what it was given (candidates, their states, the job's parameters, selector, options,
+seed); the ledger keeps all of that. Each is taken again by itself: that a job would have gone elsewhere does not
+change what the states of later decisions say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rainbow.errors import SelectionError
+from rainbow.jobspec import Request
+from rainbow.matching import Verdict
+from rainbow.selection.choice import Choice, Scalar
+from rainbow.selection.expression.scalar import summable
+from rainbow.selection.select import select
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A selector and its options."""
+
+    selector: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What one decision was given, and what came of it."""
+
+    id: str
+    candidates: Sequence[Verdict]
+    states: Mapping[str, Mapping[str, Scalar]]
+    parameters: Mapping[str, Any]
+    seed: int | str
+    cluster: str | None = None  # the chosen one
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A job that two sets of rules place differently; None: nowhere."""
+
+    id: str
+    old: str | None
+    new: str | None
+
+
+@dataclass(slots=True)
+class Sum:
+    """What a computed variable sums to over the chosen clusters, and over how many jobs."""
+
+    total: float = 0.0
+    jobs: int = 0
+
+    def add(self, value: Scalar) -> None:
+        """Add one job's value, if it is a number."""
+        if (number := summable(value)) is not None:
+            self.total += number
+            self.jobs += 1
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Two sets of rules over the same decisions; `sums`: variable → (under the old one, under the new one)."""
+
+    decisions: int = 0
+    moved: list[Moved] = field(default_factory=list)
+    sums: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
+
+
+def redecide(recorded: Recorded, rules: Rules) -> Choice:
+    """Take a recorded decision again."""
+    request = Request(variants=((),), tasks=(), parameters=recorded.parameters)
+    return select(request, recorded.candidates, recorded.states, rules.selector, rules.options, seed=recorded.seed)
+
+
+def compare(decisions: Iterable[Recorded], old: Rules, new: Rules) -> Comparison:
+    """Take every decision under both rules; say which jobs go elsewhere and what each calc sums to."""
+    found = Comparison()
+    for recorded in decisions:
+        choices = redecide(recorded, old), redecide(recorded, new)
+        found.decisions += 1
+        if choices[0].cluster != choices[1].cluster:
+            found.moved.append(Moved(recorded.id, choices[0].cluster, choices[1].cluster))
+        for which, choice in enumerate(choices):
+            for name, value in choice.values.get(choice.cluster or "", {}).items():
+                found.sums.setdefault(name, (Sum(), Sum()))[which].add(value)
+    return found
+
+
+# ── as JSON ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_recorded(document: Any, pointer: str = "") -> Recorded:
+    """Read a decision as the ledger writes it; SelectionError says where it is none."""
+    if not isinstance(document, Mapping):
+        raise SelectionError("a decision is a mapping", pointer=pointer)
+    states = _mapping(document, "states", pointer)
+    for name, values in states.items():
+        if not isinstance(values, Mapping):
+            raise SelectionError("a state is a mapping", pointer=f"{pointer}/states/{name}")
+    candidates = document.get("candidates")
+    if not isinstance(candidates, list):
+        raise SelectionError("candidates is a list", pointer=f"{pointer}/candidates")
+    return Recorded(
+        id=str(document.get("id", "")),
+        candidates=[_candidate(one, f"{pointer}/candidates/{at}") for at, one in enumerate(candidates)],
+        states=states,
+        parameters=_mapping(document, "parameters", pointer),
+        seed=_seed(document.get("seed", 0), pointer),
+        cluster=document.get("cluster"),
+    )
+
+
+def _mapping(document: Mapping[str, Any], key: str, pointer: str) -> Mapping[str, Any]:
+    value = document.get(key, {})
+    if not isinstance(value, Mapping):
+        raise SelectionError(f"{key} is a mapping", pointer=f"{pointer}/{key}")
+    return value
+
+
+def _candidate(written: Any, pointer: str) -> Verdict:
+    if not isinstance(written, Mapping) or not isinstance(written.get("cluster"), str):
+        raise SelectionError("a candidate is {cluster, fits, totals}", pointer=pointer)
+    fits, totals = written.get("fits", 1), written.get("totals", {})
+    if not isinstance(fits, int) or not isinstance(totals, Mapping):
+        raise SelectionError("fits is a number and totals a mapping", pointer=pointer)
+    return Verdict(written["cluster"], True, fits=fits, exact=bool(written.get("fits_exact", True)), totals=totals)
+
+
+def _seed(value: Any, pointer: str) -> int | str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise SelectionError("a seed is a number or text", pointer=f"{pointer}/seed")
+    return value

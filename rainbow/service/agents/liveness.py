@@ -1,0 +1,298 @@
+"""Heartbeats, lost workers, and quarantine.
+
+Who is there: the signs of life of agents, the workers they speak for, and what is lost with them.
+
+An agent is alive for a lease after any message. A worker is up while an agent that is alive speaks for it. An agent
+whose lease is over stops its tasks; the server gives them to others after the grace that it has for this (leases.py).
+Signs are stored, so that they may come to any process. After a restart every lease begins anew, and nothing is lost
+before it ends: an agent could not tell a server that was away.
+
+Workers whose tasks keep failing to start: no new ones for a while, then they are tried again.
+
+Only what could not be started counts, one after the other on the same worker: a program that ends badly is its
+own fault. Off until a cluster's limits say after how many (`quarantine_after`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.jobs import losses
+from rainbow.service.jobs.lifecycle import settle
+from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState, advance
+from rainbow.store import jobs, tasks, workers
+from rainbow.store.workers import AgentRecord
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.agents.unit_of_work import Desk
+    from rainbow.service.core.service import Service
+    from rainbow.service.live_state.mirror import Mirror
+    from rainbow.store.clusters import ClusterRecord
+
+
+PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
+BEATS = 3  # an agent says so often in a lease that it is there
+EVERY = 1.0  # seconds between two signs of an agent that say nothing new and are stored
+
+
+def greet(service: Service, who: Caller, name: str, agent: str, seq: int = 0) -> ClusterRecord:
+    """Note a sign of life that says nothing of workers. Every message but a heartbeat begins with this."""
+    return _note(service, who, name, agent, None, seq, beats=False)
+
+
+def beat(
+    service: Service,
+    who: Caller,
+    name: str,
+    agent: str,
+    up: Collection[str] | None,
+    seq: int = 0,
+    load: Mapping[str, float] | None = None,
+    *,
+    keeps: bool = False,
+) -> ClusterRecord:
+    """Note a sign of life that says which workers are up (None: all), and the load of the machine it watches.
+
+    `keeps`: the agent's tasks go on when it loses the server.
+    """
+    said = None if up is None else frozenset(up)
+    return _note(service, who, name, agent, said, seq, load, beats=True, keeps=keeps)
+
+
+def _note(
+    service: Service,
+    who: Caller,
+    name: str,
+    agent: str,
+    up: frozenset[str] | None,
+    seq: int = 0,
+    load: Mapping[str, float] | None = None,
+    *,
+    beats: bool,
+    keeps: bool = False,
+) -> ClusterRecord:
+    """Renew the lease; workers the agents now speak for are ready, those they no longer speak for are lost."""
+    now = service.clock()
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        if agent.startswith(PULLS):
+            return record
+        signs = workers.agents_of(connection, record.id)
+        known = workers.of_cluster(connection, record.id)
+    last = signs.get(agent)
+    if last and 0 < seq < last.seq:
+        return record
+    said = up if beats or last is None else last.workers
+    measured = load if beats or last is None else last.load
+    kept = keeps if beats or last is None else last.keeps
+    sign = AgentRecord(agent, now, said, max(seq, last.seq if last else 0), measured, kept)
+    before = spoken_for(alive(service, record.id, signs).values(), known)
+    service.leases.hear(record.id, sign)
+    after = spoken_for(alive(service, record.id, {**signs, agent: sign}).values(), known)
+    back = [name for name in sorted(after) if known[name].state in (WorkerState.NEW, WorkerState.LOST)]
+    lost = [name for name in sorted(before - after) if known[name].state is WorkerState.READY]
+    if back or lost or _is_news(last, sign, service.settings.lease):
+        service.store.together(lambda connection: _store(connection, record.id, sign, back, lost))
+    if back or lost:
+        service.tell(record.id, offers=False)
+    return record
+
+
+def _is_news(last: AgentRecord | None, sign: AgentRecord, lease: float) -> bool:
+    """Tell whether a sign has to be stored: one that says nothing new need not be, for a moment."""
+    if last is None or abs(sign.seen_at - last.seen_at) >= min(EVERY, lease / 20):
+        return True
+    return (last.workers, last.seq, last.load, last.keeps) != (sign.workers, sign.seq, sign.load, sign.keeps)
+
+
+def _store(connection: sa.Connection, cluster_id: str, sign: AgentRecord, back: list[str], lost: list[str]) -> None:
+    workers.put_agent(connection, cluster_id, sign)
+    workers.move(connection, cluster_id, back, WorkerState.READY, sign.seen_at)
+    workers.move(connection, cluster_id, lost, WorkerState.LOST, sign.seen_at)
+
+
+def spoken_for(signs: Iterable[AgentRecord], known: Collection[str]) -> set[str]:
+    """Return the workers some of these agents speak for.
+
+    >>> spoken_for([AgentRecord("a", 0.0, frozenset({"n1", "other"}))], ["n0", "n1"])
+    {'n1'}
+    """
+    up: set[str] = set()
+    for sign in signs:
+        up |= set(known) if sign.workers is None else sign.workers & set(known)
+    return up
+
+
+def loads(signs: Iterable[AgentRecord], known: Iterable[str]) -> dict[str, Mapping[str, float]]:
+    """Return {worker: load} as the agents that speak for it measured it; of several the last seen is believed."""
+    found: dict[str, Mapping[str, float]] = {}
+    names = list(known)
+    for sign in sorted((sign for sign in signs if sign.load), key=lambda sign: sign.seen_at):
+        found.update({name: sign.load or {} for name in names if sign.workers is None or name in sign.workers})
+    return found
+
+
+def missed_beats(
+    service: Service, cluster_id: str, signs: Mapping[str, AgentRecord], known: Collection[str]
+) -> dict[str, int | None]:
+    """Return {worker: how many heartbeats in a row are missing}, None where no agent has ever spoken for it.
+
+    Agents beat three times in a lease: a worker that misses BEATS of them is lost.
+    """
+    missed = dict[str, int | None](dict.fromkeys(known))
+    for sign in signs.values():
+        silent = int(BEATS * service.leases.silence(cluster_id, sign).likely / service.settings.lease)
+        for worker in spoken_for([sign], known):
+            before = missed[worker]
+            missed[worker] = silent if before is None else min(before, silent)
+    return missed
+
+
+def lose_the_silent(service: Service, mirror: Mirror) -> bool:
+    """Call workers nobody speaks for lost, and give tasks lost with their worker or agent back to the queue.
+
+    Leases end by time, so it is looked again after a while, or when workers have changed. Tells whether anything
+    was written.
+    """
+    entry, now = mirror.entry, service.monotonic()
+    if not mirror.stirred and 0 <= now - service.timed.get(entry.id, 0.0) < min(EVERY, service.settings.lease / 20):
+        return False
+    service.timed[entry.id], mirror.stirred = now, False
+    anew = service.leases.up() <= service.settings.lease
+    known = mirror.workers
+    with service.store.read() as connection:
+        signs = workers.agents_of(connection, entry.id)
+    living = alive(service, entry.id, signs)
+    up = spoken_for(living.values(), known)
+    released = release(service, mirror, up)
+    silent = [n for n, w in known.items() if w.state is WorkerState.READY and n not in up and not anew]
+    # a worker nobody speaks for holds nothing, whatever else it was put away for
+    gone = {n for n, w in known.items() if w.state is WorkerState.LOST or (n not in up and not anew)}
+    orphans = (a for a in mirror.agents if a not in living and not a.startswith(PULLS))
+    if not (silent or any(mirror.held[name] for name in gone) or any(mirror.agents[a] for a in orphans)):
+        return released
+    given_up = _given_up(service, entry.id, signs, mirror)
+    return _lose(service, mirror, _Lost(frozenset(living), given_up, frozenset(gone)), silent) or released
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """Agents that live, tasks whose agents have surely ended them, workers that are gone."""
+
+    living: frozenset[str]
+    given_up: Callable[[Task], bool]
+    gone: frozenset[str]
+
+
+def _given_up(
+    service: Service, cluster_id: str, signs: Mapping[str, AgentRecord], mirror: Mirror
+) -> Callable[[Task], bool]:
+    """Return what tells of a task whether its agent has surely ended it: it was silent for a lease and the grace.
+
+    One that keeps its tasks without the server has not, unless an operator says so: by taking the worker offline.
+    """
+    most = service.settings.lease + service.settings.grace
+    silences = service.leases.silences(cluster_id, signs)
+
+    def over(task: Task) -> bool:
+        if task.agent not in signs:
+            return service.leases.up() > most
+        if silences[task.agent].certain <= most:
+            return False
+        offline = any(
+            name in mirror.workers and mirror.workers[name].state is WorkerState.OFFLINE for name in task.placement
+        )
+        return offline or not signs[task.agent].keeps
+
+    return over
+
+
+def _lose(service: Service, mirror: Mirror, lost_: _Lost, silent: list[str]) -> bool:
+    now, entry = service.clock(), mirror.entry
+    with service.store.write() as connection:
+        workers.move(connection, entry.id, silent, WorkerState.LOST, now)
+        lost_tasks: list[Task] = []
+        stopped = 0
+        for task in tasks.of_cluster(connection, entry.id, BOOKED):
+            fate, why = _fate(service, task, lost_)
+            if fate == "lost":
+                _give_back(connection, task, why, now, mirror.limits["max_lost"])
+                lost_tasks += [task] if task.agent else []
+            elif fate == "stop":
+                tasks.save(connection, advance(task, TaskState.STOPPING, detail=why), now)
+                stopped += 1
+        losses.note(connection, entry.id, lost_tasks, mirror.limits, now)
+    return bool(silent or lost_tasks or stopped)
+
+
+def _fate(service: Service, task: Task, lost_: _Lost) -> tuple[str, str]:
+    """Say what becomes of a task: ("lost" | "stop" | "", why). What may still run is not given to others."""
+    workers_lost = sorted(worker for worker in task.placement if worker in lost_.gone)
+    why = losses.with_worker(workers_lost[0]) if workers_lost else ""
+    if not task.agent:
+        return ("lost", why) if why else ("", "")
+    if task.agent.startswith(PULLS):
+        return "", ""
+    if task.agent not in lost_.living:
+        return ("lost", "its agent was lost") if lost_.given_up(task) else ("", "")
+    if not why:
+        return "", ""
+    # its agent lives: it ends the task, and says so; an agent that cannot reach the worker has a lease to find out
+    run, most = (task.id, task.attempt), service.settings.lease + service.settings.grace
+    since = service.stopping.setdefault(run, service.monotonic())
+    if task.state is not TaskState.STOPPING:
+        return "stop", why
+    if service.monotonic() - since <= most:
+        return "", ""
+    service.stopping.pop(run, None)
+    return "lost", why
+
+
+def _give_back(connection: sa.Connection, task: Task, why: str, now: float, most: int) -> None:
+    job = jobs.get(connection, task.job)
+    if job and job.canceled_at is not None:
+        tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now), now)
+    elif not task.agent:  # nobody has begun it
+        tasks.save(connection, advance(task, TaskState.WAITING, detail=why), now)
+    else:
+        tasks.save(connection, losses.lost(task, why, now, most), now)
+    settle(connection, task.job, now)
+
+
+def alive(service: Service, cluster_id: str, signs: Mapping[str, AgentRecord]) -> dict[str, AgentRecord]:
+    """Return those whose lease has not run out."""
+    most, silences = service.settings.lease, service.leases.silences(cluster_id, signs)
+    return {agent: sign for agent, sign in signs.items() if silences[agent].likely <= most}
+
+
+def note(desk: Desk, task: Task, *, started: bool, now: float) -> None:
+    """Count a task's end for the workers it held; put those away that have failed too often."""
+    connection, cluster_id, after = desk.connection, desk.cluster_id, desk.limits["quarantine_after"]
+    held = [name for name in task.placement if name]
+    known = workers.of_cluster(connection, cluster_id)
+    failures = {name: 0 if started else known[name].failures + 1 for name in held if name in known}
+    workers.count_failures(connection, cluster_id, failures)
+    flaky = [n for n, times in failures.items() if times >= after and known[n].state is WorkerState.READY]
+    workers.move(connection, cluster_id, flaky, WorkerState.QUARANTINED, now)
+    workers.count_failures(connection, cluster_id, dict.fromkeys(flaky, 0))
+
+
+def release(service: Service, mirror: Mirror, up: Collection[str]) -> bool:
+    """Let workers go whose time is over; those nobody speaks for are lost. Tells whether there were any."""
+    if not mirror.states[WorkerState.QUARANTINED]:
+        return False
+    now, most = service.clock(), mirror.limits["quarantine_minutes"] * 60
+    away = (
+        (name, worker.since) for name, worker in mirror.workers.items() if worker.state is WorkerState.QUARANTINED
+    )
+    over = [name for name, since in away if now - since >= most]
+    if over:
+        with service.store.write() as connection:
+            workers.move(connection, mirror.entry.id, [n for n in over if n in up], WorkerState.READY, now)
+            workers.move(connection, mirror.entry.id, [n for n in over if n not in up], WorkerState.LOST, now)
+    return bool(over)

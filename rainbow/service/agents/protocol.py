@@ -1,0 +1,275 @@
+"""The agent's verbs: receive, accept, report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Conflict
+from rainbow.scheduling import processes
+from rainbow.service.agents import liveness
+from rainbow.service.agents.liveness import PULLS, beat, greet
+from rainbow.service.agents.unit_of_work import Desk
+from rainbow.service.core.access import Caller
+from rainbow.service.core.event_stream import one_of_few
+from rainbow.service.core.limits import check_limits
+from rainbow.service.core.pubsub import OFFERS, Pause
+from rainbow.service.jobs import losses
+from rainbow.service.jobs.jobspecs import reading
+from rainbow.service.jobs.lifecycle import again, is_overdue, may_run, settle
+from rainbow.service.jobs.suspension import after
+from rainbow.state_machine import ENDED, Task, TaskState, advance, ran_for
+from rainbow.store import clusters, jobs, statistics, tasks, workers
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.core.service import Service
+    from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.jobs import JobRecord
+
+
+T = TaskState
+HELD = (T.ACCEPTED, T.RUNNING, T.SUSPENDED, T.STOPPING)
+RESULTS = {"timed_out": T.TIMED_OUT, "failed": T.FAILED}
+
+
+def receive(service: Service, who: Caller, name: str, agent: str, most: int, seconds: float) -> dict[str, Any]:
+    """Offer the tasks that are assigned and accepted by nobody; wait for some if there are none.
+
+    Who pulls (`PULLS`) is offered whole jobs, at most so many, with their jobspecs.
+    """
+    began = service.clock()
+    found, pause = look(service, who, name, agent, most, seconds)
+    if pause is None:
+        return found
+    # an agent that finds all places taken asks again later, and keeps nobody's thread
+    with one_of_few("waiting", "", *[service.settings.limits.waiting] * 2):
+        while pause is not None:
+            service.news.wait_for(pause)
+            found, pause = look(service, who, name, agent, most, seconds - (service.clock() - began))
+    return found
+
+
+def look(
+    service: Service, who: Caller, name: str, agent: str, most: int, seconds: float
+) -> tuple[dict[str, Any], Pause | None]:
+    """Offer what there is, and say how to wait for more (at most some seconds) if that is nothing."""
+    record = greet(service, who, name, agent)
+    if agent.startswith(PULLS) and record.policy != "delegate":
+        raise Conflict(f"whole jobs are handed over under the policy delegate; {name} has {record.policy}")
+    pause = service.news.pause([f"{OFFERS}{record.id}"], min(seconds, service.settings.limits.wait))
+    found = _offered(service, record, agent, most)
+    done = _says_something(found) or seconds <= 0 or service.ending
+    return found, None if done else pause
+
+
+def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> dict[str, Any]:
+    most, pulls = min(most, service.settings.limits.offers), agent.startswith(PULLS)
+    with service.store.read() as connection:
+        offers = _offers(connection, record, most, whole=pulls) if most > 0 else []
+        told = _told(connection, record.id, agent)
+        whole = _jobs(connection, offers) if pulls else {}
+    return {"tasks": offers, **told, "lease": service.settings.lease, "grace": service.settings.grace, **whole}
+
+
+def _says_something(found: Mapping[str, Any]) -> bool:
+    return any(found[key] for key in ("tasks", "stop", "suspend", "resume"))
+
+
+def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int, *, whole: bool) -> list[dict[str, Any]]:
+    assigned = tasks.of_cluster(connection, cluster.id, [T.ASSIGNED], None if whole else most)
+    if whole:
+        first = set(list(dict.fromkeys(task.job for task in assigned))[:most])
+        assigned = [task for task in assigned if task.job in first]
+    limits = check_limits(clusters.limits(connection, cluster.id)) if assigned else {}
+    return [_offer(connection, task, cluster.worker_type, limits) for task in assigned]
+
+
+def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the jobs of these offers as they were submitted, in order."""
+    found = (jobs.get(connection, job_id) for job_id in dict.fromkeys(offer["job"] for offer in offers))
+    told = [
+        {"id": job.id, "name": job.name, "requestor": job.requestor, "jobspec": jobs.jobspec(connection, job.id)}
+        for job in found
+        if job
+    ]
+    return {"jobs": told}
+
+
+def _offer(connection: sa.Connection, task: Task, worker_type: str, limits: Mapping[str, int]) -> dict[str, Any]:
+    asked = reading(connection, task.job)
+    request, spec = asked.request, asked.tasks[task.index].spec
+    return {
+        "id": task.id,
+        "attempt": task.attempt,
+        "job": task.job,
+        "name": task.name,
+        "command": list(spec.command),
+        "cwd": request.cwd,
+        "environment": {**request.environment, **spec.environment},
+        "duration": may_run(request, limits),
+        "processes": processes(spec, task.slots, task.placement, worker_type),
+        "placement": task.placement,
+    }
+
+
+def _told(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[dict[str, Any]]]:
+    """Return what an agent is told of its tasks: which must stop, which must be held, which may go on."""
+    stopping = [task for task in tasks.of_cluster(connection, cluster_id, [T.STOPPING]) if task.agent == agent]
+    suspend, resume = tasks.to_hold(connection, cluster_id, agent)
+    named = {"stop": stopping, "suspend": suspend, "resume": resume}
+    return {key: [{"id": task.id, "attempt": task.attempt} for task in found] for key, found in named.items()}
+
+
+def accept(
+    service: Service, who: Caller, name: str, agent: str, wanted: Sequence[Mapping[str, Any]], seq: int = 0
+) -> dict[str, Any]:
+    """Give assigned tasks to an agent; what it has accepted before is accepted again."""
+    record = greet(service, who, name, agent, seq)
+    accepted: list[str] = []
+    refused: list[dict[str, str]] = []
+    with service.store.write() as connection:
+        desk = Desk(connection, record.id, wanted, "id")
+        for ref in wanted:
+            reason = _accept(desk, agent, ref)
+            if reason:
+                refused.append({"id": str(ref["id"]), "reason": reason})
+            else:
+                accepted.append(ref["id"])
+        desk.write(service.clock())
+    service.tell(record.id, offers=False)
+    return {"accepted": accepted, "refused": refused}
+
+
+def _accept(desk: Desk, agent: str, ref: Mapping[str, Any]) -> str:
+    """Accept one task; return why not, or an empty text."""
+    task = desk.tasks.get(ref["id"])
+    if task is None or task.attempt != ref["attempt"]:
+        return "it is no longer offered"
+    if task.state in (T.ACCEPTED, T.RUNNING, T.SUSPENDED) and task.agent == agent:
+        return ""
+    if task.state is not T.ASSIGNED:
+        return f"it is {task.state}"
+    desk.put(advance(task, T.ACCEPTED, agent=agent))
+    desk.has_accepted(task.job)
+    return ""
+
+
+def record_events(
+    service: Service, who: Caller, name: str, agent: str, events: Sequence[Mapping[str, Any]], seq: int = 0
+) -> dict[str, Any]:
+    """Store what happened to tasks, in order; what is no longer the agent's is stale."""
+    record = greet(service, who, name, agent, seq)
+    recorded: list[str] = []
+    stale: list[str] = []
+    with service.store.write() as connection:
+        desk = Desk(connection, record.id, events, "task")
+        before = dict(desk.tasks)
+        for event in events:
+            (recorded if _happened(service, desk, agent, event) else stale).append(event["task"])
+        _count_losses(desk, events, recorded, before, service.clock())
+        desk.write(service.clock())
+        for job_id in sorted({desk.tasks[task_id].job for task_id in recorded}):
+            settle(connection, job_id, service.clock())
+    service.tell(record.id)
+    return {"recorded": recorded, "stale": stale}
+
+
+def _count_losses(
+    desk: Desk, events: Sequence[Mapping[str, Any]], recorded: Sequence[str], before: Mapping[str, Task], now: float
+) -> None:
+    """Count what was lost on which worker; where a task ends as it should, tasks are not getting lost."""
+    ends = [event for event in events if event["event"] == "ended" and event["task"] in recorded]
+    gone = [before[event["task"]] for event in ends if event.get("result") == "lost"]
+    good = [before[event["task"]] for event in ends if event.get("result") not in ("lost", "stopped", "failed")]
+    if good:
+        names = {name for task in good for name in task.placement if name}
+        workers.forget_losses(desk.connection, desk.cluster_id, names)
+    if gone:
+        losses.note(desk.connection, desk.cluster_id, gone, desk.limits, now)
+
+
+def _happened(service: Service, desk: Desk, agent: str, event: Mapping[str, Any]) -> bool:
+    """Note one event; False if the task is not this agent's any more."""
+    task = desk.tasks.get(event["task"])
+    if task is None or task.attempt != event["attempt"]:
+        return False
+    if task.agent != agent or task.state not in HELD:
+        return task.agent == agent and task.state in ENDED  # told before
+    if event["event"] != "ended":
+        desk.put(after(task, event["event"], str(event.get("detail") or "")[:1_000], service.clock()))
+        return True
+    desk.put(_ended(service, desk, task, event))
+    return True
+
+
+def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -> Task:
+    now = service.clock()
+    output = str(event.get("output") or "")[-service.settings.limits.output :]
+    changes = {
+        "exit_code": event.get("exit_code"),
+        "output": output,
+        "detail": str(event.get("detail") or "")[:1_000],
+    }
+    job = desk.job(task.job)
+    canceled = job is not None and job.canceled_at is not None
+    result = event.get("result")
+    if result == "stopped" and not canceled and is_overdue(desk.connection, task, desk.limits, now):
+        result = "timed_out"
+    if result == "stopped":
+        if not canceled:  # stopped by the policy or with its agent: it runs again
+            return advance(task, T.WAITING, detail=changes["detail"] or "stopped, waits again")
+        return advance(task, T.CANCELED, ended_at=now, **changes)
+    if result == "stopped" and task.state is T.STOPPING and losses.is_with_worker(task.detail):
+        result = "lost"
+    if result == "lost" and not canceled:
+        return losses.lost(task, changes["detail"] or "it was lost", now, desk.limits["max_lost"])
+    good = result in (None, "exited") and event.get("exit_code") == 0
+    if not canceled and reading(desk.connection, task.job).request.service:
+        how = changes["detail"] or f"it ended with exit code {changes['exit_code']}"
+        if (restarted := again(task, now, how)) is not None:
+            return restarted
+    if job is not None:
+        _learn(desk, job, task, event, now, good=good)
+    changes["cause"] = str(event.get("cause") or "")
+    state = T.COMPLETED if good else RESULTS.get(str(result), T.FAILED)
+    ended = advance(task, state, ended_at=now, **changes)
+    if not good and ended.retries_left > 0 and not canceled:
+        return advance(ended, T.WAITING, detail=f"attempt {task.attempt} ended {state}")
+    return ended
+
+
+def _learn(desk: Desk, job: JobRecord, task: Task, event: Mapping[str, Any], now: float, *, good: bool) -> None:
+    """Remember how long a task ran, and which workers could not start one."""
+    if desk.limits["quarantine_after"] > 0:
+        liveness.note(desk, task, started=event.get("result") != "failed", now=now)
+    if task.started_at is not None and (good or event.get("result") == "timed_out"):
+        key = statistics.job_key(job.cluster_id, job.requestor, job.name)
+        statistics.learn_duration(desk.connection, key, task.name, ran_for(task, now), now)
+
+
+def heartbeat(
+    service: Service,
+    who: Caller,
+    name: str,
+    agent: str,
+    up: Sequence[str] | None,
+    running: Sequence[Mapping[str, Any]],
+    seq: int = 0,
+    load: Mapping[str, float] | None = None,
+    *,
+    keeps: bool = False,
+) -> dict[str, Any]:
+    """Renew an agent's lease; tell it what must stop and what is no longer its own."""
+    record = beat(service, who, name, agent, up, seq, load, keeps=keeps)
+    with service.store.read() as connection:
+        known = Desk(connection, record.id, running, "id").tasks
+        told = _told(connection, record.id, agent)
+    stale = [ref["id"] for ref in running if not _is_held(known.get(ref["id"]), agent, ref)]
+    return {**told, "stale": stale, "lease": service.settings.lease, "grace": service.settings.grace}
+
+
+def _is_held(task: Task | None, agent: str, ref: Mapping[str, Any]) -> bool:
+    fresh = task is not None and task.attempt == ref["attempt"] and task.agent == agent
+    return fresh and task is not None and task.state in HELD

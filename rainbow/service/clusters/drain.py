@@ -1,0 +1,159 @@
+"""Clusters drained, offline, reinstated and deleted.
+
+How a cluster goes: at once if nothing of its own is left; told to drain, when what runs has ended.
+
+What waits there is placed anew (failover.py). Told to drain, what was offered and not accepted is too, and what fits
+nowhere else is refused: canceled, with the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Conflict, NotFound
+from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.jobs.lifecycle import end
+from rainbow.service.placement.failover import evacuate, place_anew
+from rainbow.state_machine import WORKER_MOVES, Task, TaskState, WorkerState, advance
+from rainbow.store import clusters, events, jobs, tasks, workers
+from rainbow.store.events import Change
+from rainbow.text import some
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.core.service import Service
+    from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.jobs import JobRecord
+
+
+NOT_BEGUN = {TaskState.WAITING, TaskState.ASSIGNED}
+
+
+def delete(service: Service, who: Caller, name: str, *, drain: bool = False) -> dict[str, Any] | None:
+    """Forget a cluster; Conflict, and nothing changed, while it has live jobs, unless `drain`.
+
+    Returns what must end before.
+    """
+    with service.changing:
+        with service.store.write() as connection:
+            record = own_cluster(connection, who, name)
+            before = [job.id for job in jobs.live(connection, record.id)]
+            left = evacuate(service, connection, record.id)
+            if left and not drain:
+                raise Conflict(f"cluster {name} has {some(len(left), 'live job')}")
+            told = _drain(service, connection, record, before, left) if before and drain else None
+            if told is None or not told["running"]:
+                _remove(service, connection, record)
+                told = None
+        service.compile(name)
+    service.tell(changed=True)
+    return told
+
+
+def finish(service: Service, record: ClusterRecord) -> None:
+    """Remove a draining cluster once nothing runs there."""
+    with service.changing:
+        with service.store.write() as connection:
+            if jobs.live(connection, record.id) or clusters.get(connection, record.id) is None:
+                return
+            _remove(service, connection, record)
+        service.compile(record.name)
+    service.tell(record.id, changed=True)
+
+
+def _remove(service: Service, connection: sa.Connection, record: ClusterRecord) -> None:
+    events.add(connection, service.clock(), record.id, "cluster", cluster=record.name, state="deleted")
+    clusters.remove(connection, record.id)
+
+
+def _drain(
+    service: Service, connection: sa.Connection, record: ClusterRecord, before: list[str], left: list[JobRecord]
+) -> dict[str, Any]:
+    clusters.drain(connection, record.id, service.clock())
+    moved = set(before) - {job.id for job in left}
+    told: dict[str, Any] = {"draining": record.name, "placed": sorted(moved), "refused": [], "running": []}
+    for job in left:
+        own = tasks.of_job(connection, job.id)
+        if any(task.state not in NOT_BEGUN for task in own):
+            told["running"].append(job.id)
+            continue
+        _take_back(connection, record, own, service.clock())
+        if place_anew(service, connection, job, "its cluster was deleted"):
+            told["placed"].append(job.id)
+        else:
+            why = f"cluster {record.name} was drained, and no other can take it"
+            end(connection, job.id, service.clock(), why)
+            told["refused"].append(job.id)
+    return told
+
+
+def _take_back(connection: sa.Connection, record: ClusterRecord, own: list[Task], now: float) -> None:
+    """Offer no more what nobody has accepted."""
+    why = f"cluster {record.name} is drained"
+    offered = [advance(task, TaskState.WAITING, detail=why) for task in own if task.state is TaskState.ASSIGNED]
+    tasks.save_all(connection, offered, now)
+
+
+VERBS = {"offline": WorkerState.OFFLINE, "drain": WorkerState.DRAINING, "reinstate": WorkerState.READY}
+AWAY = {WorkerState.OFFLINE, WorkerState.DRAINING, WorkerState.QUARANTINED}
+
+
+def move(service: Service, who: Caller, name: str, worker: str, verb: str) -> dict[str, Any]:
+    """Put a worker into the state the verb asks for; what runs on it goes on. Said twice it is the same.
+
+    A reinstated worker nobody speaks for is lost at the next step, and comes back by itself.
+    """
+    to, now = VERBS[verb], service.clock()
+    with service.store.write() as connection:
+        record = own_cluster(connection, who, name)
+        known = workers.of_cluster(connection, record.id).get(worker)
+        if known is None:
+            raise NotFound(f"cluster {name} has no worker {worker[:100]}")
+        state = known.state
+        if to is not state:
+            _check(worker, state, to, verb)
+            workers.move(connection, record.id, [worker], to, now)
+            events.add_change(
+                connection, record.id, Change(now, who.called(record.id), f"worker {worker}", state, to)
+            )
+            events.add(connection, now, record.id, "worker", cluster=name, worker=worker, state=str(to))
+    service.tell(record.id)
+    return {"name": worker, "state": to, "since": known.since if to is state else now}
+
+
+def move_cluster(service: Service, who: Caller, name: str, verb: str) -> dict[str, Any]:
+    """Let a cluster take nothing new (`drain`), or take tasks again (`reinstate`). Said twice it is the same.
+
+    What runs there goes on. What waits is placed anew where it may go; the rest waits until the cluster is back.
+    """
+    at = service.clock() if verb == "drain" else None
+    with service.changing:
+        with service.store.write() as connection:
+            record = own_cluster(connection, who, name)
+            if record.draining_at is not None:
+                raise Conflict(f"cluster {name} is being deleted")
+            if (record.drained_at is None) != (at is None):
+                _note_cluster(service, connection, who, record, at)
+            else:
+                at = record.drained_at
+        service.compile(name)
+    service.looked.pop(record.id, None)
+    service.tell(record.id, changed=True)
+    return {"name": name, "drained_at": at}
+
+
+def _note_cluster(
+    service: Service, connection: sa.Connection, who: Caller, record: ClusterRecord, at: float | None
+) -> None:
+    now, before, after = service.clock(), record.drained_at is not None, at is not None
+    clusters.set_drained(connection, record.id, at)
+    events.add_change(connection, record.id, Change(now, who.called(record.id), "drained", before, after))
+    state = "drained" if after else "reinstated"
+    events.add(connection, now, record.id, "cluster", cluster=record.name, state=state)
+
+
+def _check(worker: str, state: WorkerState, to: WorkerState, verb: str) -> None:
+    """Only what was put away is reinstated: a worker that is lost comes back by its agent's word alone."""
+    if to not in WORKER_MOVES[state] or (verb == "reinstate" and state not in AWAY):
+        raise Conflict(f"worker {worker} is {state}: {verb} is not possible")

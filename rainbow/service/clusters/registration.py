@@ -1,0 +1,186 @@
+"""Registration of a cluster.
+
+Clusters come and report their states; how they go is in drain.py.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
+from rainbow.graph import read_cluster
+from rainbow.matching import prepare
+from rainbow.scheduling import DEFAULT_POLICY, policies
+from rainbow.selection.expression.scalar import is_number
+from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.core.service import Entry, keep_summary
+from rainbow.service.core.token_digests import SECRET, TOKEN, new_credential
+from rainbow.store import cluster_states, clusters, events, workers
+from rainbow.store.clusters import ClusterRecord
+
+if TYPE_CHECKING:
+    from rainbow.graph import Cluster
+    from rainbow.service.core.service import Service
+
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+
+
+def check_name(name: Any, what: str) -> str:
+    """Return a name that is one."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise RequestError(
+            f"a {what} is called by 1 to 100 letters, digits, dots, dashes or underscores", pointer="/name"
+        )
+    return name
+
+
+def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Register a cluster with its subsystems, state and policy, all or nothing; its credentials are told once."""
+    if not who.registers:
+        raise Forbidden("registering needs the registration secret")
+    name = check_name(body.get("name"), "cluster")
+    documents = _documents(body.get("subsystems"))
+    cluster = prepare(check_size(service, _read(body, name, documents)), service.settings.backend)
+    state = check_state(body.get("state") or {})
+    policy, settings = check_policy(body.get("policy") or {}, service.settings.policy)
+    now = service.clock()
+    record = ClusterRecord(
+        secrets.token_hex(8),
+        name,
+        cluster.levels,
+        cluster.worker_type,
+        now,
+        policy,
+        settings,
+        limits=asdict(service.settings.admission) if policy == DEFAULT_POLICY else {},
+    )
+    with service.store.write() as connection:
+        if clusters.find(connection, name):
+            raise Conflict(f"there is a cluster {name} already")
+        clusters.add(connection, record, body["graph"])
+        for subsystem, document in documents.items():
+            clusters.put_subsystem(connection, record.id, subsystem, document)
+        keep_summary(connection, record.id, record.revision, cluster)
+        if state:
+            cluster_states.put(connection, record.id, state, now)
+        workers.keep_only(connection, record.id, list(cluster.workers), now)
+        events.add(connection, now, record.id, "cluster", cluster=name, state="registered")
+        token = new_credential(connection, TOKEN, record.id, now)
+        secret = new_credential(connection, SECRET, record.id, now)
+    service.put_entry(Entry(record.id, record.revision, cluster))
+    service.tell(record.id, changed=True)
+    shown = {"name": name, "token": token, "secret": secret, "revision": record.revision}
+    return {**shown, "totals": dict(cluster.totals)}
+
+
+def check_size(service: Service, cluster: Cluster) -> Cluster:
+    """Return a cluster that is not larger than is allowed."""
+    limits = service.settings.limits
+    hung = [subsystem.graph for subsystem in cluster.subsystems.values()]
+    own = sum(cluster.outline.many)  # templates count as what they stand for, and are not written out for it
+    for what, count, most in (
+        ("vertices", own + sum(len(graph) for graph in hung), limits.vertices),
+        ("edges", own - 1 + sum(graph.number_of_edges() for graph in hung), limits.edges),
+    ):
+        if count > most:
+            raise LimitError(f"a cluster of {count} {what}, the limit is {most}", limit=what)
+    return cluster
+
+
+def _documents(given: Any) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise RequestError("subsystems is a mapping of names to graphs", pointer="/subsystems")
+    return {check_name(name, "subsystem"): document for name, document in given.items()}
+
+
+def _read(body: Mapping[str, Any], name: str, documents: Mapping[str, Any]) -> Cluster:
+    if "graph" not in body:
+        raise RequestError("a cluster needs a graph", pointer="/graph")
+    worker_type = body.get("worker_type", "node")
+    if not isinstance(worker_type, str):
+        raise RequestError("worker_type must be text", pointer="/worker_type")
+    with _below("/graph"):
+        cluster = read_cluster(body["graph"], name, body.get("levels", "any"), worker_type)
+    for subsystem, document in documents.items():
+        with _below(f"/subsystems/{subsystem}"):
+            cluster = cluster.with_subsystem(subsystem, document)
+    return cluster
+
+
+class _below:  # noqa: N801 - reads as a preposition where it is used
+    """Lengthens the pointer of a fault to where the document stands in the request."""
+
+    def __init__(self, pointer: str) -> None:
+        self.pointer = pointer
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, fault: object, at: object) -> None:
+        if isinstance(fault, InputError):
+            fault.pointer = self.pointer + (fault.pointer or "")
+
+
+def check_state(values: Any) -> dict[str, Any]:
+    """Return a flat state: names to numbers, text or booleans; StateError names the first fault."""
+    if not isinstance(values, Mapping):
+        raise StateError("a state is a flat mapping", pointer="")
+    for key, value in values.items():
+        if not isinstance(key, str) or not VARIABLE.fullmatch(key):
+            raise StateError(f"{str(key)[:40]!r} is no name of a variable", pointer=f"/{key}")
+        if not isinstance(value, (str, bool, int, float)) or (isinstance(value, float) and not math.isfinite(value)):
+            raise StateError(f"{key} must be a number, text or a boolean", pointer=f"/{key}")
+    return dict(values)
+
+
+def check_policy(given: Any, default: str) -> tuple[str, dict[str, Any]]:
+    """Return a policy's name and its settings, all checked."""
+    if not isinstance(given, Mapping) or not set(given) <= {"name", "settings"}:
+        raise PolicyError("a policy is {name, settings}", pointer="/policy")
+    name, settings = given.get("name", default), given.get("settings", {})
+    if name not in policies.names():
+        raise PolicyError(
+            f"there is no policy {name}; there are: {', '.join(policies.names())}", pointer="/policy/name"
+        )
+    if not isinstance(settings, Mapping):
+        raise PolicyError("settings is a mapping", pointer="/policy/settings")
+    with _below("/policy/settings"):
+        return name, dict(policies.get(name).check(settings))
+
+
+# ── states ──
+
+
+def put_state(service: Service, who: Caller, name: str, values: Any, merge: bool = False) -> dict[str, Any]:
+    """Store what a cluster reports of itself: all of it, or (merge) some of it."""
+    given = check_state(values)
+    with service.store.write() as connection:
+        record = own_cluster(connection, who, name)
+        if merge:
+            return cluster_states.change(connection, record.id, given, service.clock())
+        cluster_states.put(connection, record.id, given, service.clock())
+    return given
+
+
+def state(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Return a cluster's state as reported, and nodes_free as booked."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        found = cluster_states.get(connection, [record.id]).get(record.id)
+        booked = cluster_states.booked(connection, [record.id])[record.id]
+    values = dict(found.values) if found else {}
+    effective = {"nodes_free": values["nodes_free"] + booked} if is_number(values.get("nodes_free")) else {}
+    return {
+        "state": values,
+        "effective": {**values, **effective},
+        "reported_at": found.reported_at if found else None,
+    }

@@ -1,0 +1,145 @@
+"""How a cluster is scheduled: policy and settings, and who changed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Conflict, PolicyError, RequestError
+from rainbow.regex import RegexError
+from rainbow.scheduling import DEFAULT_POLICY, Keeps, policies
+from rainbow.scheduling.load_based.settings import overlaps
+from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.core.limits import check_limits
+from rainbow.store import clusters, events, jobs, reservations, tasks
+from rainbow.store.events import Change
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.core.service import Service
+    from rainbow.store.clusters import ClusterRecord
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (name, before, after) of everything that differs.
+
+    >>> list(differences({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}))
+    [('b', 2, 3), ('c', None, 4)]
+    """
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            yield name, before.get(name), after.get(name)
+
+
+Parts = Mapping[str, Mapping[str, Any]]  # "policy", "settings" or "limits" → name → value
+
+
+def note(connection: sa.Connection, who: Caller, cluster_id: str, now: float, before: Parts, after: Parts) -> None:
+    """Store what is changed of a cluster's policy, settings and limits."""
+    for part, values in after.items():
+        for name, was, becomes in differences(before[part], values):
+            what = name if part == "policy" else f"{part}.{name}"
+            events.add_change(connection, cluster_id, Change(now, who.called(cluster_id), what, was, becomes))
+
+
+PARTS = {"policy", "settings", "limits"}
+
+
+def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
+    """Set a cluster's policy, settings and limits, or (merge) some of them; effective at the next step.
+
+    What is given replaces what was set; merged, key by key, and null brings a default back.
+    """
+    _check_parts(body)
+    with service.store.write() as connection:
+        record = own_cluster(connection, who, name)
+        policy = _policy(body.get("policy", record.policy))
+        kept = record.settings if merge and policy == record.policy else {}
+        settings = _checked(policy, {**kept, **_mapping(body.get("settings", {}), "settings")}, merge)
+        begin = asdict(service.settings.admission) if policy == DEFAULT_POLICY else {}
+        limits = _limits(record.limits, begin, body, merge)
+        after = replace(record, policy=policy, settings=settings, limits=limits)
+        note(connection, who, record.id, service.clock(), _parts(record), _parts(after))
+        clusters.set_policy(connection, record.id, policy, settings)
+        if policy != record.policy:
+            _check_kept(connection, record, policy, service.clock())
+            tasks.let_go(connection, record.id)
+        clusters.set_limits(connection, record.id, after.limits)
+        told = _told(connection, after)
+    service.tell(record.id)
+    return told
+
+
+def _check_kept(connection: sa.Connection, record: ClusterRecord, policy: str, now: float) -> None:
+    """Refuse a policy that would not keep the space that users have reserved."""
+    kept = reservations.of_cluster(connection, record.id, now)
+    if kept and not isinstance(policies.get(policy), Keeps):
+        raise Conflict(f"policy {policy} keeps no reservations; there are {len(kept)}: delete them, or wait")
+
+
+def _told(connection: sa.Connection, record: ClusterRecord) -> dict[str, Any]:
+    """Return what is set, and whom several classes claim."""
+    settings, limits = _parts(record)["settings"], _parts(record)["limits"]
+    requestors = jobs.live_by_requestor(connection, record.id)
+    try:
+        claimed = list(overlaps(settings["requestors"], requestors)) if record.policy == "load_based" else []
+    except RegexError:  # stored by a version that took what this one refuses; the fault says so
+        claimed = []
+    return {"policy": record.policy, "settings": settings, "limits": limits, "warnings": claimed}
+
+
+def _parts(record: ClusterRecord) -> dict[str, dict[str, Any]]:
+    """Return what is set with every default filled in; settings that cannot be used any more as they are stored."""
+    try:
+        settings = dict(policies.get(record.policy).check(record.settings))
+    except PolicyError:
+        settings = dict(record.settings)
+    return {"policy": {"policy": record.policy}, "settings": settings, "limits": check_limits(record.limits)}
+
+
+def changed(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:
+    """List the last changes of a cluster's policy, settings and limits, the newest first."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        found = events.list_changes(connection, record.id, service.settings.limits.listed)
+    return [
+        {"changed_at": one.at, "who": one.who, "what": one.what, "from": one.before, "to": one.after} for one in found
+    ]
+
+
+def _check_parts(body: Mapping[str, Any]) -> None:
+    for key in body:
+        if key not in PARTS:
+            raise RequestError(f"{key[:40]!r} is none of: {', '.join(sorted(PARTS))}", pointer=f"/{key}")
+
+
+def _policy(name: Any) -> str:
+    if not isinstance(name, str) or name not in policies.names():
+        raise PolicyError(f"there is no such policy; there are: {', '.join(policies.names())}", pointer="/policy")
+    return name
+
+
+def _mapping(given: Any, part: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise PolicyError(f"{part} is a mapping", pointer=f"/{part}")
+    return given
+
+
+def _checked(policy: str, settings: Mapping[str, Any], merge: bool) -> dict[str, Any]:
+    given = {key: value for key, value in settings.items() if not (merge and value is None)}
+    try:
+        return dict(policies.get(policy).check(given))
+    except PolicyError as fault:
+        fault.pointer = "/settings" + (fault.pointer or "")
+        raise
+
+
+def _limits(
+    kept: Mapping[str, int], begin: Mapping[str, int], body: Mapping[str, Any], merge: bool
+) -> dict[str, int]:
+    """Return the limits as they are to be; what is not given, or null, is as it is in the beginning."""
+    given = _mapping(body.get("limits", {} if merge else kept), "limits")
+    whole = {**kept, **given} if merge else given
+    return check_limits({**begin, **{key: value for key, value in whole.items() if not (merge and value is None)}})

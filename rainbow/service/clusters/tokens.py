@@ -1,0 +1,137 @@
+"""Tokens and secrets: minted, listed, rotated, revoked.
+
+Tokens are minted, listed, rotated and revoked by whoever has the secret of every cluster they are good for.
+
+A token names clusters, the requestors it may speak for (null: any) and an end date (null: none). A cluster's own
+secret is listed and rotated the same way; it is never minted a second time, nor revoked: without it the cluster would
+belong to nobody but the administrator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Conflict, Forbidden, NotFound, RequestError
+from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.core.token_digests import MONITOR, SECRET, TOKEN, digest, mint, minted
+from rainbow.store import clusters, credentials, events
+from rainbow.store.credentials import CredentialRecord
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.core.service import Service
+
+
+def mint_token(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Mint a submit token {"clusters": [names], "requestors"?: [names], "expires_at"?: time, "name"?: text}.
+
+    {"monitor": true, "expires_at"?, "name"?} mints one that reads /metrics, which needs the admin token. The body has
+    the form `Token` of api/schemas.py.
+    """
+    if body.get("monitor"):
+        return _mint_monitor(service, who, body)
+    names = _names(body, "clusters")
+    requestors = _names(body, "requestors") if body.get("requestors") is not None else None
+    more = {"name": body.get("name"), "requestors": requestors, "expires_at": _end(service, body)}
+    now = service.clock()
+    with service.store.write() as connection:
+        found = tuple(sorted({own_cluster(connection, who, name).id for name in names}))
+        made, record = minted(TOKEN, now, found, **more)
+        credentials.add(connection, record)
+        _tell(connection, record, now, "minted")
+        shown = _shown(record, clusters.names(connection, found))
+    return {"token": made, **shown}
+
+
+def _mint_monitor(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Mint a token of the whole server that only reads its metrics."""
+    if not who.admin:
+        raise Forbidden("a monitor token needs the admin token")
+    end, now = _end(service, body), service.clock()
+    with service.store.write() as connection:
+        made, record = minted(MONITOR, now, (), name=body.get("name"), expires_at=end)
+        credentials.add(connection, record)
+    return {"token": made, **_shown(record, {})}
+
+
+def listing(service: Service, who: Caller) -> list[dict[str, Any]]:
+    """List the credentials of the caller's own clusters, the oldest first; what they are is never told again."""
+    if not who.admin and not who.secrets:
+        raise Forbidden("this needs a cluster's secret")
+    with service.store.read() as connection:
+        found = credentials.listing(connection, None if who.admin else who.secrets)
+        names = clusters.names(connection, {each for record in found for each in record.clusters})
+    return [_shown(record, names, who) for record in found]
+
+
+def rotate(service: Service, who: Caller, credential_id: str) -> dict[str, Any]:
+    """Give a token or secret a new value; the old one ends now."""
+    with service.store.write() as connection:
+        record = _own(connection, who, credential_id)
+        if record.revoked_at is not None:
+            raise Conflict(f"credential {credential_id} is revoked")
+        made = mint(record.kind)
+        credentials.change(connection, record.id, hash=digest(made))
+        _tell(connection, record, service.clock(), "rotated")
+        shown = _shown(record, clusters.names(connection, record.clusters))
+    return {SECRET if record.kind == SECRET else "token": made, **shown}
+
+
+def revoke(service: Service, who: Caller, credential_id: str) -> None:
+    """End a token now; what it submitted stays."""
+    with service.store.write() as connection:
+        record = _own(connection, who, credential_id)
+        if record.kind == SECRET:
+            raise Conflict("a cluster's secret is rotated, not revoked")
+        if record.revoked_at is None:
+            credentials.change(connection, record.id, revoked_at=service.clock())
+            _tell(connection, record, service.clock(), "revoked")
+
+
+def _own(connection: sa.Connection, who: Caller, credential_id: str) -> CredentialRecord:
+    """Return a credential all of whose clusters the caller owns; one that is not is as if it did not exist."""
+    record = credentials.get(connection, credential_id)
+    if record is None or not (who.admin or (record.clusters and set(record.clusters) <= who.secrets)):
+        raise NotFound(f"there is no credential {credential_id}")
+    return record
+
+
+def _tell(connection: sa.Connection, record: CredentialRecord, now: float, what: str) -> None:
+    for cluster_id in record.clusters:
+        events.add(connection, now, cluster_id, "token", id=record.id, state=what)
+
+
+def _shown(record: CredentialRecord, names: Mapping[str, str], who: Caller | None = None) -> dict[str, Any]:
+    seen = [each for each in record.clusters if who is None or who.admin or each in who.secrets]
+    return {
+        "id": record.id,
+        "kind": record.kind,
+        "name": record.name,
+        "clusters": sorted(names[each] for each in seen if each in names),
+        "requestors": record.requestors,
+        "created_at": record.created_at,
+        "expires_at": record.expires_at,
+        "revoked_at": record.revoked_at,
+    }
+
+
+def _names(body: Mapping[str, Any], key: str) -> list[str]:
+    return sorted(set(body.get(key, [])))
+
+
+def _end(service: Service, body: Mapping[str, Any]) -> float | None:
+    given = body.get("expires_at")
+    if given is None:
+        return None
+    try:
+        end = datetime.fromisoformat(given) if isinstance(given, str) else None
+    except ValueError:
+        end = None
+    if end is None or end.tzinfo is None:
+        raise RequestError("expires_at is a time like 2030-01-31T12:00:00Z", pointer="/expires_at")
+    if end.timestamp() <= service.clock():
+        raise RequestError("expires_at is over already", pointer="/expires_at")
+    return end.timestamp()

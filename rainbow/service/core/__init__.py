@@ -1,0 +1,1 @@
+"""What every verb of the service uses."""

@@ -1,0 +1,140 @@
+"""The rights of a caller.
+
+Who may do what: tokens and secrets, and what a caller who brings some of them is let do.
+
+    rbr_  registration secret   register clusters
+    rbs_  cluster secret        everything about that one cluster but submitting to it
+    rbt_  submit token          submit to, match against and see the jobs of its cluster
+    rbm_  monitor token         read /metrics
+    rba_  admin token           everything
+
+256 random bits each; only their SHA-256 is stored. A cluster outside a caller's credentials does not exist for
+that caller: the same statements run and the same answer comes as for a name that nobody has.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rainbow.errors import Forbidden, NotFound, Unauthenticated
+from rainbow.service.core.token_digests import MONITOR, SECRET, TOKEN, digest
+from rainbow.store import clusters, credentials
+from rainbow.store.clusters import ClusterRecord
+from rainbow.store.credentials import CredentialRecord
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.core.service import Service
+
+
+MISSING = "this needs a credential"
+UNKNOWN = "no credential that was brought is known: mistyped, ended, or of a cluster that was deleted"
+HELP = "`rainbow help credentials` tells which there are and what to do"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What some credentials allow. `submits`: cluster id → requestors (None: any).
+
+    Requests with the same credentials share one, until these change: what it holds may be long.
+    """
+
+    registers: bool = False
+    admin: bool = False
+    secrets: frozenset[str] = frozenset()
+    submits: Mapping[str, list[str] | None] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)  # cluster id → id of its secret that was brought
+    known: tuple[str, ...] = ()  # ids of the credentials brought that are known
+    monitors: bool = False  # may read the metrics of the whole server
+
+    def called(self, cluster_id: str) -> str:
+        """Say who this is to a cluster, without saying a credential."""
+        return "admin" if self.admin else f"secret {self.ids[cluster_id]}"
+
+    def sees(self, cluster_id: str) -> bool:
+        """Tell whether a cluster exists for this caller."""
+        return self.admin or cluster_id in self.secrets or cluster_id in self.submits
+
+    def speaks_for(self, cluster_id: str, requestor: str) -> bool:
+        """Tell whether what is this requestor's at a cluster that exists for this caller is also the caller's."""
+        if self.admin or cluster_id in self.secrets:
+            return True
+        allowed = self.submits.get(cluster_id)
+        return allowed is None or requestor in allowed
+
+    @property
+    def visible(self) -> Collection[str] | None:
+        """The clusters this caller may see; None: all."""
+        return None if self.admin else self.secrets | set(self.submits)
+
+
+def caller(service: Service, connection: sa.Connection, brought: Collection[str]) -> Caller:
+    """Say who asks, by what of it is known: a dead token takes nothing away. Unauthenticated if none of it is."""
+    hashes = {digest(credential) for credential in brought}
+    found = credentials.valid(connection, hashes, service.clock())
+    registers = any(hmac.compare_digest(own, service.registration) for own in hashes)
+    admin = any(hmac.compare_digest(own, service.administration) for own in hashes)
+    if not (registers or admin or found):
+        raise Unauthenticated(f"{UNKNOWN if hashes else MISSING} ({HELP})")
+    key = (registers, admin, *sorted(found.items()))
+    return service.callers.get(key) or service.callers.put(key, _made(connection, registers, admin, found))
+
+
+def _made(connection: sa.Connection, registers: bool, admin: bool, ids: Collection[str]) -> Caller:
+    records = credentials.some(connection, ids) if ids else []
+    secrets_of = _secrets(records)
+    known = (*(["registration"] * registers), *(["admin"] * admin), *sorted(ids))
+    monitors = admin or any(record.kind == MONITOR for record in records)
+    return Caller(registers or admin, admin, frozenset(secrets_of), _submits(records), secrets_of, known, monitors)
+
+
+def _secrets(found: Iterable[CredentialRecord]) -> dict[str, str]:
+    """Return {cluster id: id of the secret brought for it}."""
+    return {cluster: record.id for record in found if record.kind == SECRET for cluster in record.clusters}
+
+
+def _submits(found: Iterable[CredentialRecord]) -> dict[str, list[str] | None]:
+    """Of two tokens for one cluster both count: what one allows the other does not take away."""
+    allowed: dict[str, list[str] | None] = {}
+    for record in (record for record in found if record.kind == TOKEN):
+        for cluster in record.clusters:
+            before = allowed.get(cluster, [])
+            any_of_them = before is None or record.requestors is None
+            allowed[cluster] = None if any_of_them else sorted({*(before or []), *(record.requestors or [])})
+    return allowed
+
+
+def visible_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRecord:
+    """Return a cluster that exists for this caller, else NotFound."""
+    record = clusters.find(connection, name)
+    if record is None or not who.sees(record.id):
+        raise NotFound(f"there is no cluster {name}")
+    return record
+
+
+def own_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRecord:
+    """Return a cluster whose secret the caller has; Forbidden for those who only may submit to it."""
+    record = visible_cluster(connection, who, name)
+    if not who.admin and record.id not in who.secrets:
+        raise Forbidden(f"this needs the secret of cluster {name}")
+    return record
+
+
+def requestor_of(asked: str | None, allowed: list[str] | None) -> str:
+    """Return who a job is for: what the request says, if the token may speak for them."""
+    if allowed is None:
+        return asked or "anonymous"
+    if asked is None and allowed:
+        return allowed[0]
+    if asked not in allowed:
+        raise not_for(asked)
+    return asked
+
+
+def not_for(requestor: str | None) -> Forbidden:
+    """Return what is raised where a token that names requestors is used for another."""
+    return Forbidden(f"this token may not speak for {requestor}")

@@ -1,0 +1,63 @@
+"""How long agents have been silent, by a clock that nobody sets.
+
+A sign of life is stored with the time of the process that took it; that clock may be set forward or back, and another
+process may have another. So each process notes by its own monotonic clock when it first saw an agent's last sign:
+
+    certain   seconds since then: the silence is at least that long. Tasks are given to others by this alone
+    likely    the same, and what the stored time says of a sign older than this process: workers are READY by it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from rainbow.store.workers import AgentRecord
+
+Key = tuple[str, str]  # a cluster's id, an agent's name
+MOST = 100_000  # agents that are remembered
+
+
+class Silence(NamedTuple):
+    """Seconds without a sign of an agent."""
+
+    certain: float
+    likely: float
+
+
+class _Seen(NamedTuple):
+    sign: tuple[float, int]
+    at: float
+    age: float
+
+
+class Leases:
+    """When this process saw each agent's last sign. `monotonic` measures, `clock` is what signs are stored with."""
+
+    def __init__(self, monotonic: Callable[[], float], clock: Callable[[], float]) -> None:
+        self._monotonic, self._clock = monotonic, clock
+        self.began = monotonic()
+        self._seen: dict[Key, _Seen] = {}
+
+    def silence(self, cluster_id: str, sign: AgentRecord) -> Silence:
+        """Return how long an agent has been silent whose last sign this is."""
+        now, mark = self._monotonic(), (sign.seen_at, sign.seq)
+        seen = self._seen.get((cluster_id, sign.name))
+        if seen is None or seen.sign != mark:
+            age = max(0.0, self._clock() - sign.seen_at) if seen is None else 0.0
+            while len(self._seen) >= MOST:
+                del self._seen[next(iter(self._seen))]
+            seen = self._seen[(cluster_id, sign.name)] = _Seen(mark, now, age)
+        return Silence(now - seen.at, now - seen.at + seen.age)
+
+    def hear(self, cluster_id: str, sign: AgentRecord) -> None:
+        """Note a sign that came just now, whether or not it is stored."""
+        self._seen[(cluster_id, sign.name)] = _Seen((sign.seen_at, sign.seq), self._monotonic(), 0.0)
+
+    def silences(self, cluster_id: str, signs: Mapping[str, AgentRecord]) -> dict[str, Silence]:
+        """Return how long each of a cluster's agents has been silent."""
+        return {name: self.silence(cluster_id, sign) for name, sign in signs.items()}
+
+    def up(self) -> float:
+        """Return how many seconds this process has listened."""
+        return self._monotonic() - self.began

@@ -1,0 +1,83 @@
+"""Admission limits of a cluster.
+
+How much a cluster takes: limits checked in the transaction that stores the job, so they hold under any load.
+
+A cluster that begins under load_based has the limits of settings.Admission; DEFAULTS are those of a cluster nothing
+was said of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import PolicyError, TooMany
+from rainbow.store import jobs, tasks
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.store.jobs import JobRecord
+
+
+UNLIMITED = -1
+MOST = 2**31 - 1
+DEFAULTS = {
+    "max_requestors": UNLIMITED,  # with live jobs
+    "max_jobs_per_requestor": UNLIMITED,  # live
+    "max_waiting_tasks": UNLIMITED,
+    "throttle": UNLIMITED,  # tasks waiting and running; 0 refuses every job
+    "max_retries": 0,  # of a task that failed or ran too long
+    "max_lost": 5,  # attempts of a task before it has failed; 0: no limit
+    "quarantine_after_lost": 10,  # times tasks were lost on a worker one after the other; 0: never
+    "quarantine_after": 0,  # tasks a worker could not start one after the other; 0: never
+    "quarantine_minutes": 15,
+    "task_minutes": 0,  # a task may run that asks for no duration; 0: for ever
+    "allowance_seconds": 15,  # beyond what a task may run, before its agent is told to stop it
+    "max_reservations_per_requestor": 10,  # in advance, not over
+    "reservation_days": 0,  # the longest one, 0: of any length
+}
+UNBOUND = "max_reservations_per_requestor"  # may be unlimited, and is not asked about jobs
+WORDS = {
+    "max_requestors": "requestors with live jobs",
+    "max_jobs_per_requestor": "live jobs of one requestor",
+    "max_waiting_tasks": "tasks waiting",
+    "throttle": "tasks waiting and running",
+}
+
+
+def check_limits(given: Any) -> dict[str, int]:
+    """Return every limit, those not given at their defaults; PolicyError names the first fault by pointer."""
+    if not isinstance(given, Mapping):
+        raise PolicyError("limits is a mapping", pointer="/limits")
+    for key, value in given.items():
+        if key not in DEFAULTS:
+            raise PolicyError(f"there is no limit {key}; there are: {', '.join(DEFAULTS)}", pointer=f"/limits/{key}")
+        least = UNLIMITED if key in WORDS or key == UNBOUND else 0
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+            unlimited = f", or {UNLIMITED} for no limit" if least < 0 else ""
+            raise PolicyError(f"{key} is a whole number{unlimited}", pointer=f"/limits/{key}")
+    return {**DEFAULTS, **given}
+
+
+def admit(connection: sa.Connection, record: JobRecord, new: int, limits: Mapping[str, int]) -> None:
+    """Let a job with so many tasks in; TooMany names the limit that is reached."""
+    limited = {key: limits[key] for key in WORDS if limits[key] >= 0}
+    for key, (has, adds) in _counted(connection, record, new).items() if limited else ():
+        if key in limited and adds and has + adds > limited[key]:
+            text = f"cluster {record.cluster} takes {limited[key]} {WORDS[key]}, there are {has}"
+            more = f"rainbow scheduler set {record.cluster} --{key.replace('_', '-')} N"
+            text += f"; try again when some have ended, or ask its operator ({more})"
+            raise TooMany(text, limit=key, most=limited[key], present=has)
+
+
+def _counted(connection: sa.Connection, record: JobRecord, new: int) -> dict[str, tuple[int, int]]:
+    """Return by limit how much there is, and how much the job adds."""
+    own = jobs.live_by_requestor(connection, record.cluster_id)
+    waiting, running = tasks.unended(connection, record.cluster_id)
+    return {
+        "max_requestors": (len(own), int(record.requestor not in own)),
+        "max_jobs_per_requestor": (own.get(record.requestor, 0), 1),
+        "max_waiting_tasks": (waiting, new),
+        "throttle": (waiting + running, new),
+    }

@@ -1,0 +1,135 @@
+"""Topics across processes, by PostgreSQL's notifications.
+
+The other processes on the same PostgreSQL: what happens here is told there, and the other way round.
+
+News is a hint, never the truth: it is sent after the commit, and whoever misses some finds out at its next tick.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import select
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from rainbow.errors import RainbowError
+from rainbow.service.core.service import log
+
+if TYPE_CHECKING:
+    from rainbow.service.core.service import Service
+
+
+CHANNEL = "rainbow"
+AGAIN = 1.0  # seconds before a lost connection is tried again
+PAUSE = 0.02  # seconds between two messages: what happens meanwhile goes with the next
+MOST = 100  # clusters named in one message, which PostgreSQL keeps below 8,000 bytes; more are told as all
+NOTIFY = sa.text("SELECT pg_notify(:channel, :message)")
+TROUBLE = (sa.exc.SQLAlchemyError, RainbowError, OSError)
+
+
+class Peers:
+    """Sends and hears news. `start` makes two threads, `stop` ends them."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._me = secrets.token_hex(8)
+        self._unsent: set[str] = set()
+        self._changed = False
+        self._some = threading.Event()
+        self._stop = threading.Event()
+        work = {"peers-send": self._send_all, "peers-hear": self._hear_all}
+        self._threads = [threading.Thread(target=do, name=name, daemon=True) for name, do in work.items()]
+
+    def start(self) -> None:
+        """Begin to send and hear."""
+        self.service.news.elsewhere = self.tell
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End both threads."""
+        self.service.news.elsewhere = None
+        self._stop.set()
+        self._some.set()
+        for thread in self._threads:
+            thread.join(timeout=5)
+
+    def tell(self, topics: Iterable[str], changed: bool) -> None:
+        """Send these topics soon; what is told meanwhile goes with them."""
+        self._unsent.update(topics)
+        self._changed |= changed
+        self._some.set()
+
+    # ── sending ──
+
+    def _send_all(self) -> None:
+        while not self._stop.is_set():
+            self._some.wait()
+            self._some.clear()
+            unsent, self._unsent = self._unsent, set()
+            changed, self._changed = self._changed, False
+            if unsent or changed:
+                self._send(sorted(unsent) if len(unsent) <= MOST else [], changed)
+                self._stop.wait(PAUSE)
+
+    def _send(self, topics: list[str], changed: bool) -> None:
+        message = json.dumps({"from": self._me, "topics": topics, "changed": changed})
+        try:
+            with self.service.store.look() as connection:
+                connection.execute(NOTIFY, {"channel": CHANNEL, "message": message})
+        except TROUBLE as fault:
+            log.warning("news-not-sent", fault=type(fault).__name__)
+
+    # ── hearing ──
+
+    def _hear_all(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with _listening(self.service.store.engine, self._hear) as driver:
+                    self._changed_elsewhere()  # what was said while nobody listened
+                    self._listen(driver)
+            except TROUBLE as fault:
+                log.warning("news-not-heard", fault=type(fault).__name__)
+                self._stop.wait(AGAIN)
+
+    def _listen(self, driver: Any) -> None:
+        ready = select.poll()  # not select(), which knows no descriptor above 1,023
+        ready.register(driver, select.POLLIN)
+        while not self._stop.is_set():
+            ready.poll(AGAIN * 1000)
+            driver.execute("SELECT 1")  # hands over what has come, and fails if the connection is gone
+
+    def _hear(self, notice: Any) -> None:
+        message = json.loads(notice.payload)
+        if message["from"] != self._me:
+            if message["changed"]:
+                self._changed_elsewhere()
+            self.service.news.hear(message["topics"])
+
+    def _changed_elsewhere(self) -> None:
+        self.service.refresh()
+        self.service.news.hear([])
+
+
+@contextmanager
+def _listening(engine: sa.Engine, hear: Callable[[Any], None]) -> Iterator[Any]:
+    """Give a connection of the driver's own that listens: the pool's are for transactions. OSError if it is lost."""
+    dialect = engine.dialect
+    arguments, named = dialect.create_connect_args(engine.url)
+    driver: Any = None
+    try:
+        driver = dialect.loaded_dbapi.connect(*arguments, **named)
+        driver.autocommit = True
+        driver.add_notify_handler(hear)
+        driver.execute(f"LISTEN {CHANNEL}")
+        yield driver
+    except dialect.loaded_dbapi.Error as fault:
+        raise OSError(str(fault)) from fault
+    finally:
+        if driver is not None:
+            driver.close()

@@ -1,0 +1,285 @@
+"""The service: store, clock, and the compiled clusters.
+
+From the store to clusters that can be matched: from what they are in short where that is stored, else from graphs.
+
+The stored graphs are the truth. A summary is of one revision of them and one format; without one the graphs are
+read and it is stored, so that the next start need not. What a summary leaves out, the vertices, is read from the
+graphs when somebody looks at them: who matches does not.
+
+The service: the store, the compiled clusters and the clock, wired together once.
+
+The verbs are functions of the folders beside this file, each with the service as its first argument:
+
+    clusters/  clusters come, report states, change and go; their policies, and what is reserved there in advance
+    submits/   a jobspec is matched, a cluster selected, job and decision stored
+    steps/     one scheduling step of one cluster, and the loop that takes them
+    jobs/      stored jobs listed, shown, explained, suspended, cancelled
+    agents/    what an agent asks and reports; agents and workers there are, and are lost
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from rainbow.errors import NotFound, RainbowError, Unavailable
+from rainbow.graph import Cluster, read_cluster
+from rainbow.lru_cache import Memory
+from rainbow.matching import prepare
+from rainbow.matching.equivalence.subtree_classes import FORMAT, restored, summarise
+from rainbow.process_secrets import secret_of
+from rainbow.service.core.counters import observe
+from rainbow.service.core.leases import Leases
+from rainbow.service.core.pubsub import OFFERS, News
+from rainbow.service.core.settings import Settings
+from rainbow.service.core.token_digests import digest, mint
+from rainbow.service.placement import candidates
+from rainbow.service.placement.match_cache import Matches
+from rainbow.store import clusters, open_store
+from rainbow.store.step_lock import Turns
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.graph.outline import Outline
+    from rainbow.service.core.access import Caller
+    from rainbow.service.core.reload import Watch
+    from rainbow.service.live_state.mirror import Mirror
+    from rainbow.service.placement.candidates import Reach, Snapshot
+    from rainbow.store import Store
+    from rainbow.store.clusters import ClusterRecord
+
+
+log = structlog.get_logger("rainbow")
+
+
+def compile_all(store: Store, backend: str) -> dict[str, tuple[ClusterRecord, Cluster]]:
+    """Return {name: (record, cluster)} of all clusters that can be compiled."""
+    with store.read() as connection:
+        records, known = clusters.every(connection), clusters.get_summaries(connection, FORMAT)
+        found = {record.name: (record, _made(store, connection, record, known, backend)) for record in records}
+    made = {name: (record, cluster) for name, (record, cluster) in found.items() if cluster}
+    new = [(record, cluster) for record, cluster in made.values() if record.id not in known]
+    if any(not cluster.subsystems for _, cluster in new):
+        with store.write() as connection:
+            for record, cluster in new:
+                keep_summary(connection, record.id, record.revision, cluster)
+    return made
+
+
+def compile_one(store: Store, connection: sa.Connection, record: ClusterRecord, backend: str) -> Cluster | None:
+    """Return one cluster; None, and a line in the log, if its graphs cannot be read any more."""
+    return _made(store, connection, record, clusters.get_summaries(connection, FORMAT, record.id), backend)
+
+
+def keep_summary(connection: sa.Connection, cluster_id: str, revision: int, cluster: Cluster) -> None:
+    """Store what a cluster is in short, if it can be said."""
+    now = clusters.get(connection, cluster_id)
+    content = summarise(cluster)
+    if content and now and now.revision == revision:
+        clusters.put_summary(connection, cluster_id, revision, FORMAT, content)
+
+
+def _made(
+    store: Store, connection: sa.Connection, record: ClusterRecord, known: Mapping[str, bytes], backend: str
+) -> Cluster | None:
+    try:
+        if record.id not in known:
+            return prepare(_read(connection, record), backend)
+        content = known[record.id]
+        made = restored(content, record.name, record.levels, record.worker_type, lambda: _outline(store, record))
+        return prepare(made, backend)
+    except RainbowError as fault:  # it was accepted once: one bad graph must not keep the others away
+        log.error("cluster-not-compiled", cluster=record.name, fault=str(fault))
+        return None
+
+
+def _read(connection: sa.Connection, record: ClusterRecord) -> Cluster:
+    document, hung = clusters.document(connection, record.id), clusters.graphs_of(connection, record.id)
+    cluster = read_cluster(document, record.name, record.levels, record.worker_type)
+    for name, subsystem in hung.items():
+        cluster = cluster.with_subsystem(name, subsystem)
+    return cluster
+
+
+def _outline(store: Store, record: ClusterRecord) -> Outline:
+    """Read the outline of a revision; Unavailable if that has just been replaced."""
+    with store.read() as connection:
+        now = clusters.get(connection, record.id)
+        if now is None or now.revision != record.revision:
+            raise Unavailable(f"the graphs of {record.name} are being changed; try again", retry_after=1)
+        return _read(connection, record).outline
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A cluster compiled from the stored graphs."""
+
+    id: str
+    revision: int
+    cluster: Cluster
+    draining: bool = False  # takes no more jobs, and goes when its last has ended
+    drained: bool = False  # takes nothing new until it is reinstated
+
+
+class Service:
+    """What the verbs work on. `registration` and `administration` are digests of the two global credentials."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] | None = None,
+    ) -> None:
+        self.store = store
+        self.store.observe = partial(observe, "rainbow_store_seconds")
+        self.settings = settings or Settings()
+        self.clock = clock
+        # who brings a clock brings it for both; the time of day may be set, and no lease ends by it
+        self.monotonic = monotonic or (time.monotonic if clock is time.time else clock)
+        self.leases = Leases(self.monotonic, clock)
+        self.stopping: dict[tuple[str, int], float] = {}  # attempts that an agent was told to stop with a lost worker
+        self.registration = digest(self.settings.secret or mint("registration"))
+        self.administration = digest(self.settings.admin or mint("admin"))
+        self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed
+        self.mirrors: dict[str, Mirror] = {}  # by cluster id
+        self.timed: dict[str, float] = {}  # cluster id → when it was last looked for what is lost
+        self.looked: dict[str, float] = {}  # cluster id → when its jobs may be placed anew again
+        self.faults: dict[str, str] = {}  # cluster id → why its last step failed
+        self.changing = threading.RLock()  # held from writing a cluster's new graphs until they are seen
+        self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
+        self.matches = Matches()
+        self.callers: Memory[Any, Caller] = Memory(candidates.MOST)
+        self.reaches: Memory[Any, Reach] = Memory(candidates.MOST)
+        self.snapshots: Memory[Reach, Snapshot] = Memory(candidates.MOST)
+        self.news = News()
+        self.turns = Turns(store)
+        self.ending = False
+        self.configuration: Watch | None = None  # of the file it was started with
+        self._compile_all()
+
+    def _compile_all(self) -> None:
+        """Compile every stored cluster: the stored graph is the truth, the catalogue never is."""
+        found = compile_all(self.store, self.settings.backend)
+        self.catalogue = {name: _entry(record, cluster) for name, (record, cluster) in found.items()}
+
+    def entry(self, record: ClusterRecord) -> Entry:
+        """Return a cluster's compiled form as of this record; NotFound while it has none."""
+        known = self.catalogue.get(record.name)
+        if known is None or known.id != record.id or known.revision < record.revision:
+            known = self.compile(record.name)
+        if known is None or known.id != record.id:
+            raise NotFound(f"cluster {record.name} is not ready to be used")
+        return known
+
+    def compile(self, name: str) -> Entry | None:
+        """Compile one cluster anew from the store: another process has changed it, or this one has never seen it."""
+        with self.changing:
+            with self.store.read() as connection:
+                record = clusters.find(connection, name)
+                known = self.catalogue.get(name)
+                if record and known and (known.id, known.revision) == (record.id, record.revision):
+                    return known
+                cluster = record and compile_one(self.store, connection, record, self.settings.backend)
+                made = _entry(record, cluster) if record and cluster else None
+            if made:
+                self.put_entry(made)
+            else:
+                self.drop_entry(name)
+            return made
+
+    def refresh(self) -> None:
+        """Take over what other processes have changed since the catalogue was made."""
+        with self.store.read() as connection:
+            stored = clusters.revisions(connection)
+        known = {name: (entry.id, entry.revision) for name, entry in self.catalogue.items()}
+        for name in sorted(set(stored) | set(known)):
+            if stored.get(name) != known.get(name):
+                self.compile(name)
+
+    def put_entry(self, entry: Entry) -> None:
+        """Let everybody see a cluster's new form, in one assignment."""
+        with self.changing:
+            self.catalogue = {**self.catalogue, entry.cluster.name: entry}
+
+    def drop_entry(self, name: str) -> None:
+        """Let nobody see a cluster any more."""
+        with self.changing:
+            gone = self.catalogue.get(name)
+            self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}
+        if gone is not None:
+            self.mirrors.pop(gone.id, None)
+
+    def tell(self, *cluster_ids: str, changed: bool = False, offers: bool = True) -> None:
+        """Wake who waits for something to happen to these clusters (none: any); `changed`: their graphs have.
+
+        Their agents are woken too, unless there is nothing in it for them (`offers` is False).
+        """
+        heard = [f"{OFFERS}{one}" for one in cluster_ids] if offers else []
+        self.news.tell(*cluster_ids, *heard, changed=changed)
+
+    def let_go(self) -> None:
+        """Let everybody who waits go: the server is about to end."""
+        self.ending = True
+        self.news.hear([])
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.turns.close()
+        self.store.close()
+
+
+def _entry(record: ClusterRecord, cluster: Cluster) -> Entry:
+    draining, drained = record.draining_at is not None, record.drained_at is not None
+    return Entry(record.id, record.revision, cluster, draining, drained)
+
+
+def open_service(database: str, settings: Settings, config: str | None = None) -> Service:
+    """Open the store and make the two global credentials if nothing sets them; their file is named in the log.
+
+    They are kept beside the database if that is a file, else beside the configuration, else in the working folder.
+    """
+    return Service(*_opened(database, settings, config))
+
+
+def check_service(database: str, settings: Settings, config: str | None = None) -> None:
+    """Do of `open_service` all that may fail, and nothing that takes long."""
+    _opened(database, settings, config)[0].close()
+
+
+def _opened(database: str, settings: Settings, config: str | None) -> tuple[Store, Settings]:
+    store = open_store(database)
+    folder = _folder(database, config)
+    secret = settings.secret or secret_of("RAINBOW_REGISTRATION_SECRET") or _kept(folder, "registration")
+    admin = settings.admin or secret_of("RAINBOW_ADMIN_TOKEN") or _kept(folder, "admin")
+    return store, replace(settings, secret=secret, admin=admin)
+
+
+def _folder(database: str, config: str | None) -> Path:
+    path = database.removeprefix("sqlite:///")
+    if "://" not in path:
+        return Path(path).absolute().parent
+    return Path(config).absolute().parent if config else Path.cwd()
+
+
+def _kept(folder: Path, kind: str) -> str:
+    """Read a credential from its file beside the database, making it at the first start."""
+    path = folder / f"rainbow-{kind}.secret"
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(mint(kind) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        log.info("credential-made", kind=kind, file=str(path))
+    except FileExistsError:
+        pass
+    return path.read_text().strip()

@@ -1,0 +1,75 @@
+"""The jobspecs of stored jobs, each read once.
+
+The jobspecs of stored jobs, each read once; jobs with equal jobspecs share one reading.
+
+That they share it lets a step ask the matcher once for all of them (view.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from rainbow.jobspec import Request, parse_jobspec
+from rainbow.lru_cache import Memory
+from rainbow.scheduling import Gang, GangTask, gangs
+from rainbow.store import jobs
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+
+REMEMBERED = 50_000  # jobs
+_by_job: dict[str, Reading] = {}
+_by_request: Memory[int, Reading] = Memory(4_096)  # by number of the request
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reading:
+    """A jobspec in normal form, its gangs, and its tasks by index.
+
+    `depends`: some task depends on another; `single`: every gang is one task.
+    """
+
+    request: Request
+    gangs: tuple[Gang, ...]
+    tasks: Mapping[int, GangTask]
+    depends: bool
+    single: bool
+
+
+def reading(connection: sa.Connection, job_id: str) -> Reading:
+    """Return what a job asks for. Job ids are never used again, so what was read once stays true."""
+    known = _by_job.get(job_id)
+    if known is None:
+        known = _read(json.dumps(jobs.jobspec(connection, job_id)))
+        remember(job_id, known)
+    return known
+
+
+def remember(job_id: str, read: Reading) -> None:
+    """Note what a job asks for, which its submit has read already."""
+    if len(_by_job) >= REMEMBERED:
+        _by_job.clear()
+    _by_job[job_id] = read
+
+
+@lru_cache(maxsize=4096)
+def _read(jobspec: str) -> Reading:
+    return read_request(parse_jobspec(json.loads(jobspec)))
+
+
+def read_request(request: Request) -> Reading:
+    """Return what a request asks for; the same reading for the same request."""
+    known = _by_request.get(request.number)
+    return known or _by_request.put(request.number, _reading(request))
+
+
+def _reading(request: Request) -> Reading:
+    found = tuple(gangs(request))
+    asked = {task.index: task for gang in found for task in gang.tasks}
+    depends = any(task.spec.depends_on for task in asked.values())
+    return Reading(request, found, asked, depends, len(found) == len(asked))

@@ -1,0 +1,156 @@
+"""The life of a job: settled, canceled, restarted, ended, forgotten; and its time limits.
+
+Tasks that run too long: the agent ends them; if it does not, the server tells it to, after an allowance.
+
+A task may run as long as its jobspec says (`duration`), else as long as its cluster lets it (`task_minutes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Conflict, NotFound
+from rainbow.scheduling import never_started
+from rainbow.service.core.access import Caller, not_for
+from rainbow.service.jobs.jobspecs import reading
+from rainbow.state_machine import ENDED, JobState, Task, TaskState, advance, job_state, ran_for
+from rainbow.store import clusters, events, jobs, reservations, tasks, workers
+from rainbow.store.jobs import LIVE, JobRecord
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.jobspec import Request
+    from rainbow.service.core.service import Service
+
+
+MOST = 1_000  # jobs forgotten at once: those who want to write meanwhile wait for it
+
+
+def forget_old(service: Service) -> int:
+    """Forget ended jobs and events older than the settings say; return how many jobs."""
+    before = service.clock() - service.settings.history
+    with service.store.read() as connection:
+        if not jobs.has_older(connection, before):
+            return 0
+    with service.store.write() as connection:
+        workers.forget_agents(connection, before)
+        reservations.forget(connection, before)
+        return jobs.forget(connection, before, MOST)
+
+
+def visible_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
+    """Return a job that exists for this caller, else NotFound."""
+    record = jobs.get(connection, job_id)
+    if record is None or not who.sees(record.cluster_id):
+        raise NotFound(f"there is no job {job_id}")
+    return record
+
+
+def own_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
+    """Return a job the caller may change; Forbidden for those who may only see it."""
+    record = visible_job(connection, who, job_id)
+    if not who.speaks_for(record.cluster_id, record.requestor):
+        raise not_for(record.requestor)
+    return record
+
+
+def show(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """Show a job with its tasks."""
+    with service.store.read() as connection:
+        record = visible_job(connection, who, job_id)
+        found = tasks.of_job(connection, job_id)
+    return {**_job(record), "tasks": [_task(task) for task in found]}
+
+
+def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """End a job: what has not started is canceled, what runs is told to stop."""
+    now = service.clock()
+    with service.store.write() as connection:
+        record = own_job(connection, who, job_id)
+        if record.state not in LIVE:
+            raise Conflict(f"job {job_id} has ended: {record.state}")
+        end(connection, job_id, now)
+    service.tell(record.cluster_id)
+    return show(service, who, job_id)
+
+
+def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> None:
+    """Cancel a job's tasks that have not started, tell the others to stop; `why` is what people are told."""
+    jobs.change(connection, job_id, canceled_at=now)
+    tasks.save_all(connection, list(_told_to_end(tasks.of_job(connection, job_id), now, why)), now)
+    settle(connection, job_id, now)
+
+
+def _told_to_end(found: Iterable[Task], now: float, why: str) -> Iterator[Task]:
+    for task in found:
+        if task.state in (TaskState.WAITING, TaskState.ASSIGNED):
+            yield advance(task, TaskState.CANCELED, placement={}, ended_at=now, detail=why)
+        elif task.state not in ENDED and task.state is not TaskState.STOPPING:
+            yield advance(task, TaskState.STOPPING, detail=why or "canceled")
+
+
+def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> None:
+    """Cancel what waits for a task of the job that ended badly."""
+    read = reading(connection, job_id)
+    if not read.depends:
+        return
+    asked = read.tasks
+    found = {task.index: task for task in tasks.of_job(connection, job_id)}
+    for index, name in never_started(asked, {index: task.state for index, task in found.items()}).items():
+        detail = f"depends on {name}, which did not complete"
+        tasks.save(connection, advance(found[index], TaskState.CANCELED, ended_at=now, detail=detail), now)
+
+
+def settle(connection: sa.Connection, job_id: str, now: float) -> None:
+    """Bring a job's state up to date with its tasks; its end is an event of the cluster's free nodes."""
+    record = jobs.get(connection, job_id)
+    if record is None or record.state not in LIVE:
+        return
+    _cancel_dependents(connection, job_id, now)
+    state = job_state(tasks.states_of(connection, job_id))
+    if state is not record.state:
+        events.add(connection, now, record.cluster_id, "job", job=job_id, state=str(state), cluster=record.cluster)
+    if state in LIVE:
+        jobs.change(connection, job_id, state=state)
+        return
+    clock = clusters.tick(connection, record.cluster_id)
+    jobs.change(connection, job_id, state=state, ended_at=now, ended_clock=clock, wait=None)
+
+
+def _job(record: JobRecord) -> dict[str, Any]:
+    hidden = ("cluster_id", "accepted_clock", "ended_clock", "awaits")
+    written = {key: value for key, value in asdict(record).items() if key not in hidden}
+    return {**written, "wait": written["wait"] if record.state is not JobState.COMPLETED else None}
+
+
+def _task(task: Task) -> dict[str, Any]:
+    written = asdict(task)
+    written.pop("job")
+    return written
+
+
+def may_run(request: Request, limits: Mapping[str, int]) -> float:
+    """Return how many seconds a task may run, 0: for ever."""
+    return request.duration or 60.0 * limits["task_minutes"]
+
+
+def is_overdue(connection: sa.Connection, task: Task, limits: Mapping[str, int], now: float) -> bool:
+    """Tell whether a task runs longer than it may, and than the allowance."""
+    seconds = may_run(reading(connection, task.job).request, limits)
+    return seconds > 0 and ran_for(task, now) > seconds + limits["allowance_seconds"]
+
+
+STARTS = 5  # so often in a row an instance may end soon
+SOON = 60.0  # seconds
+
+
+def again(task: Task, now: float, how: str) -> Task | None:
+    """Return an instance that has ended as it waits for its next start; None if it has ended soon too often."""
+    lasted = task.started_at is not None and now - task.started_at >= SOON
+    left = STARTS if lasted else task.retries_left - 1
+    if left < 0:
+        return None
+    return advance(task, TaskState.WAITING, retries_left=left, detail=f"{how}; an instance of a service starts again")

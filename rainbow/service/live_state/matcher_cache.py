@@ -1,0 +1,128 @@
+"""The matcher's answers about one form of a cluster, each asked for once.
+
+What a request would hold on given workers depends on the graphs alone, not on what is free: answers stay true from
+step to step, until the graphs change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rainbow.jobspec.request import SLOT
+from rainbow.matching import Take, backends, consumables, hosting_kinds, worker_capacity, worker_kinds
+from rainbow.scheduling import Gang, SlotsView, placements
+from rainbow.scheduling.gangs import loose_slots
+
+if TYPE_CHECKING:
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
+    from rainbow.scheduling.snapshot import Placement
+
+
+MOST = 1_000_000  # names of workers in remembered questions
+
+
+class Placing:
+    """The matcher's answers: equal questions are asked once."""
+
+    def __init__(self, cluster: Cluster, backend: str) -> None:
+        self.cluster = cluster
+        self.name = backend
+        self.backend = backends.get(backend)
+        self.gangs: dict[str, tuple[Gang, list[str]]] = {}
+        self.by_task: dict[str, Take] = {}  # what the tasks of the plan at hand were placed by
+        # by the number of a request: equal jobspecs share one (jobspecs.py)
+        self._placed: dict[tuple[int, frozenset[str]], Take | None] = {}
+        self._hosting: dict[int, frozenset[str]] = {}
+        self._alike: dict[int, bool] = {}
+        self._first_of_kind: dict[tuple[int, str], str] = {}
+        self.kinds = worker_kinds(cluster)
+        self.capacity = worker_capacity(cluster)
+        self._within = {kind for capacity in self.capacity.values() for kind in capacity}
+        self._slots: dict[int, tuple[SlotsView, ...]] = {}
+        self._size = 0
+        self._many: tuple[Sequence[str], frozenset[str]] = ((), frozenset())
+
+    def demand(self, job_id: str, gang: Gang, ids: list[str]) -> str:
+        """Name what a gang asks for."""
+        name = f"{job_id}/{gang.number}"
+        self.gangs[name] = (gang, ids)
+        return name
+
+    def forget(self, demand: str) -> None:
+        """Forget what a gang asked for: it waits no more."""
+        self.gangs.pop(demand, None)
+
+    def begin(self) -> None:
+        """Let a plan begin: what the last one placed is forgotten, and what was asked if it was very much."""
+        self.by_task.clear()
+        if self._size > MOST:
+            self._size = 0
+            for known in (self._placed, self._hosting, self._alike, self._first_of_kind, self._slots):
+                known.clear()
+
+    def place(self, demand: str, free: Sequence[str]) -> Take | None:
+        """Ask the matcher what a gang would hold on these workers."""
+        gang, ids = self.gangs[demand]
+        take = self._on_one(gang.request, free[0]) if len(free) == 1 else self._take(gang.request, free)
+        if take is not None:
+            self.by_task.update(dict.fromkeys(ids, take))
+        return take
+
+    def _take(self, request: Request, free: Sequence[str]) -> Take | None:
+        names = self._named(free)
+        key = (request.number, names)
+        if key not in self._placed:
+            self._size += len(names)
+            self._placed[key] = self.backend.take(request, self.cluster, names)
+        return self._placed[key]
+
+    def _named(self, free: Sequence[str]) -> frozenset[str]:
+        """Return a list of workers as a set; a long one that is shown again is the same set."""
+        if len(free) > 1 and free is not self._many[0]:
+            self._many = (free, frozenset(free))
+        return self._many[1] if len(free) > 1 else frozenset(free)
+
+    def _on_one(self, request: Request, worker: str) -> Take | None:
+        """Ask about one worker; of equal workers only the first is asked about, where no more than kind counts."""
+        first = self._first_of_kind.setdefault((request.number, self.kinds.get(worker, "")), worker)
+        take = self._take(request, [first])
+        if take is None or worker == first:
+            return take if worker == first or self._by_kind(request) else self._take(request, [worker])
+        if not self._by_kind(request) or any(set(held) != {first} for _, held in take.placed):
+            return self._take(request, [worker])
+        placed = tuple((label, {worker: held[first]}) for label, held in take.placed)
+        return replace(take, placed=placed, vertices={})
+
+    def _by_kind(self, request: Request) -> bool:
+        """Tell whether a request asks for nothing but what workers of one kind have alike."""
+        if request.number not in self._alike:
+            wanted = [part for tree in request.resources for part in tree.walk()]
+            inside = {SLOT, self.cluster.worker_type, *self._within}
+            plain = request.constraint is None and len(request.variants) == 1 and self.cluster.levels != "strict"
+            self._alike[request.number] = plain and all(part.type in inside and not part.needs for part in wanted)
+        return self._alike[request.number]
+
+    def hosts(self, demand: str) -> frozenset[str]:
+        """Ask which kinds of workers could take a part of a gang."""
+        request = self.gangs[demand][0].request
+        if request.number not in self._hosting:
+            self._hosting[request.number] = hosting_kinds(request, self.cluster)
+        return self._hosting[request.number]
+
+    def slots(self, request: Request) -> tuple[SlotsView, ...]:
+        """Say a request by amounts, where its slots lie free of each other."""
+        if self.cluster.levels == "strict":
+            return ()
+        if request.number not in self._slots:
+            outside = set(consumables(self.cluster)) - self._within
+            self._slots[request.number] = loose_slots(request, self.cluster.worker_type, self._within, outside)
+        return self._slots[request.number]
+
+    def divide(self, demand: str, take: Take) -> tuple[Placement, ...]:
+        """Say what each task of a gang holds of a take."""
+        gang, ids = self.gangs[demand]
+        self.by_task.update(dict.fromkeys(ids, take))
+        return placements(gang, take)

@@ -1,0 +1,419 @@
+"""One cluster in memory, kept in step with the store.
+
+What one cluster has, in memory: workers, what runs, what waits. It follows the store change by change.
+
+    mirror   of one cluster in this process; the store is the truth, and a mirror in doubt is thrown away
+    epoch    everything stamped before it has been read
+
+Every process that plans has a mirror of its own; what others write is read like what this one writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from heapq import heappush
+from typing import TYPE_CHECKING, Any
+
+from rainbow.matching import consumables
+from rainbow.scheduling import Accounts, Ended, GangView, RunView, Wait, WorkerView, policies
+from rainbow.scheduling.cluster_index import Census
+from rainbow.service.core.limits import check_limits
+from rainbow.service.jobs.dependency_targets import target
+from rainbow.service.jobs.jobspecs import reading
+from rainbow.service.jobs.lifecycle import may_run
+from rainbow.service.jobs.losses import pause
+from rainbow.service.live_state.dependents import Dependents
+from rainbow.service.live_state.live_job import LiveJob, system_of
+from rainbow.service.live_state.matcher_cache import Placing
+from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
+from rainbow.store import clusters, jobs, tasks, workers
+from rainbow.store.jobs import LIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import sqlalchemy as sa
+
+    from rainbow.scheduling.dependencies import Target
+    from rainbow.service.core.service import Entry, Service
+    from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.jobs import JobRecord
+    from rainbow.store.tasks import Waiting
+    from rainbow.store.workers import WorkerRecord
+
+
+NOTHING = tasks.Waiting((), {})
+
+
+@contextmanager
+def mirrored(service: Service, entry: Entry) -> Iterator[Mirror]:
+    """Give a cluster's mirror, which is the caller's alone until the block is left; one in doubt is thrown away."""
+    mirror = service.mirrors.get(entry.id)
+    if mirror is None or mirror.entry.revision != entry.revision or mirror.placing.name != service.settings.backend:
+        mirror = service.mirrors[entry.id] = Mirror(entry, service.settings.backend)
+    with mirror.lock:
+        try:
+            yield mirror
+        except BaseException:
+            service.mirrors.pop(entry.id, None)
+            raise
+
+
+def follow(service: Service, mirror: Mirror) -> ClusterRecord | None:
+    """Read what has changed since the mirror was last brought up to date; None if there is no such cluster."""
+    with service.store.read() as connection:
+        record = clusters.get(connection, mirror.entry.id)
+        if record is None:
+            return None
+        if mirror.epoch >= 0 and mirror.moves != record.moves:
+            mirror.renew()
+        _heed_limits(mirror, record)
+        now, accounts = service.clock(), _accounts(record)
+        if mirror.epoch < 0:
+            changed = _read_all(connection, mirror)
+            mirror.ended = _read_ended(connection, mirror, accounts) if accounts is not None else {}
+        else:
+            changed = _read_changed(connection, mirror, now if accounts is not None else None)
+        _look_at_dependents(connection, mirror, changed, now)
+        mirror.epoch, mirror.moves = record.epoch, record.moves
+    mirror.wake(service.clock())
+    mirror.settle()
+    return record
+
+
+def _accounts(record: ClusterRecord) -> float | None:
+    """Return the time until which a cluster's policy has counted what ran; None if it counts nothing."""
+    policy = policies.get(record.policy)
+    return policy.counted_until(record.memory) if isinstance(policy, Accounts) else None
+
+
+def _read_ended(connection: sa.Connection, mirror: Mirror, since: float) -> dict[tuple[str, int], Ended]:
+    """Read the record of the tasks that have ended since a time."""
+    found = tasks.ended_since(connection, mirror.entry.id, since)
+    owners = {record.id: record for record in jobs.some(connection, sorted({task.job for task in found}))}
+    runs = (
+        (task, LiveJob(owners[task.job], reading(connection, task.job), NOTHING, mirror.placing)) for task in found
+    )
+    return {(task.id, task.attempt): Ended(mirror.run_of(task, job), task.ended_at or since) for task, job in runs}
+
+
+def _heed_limits(mirror: Mirror, record: ClusterRecord) -> None:
+    limits = check_limits(record.limits)
+    if limits != mirror.limits:
+        mirror.limits, mirror.deadlines = limits, []
+        for task in mirror.booked.values():
+            mirror.watch(task)
+
+
+def _read_all(connection: sa.Connection, mirror: Mirror) -> dict[str, JobRecord]:
+    mirror.put_workers(workers.of_cluster(connection, mirror.entry.id))
+    live, waiting = jobs.live(connection, mirror.entry.id), tasks.waiting_at(connection, mirror.entry.id)
+    for record in live:
+        _add(connection, mirror, record, waiting.get(record.id, NOTHING))
+    for task in tasks.of_cluster(connection, mirror.entry.id, BOOKED):
+        mirror.put_task(replace(task, output="", detail=""))
+    for task in tasks.resting(connection, mirror.entry.id):
+        mirror.put_task(replace(task, output="", detail=""))
+    return {record.id: record for record in live}
+
+
+def _read_changed(connection: sa.Connection, mirror: Mirror, ends: float | None) -> dict[str, JobRecord]:
+    """Read what has changed; `ends`: keep the record of what has ended, of what goes on to wait with this time."""
+    cluster, since = mirror.entry.id, mirror.epoch
+    states, found = workers.changed(connection, cluster, since), jobs.changed(connection, cluster, since)
+    moved = tasks.changed(connection, cluster, since)
+    for task in moved if ends is not None else ():
+        mirror.note_end(task, ends or 0.0)
+    mirror.put_workers(states)
+    for record in found:
+        if record.state not in LIVE:
+            if record.id in mirror.jobs:
+                mirror.drop_job(record.id)
+        elif record.id in mirror.jobs:
+            mirror.change_job(record)
+        else:
+            whole = len(reading(connection, record.id).tasks)
+            _add(connection, mirror, record, tasks.waiting_of(connection, record.id, whole))
+    for task in moved:
+        mirror.put_task(task)
+    mirror.read = len(states) + len(found) + len(moved)
+    return {record.id: record for record in found}
+
+
+def _add(connection: sa.Connection, mirror: Mirror, record: JobRecord, waiting: Waiting) -> None:
+    mirror.put_job(LiveJob(record, reading(connection, record.id), waiting, mirror.placing))
+
+
+def _look_at_dependents(connection: sa.Connection, mirror: Mirror, changed: dict[str, JobRecord], now: float) -> None:
+    """Look again at the jobs that wait for jobs which changed, or for a time."""
+    dependents = mirror.dependents
+    foreign = {record.id: record for record in jobs.some(connection, dependents.foreign(mirror.jobs))}
+
+    def find(job_id: str) -> Target | None:
+        here = mirror.jobs.get(job_id)
+        record = here.record if here else changed.get(job_id) or foreign.get(job_id)
+        return target(record) if record else None
+
+    for job_id in dependents.affected([*changed, *foreign, *dependents.foreign(mirror.jobs)]):
+        never = dependents.look(job_id, find, now)
+        if never and mirror.jobs[job_id].order:
+            mirror.doomed[job_id] = never
+        mirror.touch(job_id)
+
+
+T = TaskState
+
+
+class Mirror:
+    """One cluster. Whoever reads or changes it holds `lock`."""
+
+    def __init__(self, entry: Entry, backend: str) -> None:
+        self.entry = entry
+        self.lock = threading.RLock()
+        self.placing = Placing(entry.cluster, backend)
+        self.limits: Mapping[str, int] = {}
+        self._capacity = self.placing.capacity
+        self._kinds = self.placing.kinds
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget everything that was read."""
+        self.epoch = -1  # nothing has been read
+        self.moves = 0
+        self.read = 0  # rows the last time
+        self.census = Census()
+        self.census.gang_of = self.gang_of
+        self.jobs: dict[str, LiveJob] = {}
+        self.waiting: set[str] = set()  # jobs with tasks that wait
+        self.booked: dict[str, Task] = {}
+        self.ended: dict[
+            tuple[str, int], Ended
+        ] = {}  # by task and attempt: those that have given their space back since the last plan
+        self.resting: dict[str, Task] = {}  # tasks that were lost, and wait for their time
+        self.workers: dict[str, WorkerRecord] = {}
+        self.stirred = True  # workers have changed since somebody looked for what is lost
+        self.states: Counter[WorkerState] = Counter()
+        self.agents: Counter[str] = Counter()  # tasks each holds
+        self.dependents = Dependents()
+        self.blocked: dict[str, Wait] = {}  # why jobs wait that no policy sees, where the store does not say it yet
+        self.doomed: dict[str, str] = {}  # jobs that can never start, and why
+        self.reserved: dict[str, Any] = {}  # jobs that run in an advance reservation, and which
+        self.suspended: dict[str, float] = {}  # tasks that are held in place, and since when
+        self.reasons: dict[str, set[str]] = {}  # jobs a policy sees, by the reason the store has
+        self.common = ""  # what all jobs were told last that no plan named
+        self.deadlines: list[tuple[float, str]] = []  # when running tasks must have ended
+        self.consumables = consumables(self.entry.cluster)
+        self._reason: dict[str, str] = {}
+        self._used: dict[str, Counter[str]] = {}
+        self.held: Counter[str] = Counter()  # tasks on each worker
+        self._touched: set[str] = set(self._capacity)  # workers whose views are to be made anew
+        self._changed: set[str] = set()  # jobs whose views are
+
+    # ── workers ──
+
+    def put_workers(self, changed: Mapping[str, WorkerRecord]) -> None:
+        """Take note of workers' states."""
+        fresh = {name: record for name, record in changed.items() if self.workers.get(name) != record}
+        for name, record in fresh.items():
+            before = self.workers.get(name)
+            if before is not None:
+                self.states[before.state] -= 1
+            self.states[record.state] += 1
+            self.stirred = self.stirred or before is None or before.state is not record.state
+        self.workers.update(fresh)
+        self._touched |= fresh.keys() & self._capacity.keys()
+
+    def _worker(self, name: str) -> WorkerView:
+        whole, used = self._capacity[name], self._used.get(name, Counter())
+        free = {kind: amount - used.get(kind, 0) for kind, amount in whole.items()}
+        known = self.workers.get(name)
+        state, since = (known.state, known.since) if known else (WorkerState.NEW, 0.0)
+        if self.entry.drained and state is WorkerState.READY:
+            state = WorkerState.DRAINING
+        return WorkerView(name, self._kinds[name], whole, free, state, since, self.held[name])
+
+    # ── jobs ──
+
+    def put_job(self, job: LiveJob) -> None:
+        """Take note of a job that is new here."""
+        self.jobs[job.record.id] = job
+        self._changed.add(job.record.id)
+        if reserved := system_of(job.read).get("reservation"):
+            self.reserved[job.record.id] = reserved
+        self.dependents.add(job)
+
+    def change_job(self, record: JobRecord) -> None:
+        """Take note of what is stored of a job."""
+        self.jobs[record.id].record = record
+        self._changed.add(record.id)
+
+    def drop_job(self, job_id: str) -> None:
+        """Forget a job that has ended."""
+        job = self.jobs.pop(job_id)
+        for index in list(job.resting):
+            self.resting.pop(f"{job_id}-{index}", None)
+        for index in list(job.booked):
+            self.drop_task(f"{job_id}-{index}")
+        job.forget_all()
+        self.dependents.drop(job_id)
+        self._put_view(job_id, None)
+        self._changed.discard(job_id)
+        self.reserved.pop(job_id, None)
+        self.waiting.discard(job_id)
+        self.blocked.pop(job_id, None)
+        self.doomed.pop(job_id, None)
+
+    # ── tasks ──
+
+    def put_task(self, task: Task) -> None:
+        """Take note of a task as it is now."""
+        job = self.jobs.get(task.job)
+        if job is None:
+            return
+        self._changed.add(task.job)
+        if task.state not in BOOKED:
+            self.drop_task(task.id)
+            if task.state is T.WAITING and task.not_before is not None:
+                self.resting[task.id] = task
+                job.task_rests(task.index, task.losses)
+            else:
+                self.resting.pop(task.id, None)
+                (job.task_waits if task.state is T.WAITING else job.task_ends)(task.index)
+            return
+        self.resting.pop(task.id, None)
+        job.task_begins(task.index)
+        self.drop_task(task.id)
+        self.booked[task.id] = task
+        if task.suspended_at is not None:
+            self.suspended[task.id] = task.suspended_at
+        self._book(task, 1)
+        self.census.put_run(self.run_of(task, job))
+        self.watch(task)
+
+    def note_end(self, task: Task, now: float) -> None:
+        """Keep the record of what a task held, if as it is now it holds nothing any more."""
+        job, before = self.jobs.get(task.job), self.booked.get(task.id, task)
+        if job is not None and task.state not in BOOKED and before.placement:
+            self.ended[task.id, task.attempt] = Ended(self.run_of(before, job), task.ended_at or now)
+
+    def wake(self, now: float) -> None:
+        """Let tasks whose rest is over wait like others; and one whose rest has grown, as where the clock was set."""
+        for task in list(self.resting.values()):
+            left = (task.not_before or 0.0) - now
+            if not 0 < left <= pause(len(task.losses)):
+                del self.resting[task.id]
+                self.jobs[task.job].task_waits(task.index)
+                self._changed.add(task.job)
+
+    def drop_task(self, task_id: str) -> None:
+        """Take note that a task holds nothing any more."""
+        before = self.booked.pop(task_id, None)
+        if before is not None:
+            self._book(before, -1)
+            self.census.drop_run(task_id)
+            self.suspended.pop(task_id, None)
+
+    def _book(self, task: Task, sign: int) -> None:
+        if task.agent:
+            self.agents[task.agent] += sign
+        for name, amounts in task.placement.items():
+            if not name:
+                for kind, amount in amounts.items():
+                    self.consumables[kind] = self.consumables.get(kind, 0) - sign * amount
+                continue
+            used = self._used.setdefault(name, Counter())
+            for kind, amount in amounts.items():
+                used[kind] += sign * amount
+            self.held[name] += sign
+            if name in self._capacity:
+                self._touched.add(name)
+
+    def run_of(self, task: Task, job: LiveJob) -> RunView:
+        """Say what a task of a job holds, since when, and until when at most."""
+        started, duration = task.assigned_at or 0.0, job.read.request.duration
+        return RunView(
+            task=task.id,
+            job=task.job,
+            requestor=job.record.requestor,
+            gang=task.gang,
+            placement=task.placement,
+            started=started,
+            stopping=task.state is T.STOPPING,
+            until=started + duration + task.paused if duration else 0.0,
+            suspended=task.state is T.SUSPENDED,
+            priority=job.record.priority,
+            attributes=system_of(job.read),
+        )
+
+    def watch(self, task: Task) -> None:
+        """Note when a running task must have ended."""
+        job = self.jobs[task.job]
+        seconds = may_run(job.read.request, self.limits) if task.state is T.RUNNING else 0.0
+        if seconds > 0 and task.started_at is not None:
+            seconds += task.paused + self.limits["allowance_seconds"]
+            heappush(self.deadlines, (task.started_at + seconds, task.id))
+
+    # ── what a policy sees ──
+
+    def settle(self) -> None:
+        """Bring the census up to date with all that was noted."""
+        order = self._capacity if len(self._touched) == len(self._capacity) else self._touched
+        for name in order:  # the first time in their natural order
+            self.census.put_worker(self._worker(name))
+        for job_id in self._changed:
+            self._settle_job(self.jobs[job_id])
+        self._touched, self._changed = set(), set()
+
+    def touch(self, job_id: str) -> None:
+        """Let a job be looked at anew."""
+        self._changed.add(job_id)
+
+    def _settle_job(self, job: LiveJob) -> None:
+        job_id = job.record.id
+        waits = bool(job.order or job.resting)
+        (self.waiting.add if waits else self.waiting.discard)(job_id)
+        self._put_view(job_id, job)
+        wait = self._wait_of(job) if waits else None
+        if wait is None or job_id in self.doomed or _told(job.record.wait, wait):
+            self.blocked.pop(job_id, None)
+        else:
+            self.blocked[job_id] = wait
+
+    def _wait_of(self, job: LiveJob) -> Wait | None:
+        """Say why a job waits that no policy sees."""
+        if job.record.id in self.census.jobs:
+            return None
+        if job.unmet is not None:
+            return self.dependents.wait_of(job)
+        if job.record.suspended_at is not None:
+            return job.waits_held()
+        return job.awaits_itself() if job.order else job.rests()
+
+    def _put_view(self, job_id: str, job: LiveJob | None) -> None:
+        known = self.reasons.get(self._reason.pop(job_id, ""))
+        if known is not None:
+            known.discard(job_id)
+        if job is None:
+            self.census.drop_job(job_id)
+            return
+        self.census.put_job(job.view())
+        if job_id in self.census.jobs:
+            reason = (job.record.wait or {}).get("reason", "")
+            self._reason[job_id] = reason
+            self.reasons.setdefault(reason, set()).add(job_id)
+
+    def gang_of(self, task: str) -> GangView | None:
+        """Return the gang that waits with a task in it."""
+        job_id, _, index = task.rpartition("-")
+        job = self.jobs.get(job_id)
+        return job.gang_of(int(index)) if job is not None and index.isdecimal() else None
+
+
+def _told(stored: Mapping[str, object] | None, wait: Wait) -> bool:
+    """Tell whether the store says already why a job waits."""
+    known = stored or {}
+    return (known.get("reason"), known.get("text"), known.get("facts")) == (wait.reason, wait.text, dict(wait.facts))

@@ -1,0 +1,153 @@
+"""Many jobs in one request.
+
+Many jobs in one request, each with its own answer: placed in order, or by a plan made for all of them.
+
+A plan is made on a snapshot and holds nothing back: every job of it is then submitted by itself, at the cluster the
+plan names. Where that cluster has been filled by somebody else in between, the job is decided like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import fsum
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import RainbowError, Refused
+from rainbow.selection import reads
+from rainbow.selection.assignment import Assignment, BatchJob, Bound, assign
+from rainbow.selection.expression.scalar import summable
+from rainbow.selection.integer_program import solve
+from rainbow.service.placement.candidates import candidate_ids, states_of
+from rainbow.service.placement.submit import Submission, find_open, selector_of, submit_all
+
+if TYPE_CHECKING:
+    from rainbow.service.core.access import Caller
+    from rainbow.service.core.service import Service
+
+
+_SOLVE = partial(solve, clock=monotonic)
+IDLE = "queue.idle_workers"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One job of a batch, and who brings it; a fault in place of a job that could not be read."""
+
+    who: Caller | None
+    asked: Submission | None
+    fault: RainbowError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Optimal:
+    """Minimise the sum of a variable that the priorities compute, taking no longer than this."""
+
+    minimise: str
+    seconds: float
+
+
+Answer = tuple[dict[str, Any], bool] | RainbowError
+
+
+def submit_batch(
+    service: Service, entries: Sequence[Entry], optimal: Optimal | None
+) -> tuple[list[Answer], dict[str, Any]]:
+    """Submit every job; return each one's answer, and how they were assigned."""
+    answers: list[Answer] = [RainbowError()] * len(entries)
+    if optimal is None:
+        answers = _submit(service, entries)
+        return answers, {"by": "greedy", "placed": _placed(answers)}
+    planned, in_order, places = _plan(service, entries, optimal)
+    first = [at for at, place in enumerate(places) if place is not None]
+    answers = _with(answers, first, _submit(service, [_at(entries[at], places[at]) for at in first]))
+    # what the plan leaves out takes what is left; where its cluster has been filled since, a job is one of these
+    others = [at for at, answer in enumerate(answers) if places[at] is None or isinstance(answer, Refused)]
+    answers = _with(answers, others, _submit(service, [entries[at] for at in others]))
+    return answers, _report(answers, optimal.minimise, planned, in_order)
+
+
+def _submit(service: Service, entries: Sequence[Entry]) -> list[Answer]:
+    """Submit what could be read, in order, with one wait for the disk."""
+    readable = [(k, entry.who, entry.asked) for k, entry in enumerate(entries) if entry.who and entry.asked]
+    answers: list[Answer] = [entry.fault or RainbowError() for entry in entries]
+    placed = submit_all(service, [(who, asked) for _, who, asked in readable])
+    return _with(answers, [k for k, *_ in readable], placed)
+
+
+def _at(entry: Entry, place: str | None) -> Entry:
+    return replace(entry, asked=replace(entry.asked, place=place)) if entry.asked else entry
+
+
+def _with(answers: Sequence[Answer], at: Sequence[int], others: Sequence[Answer]) -> list[Answer]:
+    instead = dict(zip(at, others, strict=True))
+    return [instead.get(k, answer) for k, answer in enumerate(answers)]
+
+
+# ── the plan ──
+
+
+def _plan(
+    service: Service, entries: Sequence[Entry], optimal: Optimal
+) -> tuple[Assignment, Assignment, list[str | None]]:
+    """Return the assignment, greedy for comparison, and a place for every entry."""
+    jobs: dict[int, BatchJob] = {}
+    for at, entry in enumerate(entries):
+        if (job := _readable(service, entry, at)) is not None:
+            jobs[at] = job
+    planned, in_order = assign(list(jobs.values()), _states(service, jobs), optimal.minimise, optimal.seconds, _SOLVE)
+    by_entry = dict(zip(jobs, planned.clusters, strict=True))
+    return planned, in_order, [by_entry.get(at) for at in range(len(entries))]
+
+
+def _readable(service: Service, entry: Entry, at: int) -> BatchJob | None:
+    """Read a job for the plan; None for one that its submit will refuse with the reason."""
+    if entry.who is None or entry.asked is None:
+        return None
+    try:
+        found, _ = find_open(service, entry.who, entry.asked)
+        return BatchJob(found.request, found.match.verdicts, *selector_of(service, entry.asked), seed=at)
+    except RainbowError:
+        return None
+
+
+def _states(service: Service, jobs: Mapping[int, BatchJob]) -> dict[str, dict[str, Any]]:
+    verdicts = {v.cluster: v for job in jobs.values() for v in job.verdicts if v.matched}
+    idle = any(reads(job.selector, job.options, IDLE) for job in jobs.values())
+    with service.store.read() as connection:
+        return states_of(service, connection, candidate_ids(service, list(verdicts.values())), idle)
+
+
+# ── what came of it ──
+
+
+def _placed(answers: Sequence[Answer]) -> int:
+    return sum(not isinstance(answer, RainbowError) for answer in answers)
+
+
+def _report(answers: Sequence[Answer], variable: str, planned: Assignment, in_order: Assignment) -> dict[str, Any]:
+    placed, total = _placed(answers), fsum(_cost(answer, variable) for answer in answers)
+    return {
+        "by": planned.by,
+        "status": planned.status,
+        "minimise": variable,
+        "placed": placed,
+        "sum": total,
+        "greedy": {"placed": in_order.placed, "sum": in_order.total},
+        "bound": {"placed": planned.bound.placed, "sum": planned.bound.total},
+        "gap": _gap(placed, total, planned.bound),
+    }
+
+
+def _gap(placed: int, total: float, bound: Bound) -> float:
+    """Return how many more jobs might be placed; where none, by how much the sum might be less."""
+    return max(0, bound.placed - placed) or max(0.0, total - bound.total)
+
+
+def _cost(answer: Answer, variable: str) -> float:
+    if isinstance(answer, RainbowError):
+        return 0.0
+    placed = answer[0]
+    return summable(placed["decision"]["selection"]["values"].get(placed["cluster"], {}).get(variable)) or 0.0

@@ -1,0 +1,216 @@
+"""The clusters a caller may use, and what selection may know of them.
+
+The clusters a caller may submit to. While neither they nor the caller's credentials change, they are one object:
+what is worked out for it once (who matches, what is written of it in the ledger) need not be for the next submit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Forbidden, JobspecError, NotFound, TryLater
+from rainbow.jobspec.dialects.common import FOR_POLICIES
+from rainbow.lazy import cached_property
+from rainbow.lru_cache import Same
+from rainbow.matching import Verdict
+from rainbow.scheduling import Names, policies
+from rainbow.selection.expression.scalar import is_number
+from rainbow.store import cluster_states, clusters, workers
+from rainbow.text import meant
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
+    from rainbow.service.core.access import Caller
+    from rainbow.service.core.service import Entry, Service
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A text and its digest, both worked out once."""
+
+    text: str
+    digest: str
+
+    @classmethod
+    def of(cls, value: Any) -> Part:
+        """Write a value."""
+        text = json.dumps(value, default=str)
+        return cls(text, sha256(text.encode()).hexdigest())
+
+
+KEPT = 10.0  # seconds that a snapshot stands for the states of decisions that read none
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The states of the clusters of a reach at some time, as the ledger keeps them."""
+
+    reach: Reach
+    at: float
+    states: Part
+
+
+def snapshot(service: Service, among: Reach) -> Part:
+    """Return the states for a decision that reads none of them: what another selector would have been given.
+
+    They are written once for all jobs that are placed within KEPT seconds.
+    """
+    known, now = service.snapshots.get(among), service.clock()
+    if known is None or not 0 <= now - known.at < KEPT:
+        with service.store.read() as connection:
+            found = states_of(service, connection, among.names, idle=False)
+        known = service.snapshots.put(among, Snapshot(among, now, Part.of(found)))
+    return known.states
+
+
+def candidate_ids(service: Service, verdicts: Sequence[Verdict]) -> dict[str, str]:
+    """Return {cluster id: name} of the clusters that match."""
+    entries = service.catalogue
+    return {entries[v.cluster].id: v.cluster for v in verdicts if v.matched and v.cluster in entries}
+
+
+def states_of(
+    service: Service, connection: sa.Connection, ids: Mapping[str, str], idle: bool
+) -> dict[str, dict[str, Any]]:
+    """Return the variables of every candidate's state; nodes_free as booked, idle workers if they are read."""
+    reported, booked = cluster_states.get(connection, ids), cluster_states.booked(connection, ids)
+    queued: Mapping[str, dict[str, int]] = cluster_states.queues(connection, ids)
+    for cluster_id, count in (workers.idle(connection, ids) if idle else {}).items():
+        queued[cluster_id]["idle_workers"] = count
+    found: dict[str, dict[str, Any]] = {}
+    for cluster_id, name in ids.items():
+        values: dict[str, Any] = {f"queue.{key}": value for key, value in queued[cluster_id].items()}
+        if cluster_id in reported:
+            values |= reported[cluster_id].values
+            values["state.age"] = max(0.0, service.clock() - reported[cluster_id].reported_at)
+        free = values.get("nodes_free")
+        if is_number(free):
+            values["nodes_free"] = free + booked[cluster_id]
+        found[name] = values
+    return found
+
+
+# ── names that policies give ──
+
+
+def barred(connection: sa.Connection, request: Request, ids: Mapping[str, str]) -> dict[str, JobspecError]:
+    """Return {cluster: fault} of the candidates ({id: name}) without a queue or class that a job asks for."""
+    system = request.attributes.get("system")
+    asked = {key: _texts(system[key]) for key in system if key in NAMED} if isinstance(system, Mapping) else {}
+    if not any(asked.values()):
+        return {}
+    found: dict[str, JobspecError] = {}
+    for cluster_id, (policy, settings) in clusters.policies(connection, ids).items():
+        plugin = policies.get(policy)
+        known = plugin.names(settings) if isinstance(plugin, Names) else {}
+        for key in asked.keys() & known.keys():
+            for name in asked[key]:
+                if not _is_among(name.partition("@")[0], known[key]):
+                    found[ids[cluster_id]] = _not_there(key, name, ids[cluster_id], known[key])
+    return found
+
+
+NAMED = FOR_POLICIES | {"class"}
+
+
+def _texts(value: Any) -> list[str]:
+    listed = value if isinstance(value, list) else [value]
+    return [one for one in listed if isinstance(one, str) and one]
+
+
+def _is_among(name: str, known: Collection[str]) -> bool:
+    return name in known or (("*" in name or "?" in name) and any(fnmatchcase(one, name) for one in known))
+
+
+def _not_there(key: str, name: str, cluster: str, known: Collection[str]) -> JobspecError:
+    there = ", ".join(sorted(known)) or "none"
+    hint = meant(name.partition("@")[0], known) or f"there are: {there:.200}"
+    return JobspecError(
+        f"{key} {name:.80} not found on cluster {cluster}; {hint}", pointer=f"/attributes/system/{key}"
+    )
+
+
+MOST = 256  # callers, and choices of clusters by name, that are remembered
+
+
+class Reach:
+    """Clusters in order of name, as they are in one catalogue."""
+
+    def __init__(self, entries: Sequence[Entry], drained: Sequence[Entry] = ()) -> None:
+        self.drained = tuple(drained)  # match a job, perhaps, and take none until they are reinstated
+        self.entries = tuple(sorted(entries, key=attrgetter("cluster.sort_key")))
+        self.clusters: tuple[Cluster, ...] = tuple(entry.cluster for entry in self.entries)
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """{name: place}."""
+        return {cluster.name: place for place, cluster in enumerate(self.clusters)}
+
+    def entry(self, name: str) -> Entry:
+        """Return the cluster of this name as it was matched."""
+        return self.entries[self.places[name]]
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """{cluster id: name}."""
+        return {entry.id: entry.cluster.name for entry in self.entries}
+
+    @cached_property
+    def graphs(self) -> Part:
+        """{name: id and revision}, as the ledger keeps it: a cluster that was registered again is another."""
+        return Part.of({entry.cluster.name: revision_of(entry) for entry in self.entries})
+
+
+def revision_of(entry: Entry) -> str:
+    """Return what tells a cluster's graphs from those before and after."""
+    return f"{entry.id}/{entry.revision}"
+
+
+def reach_of(service: Service, who: Caller, names: Sequence[str] | None = None) -> Reach:
+    """Return what a caller may submit to, or those of it that are asked for by name."""
+    asked = None if names is None else tuple(sorted(set(names)))
+    catalogue = service.catalogue
+    key = (Same(catalogue), Same(who), asked)
+    known = service.reaches.get(key)
+    if known is not None:
+        return known
+    found = _known(service, who)
+    if not found and not who.admin:
+        raise Forbidden("no submit token of a cluster was brought")
+    return service.reaches.put(key, _taking(found if asked is None else _named(found, asked)))
+
+
+def _named(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
+    known = {entry.cluster.name: entry for entry in found}
+    for name in names:
+        if name not in known:
+            raise NotFound(f"there is no cluster {name}")
+    return [known[name] for name in names]
+
+
+def _taking(entries: Sequence[Entry]) -> Reach:
+    """Tell the clusters that are drained from the others; TryLater if all of them are."""
+    taking = [entry for entry in entries if not entry.drained]
+    if entries and not taking:
+        told = ", ".join(sorted(entry.cluster.name for entry in entries))
+        raise TryLater(f"drained, and taking no jobs until reinstated: {told}", retry_after=60)
+    return Reach(taking, [entry for entry in entries if entry.drained])
+
+
+def _known(service: Service, who: Caller) -> list[Entry]:
+    """Return the clusters the caller may submit to; those another process has registered are compiled now."""
+    found = [entry for entry in service.catalogue.values() if who.admin or entry.id in who.submits]
+    if missing := set(who.submits) - {entry.id for entry in found}:
+        with service.store.read() as connection:
+            names = clusters.names(connection, missing)
+        found += [entry for name in names.values() if (entry := service.compile(name))]
+    return [entry for entry in found if not entry.draining]

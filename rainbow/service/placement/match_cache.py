@@ -1,0 +1,153 @@
+"""Matches, remembered.
+
+Matches remembered: the same request against the same clusters has the same answer, whatever their states.
+
+A burst of jobs that ask for the same is matched once. What is remembered is bounded by the number of verdicts.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rainbow.jobspec import Request, parse_jobspec
+from rainbow.lazy import cached_property
+from rainbow.lru_cache import Memory
+from rainbow.matching import candidates_of, match, names_of, refusals_of, shown, undecided_of
+from rainbow.service.core.counters import phase
+from rainbow.service.placement.candidates import Part
+
+if TYPE_CHECKING:
+    from rainbow.matching import Budget, Verdict
+    from rainbow.service.placement.candidates import Reach
+
+
+MOST = 200_000  # verdicts
+MOST_TEXTS = 2_000
+MOST_REQUESTORS = 32
+LONGEST = 20_000  # characters of a jobspec whose reading is remembered
+TOLD = 16  # candidates and refusals of which a submit says all there is; of the others it says how many they are
+
+
+class Match:
+    """The verdicts on the clusters of a reach."""
+
+    def __init__(self, reach: Reach, verdicts: Sequence[Verdict]) -> None:
+        self.reach = reach
+        self.verdicts = verdicts
+        self.candidates = candidates_of(verdicts)
+        self.refusals = refusals_of(verdicts)
+        self.undecided = undecided_of(verdicts)
+        self.allowed: Memory[str, list[str]] = Memory(MOST_REQUESTORS)  # requestor: candidates open to them
+
+    def verdict(self, name: str) -> Verdict:
+        """Return the verdict on a cluster."""
+        return self.verdicts[self.reach.places[name]]
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """Verdicts by reason: worked out for the first refusals, the others are `refused`."""
+        reasons = Counter(str(v.reason.why) if v.reason else "refused" for v in self.refusals[:TOLD])
+        others = len(self.refusals) - TOLD
+        found = {
+            "matched": len(self.candidates),
+            "undecided": len(self.undecided),
+            "refused": reasons.pop("refused", 0) + max(0, others),
+            **reasons,
+        }
+        return {verdict: times for verdict, times in found.items() if times}
+
+    @cached_property
+    def ids(self) -> Mapping[str, str]:
+        """{cluster id: name} of the candidates."""
+        entries, places = self.reach.entries, self.reach.places
+        return {entries[places[name]].id: name for name in names_of(self.candidates)}
+
+    def told(self, request: Request, chosen: str | None) -> dict[str, Any]:
+        """Say what a submit is answered: the first verdicts and the chosen one, and how many more there are."""
+        first = list(self.candidates[:TOLD])
+        if chosen is not None and all(verdict.cluster != chosen for verdict in first):
+            first.append(self.verdict(chosen))
+        refused, undecided = self.refusals[:TOLD], self.undecided[:TOLD]
+        more = {
+            "candidates": len(self.candidates) - len(first),
+            "refusals": len(self.refusals) - len(refused),
+            **({"undecided": len(self.undecided) - len(undecided)} if self.undecided else {}),
+        }
+        return {**shown(request, [*first, *refused, *undecided]), **({"more": more} if any(more.values()) else {})}
+
+    @property
+    def is_told(self) -> bool:
+        """Tell whether what a submit is answered leaves no cluster out."""
+        return max(map(len, (self.candidates, self.refusals, self.undecided))) <= TOLD
+
+    @cached_property
+    def named(self) -> Part:
+        """The candidates and refusals by name, as the ledger keeps them."""
+        found = {
+            "candidates": names_of(self.candidates),
+            "refusals": names_of(self.refusals),
+            "undecided": names_of(self.undecided),
+        }
+        return Part.of({key: [{"cluster": name} for name in names] for key, names in found.items()})
+
+    @cached_property
+    def worked_out(self) -> Part:
+        """The same, with all there is to say of each candidate: for a selection that has looked at it."""
+        candidates = shown(Request(((),), ()), self.candidates)["candidates"]
+        others = {"refusals": self.refusals, "undecided": self.undecided}
+        named = {key: [{"cluster": name} for name in names_of(verdicts)] for key, verdicts in others.items()}
+        return Part.of({"candidates": candidates, **named})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A jobspec read, and what it matches."""
+
+    request: Request
+    match: Match
+
+
+class Matches:
+    """The last jobspecs, and the last matches by what was asked and of whom."""
+
+    def __init__(self) -> None:
+        self._requests: Memory[tuple[type, str], Request] = Memory(MOST_TEXTS)
+        self._known: OrderedDict[tuple[bytes, Reach], Match] = OrderedDict()
+        self._verdicts = 0
+        self._lock = threading.Lock()
+
+    def find(self, jobspec: Any, reach: Reach, backend: str, budget: Budget) -> Found:
+        """Read a jobspec and match it, as far as that is not known; an undecided match is not kept."""
+        with phase("parse"):
+            request = self._read(jobspec)
+        key = (request.key, reach)
+        with phase("match"):
+            found = self._get(key) or Match(reach, match(request, reach.clusters, backend, budget))
+            return Found(request, found if found.undecided else self._keep(key, found))
+
+    def _read(self, jobspec: Any) -> Request:
+        text = json.dumps(jobspec, default=repr)
+        key = (type(jobspec), text)
+        known = self._requests.get(key) or parse_jobspec(jobspec)
+        return self._requests.put(key, known) if len(text) <= LONGEST else known
+
+    def _get(self, key: tuple[bytes, Reach]) -> Match | None:
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+            return self._known.get(key)
+
+    def _keep(self, key: tuple[bytes, Reach], found: Match) -> Match:
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = found
+                self._verdicts += len(found.verdicts) + 1
+            while self._verdicts > MOST and len(self._known) > 1:
+                _, oldest = self._known.popitem(last=False)
+                self._verdicts -= len(oldest.verdicts) + 1
+        return found

@@ -1,0 +1,101 @@
+"""Dependencies by name, and versions of a job by tag.
+
+Basis and tag: a job may say what it is a version of; a newer version takes the place of those before it.
+
+The same tag again is the same version: nothing is replaced. A tag that a newer one followed is refused, even if
+its jobs have long ended. Only what the caller may submit to is looked at.
+
+Dependencies by name (RFC 26, OpenMP style): who brings about what a job wants is settled when it is submitted.
+
+    string  in, inout    waits for every earlier job that says `out` or `inout` of the name and has not ended
+            out          waits for nothing; later jobs may wait for it
+    fluid   in           waits for the job of that id; every job is `out` of its own id by itself
+
+A pair is within scope if both jobs are of one requestor, or both say `global`. What a job says `out` of globally
+concerns everybody, so that needs the admin token. It is an order only: how the earlier job ends is no matter, as in
+OpenMP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rainbow.errors import Conflict, Forbidden, JobspecError
+from rainbow.service.jobs.lifecycle import end
+from rainbow.store import job_names, jobs
+from rainbow.store.job_names import Basis
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.jobspec import Request
+    from rainbow.jobspec.request import Dependency
+    from rainbow.service.core.access import Caller
+    from rainbow.service.core.service import Service
+    from rainbow.store.job_names import Bringer
+    from rainbow.store.jobs import JobRecord
+
+
+def replace_ancestors(service: Service, connection: sa.Connection, who: Caller, record: JobRecord) -> None:
+    """Make a job's tag the newest of its basis and end the jobs of older ones; Conflict if it is an older one."""
+    if not record.basis:
+        return
+    basis = Basis(record.requestor, record.basis)
+    allowed = {entry.id for entry in service.catalogue.values() if who.admin or entry.id in who.submits}
+    known = job_names.known_tags(connection, allowed, basis)
+    if record.tag in known[1:] and record.tag != known[0]:
+        raise Conflict(f"tag {record.tag} has expired: {record.basis} has moved on to {known[0]}", newest=known[0])
+    if record.tag not in known[:1]:
+        job_names.add_tag(connection, record.cluster_id, basis, record.tag)
+        for job in job_names.live_with_tag(connection, allowed, basis, record.tag):
+            end(connection, job, service.clock())
+
+
+USER, GLOBAL = "user", "global"
+AT = "/attributes/system/dependencies"
+
+
+def check(who: Caller, request: Request) -> None:
+    """Refuse what a job may not say, before anything is looked for."""
+    for k, one in enumerate(request.dependencies):
+        if one.scheme == "fluid" and one.type != "in":
+            text = "every job is `out` of its own id by itself: of scheme fluid only `in` is asked for"
+            raise JobspecError(text, pointer=f"{AT}/{k}/type")
+        if one.scheme == "string" and one.type != "in" and one.scope == GLOBAL and not who.admin:
+            raise Forbidden(f"{one.type} of scope global needs the admin token: it concerns everybody's jobs")
+
+
+def find(connection: sa.Connection, who: Caller, record: JobRecord, request: Request) -> list[str]:
+    """Name the jobs that must end before a new one may start."""
+    wanted = [one for one in request.dependencies if one.scheme == "string" and one.type != "out"]
+    bringers = job_names.live_with_symbols(connection, {one.value for one in wanted}) if wanted else []
+    found = [b.job for b in bringers if any(_within(who, record, one, b) for one in wanted)]
+    return list(dict.fromkeys([*found, *_by_id(connection, who, record, request)]))
+
+
+def _within(who: Caller, record: JobRecord, wanted: Dependency, bringer: Bringer) -> bool:
+    if wanted.value != bringer.name:
+        return False
+    if wanted.scope == GLOBAL == bringer.scope:
+        return True
+    return bringer.requestor == record.requestor and who.sees(bringer.cluster_id)
+
+
+def _by_id(connection: sa.Connection, who: Caller, record: JobRecord, request: Request) -> Iterator[str]:
+    for k, one in enumerate(request.dependencies):
+        if one.scheme != "fluid":
+            continue
+        other = jobs.get(connection, one.value)
+        mine = other is not None and who.sees(other.cluster_id)
+        if other is None or not mine or (one.scope == USER and other.requestor != record.requestor):
+            text = f"there is no job {one.value[:100]} to wait for; ids are those a submit answers with"
+            raise JobspecError(text, pointer=f"{AT}/{k}/value")
+        if other.state in jobs.LIVE:
+            yield other.id
+
+
+def keep(connection: sa.Connection, record: JobRecord, request: Request) -> None:
+    """Note what a new job brings about."""
+    brought = {(one.value, one.scope) for one in request.dependencies if one.scheme == "string" and one.type != "in"}
+    job_names.add_symbols(connection, record.id, sorted(brought))

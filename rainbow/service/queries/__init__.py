@@ -1,0 +1,1 @@
+"""Questions about what is stored, and what runs."""

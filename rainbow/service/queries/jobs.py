@@ -1,0 +1,158 @@
+"""Jobs listed and explained: show, why, replay, verify.
+
+Why a job is where it is and waits, as things stand when somebody asks.
+
+What is stored of a wait is its reason and since when; the numbers beside it are those of the moment it began. So they
+are asked for anew, of policies that tell them at no cost (`by_census`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rainbow.scheduling import Answer, can_ever, can_now, policies
+from rainbow.service.core.access import Caller
+from rainbow.service.jobs.lifecycle import _job, visible_job
+from rainbow.service.live_state.mirror import mirrored
+from rainbow.service.placement import ledger
+from rainbow.service.scheduler.step import wait_now
+from rainbow.service.scheduler.view import freeze
+from rainbow.store import clusters, jobs
+from rainbow.store.jobs import LIVE, Filter
+
+if TYPE_CHECKING:
+    from rainbow.service.core.service import Service
+
+
+def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """Show the whole decision, and why the job waits by the numbers of now."""
+    told = why(service, who, job_id)
+    if told["wait"] is None:
+        return told
+    with service.store.read() as connection:
+        record = clusters.get(connection, visible_job(connection, who, job_id).cluster_id)
+    if record and (fault := service.faults.get(record.id)):
+        text = f"the scheduler's last step of {record.name} failed, its owner must act: {fault}"
+        return {**told, "wait": {**told["wait"], "reason": "step-failed", "text": text, "facts": {"fault": fault}}}
+    if record is None or not getattr(policies.get(record.policy), "by_census", False):
+        return told
+    wait = wait_now(service, record, job_id)
+    if wait is None:
+        return told  # it is about to start: the next step says it
+    now = {"reason": wait.reason, "text": wait.text, "facts": dict(wait.facts)}
+    return {**told, "wait": {**told["wait"], **now}}
+
+
+def listing(service: Service, who: Caller, chosen: Filter) -> list[dict[str, Any]]:
+    """List jobs of the clusters that exist for the caller, the newest first."""
+    with service.store.read() as connection:
+        return [_job(record) for record in jobs.listing(connection, chosen)]
+
+
+def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """Show the whole decision: match, selection steps, and why it waits."""
+    with service.store.read() as connection:
+        record = visible_job(connection, who, job_id)
+        decision = ledger.whole(connection, job_id)
+    decision = {key: value for key, value in decision.items() if key not in ("given", "digests")}
+    decision = only_for(service, who, record.cluster, decision)
+    waiting = record.wait if record.state in LIVE else None
+    return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision, "wait": waiting}
+
+
+def replay(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """Take a job's decision again from the ledger; say whether the same comes of it."""
+    with service.store.read() as connection:
+        record = visible_job(connection, who, job_id)
+        found = ledger.replay(service, connection, record)
+    return only_for(service, who, record.cluster, found)
+
+
+def only_for(service: Service, who: Caller, cluster: str, decision: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a decision that chose this cluster its reader may see."""
+    if who.admin:
+        return decision
+    seen = {name for name, entry in service.catalogue.items() if who.sees(entry.id)}
+    return only_about(seen | {cluster}, decision)
+
+
+def only_about(seen: Collection[str], decision: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a decision without the clusters that do not exist for its reader.
+
+    >>> only_about({"oak"}, {"refusals": [{"cluster": "elm"}], "steps": [{"survivors": ["elm", "oak"]}]})
+    {'refusals': [], 'steps': [{'survivors': ['oak']}]}
+    """
+    return {key: _PARTS.get(key, _as_it_is)(seen, value) for key, value in decision.items()}
+
+
+def _as_it_is(_: Collection[str], value: Any) -> Any:
+    return value
+
+
+def _of_clusters(seen: Collection[str], listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [entry for entry in listed if entry["cluster"] in seen]
+
+
+def _names(seen: Collection[str], names: list[str]) -> list[str]:
+    return [name for name in names if name in seen]
+
+
+def _name(seen: Collection[str], name: str) -> str:
+    return name if name in seen else ""
+
+
+def _by_name(seen: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in seen}
+
+
+def _each(seen: Collection[str], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [only_about(seen, part) for part in parts]
+
+
+# what in a decision is about clusters, and how those are left out
+_PARTS: dict[str, Callable[[Collection[str], Any], Any]] = {
+    "candidates": _of_clusters,
+    "refusals": _of_clusters,
+    "undecided": _of_clusters,
+    "selection": only_about,
+    "replayed": only_about,
+    "graphs_changed_since": _names,
+    "again": only_about,
+    "clusters": _names,
+    "moves": _each,
+    "cluster": _name,
+    "from": _name,
+    "to": _name,
+    "steps": _each,
+    "survivors": _names,
+    "values": _by_name,
+    "dropped": _by_name,
+    "ranks": _by_name,
+    "drops": _by_name,
+    "barred": _by_name,
+}
+
+
+def why_verified(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """Show the whole decision, and under `verify` both answers.
+
+    None where the policy has nothing to decide: nothing waits, or something else comes first.
+    """
+    told = why_now(service, who, job_id)
+    with service.store.read() as connection:
+        record = visible_job(connection, who, job_id)
+        cluster = clusters.get(connection, record.cluster_id)
+    if cluster is None:
+        return {**told, "verify": None}
+    with mirrored(service, service.entry(cluster)) as mirror:
+        frozen = freeze(service, mirror.entry, quiet=True)
+        if frozen is None or not any(job.id == job_id and job.gangs for job in frozen.view.jobs):
+            return {**told, "verify": None}
+        policy, view = policies.get(frozen.record.policy), frozen.view
+        answers = {"ever": can_ever(policy, view, job_id), "now": can_now(policy, view, job_id)}
+    return {**told, "verify": {question: _told(answer) for question, answer in answers.items()}}
+
+
+def _told(answer: Answer) -> dict[str, Any]:
+    return {"can": answer.can, "text": answer.text, "facts": dict(answer.facts)}

@@ -1,0 +1,169 @@
+"""Plan, timeline and figures of a cluster; metrics of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import PolicyError
+from rainbow.scheduling import diagram, plan_diagram
+from rainbow.scheduling.interface import Order
+from rainbow.service.clusters.scheduling_settings import _told
+from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.scheduler.loop import step_safely
+from rainbow.service.scheduler.step import plan_only
+from rainbow.store import clusters, statistics, tasks
+
+if TYPE_CHECKING:
+    from rainbow.service.core.service import Service
+
+
+def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Show a cluster's policy, settings, limits, figures of the moment, and the fault of its last step, if any."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        told = _told(connection, record)
+    fault = service.faults.get(record.id)
+    try:
+        decided = plan_only(service, record)
+    except PolicyError as unusable:  # stored by a version that took what this one refuses
+        decided, fault = None, fault or str(unusable)
+    return {**told, "figures": dict(decided[1].figures) if decided else {}, "fault": fault}
+
+
+def step_now(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Take one step by hand; say whether anything was ordered, and why it failed if it did."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+    ordered = step_safely(service, name)
+    return {"ordered": ordered, "fault": service.faults.get(record.id)}
+
+
+def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Say what the next step would do."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+    decided = plan_only(service, record)
+    if decided is None:
+        return {"orders": [], "waits": [], "figures": {}}
+    made = decided[1]
+    orders = [{"order": type(order).__name__.lower(), **_fields(order)} for order in made.orders]
+    return {"orders": orders, "waits": [asdict(wait) for wait in made.waits], "figures": dict(made.figures)}
+
+
+def _fields(order: Order) -> dict[str, Any]:
+    """Return an order's fields; an end that never comes is null, as JSON has no other word for it."""
+    return {key: None if value == inf else value for key, value in asdict(order).items()}
+
+
+def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Show the resource diagram after the next step: lines with their steps, as text, and as an SVG."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+    decided = plan_only(service, record)
+    if decided is None:
+        return {"lines": [], "text": "", "svg": ""}
+    made = diagram(*decided)
+    lines = [
+        {
+            "worker": worker,
+            "type": kind,
+            "capacity": made.capacity.get(worker, {}).get(kind, 0),
+            "steps": [[time if time < inf else None, level] for time, level in line],
+        }
+        for (worker, kind), line in made.entries()
+    ]
+    return {"lines": lines, "text": made.text(decided[0].now), "svg": plan_diagram.draw(made, decided[0].now)}
+
+
+Rows = list[tuple[tuple[str, ...], float]]
+
+
+def gauges(service: Service) -> dict[str, Rows]:
+    """Return {metric: [(labels, value)]}, clusters by name."""
+    with service.store.read() as connection:
+        names = {record.id: record.name for record in clusters.every(connection)}
+        found = statistics.counted(connection)
+    told: dict[str, Rows] = {"rainbow_clusters": [((), float(len(names)))]}
+    for metric, counts in found.items():
+        rows = [((names[key], label), float(n)) for (key, label), n in counts.items() if key in names]
+        told[metric] = sorted(rows)
+    return told
+
+
+OF_CLASS = {
+    "target": "Units a class is entitled to.",
+    "running": "Tasks of a class that hold something.",
+    "held": "Units the tasks of a class hold.",
+    "waiting": "Tasks of a class that wait.",
+    "loaned": "Units a class holds beyond its target.",
+    "unused": "Units a class is entitled to and does not hold.",
+}
+OF_CLUSTER = {
+    "spread": "Delta entitlement spread in percent points.",
+    "units": "Units of all ready workers.",
+    "idle": "Units that are free.",
+}
+OF_HOST = {
+    "tasks_waiting": "Tasks that wait.",
+    "tasks_booked": "Tasks that hold something.",
+    "step_failed": "1 if the last step failed, else 0.",
+}
+OF_ALL = {f"class_{key}": text for key, text in OF_CLASS.items()} | OF_CLUSTER | OF_HOST
+Sample = tuple[dict[str, str], float]
+
+
+def metrics(service: Service) -> str:
+    """Write the figures of every cluster as they are now."""
+    found: dict[str, list[Sample]] = {}
+    for name in sorted(service.catalogue):
+        for metric, sample in _of_cluster(service, name):
+            found.setdefault(metric, []).append(sample)
+    return "".join(line for metric, text in OF_ALL.items() for line in _written(metric, text, found.get(metric, [])))
+
+
+def _of_cluster(service: Service, name: str) -> Iterator[tuple[str, Sample]]:
+    entry, label = service.catalogue[name], {"cluster": name}
+    with service.store.read() as connection:
+        waiting, booked = tasks.unended(connection, entry.id)
+    yield from (("tasks_waiting", (label, waiting)), ("tasks_booked", (label, booked)))
+    yield "step_failed", (label, float(entry.id in service.faults))
+    yield from _of_policy(_figures(service, name), label)
+
+
+def _figures(service: Service, name: str) -> Mapping[str, Any]:
+    try:
+        with service.store.read() as connection:
+            record = clusters.get(connection, service.catalogue[name].id)
+        plan = plan_only(service, record) if record else None
+    except Exception:  # a policy is anybody's code; that it failed is told by step_failed
+        return {}
+    return plan[1].figures if plan else {}
+
+
+def _of_policy(figures: Mapping[str, Any], label: dict[str, str]) -> Iterator[tuple[str, Sample]]:
+    for key in OF_CLUSTER:
+        if isinstance(figures.get(key), (int, float)):
+            yield key, (label, figures[key])
+    classes = figures.get("classes", {})
+    for one, row in classes.items() if isinstance(classes, Mapping) else ():
+        yield from ((f"class_{key}", ({**label, "class": one}, row[key])) for key in OF_CLASS if key in row)
+
+
+def _written(metric: str, text: str, samples: list[Sample]) -> Iterator[str]:
+    if samples:
+        yield f"# HELP rainbow_{metric} {text}\n# TYPE rainbow_{metric} gauge\n"
+    for labels, value in samples:
+        inside = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
+        yield f"rainbow_{metric}{{{inside}}} {value}\n"
+
+
+def _escaped(word: str) -> str:
+    """Write a label's value.
+
+    >>> _escaped('a"b')
+    'a\\\\"b'
+    """
+    return word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

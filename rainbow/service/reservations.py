@@ -1,0 +1,242 @@
+"""Advance reservations by users.
+
+Advance reservations by users: made, listed, shown, ended. Only where the cluster's policy keeps them.
+
+Who has the cluster's secret sees and ends all of them; who has a submit token, those of the requestors it may speak
+for, and sees those they may run in. One is made in the cluster's turn, as a step is: two never get the same space.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Conflict, Forbidden, NotFound, Refused, RequestError, TooMany, TryLater
+from rainbow.jobspec import parse_jobspec
+from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, policies
+from rainbow.service.core.access import Caller, requestor_of, visible_cluster
+from rainbow.service.core.limits import check_limits
+from rainbow.service.live_state.mirror import mirrored
+from rainbow.service.scheduler.view import Frozen, freeze
+from rainbow.store import clusters, events, reservations
+from rainbow.store.events import Change
+from rainbow.store.reservations import ReservationRecord
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.jobspec import Request
+    from rainbow.service.core.service import Service
+    from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.step_lock import Turn
+
+
+LATE = 60.0  # seconds that a start may lie in the past, and is taken for now
+PATIENCE = 5.0  # seconds to wait for the cluster's turn
+ANYBODY = "*"
+
+
+def create(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep space for a jobspec's resources; Refused says why there is none. `body` has the form `Reservation`."""
+    request = parse_jobspec(body["jobspec"])
+    with service.store.read() as connection:
+        record = visible_cluster(connection, who, name)
+        limits = check_limits(clusters.limits(connection, record.id))
+    owner = _owner(who, record, body.get("requestor"))
+    start, seconds = _times(service, body, limits)
+    with _turn(service, record) as turn:
+        with mirrored(service, service.entry(record)) as mirror:
+            frozen = freeze(service, mirror.entry, quiet=True)
+            kept = _kept(frozen, request, owner, start, seconds) if frozen else Kept(text="it has no workers")
+        if kept.placement is None:
+            raise Refused(f"cluster {name} has no such room: {kept.text}", cluster=name)
+        with turn.write() as connection:
+            _admit(connection, record, owner, limits, service.clock())
+            made = _record(service, record, owner, body, kept)
+            reservations.add(connection, made)
+            _note(connection, service, who, record, made, None, "made")
+    service.tell(record.id)
+    return _shown(made, service.clock())
+
+
+def listing(service: Service, who: Caller, name: str, *, every: bool = False) -> list[dict[str, Any]]:
+    """List a cluster's reservations the caller may see, the first to start first; `every`: those over too."""
+    now = service.clock()
+    with service.store.read() as connection:
+        record = visible_cluster(connection, who, name)
+        found = reservations.of_cluster(connection, record.id, None if every else now)
+    return [_shown(one, now) for one in found if _sees(who, one)]
+
+
+def show(service: Service, who: Caller, name: str, reservation_id: str) -> dict[str, Any]:
+    """Show one."""
+    with service.store.read() as connection:
+        record = visible_cluster(connection, who, name)
+        return _shown(_visible(connection, who, record, reservation_id), service.clock())
+
+
+def delete(service: Service, who: Caller, name: str, reservation_id: str) -> None:
+    """End one now: its space is free, the jobs that name it end with it."""
+    now = service.clock()
+    with service.store.write() as connection:
+        record = visible_cluster(connection, who, name)
+        found = _visible(connection, who, record, reservation_id)
+        if not who.speaks_for(found.cluster_id, found.requestor):
+            raise Forbidden(f"reservation {reservation_id} is {found.requestor}'s")
+        if found.end <= now:
+            raise Conflict(f"reservation {reservation_id} is over")
+        reservations.end(connection, found.id, now)
+        _note(connection, service, who, record, found, found, "deleted")
+    service.tell(record.id)
+
+
+# ── who ──
+
+
+def _owner(who: Caller, record: ClusterRecord, asked: str | None) -> str:
+    if who.admin or record.id in who.secrets:
+        return asked or "operator"
+    return requestor_of(asked, who.submits[record.id])
+
+
+def _sees(who: Caller, found: ReservationRecord) -> bool:
+    if who.speaks_for(found.cluster_id, found.requestor) or found.requestors is None:
+        return True
+    return bool(set(found.requestors) & set(who.submits.get(found.cluster_id) or ()))
+
+
+def _visible(connection: sa.Connection, who: Caller, record: ClusterRecord, name: str) -> ReservationRecord:
+    found = reservations.get(connection, record.id, name)
+    if found is None or not _sees(who, found):
+        raise NotFound(f"there is no reservation {name[:100]}")
+    return found
+
+
+# ── when ──
+
+
+def _times(service: Service, body: Mapping[str, Any], limits: Mapping[str, int]) -> tuple[float | None, float]:
+    """Read start (None: the earliest) and seconds."""
+    now, start = service.clock(), _time(body, "start")
+    if start is not None and start < now - LATE:
+        raise RequestError("start lies in the past", pointer="/start")
+    start = None if start is None else max(start, now)
+    end = _time(body, "end")
+    if (end is None) == (body.get("duration") is None) or (end is not None and start is None):
+        raise RequestError("give duration, or start and end", pointer="/duration")
+    seconds = float(body["duration"]) if end is None else end - (start or 0.0)
+    if not seconds > 0:
+        raise RequestError("it ends before it starts", pointer="/end")
+    days = limits["reservation_days"]
+    if days and seconds > days * 86_400:
+        raise TooMany(f"a reservation may last {days} days", limit="reservation_days", most=days)
+    return start, seconds
+
+
+def _time(body: Mapping[str, Any], key: str) -> float | None:
+    if body.get(key) is None:
+        return None
+    try:
+        found = datetime.fromisoformat(body[key])
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise RequestError(f"{key} is a time: 2030-01-31T12:00:00Z", pointer=f"/{key}") from None
+
+
+@contextmanager
+def _turn(service: Service, record: ClusterRecord) -> Iterator[Turn]:
+    """Wait for the cluster's turn; TryLater while another process keeps it."""
+    limit = time.monotonic() + PATIENCE
+    while True:
+        with service.turns.of(record.id) as turn:
+            if turn is not None:
+                yield turn
+                return
+        if time.monotonic() > limit:
+            raise TryLater("the cluster is being scheduled")
+        time.sleep(0.02)
+
+
+# ── what ──
+
+
+def _kept(frozen: Frozen, request: Request, owner: str, start: float | None, seconds: float) -> Kept:
+    """Ask the policy for the space of all a request's slots together."""
+    policy = policies.get(frozen.record.policy)
+    if not isinstance(policy, Keeps):
+        raise Conflict(f"policy {frozen.record.policy} keeps no reservations; priority does")
+    tasks = tuple(GangTask(k, spec.name, spec, spec.slots) for k, spec in enumerate(request.tasks))
+    gang, ids = Gang(0, tasks, request), [f"reservation-{k}" for k in range(len(tasks))]
+    placing = frozen.placing
+    demand = placing.demand("reservation", gang, ids)
+    view = GangView("reservation", 0, tuple(ids), demand, seconds, placing.slots(request))
+    return policy.keep(frozen.view, JobView("reservation", owner, frozen.view.now, (view,)), start, seconds)
+
+
+def _admit(
+    connection: sa.Connection, record: ClusterRecord, owner: str, limits: Mapping[str, int], now: float
+) -> None:
+    most = limits["max_reservations_per_requestor"]
+    has = sum(one.requestor == owner for one in reservations.of_cluster(connection, record.id, now))
+    if 0 <= most <= has:
+        text = f"cluster {record.name} keeps {most} reservations of one requestor, {owner} has {has}"
+        raise TooMany(text, limit="max_reservations_per_requestor", most=most, present=has)
+
+
+def _record(
+    service: Service, record: ClusterRecord, owner: str, body: Mapping[str, Any], kept: Kept
+) -> ReservationRecord:
+    others = body.get("requestors")
+    allowed = None if others and ANYBODY in others else list(dict.fromkeys([owner, *(others or ())]))
+    placement = {worker: dict(amounts) for worker, amounts in (kept.placement or {}).items()}
+    return ReservationRecord(
+        id=secrets.token_hex(6),
+        cluster_id=record.id,
+        requestor=owner,
+        requestors=allowed,
+        start=kept.start,
+        end=kept.end,
+        placement=placement,
+        created_at=service.clock(),
+        name=body.get("name") or "",
+    )
+
+
+def _note(
+    connection: sa.Connection,
+    service: Service,
+    who: Caller,
+    record: ClusterRecord,
+    one: ReservationRecord,
+    before: ReservationRecord | None,
+    state: str,
+) -> None:
+    """Keep who did it, and tell it as an event."""
+    now, facts = service.clock(), {"requestor": one.requestor, "start": one.start, "end": one.end}
+    was, becomes = (facts, None) if before else (None, facts)
+    caller = who.called(record.id) if who.admin or record.id in who.secrets else f"requestor {one.requestor}"
+    events.add_change(connection, record.id, Change(now, caller, f"reservation {one.id}", was, becomes))
+    events.add(connection, now, record.id, "reservation", cluster=record.name, id=one.id, state=state)
+
+
+def _shown(one: ReservationRecord, now: float) -> dict[str, Any]:
+    state = "over" if one.end <= now else "active" if one.start <= now else "coming"
+    return {
+        "id": one.id,
+        "name": one.name,
+        "state": state,
+        "requestor": one.requestor,
+        "requestors": one.requestors,
+        "start": _written(one.start),
+        "end": _written(one.end),
+        "placement": one.placement,
+        "created_at": _written(one.created_at),
+    }
+
+
+def _written(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""The scheduler: one cluster's steps, and the thread that takes them."""

@@ -1,0 +1,199 @@
+"""The scheduler's thread, and the order in which it looks at clusters.
+
+Clusters in the order they are looked at where nothing calls for it at once.
+
+asleep   something was heard of it, but no agent speaks for any of its workers: nothing can start there
+quiet    nothing was heard of it; leases end all the same, and another process may have written
+
+The scheduler's thread: steps a cluster when something happens there, and at every tick if time matters to it.
+
+Where nothing can start, and where nothing happens, it is looked at all the same, one cluster after another in a share
+of the time (loop.py): a thousand clusters whose agents are away leave the processor to those who submit.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from rainbow.errors import RainbowError
+from rainbow.scheduling import policies
+from rainbow.service.clusters.drain import finish
+from rainbow.service.core.counters import count, observe
+from rainbow.service.core.pubsub import ALL
+from rainbow.service.core.service import log
+from rainbow.service.jobs.lifecycle import forget_old
+from rainbow.service.scheduler.step import step
+from rainbow.store import clusters, workers
+
+if TYPE_CHECKING:
+    from rainbow.service.core.service import Entry, Service
+
+
+class Line:
+    """The clusters of a catalogue by id: who sleeps first, then the quiet ones from the time they are due."""
+
+    def __init__(self) -> None:
+        self._catalogue: Mapping[str, Entry] = {}
+        self._names: dict[str, str] = {}
+        self._asleep: dict[str, None] = {}
+        self._due: dict[str, float] = {}  # when it is looked at if nothing is heard of it; the first one first
+
+    def follow(self, catalogue: Mapping[str, Entry]) -> None:
+        """Bring the line up to date; what is new in it is due at once."""
+        if catalogue is not self._catalogue:
+            self._catalogue = catalogue
+            self._names = {entry.id: name for name, entry in catalogue.items()}
+            new = dict.fromkeys(self._names.keys() - self._due.keys(), 0.0)
+            self._due = {**new, **{one: due for one, due in self._due.items() if one in self._names}}
+            self._asleep = {one: None for one in self._asleep if one in self._names}
+
+    def known(self, ids: Collection[str]) -> set[str]:
+        """Return those of some clusters that stand in it; ALL among them is every one."""
+        return set(self._names if ALL in ids else self._names.keys() & ids)
+
+    def name(self, cluster_id: str) -> str:
+        """Name a cluster."""
+        return self._names[cluster_id]
+
+    @property
+    def sleepers(self) -> bool:
+        """Whether something is still to be looked at of which something was heard."""
+        return bool(self._asleep)
+
+    def put_off(self, ids: Iterable[str]) -> None:
+        """Let clusters be looked at before the quiet ones, when there is time."""
+        self._asleep |= dict.fromkeys(ids)
+
+    def first(self, now: float) -> str | None:
+        """Return the cluster to look at next, None while none is due."""
+        if self._asleep:
+            return next(iter(self._asleep))
+        one = next(iter(self._due), None)
+        return one if one is not None and self._due[one] <= now else None
+
+    def looked_at(self, cluster_id: str, due: float) -> None:
+        """Send a cluster to the end of the line, until it is due again."""
+        self._asleep.pop(cluster_id, None)
+        self._due.pop(cluster_id, None)
+        self._due[cluster_id] = due
+
+
+LONGEST_PAUSE = 1.0  # seconds
+QUIET = 5.0  # seconds between two looks at a cluster where nothing happens, a quarter of the lease at most
+SHORTEST_PAUSE = 0.02  # a burst of submits is one step, not one each
+SHARE = 0.05  # of the time, at most, goes to clusters that wait to be looked at
+LEASE_PARTS = 10  # what other processes changed is looked for so often in a lease
+
+
+class Loop:
+    """Steps clusters when something happens, and every tick; one failing cluster never stops another."""
+
+    def __init__(self, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
+        self.service = service
+        self._clock = clock
+        self._line = Line()
+        self._free = 0.0  # clusters that wait for it are looked at from then on: their share is used up until then
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._swept = 0.0
+
+    def start(self) -> None:
+        """Begin to step."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the step at hand."""
+        self._stop.set()
+        self.service.news.hear([])
+        self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        version = -1
+        while not self._stop.is_set():
+            pause = 0.0 if self._line.sleepers else self.service.settings.tick
+            version = self.service.news.wait(ALL, version, pause)
+            began = self._clock()
+            try:
+                for name in self.turn(began) if self.service.turns.scheduling() else ():
+                    step_safely(self.service, name)
+                    self._end(name)
+            except RainbowError as fault:  # the store is away: it may come back
+                log.warning("scheduler-waits", fault=str(fault))
+            # a long queue makes long steps: whoever submits to it gets as much of the processor as they do
+            self._stop.wait(min(max(self._clock() - began, SHORTEST_PAUSE), LONGEST_PAUSE))
+
+    def _end(self, name: str) -> None:
+        """Let a draining cluster go once it has nothing to do; not while the store is away."""
+        entry = self.service.catalogue.get(name)
+        if entry and entry.draining:
+            try:
+                with self.service.store.read() as connection:
+                    record = clusters.get(connection, entry.id)
+                if record:
+                    finish(self.service, record)
+            except RainbowError as fault:
+                log.warning("cluster-stays", cluster=name, fault=str(fault))
+
+    def turn(self, now: float) -> Iterator[str]:
+        """Name the clusters whose turn it is, one after the other: those that wait only while there is time."""
+        heard, later = self._heard(now), now + min(QUIET, self.service.settings.lease / 4)
+        for one in heard:
+            self._line.looked_at(one, later)
+        yield from map(self._line.name, heard)
+        self._free = max(self._free, now - LONGEST_PAUSE)
+        while self._free <= now and (cluster := self._line.first(now)) is not None:
+            began = self._clock()
+            self._line.looked_at(cluster, later)
+            yield self._line.name(cluster)
+            self._free += (self._clock() - began) / SHARE
+
+    def _heard(self, now: float) -> list[str]:
+        """Return the clusters something was heard of, or to which time matters, where anything can start."""
+        touched, service = self.service.news.stirred(), self.service
+        self._line.follow(service.catalogue)
+        self._look_around(touched, now)
+        self._line.follow(service.catalogue)
+        known = self._line.known(touched | service.restless | service.faults.keys())
+        asleep = self._asleep(known) if known else set()
+        self._line.put_off(sorted(asleep))
+        return sorted(known - asleep)
+
+    def _asleep(self, ids: set[str]) -> set[str]:
+        """Return those of some clusters where no worker is there and none is to be had without."""
+        with self.service.store.read() as connection:
+            found = workers.unattended(connection, ids)
+        return {one for one, policy in found.items() if getattr(policies.get(policy), "needs_workers", False)}
+
+    def _look_around(self, touched: set[str], now: float) -> None:
+        """Take over what other processes have changed, now and then, and when a cluster nobody here knows is told."""
+        unknown = touched - {ALL} - self._line.known(touched)
+        over = now - self._swept >= self.service.settings.lease / LEASE_PARTS
+        if over or unknown:
+            self.service.refresh()
+        if over:
+            self._swept = now
+            forget_old(self.service)
+
+
+def step_safely(service: Service, name: str) -> bool:
+    """Take a step; a fault is logged once and kept, and the cluster stays in its last good state."""
+    entry = service.catalogue.get(name)
+    began = time.monotonic()
+    try:
+        ordered = step(service, name)
+    except Exception as fault:  # a policy is anybody's code: nothing it raises may end the loop
+        told = f"{type(fault).__name__}: {fault}"
+        count("rainbow_step_faults", name)
+        observe("rainbow_step_seconds", "failed", time.monotonic() - began)
+        if entry and service.faults.get(entry.id) != told:
+            service.faults[entry.id] = told
+            expected = isinstance(fault, RainbowError)  # says all there is to say: where it was raised adds nothing
+            log.error("step-failed", cluster=name, fault=told, expected=expected, exc_info=not expected)
+        return False
+    if entry:
+        service.faults.pop(entry.id, None)
+    observe("rainbow_step_seconds", "ordered" if ordered else "idle", time.monotonic() - began)
+    return ordered

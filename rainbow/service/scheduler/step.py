@@ -1,0 +1,242 @@
+"""One scheduling step of one cluster, in numbered phases."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from rainbow.scheduling import (
+    Plan,
+    Policy,
+    Reserve,
+    Resume,
+    Start,
+    Stop,
+    Suspend,
+    View,
+    Wait,
+    check_plan,
+    diagram,
+    policies,
+    slots_of,
+)
+from rainbow.scheduling.invariants import every_wait, left, started
+from rainbow.service.agents.liveness import lose_the_silent
+from rainbow.service.core.limits import check_limits
+from rainbow.service.jobs.lifecycle import end, is_overdue
+from rainbow.service.live_state.mirror import follow, mirrored
+from rainbow.service.placement.failover import is_away, leave
+from rainbow.service.scheduler.view import Frozen, freeze, frozen
+from rainbow.state_machine import BOOKED, Hold, Task, TaskState, advance
+from rainbow.store import clusters, jobs, tasks
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.core.service import Service
+    from rainbow.service.live_state.mirror import Mirror
+    from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.step_lock import Turn
+
+
+PAUSE = 1.0  # seconds before a task that was to be stopped is looked at again
+WHY = "ran longer than it may"
+
+
+def stop_the_overdue(service: Service, mirror: Mirror) -> bool:
+    """Tell agents to stop what runs too long; tell whether there was any."""
+    now, deadlines = service.clock(), mirror.deadlines
+    found = set()
+    while deadlines and deadlines[0][0] < now:
+        found.add(heappop(deadlines)[1])
+    running = [name for name in found if name in mirror.booked and mirror.booked[name].state is TaskState.RUNNING]
+    if running:
+        _stop(service, mirror, running, now)
+        for name in running:
+            heappush(deadlines, (now + PAUSE, name))
+    return bool(running)
+
+
+def _stop(service: Service, mirror: Mirror, names: list[str], now: float) -> None:
+    with service.store.write() as connection:
+        limits = check_limits(clusters.limits(connection, mirror.entry.id))
+        found = tasks.get(connection, mirror.entry.id, names).values()
+        late = [t for t in found if t.state is TaskState.RUNNING and is_overdue(connection, t, limits, now)]
+        tasks.save_all(connection, [advance(task, TaskState.STOPPING, detail=WHY) for task in late], now)
+    service.tell(mirror.entry.id)
+
+
+T = TaskState
+MANY = 200  # changed rows that are not read again
+RENEWED = 1_000  # waiting jobs whose common reason is written anew as its numbers change; of more, `why` tells them
+log = structlog.get_logger("rainbow")
+
+
+def step(service: Service, name: str) -> bool:
+    """Take one step for a cluster; tell whether any order was carried out.
+
+    False also while another process has the cluster's turn.
+    """
+    entry = service.catalogue.get(name)
+    if entry is None:
+        return False
+    with service.turns.of(entry.id) as turn, mirrored(service, entry) as mirror:
+        if turn is None:
+            return False
+        ordered = _take(service, mirror, turn)
+    if ordered:
+        service.tell(entry.id)
+    return ordered
+
+
+def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
+    entry = mirror.entry
+    record = follow(service, mirror)  # 1 what has changed
+    if record is not None and record.revision > entry.revision:  # another process has given it other graphs
+        service.entry(record)
+        service.tell(entry.id)
+        return False
+    if record is not None and look_around(service, mirror):  # 2 what is lost, and what runs too long
+        record = follow(service, mirror)
+    seen = frozen(service, mirror, record) if record else None  # 3
+    service.restless.discard(entry.id)
+    if seen is None:
+        return False
+    policy = policies.get(seen.record.policy)
+    plan = policy.plan(seen.view)  # 4
+    if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
+        log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
+    ordered = _carry_out(service, seen, plan, turn)  # 5, 6
+    mirror.ended = {}
+    if mirror.resting or mirror.dependents.restless(mirror.jobs) or _awaits_time(policy, seen, plan):
+        service.restless.add(entry.id)
+    return ordered
+
+
+def _awaits_time(policy: Policy, seen: Frozen, plan: Plan) -> bool:
+    """Tell whether time alone may change what is planned next."""
+    if getattr(policy, "rests", False):
+        return bool(plan.orders) or dict(plan.memory) != dict(seen.record.memory)
+    return bool(plan.memory) or not getattr(policy, "by_events", False)
+
+
+def look_around(service: Service, mirror: Mirror) -> bool:
+    """Look for what is lost and what is overdue; tell whether anything was written."""
+    wrote = lose_the_silent(service, mirror)
+    if mirror.entry.drained or is_away(state for state, count in mirror.states.items() if count):
+        leave(service, mirror.entry)
+        wrote = True
+    return stop_the_overdue(service, mirror) or wrote
+
+
+def plan_only(service: Service, record: ClusterRecord) -> tuple[View, Plan] | None:
+    """Say what the next step would do, without doing it, and of what; figures even if nothing waits."""
+    with mirrored(service, service.entry(record)) as mirror:
+        seen = freeze(service, mirror.entry, quiet=True)
+        if seen is None:
+            return None
+        plan = policies.get(seen.record.policy).plan(seen.view)
+        waits = tuple(every_wait(seen.view, plan))
+        return seen.view, replace(plan, waits=waits, rest=None)
+
+
+def wait_now(service: Service, record: ClusterRecord, job: str) -> Wait | None:
+    """Say why a job waits with the numbers of now; None if the next step would start it, or nothing of it waits."""
+    with mirrored(service, service.entry(record)) as mirror:
+        seen = freeze(service, mirror.entry, quiet=True)
+        if seen is None or job not in mirror.census.jobs:
+            return None
+        plan = policies.get(seen.record.policy).plan(seen.view)
+        named = next((wait for wait in plan.waits if wait.job == job), None)
+        if named or plan.rest is None:
+            return named
+        return plan.rest.of(job) if left(mirror.census, job, started(mirror.census, plan)) > 0 else None
+
+
+# ── 5 check and write, 6 keep the wait reasons ──
+
+
+def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
+    check_plan(seen.view, plan)
+    mirror, now = seen.mirror, service.clock()
+    waits = list(_to_keep(seen, plan, now))
+    remembers = dict(plan.memory) != dict(seen.record.memory)
+    if not (plan.orders or waits or remembers or mirror.doomed or mirror.read > MANY):
+        return False
+    with turn.write() as connection:
+        changed = list(_ordered(connection, seen, plan, now))
+        tasks.save_all(connection, changed, now)
+        if remembers:
+            clusters.set_memory(connection, seen.record.id, plan.memory)
+        for job, wait in waits:
+            jobs.change(connection, job, wait=wait)
+        for job, why in mirror.doomed.items():
+            end(connection, job, now, why)
+        clusters.new_epoch(connection, seen.record.id)
+    return bool(changed or mirror.doomed)
+
+
+def _ordered(connection: sa.Connection, seen: Frozen, plan: Plan, now: float) -> Iterator[Task]:
+    """Yield the tasks as the orders make them; those that have moved since the view was frozen are left alone."""
+    orders = {order.task: order for order in plan.orders if not isinstance(order, Reserve)}
+    found = tasks.get(connection, seen.record.id, orders)
+    for name, order in orders.items():
+        task = found.get(name)
+        if task is None:
+            continue
+        if isinstance(order, Stop) and task.state in BOOKED and task.state is not T.STOPPING:
+            # what no agent has accepted has nothing to stop, and nobody would confirm it
+            yield advance(task, T.WAITING if task.state is T.ASSIGNED else T.STOPPING, detail=order.why)
+        if isinstance(order, Start) and task.state is T.WAITING:
+            yield _started(seen.mirror, task, order, now)
+        if isinstance(order, Suspend) and task.state is T.RUNNING and task.hold == Hold.NONE:
+            yield replace(task, hold=Hold.POLICY)
+        if isinstance(order, Resume) and task.hold == Hold.POLICY:
+            yield replace(task, hold=Hold.NONE)
+
+
+def _started(mirror: Mirror, task: Task, order: Start, now: float) -> Task:
+    placement = {worker: dict(amounts) for worker, amounts in order.placement.items()}
+    take = mirror.placing.by_task.get(task.id)
+    labels = mirror.jobs[task.job].read.tasks[task.index].labels
+    slots = slots_of(labels, take) if take else 1
+    return advance(task, T.ASSIGNED, placement=placement, slots=slots, agent="", assigned_at=now, detail="")
+
+
+def _to_keep(seen: Frozen, plan: Plan, now: float) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """Say what is to be stored of why jobs wait, where the store says something else."""
+    census, named = seen.mirror.census, {wait.job for wait in plan.waits}
+    begun = started(census, plan)
+    for job in sorted(begun.keys() - named):
+        if left(census, job, begun) <= 0:
+            yield job, None
+    for wait in (*plan.waits, *seen.mirror.blocked.values(), *_rest(seen.mirror, plan, named, begun)):
+        known = seen.mirror.jobs[wait.job].record.wait or {}
+        since = known.get("since", now) if known.get("reason") == wait.reason else now
+        told = {"reason": wait.reason, "text": wait.text, "facts": dict(wait.facts), "since": since}
+        if told != known:
+            yield wait.job, told
+
+
+def _rest(mirror: Mirror, plan: Plan, named: set[str], begun: Counter[str]) -> Iterator[Wait]:
+    """Say why jobs wait that the plan does not name, where the store has another reason; own numbers are not kept."""
+    rest = plan.rest
+    if rest is None:
+        return
+    before, mirror.common = mirror.common, getattr(rest, "common", "")
+    few = len(mirror.census.jobs) <= RENEWED
+    renewed = few and mirror.common not in ("", before)
+    reason_of = getattr(rest, "reason_of", None)
+    trusted = () if few and reason_of else getattr(rest, "reasons", (rest.reason,))  # not looked at job by job
+    for reason, jobs_ in list(mirror.reasons.items()):
+        if reason in trusted and not renewed:
+            continue
+        for job in sorted(jobs_ - named):
+            if left(mirror.census, job, begun) > 0 and (renewed or reason_of is None or reason_of(job) != reason):
+                yield rest.of(job)

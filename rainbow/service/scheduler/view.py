@@ -1,0 +1,224 @@
+"""The view of a step: what a policy may know, frozen.
+
+What a policy that lets jobs grow and shrink is told beyond what waits (`Policy.sees_all`).
+
+Every job that has not ended with its class and service, how far its work has come, what each run has cost so far, and
+the nodepools that workers name. The items of a job are its tasks, `threads` of them to a share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+from rainbow.jobspec.request import OF_ITS_OWN
+from rainbow.lazy import cached_property
+from rainbow.scheduling import JobProgress, JobView, ReservationView, RunProgress, RunView, View, policies
+from rainbow.service.agents.liveness import alive, loads
+from rainbow.service.jobs.jobspecs import Reading, reading
+from rainbow.service.live_state.live_job import elastic_of, system_of
+from rainbow.service.live_state.matcher_cache import Placing
+from rainbow.service.live_state.mirror import follow, mirrored
+from rainbow.state_machine import ENDED, Task, TaskState
+from rainbow.store import reservations, tasks, workers
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
+    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.live_state.mirror import Mirror
+    from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.jobs import JobRecord
+    from rainbow.store.reservations import ReservationRecord
+
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A view, and the mirror it is a view of: nobody changes that while a plan is made and carried out."""
+
+    mirror: Mirror
+    record: ClusterRecord
+    view: View
+
+    @property
+    def placing(self) -> Placing:
+        """The matcher's answers, for whoever asks about more."""
+        return self.mirror.placing
+
+
+class Rows(Sequence[Item], Generic[Item]):
+    """A row of a view, written out when somebody looks at all of it: who asks the census need not pay for that."""
+
+    def __init__(self, write: Callable[[], Iterable[Item]], length: int) -> None:
+        self._write = write
+        self._length = length
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return tuple(self._write())
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    @overload
+    def __getitem__(self, k: int) -> Item: ...
+    @overload
+    def __getitem__(self, k: slice) -> Sequence[Item]: ...
+    def __getitem__(self, k: int | slice) -> Item | Sequence[Item]:
+        return self._items[k]
+
+
+def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | None:
+    """Read what has changed and freeze the view; None if nothing waits and nothing is remembered, unless `quiet`."""
+    with mirrored(service, entry) as mirror:  # whoever looks at the view while others may step holds it longer
+        record = follow(service, mirror)
+        return frozen(service, mirror, record, quiet=quiet) if record else None
+
+
+def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, quiet: bool = False) -> Frozen | None:
+    """Freeze a mirror that is up to date."""
+    _leave_behind(service, mirror)
+    if not (mirror.waiting or record.memory or mirror.doomed or quiet):
+        return None
+    mirror.placing.begin()
+    census = mirror.census
+    view = View(
+        now=service.clock(),
+        settings=record.settings,
+        workers=Rows(census.workers.values, len(census.workers)),
+        jobs=Rows(lambda: sorted(census.jobs.values(), key=lambda j: (j.submitted, j.id)), len(census.jobs)),
+        runs=Rows(lambda: sorted(census.runs.values(), key=lambda r: (r.job, _index(r.task))), len(census.runs)),
+        place=mirror.placing.place,
+        hosts=mirror.placing.hosts,
+        divide=mirror.placing.divide,
+        memory=record.memory,
+        consumables=dict(mirror.consumables),
+        ended=tuple(mirror.ended.values()),
+        census=census,
+    )
+    policy = policies.get(record.policy)
+    if not getattr(policy, "by_census", False):
+        view = _in_full(service, mirror, view, sees_all=getattr(policy, "sees_all", False))
+    return Frozen(mirror, record, view)
+
+
+def _leave_behind(service: Service, mirror: Mirror) -> None:
+    """Note the jobs whose advance reservation is over: they end with it."""
+    if not mirror.reserved:
+        return
+    with service.store.read() as connection:
+        over = reservations.over(connection, mirror.entry.id, service.clock())
+    gone = {job: one for job, one in mirror.reserved.items() if one in over}
+    mirror.doomed |= {job: f"its advance reservation {one} is over" for job, one in gone.items()}
+
+
+def _in_full(service: Service, mirror: Mirror, view: View, *, sees_all: bool) -> View:
+    """Add what no census counts: measured loads, suspensions so far, reservations, and all that is known of work."""
+    cluster = mirror.entry.cluster
+    with service.store.read() as connection:
+        signs = alive(service, mirror.entry.id, workers.agents_of(connection, mirror.entry.id)).values()
+        kept = reservations.of_cluster(connection, mirror.entry.id, view.now)
+        work = read_work(connection, *_records(mirror)) if sees_all else None
+    measured = loads(signs, cluster.workers)
+    view = replace(view, reservations=[_kept(one) for one in kept])
+    if measured:
+        view = replace(view, workers=[replace(w, load=measured.get(w.id, {})) for w in view.workers])
+    if mirror.suspended:
+        view = replace(view, runs=[_longer(run, mirror, view.now) for run in view.runs])
+    return replace(work.told(view, cluster), census=None) if work else view
+
+
+def _records(mirror: Mirror) -> tuple[list[JobRecord], list[Task]]:
+    live = sorted((job.record for job in mirror.jobs.values()), key=lambda record: (record.submitted_at, record.id))
+    return live, sorted(mirror.booked.values(), key=lambda task: (task.job, task.index))
+
+
+def _longer(run: RunView, mirror: Mirror, now: float) -> RunView:
+    """The time of what is suspended stands still: it ends that much later."""
+    since = mirror.suspended.get(run.task)
+    return run if since is None or not run.until else replace(run, until=run.until + max(0.0, now - since))
+
+
+def _kept(record: ReservationRecord) -> ReservationView:
+    requestors = None if record.requestors is None else tuple(record.requestors)
+    return ReservationView(record.id, record.placement, record.start, record.end, requestors)
+
+
+def _index(task: str) -> int:
+    return int(task.rpartition("-")[2])
+
+
+BEGUN = frozenset({TaskState.RUNNING, TaskState.SUSPENDED}) | ENDED
+
+
+@dataclass(frozen=True)
+class Work:
+    """The jobs of a cluster that have not ended, in order of submission, and what holds space."""
+
+    live: Sequence[JobRecord]
+    running: Sequence[Task]
+    readings: Mapping[str, Reading]
+    progress: Mapping[str, JobProgress]
+
+    def told(self, view: View, cluster: Cluster) -> View:
+        """Return the view with all of it."""
+        costs, pools = {task.id: _cost(task, view.now) for task in self.running}, cluster.nodepools
+        runs = [replace(run, progress=costs[run.task]) for run in view.runs]
+        workers = [replace(w, pool=pools[w.id]) if w.id in pools else w for w in view.workers]
+        return replace(view, jobs=self._jobs(view.jobs), runs=runs, workers=workers)
+
+    def _jobs(self, waiting: Sequence[JobView]) -> list[JobView]:
+        """Return what waits and what only runs; what waits for something else is no part of either."""
+        seen, held = {job.id: job for job in waiting}, dict[str, int]()
+        for task in self.running:
+            held[task.job] = held.get(task.job, 0) + 1
+        return [
+            self._job(job, seen.get(job.id), held.get(job.id, 0))
+            for job in self.live
+            if job.id in seen or job.id in held
+        ]
+
+    def _job(self, job: JobRecord, seen: JobView | None, held: int) -> JobView:
+        read = self.readings[job.id]
+        view = seen or JobView(job.id, job.requestor, job.submitted_at, (), held, job.priority, system_of(read))
+        service = job.id if read.request.service == OF_ITS_OWN else read.request.service
+        return replace(
+            view,
+            job_class=read.request.job_class,
+            service=service,
+            elastic=elastic_of(read),
+            progress=self.progress.get(job.id),
+        )
+
+
+def read_work(connection: sa.Connection, live: Sequence[JobRecord], running: Sequence[Task]) -> Work:
+    """Read what is known of the work of all jobs."""
+    readings = {job.id: reading(connection, job.id) for job in live}
+    elastic = [job for job, read in readings.items() if read.request.elastic]
+    counts, means = tasks.counts(connection, elastic), tasks.mean_seconds(connection, elastic)
+    progress = {job: _progress(readings[job].request, counts[job], means.get(job, 0.0)) for job in elastic}
+    return Work(live, running, readings, progress)
+
+
+def _progress(request: Request, counts: Mapping[TaskState, int], mean: float) -> JobProgress:
+    threads = request.elastic.threads if request.elastic else 1
+    left = sum(count for state, count in counts.items() if state not in ENDED)
+    done = sum(count for state, count in counts.items() if state in ENDED)
+    return JobProgress(left * threads, done * threads, max(0.0, mean), not BEGUN.isdisjoint(counts))
+
+
+def _cost(task: Task, now: float) -> RunProgress:
+    """Say what would be lost with a task: until its agent says it runs, it gets ready."""
+    assigned = now if task.assigned_at is None else task.assigned_at
+    if task.started_at is None:
+        return RunProgress(False, max(0.0, now - assigned), 0.0)
+    return RunProgress(True, max(0.0, task.started_at - assigned), max(0.0, now - task.started_at))

@@ -1,0 +1,193 @@
+"""The states of jobs, tasks and workers, and every legal transition between them.
+
+Jobs, tasks and workers: what they are, the states they can be in, and every legal move.
+
+A job is one jobspec. A task is one entry of its `tasks` over all its slots; the tasks of one gang start
+together or not at all. All three are frozen values: a change is a new value made by `advance`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from rainbow.errors import Conflict
+
+
+class TaskState(StrEnum):
+    """Where a task stands."""
+
+    WAITING = "WAITING"  # in its cluster's queue
+    ASSIGNED = "ASSIGNED"  # an order is written and its space booked; no agent has it yet
+    ACCEPTED = "ACCEPTED"  # the agent has it
+    RUNNING = "RUNNING"  # the agent says it runs
+    SUSPENDED = "SUSPENDED"  # stopped for a while, in place
+    STOPPING = "STOPPING"  # told to stop; its space stays booked until the agent confirms
+    COMPLETED = "COMPLETED"  # ended with exit code 0
+    FAILED = "FAILED"  # ended with another exit code, or could not be started
+    TIMED_OUT = "TIMED_OUT"  # ran longer than its limit
+    CANCELED = "CANCELED"  # ended because somebody asked for it
+
+
+class Hold(StrEnum):
+    """What is wanted of a running task beside its job's own suspension."""
+
+    NONE = ""  # let it run
+    POLICY = "policy"  # the policy wants it held
+    UNABLE = "unable"  # its executor cannot hold it: nobody need ask again
+
+
+class JobState(StrEnum):
+    """Where a job stands, derived from its tasks."""
+
+    WAITING = "WAITING"  # no task has started
+    RUNNING = "RUNNING"  # some task has started, not all have ended
+    COMPLETED = "COMPLETED"  # every task completed
+    FAILED = "FAILED"  # every task ended, at least one badly
+    CANCELED = "CANCELED"  # every task ended, at least one canceled, none badly
+
+
+class WorkerState(StrEnum):
+    """Whether a worker may be given tasks."""
+
+    NEW = "NEW"  # registered, not yet seen by its agent
+    READY = "READY"  # may be given tasks
+    DRAINING = "DRAINING"  # ends what it has, takes nothing new
+    QUARANTINED = "QUARANTINED"  # its tasks keep failing; released after a while
+    OFFLINE = "OFFLINE"  # an operator took it away
+    LOST = "LOST"  # its heartbeats stopped
+
+
+T = TaskState
+ENDED = frozenset({T.COMPLETED, T.FAILED, T.TIMED_OUT, T.CANCELED})
+BOOKED = frozenset({T.ASSIGNED, T.ACCEPTED, T.RUNNING, T.SUSPENDED, T.STOPPING})  # its space is taken
+
+_RESULTS = {T.COMPLETED, T.FAILED, T.TIMED_OUT, T.CANCELED}
+# WAITING is reached again by a retry, a lost worker or agent, or a stop ordered by a policy.
+TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
+    T.WAITING: frozenset({T.ASSIGNED, T.CANCELED}),
+    T.ASSIGNED: frozenset({T.ACCEPTED, T.WAITING, T.STOPPING, T.CANCELED}),
+    T.ACCEPTED: frozenset({T.RUNNING, T.WAITING, T.STOPPING, *_RESULTS}),
+    T.RUNNING: frozenset({T.SUSPENDED, T.WAITING, T.STOPPING, *_RESULTS}),
+    T.SUSPENDED: frozenset({T.RUNNING, T.WAITING, T.STOPPING, *_RESULTS}),
+    T.STOPPING: frozenset({T.WAITING, *_RESULTS}),
+    T.COMPLETED: frozenset(),
+    T.FAILED: frozenset({T.WAITING}),
+    T.TIMED_OUT: frozenset({T.WAITING}),
+    T.CANCELED: frozenset(),
+}
+
+W = WorkerState
+WORKER_MOVES: dict[WorkerState, frozenset[WorkerState]] = {
+    W.NEW: frozenset({W.READY, W.OFFLINE, W.LOST}),
+    W.READY: frozenset({W.DRAINING, W.QUARANTINED, W.OFFLINE, W.LOST}),
+    W.DRAINING: frozenset({W.READY, W.OFFLINE, W.LOST}),
+    W.QUARANTINED: frozenset({W.READY, W.OFFLINE, W.LOST}),
+    W.OFFLINE: frozenset({W.READY}),
+    W.LOST: frozenset({W.READY, W.QUARANTINED, W.OFFLINE}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One entry of a job's tasks. `placement` is {worker: {type: amount}} while its space is booked."""
+
+    id: str
+    job: str
+    index: int  # its place among the job's tasks
+    gang: int  # tasks of one job and gang start together
+    name: str
+    state: TaskState = TaskState.WAITING
+    attempt: int = 0  # how many times it was started
+    retries_left: int = 0
+    placement: dict[str, dict[str, int]] = field(default_factory=dict)
+    slots: int = 1  # how many of its slots the placement holds
+    agent: str = ""  # the agent that accepted it
+    exit_code: int | None = None
+    output: str = ""  # the tail of what it wrote
+    detail: str = ""  # why it is where it is, in words
+    assigned_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    expected: float = 0.0  # seconds, as tasks of its name ran before; 0: unknown
+    hold: str = ""  # see Hold
+    suspended_at: float | None = None  # since when it is held in place
+    paused: float = 0.0  # seconds it was, before
+    losses: list[dict[str, Any]] = field(default_factory=list)  # attempts that were lost: attempt, at, why
+    not_before: float | None = None  # a lost task waits until then
+    cause: str = ""  # what made it end where that is known: memory, lost
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One submitted jobspec; `nodes` are the distinct workers of its match, booked against nodes_free."""
+
+    id: str
+    name: str
+    requestor: str
+    cluster: str
+    submitted_at: float
+    nodes: int
+    state: JobState = JobState.WAITING
+    priority: int = 0
+    detail: str = ""
+
+
+def advance(task: Task, to: TaskState, **changes: Any) -> Task:
+    """Move a task along the table; Conflict if the table does not have the move.
+
+    A task sent back to WAITING loses its placement and what it had reported; a retry (from FAILED or
+    TIMED_OUT) uses one up, any other way back does not.
+
+    >>> advance(Task("t", "j", 0, 0, "a"), TaskState.ASSIGNED, placement={"node0": {"core": 1}}).state
+    <TaskState.ASSIGNED: 'ASSIGNED'>
+    """
+    if to not in TASK_MOVES[task.state]:
+        raise Conflict(f"task {task.id} cannot go from {task.state} to {to}", task=task.id)
+    if to is TaskState.WAITING:
+        used = 1 if task.state in ENDED else 0
+        changes = {**_FRESH, "retries_left": task.retries_left - used, **changes}
+    if to is TaskState.ASSIGNED:
+        changes = {"attempt": task.attempt + 1, "not_before": None, **changes}
+    return replace(task, state=to, **changes)
+
+
+def ran_for(task: Task, now: float) -> float:
+    """Return how many seconds a task has run: while it is suspended its time stands still."""
+    until = now if task.suspended_at is None else task.suspended_at
+    return 0.0 if task.started_at is None else max(0.0, until - task.started_at - task.paused)
+
+
+def held_for(task: Task, now: float) -> float:
+    """Return how many seconds a task was suspended in all."""
+    return task.paused + (0.0 if task.suspended_at is None else max(0.0, now - task.suspended_at))
+
+
+_FRESH: dict[str, Any] = {
+    "placement": {},
+    "agent": "",
+    "exit_code": None,
+    "assigned_at": None,
+    "started_at": None,
+    "ended_at": None,
+    "hold": "",
+    "suspended_at": None,
+    "paused": 0.0,
+    "not_before": None,
+    "cause": "",
+}
+
+
+def job_state(states: list[TaskState]) -> JobState:
+    """Derive a job's state from those of its tasks.
+
+    >>> job_state([TaskState.COMPLETED, TaskState.RUNNING])
+    <JobState.RUNNING: 'RUNNING'>
+    """
+    if all(state in ENDED for state in states):
+        if {TaskState.FAILED, TaskState.TIMED_OUT} & set(states):
+            return JobState.FAILED
+        return JobState.CANCELED if TaskState.CANCELED in states else JobState.COMPLETED
+    unstarted = {TaskState.WAITING, TaskState.ASSIGNED, TaskState.ACCEPTED}
+    return JobState.WAITING if set(states) <= unstarted else JobState.RUNNING

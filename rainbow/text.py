@@ -1,0 +1,86 @@
+"""Natural order of names, counts in English, and the word that was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from math import isfinite
+from typing import Any, TypeVar
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+@lru_cache(maxsize=65_536)  # core0 to core47 stand in every node
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """Return the sort key of a name.
+
+    >>> sorted(["node10", "node2", "node1"], key=natural)
+    ['node1', 'node2', 'node10']
+    """
+    # numbers compare by length, then as text: int() would refuse absurdly long ones
+    return tuple(
+        (len(part.lstrip("0")), part.lstrip("0")) if part.isdecimal() else (-1, part)
+        for part in _DIGITS.split(text)
+        if part
+    )
+
+
+Found = TypeVar("Found")
+
+
+MOST_WARNINGS = 50
+
+
+def shortened(warnings: Iterable[Found], words: Callable[[Found], str] = str) -> Iterator[str]:
+    """Yield the first of many warnings in words, and how many more there are."""
+    for k, warning in enumerate(found := list(warnings)):
+        if k == MOST_WARNINGS:
+            yield f"and {len(found) - k} more like these"
+            return
+        yield words(warning)
+
+
+LONGEST = 100  # characters that are compared
+NOT_READ = " is not read"
+
+
+def meant(name: Any, known: Iterable[str]) -> str:
+    """Return "did you mean ...?" if a known name is near, else nothing.
+
+    >>> meant("replica", ["replicas", "type"]), meant("colour", ["replicas", "type"])
+    ('did you mean replicas?', '')
+    """
+    found = difflib.get_close_matches(str(name)[:LONGEST], list(known), n=1, cutoff=0.75)
+    return f"did you mean {found[0]}?" if found else ""
+
+
+def unread(at: str, key: Any, known: Iterable[str]) -> str:
+    """Write the warning that a key (found at a pointer) is not read."""
+    hint = meant(key, known)
+    return f"{at}{NOT_READ}{hint and f'; {hint}'}"
+
+
+LATEST = 253_402_300_799.0  # the last second of the year 9999, which is as far as RFC 3339 goes
+
+
+def some(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun.
+
+    >>> some(1, "job"), some(2, "job"), some(1, "is", "are"), some(0, "quantum", "quanta")
+    ('1 job', '2 jobs', '1 is', '0 quanta')
+    """
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def rfc3339(seconds: float) -> str | None:
+    """Return a time, given in seconds since 1970, as RFC 3339 in UTC; None for one that is unknown or never comes.
+
+    >>> rfc3339(0.5), rfc3339(float("inf"))
+    ('1970-01-01T00:00:00.500Z', None)
+    """
+    if not isfinite(seconds) or not 0 <= seconds <= LATEST:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
