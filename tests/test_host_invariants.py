@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rainbow.service.jobs import jobspecs
+from rainbow.service.live_state.mirror import Mirrors
 from rainbow.service.placement import submit as placement_submit
 from rainbow.service.scheduler.loop import step_safely
 from rainbow.service.scheduler.view import freeze
@@ -265,11 +266,12 @@ class Host(RuleBasedStateMachine):
         """What was followed change by change is what one reads who begins anew."""
         entry = self.service.catalogue["oak"]
         kept = freeze(self.service, entry, quiet=True)
-        known = self.service.mirrors.pop(entry.id)
+        mirrors = self.service.state(Mirrors)
+        known = mirrors.pop(entry.id)
         fresh = freeze(self.service, entry, quiet=True)
         for was, now in zip(counted(kept), counted(fresh), strict=True):
             assert was == now
-        self.service.mirrors[entry.id] = known
+        mirrors[entry.id] = known
 
     @invariant()
     def nothing_new_starts_on_what_is_not_ready(self):

@@ -12,7 +12,7 @@ import pytest
 
 from rainbow.errors import Unavailable
 from rainbow.service import Service, Settings
-from rainbow.service.core.reload import Watch
+from rainbow.service.core.reload import Configuration, Watch
 from rainbow.service.core.settings import read_config
 from tests.conftest import ADMIN, Api, jobspec
 
@@ -117,7 +117,7 @@ def test_credentials_and_name_wait_for_the_next_start(api: Api, service: Service
 
 @pytest.fixture
 def told(api: Api, service: Service, watch: Watch) -> Watch:
-    service.configuration = watch
+    service.state(Configuration).watch = watch
     return watch
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rainbow.service.live_state.mirror import Mirrors
 from tests.conftest import ADMIN, grid, jobspec
 
 
@@ -122,7 +123,7 @@ def test_what_fluid_cannot_name_is_refused(oak, value, kind, pointer):
 
 def test_whom_it_waits_for_outlives_a_restart(oak, service):
     first, second = submit(oak, s("foo", "out")), submit(oak, s("foo", "in"))
-    service.mirrors.clear()
+    service.state(Mirrors).clear()
     begun = starting(oak)
     assert list(begun) == [first]
     oak.end(begun[first])

@@ -47,7 +47,7 @@ from rainbow.errors import ConfigError, RainbowError
 from rainbow.service import Service, Settings, check_service, open_service, read_config
 from rainbow.service.core.counters import gauge
 from rainbow.service.core.pg_notify import Peers
-from rainbow.service.core.reload import Watch
+from rainbow.service.core.reload import Configuration, Watch
 from rainbow.service.core.settings import Server
 from rainbow.service.scheduler.loop import Loop
 
@@ -257,8 +257,8 @@ def _descriptors() -> int:
 def start(service: Service, config: str | None, settings: Settings, *, scheduler: bool) -> None:
     """Start what works beside the requests; `settings` is what the configuration file says."""
     if config:
-        service.configuration = Watch(service, config, settings)
-        service.configuration.start()
+        watch = service.state(Configuration).watch = Watch(service, config, settings)
+        watch.start()
     if service.store.many_processes:
         Peers(service).start()
     if scheduler:

@@ -17,9 +17,10 @@ from __future__ import annotations
 import hmac
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Forbidden, NotFound, Unauthenticated
+from rainbow.lru_cache import Memory
 from rainbow.service.core.token_digests import MONITOR, SECRET, TOKEN, digest
 from rainbow.store import clusters, credentials
 from rainbow.store.clusters import ClusterRecord
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 MISSING = "this needs a credential"
 UNKNOWN = "no credential that was brought is known: mistyped, ended, or of a cluster that was deleted"
+MOST = 256  # callers that are remembered
 HELP = "`rainbow help credentials` tells which there are and what to do"
 
 
@@ -72,6 +74,13 @@ class Caller:
         return None if self.admin else self.secrets | set(self.submits)
 
 
+class Callers(Memory[Any, Caller]):
+    """The last callers of a service, by what of their credentials is known."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST)
+
+
 def caller(service: Service, connection: sa.Connection, brought: Collection[str]) -> Caller:
     """Say who asks, by what of it is known: a dead token takes nothing away. Unauthenticated if none of it is."""
     hashes = {digest(credential) for credential in brought}
@@ -81,7 +90,8 @@ def caller(service: Service, connection: sa.Connection, brought: Collection[str]
     if not (registers or admin or found):
         raise Unauthenticated(f"{UNKNOWN if hashes else MISSING} ({HELP})")
     key = (registers, admin, *sorted(found.items()))
-    return service.callers.get(key) or service.callers.put(key, _made(connection, registers, admin, found))
+    callers = service.state(Callers)
+    return callers.get(key) or callers.put(key, _made(connection, registers, admin, found))
 
 
 def _made(connection: sa.Connection, registers: bool, admin: bool, ids: Collection[str]) -> Caller:

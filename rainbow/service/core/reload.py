@@ -34,13 +34,20 @@ PAUSE = 1.0  # seconds between two looks at the file
 OF_NO_CLUSTER = ""  # events of it are the administrator's alone
 
 
+class Configuration:
+    """The file a service was started with: who looks at it, None without one."""
+
+    watch: Watch | None = None
+
+
 def reload(service: Service, who: Caller) -> dict[str, Any]:
     """Read the configuration file now; a fault in it is raised, and the old settings stay."""
     if not who.admin:
         raise Forbidden("reading the configuration again needs the admin token")
-    if service.configuration is None:
+    watch = service.state(Configuration).watch
+    if watch is None:
         raise Conflict("this server was started without a configuration file")
-    return service.configuration.reload("admin")
+    return watch.reload("admin")
 
 
 def take_over(service: Service, settings: Settings) -> None:

@@ -8,13 +8,16 @@ graphs when somebody looks at them: who matches does not.
 
 The service: the store, the compiled clusters and the clock, wired together once.
 
-The verbs are functions of the folders beside this file, each with the service as its first argument:
+The verbs are functions of the folders beside this one, each with the service as its first argument:
 
-    clusters/  clusters come, report states, change and go; their policies, and what is reserved there in advance
-    submits/   a jobspec is matched, a cluster selected, job and decision stored
-    steps/     one scheduling step of one cluster, and the loop that takes them
-    jobs/      stored jobs listed, shown, explained, suspended, cancelled
-    agents/    what an agent asks and reports; agents and workers there are, and are lost
+    clusters/      clusters come, change and go; how each is scheduled
+    placement/     a jobspec is matched, a cluster selected, job and decision stored; jobs that move
+    jobs/          stored jobs: cancelled, settled, suspended
+    live_state/    what a cluster has, kept in memory from step to step
+    scheduler/     one scheduling step of one cluster, and the loop that takes them
+    agents/        what an agent asks and reports; agents and workers there are, and are lost
+    queries/       jobs listed and explained, plans and figures shown
+    reservations   what users reserve in advance
 """
 
 from __future__ import annotations
@@ -26,13 +29,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
 from rainbow.errors import NotFound, RainbowError, Unavailable
 from rainbow.graph import Cluster, read_cluster
-from rainbow.lru_cache import Memory
 from rainbow.matching import prepare
 from rainbow.matching.equivalence.subtree_classes import FORMAT, restored, summarise
 from rainbow.process_secrets import secret_of
@@ -41,8 +43,6 @@ from rainbow.service.core.leases import Leases
 from rainbow.service.core.pubsub import OFFERS, News
 from rainbow.service.core.settings import Settings
 from rainbow.service.core.token_digests import digest, mint
-from rainbow.service.placement import candidates
-from rainbow.service.placement.match_cache import Matches
 from rainbow.store import clusters, open_store
 from rainbow.store.step_lock import Turns
 
@@ -50,13 +50,12 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.graph.outline import Outline
-    from rainbow.service.core.access import Caller
-    from rainbow.service.core.reload import Watch
-    from rainbow.service.live_state.mirror import Mirror
-    from rainbow.service.placement.candidates import Reach, Snapshot
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
 
+
+Value = TypeVar("Value")
+State = TypeVar("State")
 
 log = structlog.get_logger("rainbow")
 
@@ -130,6 +129,10 @@ class Entry:
     drained: bool = False  # takes nothing new until it is reinstated
 
 
+class ByCluster(dict[str, Value]):
+    """State of the service by cluster id: what is of a cluster goes with it."""
+
+
 class Service:
     """What the verbs work on. `registration` and `administration` are digests of the two global credentials."""
 
@@ -151,26 +154,26 @@ class Service:
         self.registration = digest(self.settings.secret or mint("registration"))
         self.administration = digest(self.settings.admin or mint("admin"))
         self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed
-        self.mirrors: dict[str, Mirror] = {}  # by cluster id
         self.timed: dict[str, float] = {}  # cluster id → when it was last looked for what is lost
         self.looked: dict[str, float] = {}  # cluster id → when its jobs may be placed anew again
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
         self.changing = threading.RLock()  # held from writing a cluster's new graphs until they are seen
         self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
-        self.matches = Matches()
-        self.callers: Memory[Any, Caller] = Memory(candidates.MOST)
-        self.reaches: Memory[Any, Reach] = Memory(candidates.MOST)
-        self.snapshots: Memory[Reach, Snapshot] = Memory(candidates.MOST)
         self.news = News()
         self.turns = Turns(store)
         self.ending = False
-        self.configuration: Watch | None = None  # of the file it was started with
+        self._states: dict[type, Any] = {}
         self._compile_all()
 
     def _compile_all(self) -> None:
         """Compile every stored cluster: the stored graph is the truth, the catalogue never is."""
         found = compile_all(self.store, self.settings.backend)
         self.catalogue = {name: _entry(record, cluster) for name, (record, cluster) in found.items()}
+
+    def state(self, kind: type[State]) -> State:
+        """Return the service's one object of a kind, made at its first use: every part keeps its own state so."""
+        known: State | None = self._states.get(kind)
+        return known if known is not None else self._states.setdefault(kind, kind())
 
     def entry(self, record: ClusterRecord) -> Entry:
         """Return a cluster's compiled form as of this record; NotFound while it has none."""
@@ -217,7 +220,9 @@ class Service:
             gone = self.catalogue.get(name)
             self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}
         if gone is not None:
-            self.mirrors.pop(gone.id, None)
+            for kept in list(self._states.values()):
+                if isinstance(kept, ByCluster):
+                    kept.pop(gone.id, None)
 
     def tell(self, *cluster_ids: str, changed: bool = False, offers: bool = True) -> None:
         """Wake who waits for something to happen to these clusters (none: any); `changed`: their graphs have.

@@ -22,6 +22,7 @@ from rainbow.matching import consumables
 from rainbow.scheduling import Accounts, Ended, GangView, RunView, Wait, WorkerView, policies
 from rainbow.scheduling.cluster_index import Census
 from rainbow.service.core.limits import check_limits
+from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.dependency_targets import target
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import may_run
@@ -52,14 +53,15 @@ NOTHING = tasks.Waiting((), {})
 @contextmanager
 def mirrored(service: Service, entry: Entry) -> Iterator[Mirror]:
     """Give a cluster's mirror, which is the caller's alone until the block is left; one in doubt is thrown away."""
-    mirror = service.mirrors.get(entry.id)
+    mirrors = service.state(Mirrors)
+    mirror = mirrors.get(entry.id)
     if mirror is None or mirror.entry.revision != entry.revision or mirror.placing.name != service.settings.backend:
-        mirror = service.mirrors[entry.id] = Mirror(entry, service.settings.backend)
+        mirror = mirrors[entry.id] = Mirror(entry, service.settings.backend)
     with mirror.lock:
         try:
             yield mirror
         except BaseException:
-            service.mirrors.pop(entry.id, None)
+            mirrors.pop(entry.id, None)
             raise
 
 
@@ -411,6 +413,10 @@ class Mirror:
         job_id, _, index = task.rpartition("-")
         job = self.jobs.get(job_id)
         return job.gang_of(int(index)) if job is not None and index.isdecimal() else None
+
+
+class Mirrors(ByCluster["Mirror"]):
+    """The mirrors of a service."""
 
 
 def _told(stored: Mapping[str, object] | None, wait: Wait) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Forbidden, JobspecError, NotFound, TryLater
 from rainbow.jobspec.dialects.common import FOR_POLICIES
 from rainbow.lazy import cached_property
-from rainbow.lru_cache import Same
+from rainbow.lru_cache import Memory, Same
 from rainbow.matching import Verdict
 from rainbow.scheduling import Names, policies
 from rainbow.selection.expression.scalar import is_number
@@ -59,16 +59,24 @@ class Snapshot:
     states: Part
 
 
+class Snapshots(Memory["Reach", Snapshot]):
+    """The last states of a reach, each for KEPT seconds."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST)
+
+
 def snapshot(service: Service, among: Reach) -> Part:
     """Return the states for a decision that reads none of them: what another selector would have been given.
 
     They are written once for all jobs that are placed within KEPT seconds.
     """
-    known, now = service.snapshots.get(among), service.clock()
+    snapshots, now = service.state(Snapshots), service.clock()
+    known = snapshots.get(among)
     if known is None or not 0 <= now - known.at < KEPT:
         with service.store.read() as connection:
             found = states_of(service, connection, among.names, idle=False)
-        known = service.snapshots.put(among, Snapshot(among, now, Part.of(found)))
+        known = snapshots.put(among, Snapshot(among, now, Part.of(found)))
     return known.states
 
 
@@ -170,6 +178,13 @@ class Reach:
         return Part.of({entry.cluster.name: revision_of(entry) for entry in self.entries})
 
 
+class Reaches(Memory[Any, Reach]):
+    """What the last callers may submit to."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST)
+
+
 def revision_of(entry: Entry) -> str:
     """Return what tells a cluster's graphs from those before and after."""
     return f"{entry.id}/{entry.revision}"
@@ -180,13 +195,14 @@ def reach_of(service: Service, who: Caller, names: Sequence[str] | None = None) 
     asked = None if names is None else tuple(sorted(set(names)))
     catalogue = service.catalogue
     key = (Same(catalogue), Same(who), asked)
-    known = service.reaches.get(key)
+    reaches = service.state(Reaches)
+    known = reaches.get(key)
     if known is not None:
         return known
     found = _known(service, who)
     if not found and not who.admin:
         raise Forbidden("no submit token of a cluster was brought")
-    return service.reaches.put(key, _taking(found if asked is None else _named(found, asked)))
+    return reaches.put(key, _taking(found if asked is None else _named(found, asked)))
 
 
 def _named(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:

@@ -34,7 +34,7 @@ from rainbow.service.jobs.jobspecs import Reading, read_request, remember
 from rainbow.service.jobs.lifecycle import STARTS
 from rainbow.service.placement import ledger, named_dependencies
 from rainbow.service.placement.candidates import Part, barred, reach_of, snapshot, states_of
-from rainbow.service.placement.match_cache import TOLD, Found, Match
+from rainbow.service.placement.match_cache import TOLD, Found, Match, Matches
 from rainbow.service.placement.named_dependencies import replace_ancestors
 from rainbow.state_machine import Task
 from rainbow.store import clusters, events, jobs, statistics, tasks
@@ -300,7 +300,7 @@ def find_for(service: Service, who: Caller, asked: Submission) -> Found:
     """Match a jobspec against every cluster the caller may submit to, or those asked for."""
     among = reach_of(service, who, asked.clusters if asked.place is None else [asked.place])
     settings = service.settings
-    found = service.matches.find(asked.jobspec, among, settings.backend, settings.budget())
+    found = service.state(Matches).find(asked.jobspec, among, settings.backend, settings.budget())
     for verdict, times in found.match.counts.items():
         count("rainbow_matches", verdict, times)
     return found
