@@ -20,15 +20,14 @@ from rainbow.matching.model.layout import OUTSIDE, host_needs, parts, pools_of
 from rainbow.matching.search.trail import Taken
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping, Set
 
     from rainbow.jobspec import Need, Resource
-    from rainbow.matching.equivalence.cluster_class import Rooted
     from rainbow.matching.model.conditions import NearMiss
     from rainbow.matching.model.layout import Layout, Parts, Pools
 
 
-def cannot_collide(resources: tuple[Resource, ...], forms: Rooted | Layout, meter: Meter = FREE) -> bool:
+def cannot_collide(resources: tuple[Resource, ...], forms: Forms, meter: Meter = FREE) -> bool:
     """Tell whether the counted bound of a request decides it on a cluster with vertices of these forms."""
     every = [r for top in resources for r in top.walk()]
     in_slots = (child for r in every if r.is_slot for child in r.children)
@@ -40,7 +39,7 @@ def cannot_collide(resources: tuple[Resource, ...], forms: Rooted | Layout, mete
     )
 
 
-def _is_plain(r: Resource, forms: Rooted | Layout) -> bool:
+def _is_plain(r: Resource, forms: Forms) -> bool:
     """Tell whether the vertices of a request's type are of one form: none in another, all whole or all divisible."""
     if r.type in forms.nested:
         return False
@@ -50,7 +49,7 @@ def _is_plain(r: Resource, forms: Rooted | Layout) -> bool:
     return r.exclusive or not (mixed or len(list(pools_of(r, forms.pools))) > 1)
 
 
-def _are_apart(siblings: tuple[Resource, ...], forms: Rooted | Layout, meter: Meter) -> bool:
+def _are_apart(siblings: tuple[Resource, ...], forms: Forms, meter: Meter) -> bool:
     """Tell whether no sibling takes a type that another one names; what is named is taken too."""
     named: dict[str, int] = {}
     for place, r in enumerate(siblings):
@@ -68,7 +67,7 @@ def _names(r: Resource) -> set[str]:
     return {part.type for part in r.walk() if not part.is_slot}
 
 
-def _takes(r: Resource, forms: Rooted | Layout) -> set[str]:
+def _takes(r: Resource, forms: Forms) -> set[str]:
     """The types a request takes: its own, and everything in what it takes whole."""
     taken: set[str] = set()
     for part in r.walk():
@@ -239,6 +238,18 @@ class Forms(Protocol):
     @property
     def pools(self) -> Pools:
         """Every pool there is, with the largest unit its leaves are counted in."""
+
+    @property
+    def nested(self) -> Collection[str]:
+        """The types of which some vertex contains another of the same type."""
+
+    @property
+    def leaves(self) -> Collection[str]:
+        """The types of which some vertex contains nothing."""
+
+    @property
+    def inside(self) -> Mapping[str, Set[str]]:
+        """Every type, with the types that vertices of it contain."""
 
     def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
         """Return (size, unit, whether it contains nothing) of the vertices of a type."""
