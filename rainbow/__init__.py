@@ -24,6 +24,7 @@ from rainbow.errors import (
     SelectionError,
     StateError,
 )
+from rainbow.former_modules import install
 from rainbow.graph import Cluster, read_cluster, write_jgf
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.matching import Budget, Reason, Verdict
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from rainbow.client import Client
 
 __version__ = "0.1.0"
+
+install()
 
 
 def match(

@@ -1,125 +1,122 @@
-"""Imports run one way, and the pure part does no I/O."""
+"""The shape of the code holds: imports go down the floors of docs/design/floors.json, and the pure part is pure."""
 
-import ast
-import re
+import json
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1] / "rainbow"
-# lowest floor first; a part imports what stands below it, or beside it where the floor is named as one family
-FLOORS = [
-    {"errors", "lazy", "regex", "plugins"},
-    {"jobspec", "jobs"},
-    {"graph"},
-    {"matching"},
-    {"selection"},
-    {"scheduling"},
-    {"store", "process_secrets"},
-    {"service"},
-    {"api", "client"},
-    {"agent"},
-    {"cli", "__main__"},
-]
-LEVEL = {part: level for level, parts in enumerate(FLOORS) for part in parts}
-PURE = {part for parts in FLOORS[:6] for part in parts}
-CLOCK = re.compile(r"\.(now|utcnow|today)\(")
-IMPURE = {
-    *(
-        "flask",
-        "sqlalchemy",
-        "alembic",
-        "sqlite3",
-        "socket",
-        "requests",
-        "httpx",
-        "urllib",
-        "uvicorn",
-        "click",
-        "rich",
-    ),
-    *("time", "threading", "multiprocessing", "subprocess", "os", "secrets", "uuid"),
+from tests import architecture
+from tests.architecture import Code, Floors
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def code():
+    return Code(ROOT)
+
+
+@pytest.fixture(scope="module")
+def floors():
+    return Floors(ROOT / "docs" / "design" / "floors.json")
+
+
+def test_imports_go_down_the_floors(code, floors):
+    assert list(architecture.uphill(code, floors)) == []
+
+
+def test_every_part_has_its_floor(code, floors):
+    assert list(architecture.without_floor(code, floors)) == []
+    assert floors.parts <= architecture.MOST_PARTS
+
+
+def test_nothing_is_imported_in_a_ring(code):
+    assert list(architecture.knots(code)) == []
+
+
+def test_a_file_holds_one_idea(code):
+    assert list(architecture.sizes(code)) == []
+
+
+def test_a_file_is_named_by_a_noun(code):
+    assert list(architecture.participles(code)) == []
+
+
+def test_the_pure_part_is_pure(code):
+    assert list(architecture.impurities(code)) == []
+
+
+def test_nothing_is_keyed_by_the_address_of_an_object(code):
+    assert list(architecture.keyed_by_address(code)) == []
+
+
+def test_files_beside_the_package_hold_one_idea_each():
+    files = [path for folder in ("tests", "benchmarks", "demo") for path in (ROOT / folder).rglob("*.py")]
+    assert [str(path) for path in files if len(path.read_text().splitlines()) > architecture.MOST_LINES] == []
+
+
+FILES = {
+    "": "",
+    "low/": "",
+    "low/one.py": "X = 1\n",
+    "low/two.py": "from rainbow.low.one import X\n",
+    "high/": "from rainbow.high.verb import act\n",
+    "high/verb.py": "from rainbow.low.two import X\n",
 }
-# these talk to the server over HTTP only
-REMOTE = {"agent": {"service", "store", "api"}, "client": {"service", "store", "api"}}
+FLOORS = {"rainbow": [["low"], ["high"]], "rainbow/low": [["one"], ["two"]], "rainbow/high": [["verb"]]}
+LONG = "def long():\n" + "    pass\n" * 60
 
 
-def imported(source, here):
-    """Yield the absolute dotted names a module imports, those for type checking left out."""
-    tree = ast.parse(source)
-    skipped = {
-        id(child)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for child in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = here[: len(here) - node.level] if node.level else ()
-            stem = ".".join([*base, *filter(None, [node.module])])
-            yield from (f"{stem}.{alias.name}" for alias in node.names)
+@pytest.fixture
+def house(tmp_path):
+    """A small house that is in order; call it with files to change."""
+
+    def build(changes, floors=FLOORS):
+        for name, text in {**FILES, **changes}.items():
+            path = tmp_path / "rainbow" / (f"{name}__init__.py" if name == "" or name.endswith("/") else name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        (tmp_path / "floors.json").write_text(json.dumps(floors))
+        return Code(tmp_path), Floors(tmp_path / "floors.json")
+
+    return build
 
 
-def faults(source, path):
-    """Yield what a module imports and may not."""
-    relative = path.relative_to(ROOT).with_suffix("")
-    part = relative.parts[0]
-    for name in imported(source, ("rainbow", *relative.parts)):
-        top, *rest = name.split(".")
-        other = rest[0] if top == "rainbow" and rest else None
-        if other in LEVEL and part in LEVEL and (LEVEL[other] > LEVEL[part] or other in REMOTE.get(part, ())):
-            yield f"{part} imports {other}"
-        if part in PURE and top in IMPURE:
-            yield f"{part} imports {name}"
-        if part in PURE and top == "datetime" and CLOCK.search(source):
-            yield f"{part} reads the clock"  # dates may be written, the time of day is an argument
-        if part in PURE and top == "random" and rest and rest[0] != "Random":
-            yield f"{part} uses the global {name}"
+WRONG = [
+    ("uphill", {"low/one.py": "from rainbow.low.two import Y\n"}, "one imports rainbow.low.two"),
+    ("uphill", {"low/one.py": "def f():\n    from rainbow.high import act\n"}, "low imports rainbow.high.verb"),
+    ("uphill", {"low/one.py": "if TYPE_CHECKING:\n    from ..high.verb import act\n"}, "low imports rainbow.high"),
+    ("uphill", {"low/": "Y = 1\n", "low/one.py": "from rainbow.low import Y\n"}, "rainbow/low/__init__.py defines"),
+    ("without_floor", {"low/three.py": ""}, "rainbow/low/three is on no floor"),
+    ("knots", {"low/one.py": "from rainbow.low.two import Y\n"}, "files: rainbow.low.one, rainbow.low.two import"),
+    ("knots", {"low/one.py": "from rainbow.high import act\n"}, "rainbow: high, low import each other"),
+    ("sizes", {"low/one.py": "X = 1\n" * 501}, "one.py has 501 lines"),
+    ("sizes", {}, "rainbow/low/one.py has 1 lines, and rainbow.low.two alone imports it"),
+    ("sizes", {"low/one.py": LONG}, "long has 61 lines"),
+    ("sizes", {f"low/part{k}.py": "" for k in range(15)}, "rainbow/low has 17 files"),
+    ("participles", {"low/placed.py": ""}, "rainbow/low/placed.py"),
+    ("participles", {"low/re_reading.py": ""}, "rainbow/low/re_reading.py"),
+    ("impurities", {"jobspec/clock.py": "from time import time\n"}, "imports time"),
+    ("impurities", {"matching/chance.py": "from random import choice\n"}, "imports random"),
+    ("impurities", {"selection/day.py": "from datetime import date\nTODAY = date.today()\n"}, "reads the clock"),
+    ("keyed_by_address", {"low/one.py": "def key(thing):\n    return id(thing)\n"}, "low/one.py:2"),
+    ("impurities", {"agent/loop.py": "from rainbow.service import Service\n"}, "rainbow.service"),
+]
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_run_one_way(path):
-    assert list(faults(path.read_text(), path)) == []
+@pytest.mark.parametrize(("check", "changes", "fault"), WRONG, ids=[f"{w[0]}-{k}" for k, w in enumerate(WRONG)])
+def test_what_is_wrong_is_noticed(check, changes, fault, house):
+    code, floors = house(changes)
+    given = (code, floors) if check in ("uphill", "without_floor") else (code,)
+    assert any(fault in found for found in getattr(architecture, check)(*given))
 
 
-@pytest.mark.parametrize(
-    ("line", "place"),
-    [
-        ("from rainbow.service import Service", "matching/walk.py"),
-        ("import rainbow.scheduling", "selection/random.py"),
-        ("import sqlalchemy as sa", "scheduling/policy.py"),
-        ("from time import time", "jobs.py"),
-        ("from datetime import UTC, datetime\nwhen = datetime.now(UTC)", "jobs.py"),
-        ("from ..store import jobs", "matching/walk.py"),
-        ("from rainbow.service import Service", "agent/loop.py"),
-    ],
-)
-def test_wrong_import_is_noticed(line, place):
-    assert list(faults(line, ROOT / place))
+@pytest.mark.parametrize("check", [architecture.uphill, architecture.without_floor, architecture.knots])
+def test_a_house_in_order_has_no_faults(check, house):
+    code, floors = house({})
+    assert list(check(*((code, floors) if check is not architecture.knots else (code,)))) == []
 
 
-def test_every_part_has_its_floor():
-    parts = {
-        path.name.removesuffix(".py") for path in ROOT.iterdir() if path.name not in ("__init__.py", "__pycache__")
-    }
-    assert {part for part in parts if not part.startswith(".") and part != "py.typed"} == set(LEVEL)
-
-
-def test_files_stay_under_500_lines():
-    files = [p for folder in ("rainbow", "tests", "benchmarks", "demo") for p in (ROOT.parent / folder).rglob("*.py")]
-    assert [str(p) for p in files if len(p.read_text().splitlines()) > 500] == []
-
-
-def test_nothing_is_keyed_by_the_address_of_an_object():
-    """Once an object is gone another one may have its address, and inherit what was remembered of the first."""
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Name) and node.id == "id" and isinstance(node.ctx, ast.Load)
-    ]
-    assert not found, "key by `number` (rainbow/jobspec/request.py) or by Same (rainbow/matching/memory.py)"
+def test_a_part_that_is_gone_is_noticed(house):
+    code, floors = house({}, {**FLOORS, "rainbow/low": [["one"], ["two", "gone"]]})
+    assert list(architecture.without_floor(code, floors)) == ["rainbow/low/gone has a floor and is not there"]

@@ -4,7 +4,7 @@ Many jobs placed together: in order, or so that most are placed and a computed v
 
     offer       one job's clusters with what they cost it (the variable) and take from them (nodes)
     greedy      each job in order, as the selector decides, on what the jobs before it have left
-    optimal     integer_program.py: the most jobs placed, then the least sum, within nodes_free; or greedy, if no worse
+    optimal     integer_program.py: the most jobs placed, then the least sum, within nodes_free; else greedy
 
 A plan is carried out in two rounds: first the jobs that have a place in it, each at its place, then the jobs it
 leaves out, so that none of these takes what the plan gives to others. What a plan is worth is what comes of that,

@@ -1,0 +1,88 @@
+"""What plug-ins import from modules that have moved is found there still, and is the same."""
+
+import sys
+from importlib import import_module
+
+import pytest
+
+from rainbow.former_modules import FORMER
+from rainbow.selection import select, selectors
+
+PUBLIC = {
+    "rainbow.agent.executor": ["Executor", "executors", "open_executor", "Run", "Ended"],
+    "rainbow.agent.loop": ["Agent"],
+    "rainbow.agent.runs": ["Ended", "Result", "Run", "RunId"],
+    "rainbow.client.calls": ["Problem"],
+    "rainbow.client.verbs": ["Client"],
+    "rainbow.graph.limits": ["LIMITS", "Limits"],
+    "rainbow.graph.order": ["natural"],
+    "rainbow.graph.reading": ["read_cluster", "hang_subsystem"],
+    "rainbow.graph.writing": ["write_jgf"],
+    "rainbow.jobs": ["Task", "TaskState", "WorkerState"],
+    "rainbow.jobspec.command": ["jobspec_of"],
+    "rainbow.jobspec.reading": ["parse_jobspec"],
+    "rainbow.jobspec.text": ["Limits"],
+    "rainbow.matching.index": ["Index"],
+    "rainbow.matching.needs": ["Matcher", "matchers"],
+    "rainbow.matching.verdict": ["Backend", "Reason", "Take", "Verdict"],
+    "rainbow.matching.walk": ["Walk"],
+    "rainbow.scheduling.load_based": ["LoadBased"],
+    "rainbow.scheduling.policy": ["Plan", "Policy", "Start", "View", "Wait", "GangView", "JobView", "WorkerView"],
+    "rainbow.selection.random": ["RandomSelector"],
+    "rainbow.service.service": ["Service", "open_service"],
+    "rainbow.service.settings": ["Settings"],
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_a_former_module_has_its_public_names(module):
+    found = import_module(module)
+    for name in PUBLIC[module]:
+        now = {
+            id(vars(import_module(place))[name])
+            for place in FORMER.get(module, ())
+            if name in vars(import_module(place))
+        }
+        assert now <= {id(getattr(found, name))}
+        assert getattr(found, name) is not None
+
+
+@pytest.mark.parametrize("module", FORMER)
+def test_every_former_module_is_made_of_modules_there_are(module):
+    assert import_module(module) is sys.modules[module]
+    with pytest.raises(AttributeError, match=module):
+        _ = import_module(module).no_such_name
+
+
+def test_other_modules_are_still_not_there():
+    with pytest.raises(ModuleNotFoundError):
+        import_module("rainbow.matching.nothing")
+
+
+PLUGIN = """
+from rainbow.matching.verdict import Verdict
+from rainbow.selection.choice import Choice
+
+
+class First:
+    def check(self, options):
+        return []
+
+    def select(self, candidates, states, parameters, options, rng):
+        assert all(isinstance(one, Verdict) for one in candidates)
+        return Choice(candidates[0].cluster, "first")
+"""
+
+
+def test_a_plug_in_written_for_the_former_modules_is_used(tmp_path, monkeypatch):
+    (tmp_path / "their_package.py").write_text(PLUGIN)
+    info = tmp_path / "their_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[rainbow.selectors]\nfirst = their_package:First\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(selectors, "_built_in", dict(selectors._built_in))
+    selectors.add("first")(selectors.get("first")())
+    verdict = import_module("rainbow.matching.verdict").Verdict
+    request = import_module("rainbow.jobspec").Request(((),), ())
+    assert select(request, [verdict("alpha", True), verdict("bravo", True)], {}, selector="first").cluster == "alpha"
