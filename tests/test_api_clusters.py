@@ -134,7 +134,7 @@ def test_last_free_node_is_taken_once_by_64_submits_at_once(api: Api) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(statuses) == [201] * 3 + [422] * 61
+    assert sorted(statuses) == [201] * 3 + [409] * 61
 
 
 def test_scheduler_settings_are_kept_and_checked(oak: Cluster) -> None:

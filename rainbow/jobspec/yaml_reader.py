@@ -119,7 +119,7 @@ class Limits:
 
     size: int = 1 << 20  # bytes of the text; characters of all its values together
     depth: int = 64
-    values: int = 100_000
+    values: int = 30_000  # read in a second at most, whatever they are
     key: int = 1_000  # characters: pointers repeat the keys on their way
 
 
