@@ -132,9 +132,16 @@ def test_words_for_slurm_flux_and_kubernetes_are_read(cell: str) -> None:
 
 @pytest.mark.parametrize(
     ("amount", "taken"),
-    [("count: 4, unit: GiB", 5), ("count: 4, unit: GB", 4), ("count: 4", 4), ("count: 4, unit: G", None)],
+    [
+        ("count: 4, unit: GiB", 4 * 2**30),
+        ("count: 4, unit: GB", 4 * 10**9),
+        ("count: 4", 4 * 10**9),
+        ("count: 4, unit: G", None),
+    ],
 )
-def test_units_are_converted_and_rounded_up(amount: str, taken: int | None, clusters: list[rainbow.Cluster]) -> None:
+def test_units_are_converted_and_counted_exactly(
+    amount: str, taken: int | None, clusters: list[rainbow.Cluster]
+) -> None:
     verdict = rainbow.match(rainbow.parse_jobspec(f"resources: {{a: {{type: memory, {amount}}}}}"), clusters)[-1]
     assert (verdict.totals["memory"] if verdict.matched else None) == taken
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.jobspec import Count, Request, Resource
+from rainbow.jobspec.quantities import quantity
 from rainbow.matching import backends, consumables, hosting_kinds, worker_capacity, worker_kinds
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.worker_use import _walked
@@ -78,8 +79,12 @@ def check_nothing_twice(occupancy):
     for holding in occupancy.held.values():
         for vertex, amount in holding.vertices.items():
             inside = [v for v in nx.descendants(graph, vertex) if not graph.out_degree(v)]
-            used.update({v: graph.nodes[v]["size"] for v in inside} if inside else {vertex: amount})
-    assert all(amount <= graph.nodes[vertex]["size"] for vertex, amount in used.items())
+            used.update({v: amount_of(graph.nodes[v]) for v in inside} if inside else {vertex: amount})
+    assert all(amount <= amount_of(graph.nodes[vertex]) for vertex, amount in used.items())
+
+
+def amount_of(vertex):
+    return vertex["size"] * quantity(vertex["unit"])[1]
 
 
 @given(strategies.shapes, st.lists(node_requests(), min_size=1, max_size=3), steps)
@@ -139,7 +144,10 @@ def test_capacities_and_consumables_are_all_there_is(shape, hung):
     sums = Counter(consumables(built))
     for capacity in worker_capacity(built).values():
         sums.update(capacity)
-    assert dict(sums) == dict(built.totals)
+    total = Counter()
+    for vertex in built.graph:
+        total[built.graph.nodes[vertex]["type"]] += amount_of(built.graph.nodes[vertex])
+    assert sums == total
     assert set(worker_kinds(built)) == set(built.workers)
 
 

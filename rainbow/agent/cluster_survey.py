@@ -87,7 +87,7 @@ def _read(path: Path) -> str:
 
 
 SLOW = 60.0  # seconds for one command
-GIB = 1024  # MiB
+GIB = 2**30  # bytes
 IDLE = "idle"  # how Slurm's state of a free node begins
 OF_SLURM = (
     ("scontrol", "show", "nodes", "--json"),  # since 23.02

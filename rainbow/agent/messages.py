@@ -20,6 +20,7 @@ def run_of(offer: responses.Offer) -> Run:
         duration=offer.get("duration") or 0.0,
         processes=offer.get("processes", 1),
         placement=offer.get("placement") or {},
+        units=offer.get("units") or {},
     )
 
 

@@ -72,7 +72,16 @@ TOKEN = {
     "revoked_at": _maybe(TIME),
 }
 SCHEDULING = {"policy": WORD, "settings": ANY_OBJECT, "limits": ANY_OBJECT, "warnings": _array(WORD)}
-OFFER = _of(id=WORD, attempt=WHOLE, job=WORD, name=WORD, command=_array(WORD), duration=NUMBER, placement=ANY_OBJECT)
+OFFER = _of(
+    id=WORD,
+    attempt=WHOLE,
+    job=WORD,
+    name=WORD,
+    command=_array(WORD),
+    duration=NUMBER,
+    placement=ANY_OBJECT,
+    units=ANY_OBJECT,
+)
 
 ANSWERS: dict[str, dict[str, Any]] = {
     "Registered": _of(name=WORD, token=WORD, secret=WORD, revision=WHOLE, totals=TOTALS),

@@ -43,7 +43,10 @@ class RunRef(TypedDict):
 
 
 class Offer(RunRef):
-    """A task the server wants this agent to run; `duration` in seconds, 0 for no limit."""
+    """A task the server wants this agent to run; `duration` in seconds, 0 for no limit.
+
+    `placement` says {worker: {type: amount}}, in the units that `units` names: {"memory": "B"}.
+    """
 
     job: str
     name: str
@@ -53,6 +56,7 @@ class Offer(RunRef):
     duration: float
     processes: int
     placement: dict[str, dict[str, int]]
+    units: dict[str, str]
 
 
 class Received(TypedDict):

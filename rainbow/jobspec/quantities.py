@@ -154,6 +154,27 @@ def quantity(unit: str) -> tuple[str, int]:
     return unit, 1
 
 
+def base_unit(measured: str) -> str:
+    """Return the base unit of a quantity: amounts are counted in whole numbers of it.
+
+    >>> base_unit("byte"), base_unit("furlong")
+    ('B', 'furlong')
+    """
+    return next((base for base, named in _BASES.items() if named == measured), measured)
+
+
+def in_words(amount: int, unit: str) -> str:
+    """Write an amount in base units with the prefix that says it exactly in the fewest digits.
+
+    >>> in_words(13 * 10**9, "B"), in_words(500_000_000, "B"), in_words(6 * 2**20, "B"), in_words(3, "")
+    ('13 GB', '500 MB', '6 MiB', '3')
+    """
+    prefixes = _PREFIXES if unit in _BASES and amount else {"": 1}
+    exact = ((amount // factor, prefix) for prefix, factor in prefixes.items() if amount % factor == 0)
+    number, prefix = min(exact, key=lambda said: (len(str(said[0])), len(said[1])))
+    return f"{number} {prefix}{unit}".strip()
+
+
 def is_known(unit: str) -> bool:
     """Tell whether a unit is one that amounts are converted from.
 

@@ -13,7 +13,15 @@ from rainbow.matching.model.budget import Budget
 from rainbow.matching.model.conditions import Matcher, matchers
 from rainbow.matching.model.verdict import Backend, Reason, Take, Verdict, Why
 from rainbow.matching.plain_backend import Walk
-from rainbow.matching.workers.worker_use import consumables, hosting_kinds, worker_capacity, worker_kinds
+from rainbow.matching.workers.worker_use import (
+    Measure,
+    consumables,
+    hosting_kinds,
+    measures,
+    stated_units,
+    worker_capacity,
+    worker_kinds,
+)
 from rainbow.plugins import Registry
 
 if TYPE_CHECKING:
@@ -52,6 +60,7 @@ __all__ = [
     "Backend",
     "Budget",
     "Matcher",
+    "Measure",
     "Reason",
     "Take",
     "Verdict",
@@ -63,12 +72,14 @@ __all__ = [
     "is_in_order",
     "match",
     "matchers",
+    "measures",
     "names_of",
     "prepare",
     "refusals_of",
     "shown",
     "shown_explained",
     "smallest_change",
+    "stated_units",
     "undecided_of",
     "worker_capacity",
     "worker_kinds",

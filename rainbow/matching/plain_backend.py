@@ -20,7 +20,7 @@ from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import Layout, layout
 from rainbow.matching.model.verdict import Reason, Take, Verdict, Why
 from rainbow.matching.search.reasons import quick_check, shortfall, undecided
-from rainbow.matching.search.solution import copies_of, search, totals_of
+from rainbow.matching.search.solution import copies_of, search, totals_of, units_of
 from rainbow.matching.search.trail import Taken
 from rainbow.matching.search.upper_bound import Walked, cannot_collide
 
@@ -105,7 +105,7 @@ class Walk:
         take, pieces = found
         totals = totals_of(take, laid_out.worker_type)
         fits, exact = copies_of(resources, laid_out, taken, pieces, later())
-        return Verdict(laid_out.name, True, fits, exact, totals, take)
+        return Verdict(laid_out.name, True, fits, exact, totals, take, units=units_of(totals, laid_out.pools))
 
 
 def refused(cluster: str, reasons: Sequence[Reason]) -> Verdict:

@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rainbow.jobspec import Request, Resource, TaskSpec
+from rainbow.jobspec.quantities import base_unit, quantity
 from rainbow.jobspec.request import Count
+from rainbow.matching import Measure
 from rainbow.scheduling.snapshot import SlotsView
 
 if TYPE_CHECKING:
@@ -135,19 +138,27 @@ MOST_COUNTS = 1_000
 
 
 def loose_slots(
-    request: Request, worker_type: str, inside: Collection[str], outside: Collection[str]
+    request: Request,
+    worker_type: str,
+    inside: Collection[str],
+    outside: Collection[str],
+    measures: Mapping[str, Measure] = MappingProxyType({}),
 ) -> tuple[SlotsView, ...]:
-    """Return a request's slots by amounts; none if amounts do not say all of it.
+    """Return a request's slots by amounts in base units; none if amounts do not say all of it.
 
-    `inside` are the types workers hold, `outside` those the cluster holds beside them.
+    `inside` are the types workers hold, `outside` those the cluster holds beside them; `measures` says how amounts of
+    the types with units are counted.
     """
     if len(request.variants) != 1 or request.constraint is not None:
         return ()
-    found = [_slots(tree, worker_type, set(inside) - {worker_type}, set(outside)) for tree in request.resources]
+    types = set(inside) - {worker_type}, set(outside)
+    found = [_slots(tree, worker_type, *types, measures) for tree in request.resources]
     return tuple(slots for slots in found if slots is not None) if None not in found else ()
 
 
-def _slots(tree: Resource, worker_type: str, inside: set[str], outside: set[str]) -> SlotsView | None:
+def _slots(
+    tree: Resource, worker_type: str, inside: set[str], outside: set[str], measures: Mapping[str, Measure]
+) -> SlotsView | None:
     slot, parts, apart = tree, tree.children, False
     if tree.type == worker_type and not tree.exclusive and not tree.needs and len(tree.children) == 1:
         slot, apart = tree.children[0], True  # a worker that holds one slot
@@ -160,7 +171,10 @@ def _slots(tree: Resource, worker_type: str, inside: set[str], outside: set[str]
         return None
     amounts: dict[str, int] = {}
     for part in parts:
-        amounts[part.type] = amounts.get(part.type, 0) + part.count.min
+        each = _each(part, measures.get(part.type, Measure("", 1)))
+        if each is None:
+            return None
+        amounts[part.type] = amounts.get(part.type, 0) + part.count.min * each
     held = {kind: amount for kind, amount in amounts.items() if kind in inside}
     beside = {kind: amount for kind, amount in amounts.items() if kind not in inside}
     if not held:
@@ -169,8 +183,16 @@ def _slots(tree: Resource, worker_type: str, inside: set[str], outside: set[str]
     return SlotsView(slot.label, held, counts[0], counts[-1], counts, apart, beside)
 
 
+def _each(part: Resource, measure: Measure) -> int | None:
+    """Return the base units of one unit of a request, None where its unit is of another quantity than the graph's."""
+    if not part.unit:
+        return measure.factor
+    measured, factor = quantity(part.unit)
+    return factor if base_unit(measured) == measure.unit else None
+
+
 def _plain(part: Resource) -> bool:
-    return not part.exclusive and not part.needs and not part.unit
+    return not part.exclusive and not part.needs
 
 
 def _leaf(part: Resource, known: set[str]) -> bool:

@@ -56,6 +56,9 @@ class View:
     the kinds of workers that could take a part of it. `consumables` is what is free, by type, of what lies
     outside every worker; placements name it under the worker "". `reservations` are advance ones. `ended` is the
     record of what has ended since the last plan that was carried out, for a policy with `counted_until`.
+
+    Amounts are in base units; settings count as the cluster's graph does. `units` says how many base units one unit
+    of a type is where that is not 1: {"memory": 1_000_000_000} where the graph counts memory in GB.
     """
 
     now: float
@@ -70,6 +73,7 @@ class View:
     consumables: Mapping[str, int] = field(default_factory=dict)
     reservations: Sequence[ReservationView] = ()
     ended: Sequence[Ended] = ()
+    units: Mapping[str, int] = field(default_factory=dict)
     census: Census | None = field(default=None, compare=False)  # the same counted; None: see census_of
 
 

@@ -36,7 +36,7 @@ LOOK = 0.2  # seconds between two looks into the folder
 ALLOWANCE = 60.0  # seconds the resource manager gives a run more than its limit, which is held on the node
 LATE = 10.0  # seconds after its job's end that a run's own word may take through a shared file system
 HARD = 15.0  # seconds after which a run that was asked to stop is canceled
-MEMORY = 2**20  # bytes: what a unit of memory in a placement is, as the sources of graphs write it
+MEMORY = 2**20  # bytes: what a number of memory without a unit counts
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 BY_NODE = {"slurm": "slurm.nodelist"}  # how an executor's jobs are pinned
 NOTHING_ALONG = {"slurm": {"SBATCH_EXPORT": "NIL"}}  # so that a submit sends none of the agent's own environment
@@ -280,7 +280,7 @@ def resources_of(run: Run) -> psij.ResourceSpecV1:
     if most["gpu"]:
         wanted["gpu_cores_per_process"] = most["gpu"]
     if most["memory"]:
-        wanted["memory"] = most["memory"] * MEMORY
+        wanted["memory"] = most["memory"] * (1 if "memory" in run.units else MEMORY)
     return psij.ResourceSpecV1(**wanted)
 
 

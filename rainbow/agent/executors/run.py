@@ -39,6 +39,7 @@ class Run:
     processes: int = 1
     placement: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     ranks: tuple[int, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)  # of amounts in the placement: {"memory": "B"}
 
 
 @dataclass(frozen=True, slots=True)

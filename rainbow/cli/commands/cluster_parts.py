@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -84,13 +85,17 @@ def list_workers(client: Client, cluster: str, watch: bool, output: str) -> None
     def show() -> bool:
         found = client.workers(cluster)
         rows = [
-            (one["name"], one["state"], printer.when(one["since"]), one["missed"], one["capacity"]) for one in found
+            (one["name"], one["state"], printer.when(one["since"]), one["missed"], _capacity(one)) for one in found
         ]
         table = printer.table(["WORKER", "STATE", "SINCE", "MISSED", "CAPACITY"], rows)
         printer.show(output, found, lambda console: console.print(table))
         return True
 
     again(client, watch, show)
+
+
+def _capacity(one: dict[str, Any]) -> dict[str, Any]:
+    return printer.amounts(one["capacity"], one.get("units") or {})
 
 
 VERBS = {

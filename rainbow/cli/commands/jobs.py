@@ -143,6 +143,12 @@ def outcome(job: Document) -> Exit:
     return Exit.OK if job["state"] == JobState.COMPLETED else Exit.JOB_FAILED
 
 
+def _on(task: Document, job: Document) -> dict[str, Any]:
+    """Return what a task holds of each worker, in words."""
+    units = job.get("units") or {}
+    return {worker: printer.amounts(held, units) for worker, held in task["placement"].items()}
+
+
 def draw_job(console: Console, job: Document) -> None:
     """Show a job, its tasks and what they wrote last."""
     named = {key: job[key] for key in ("id", "name", "state", "cluster", "requestor")}
@@ -151,7 +157,7 @@ def draw_job(console: Console, job: Document) -> None:
         printer.facts({"job": named.pop("id"), **named, "submitted": printer.when(job["submitted_at"]), **waits})
     )
     titles = ["TASK", "STATE", "EXIT", "ON", "DETAIL"]
-    rows = [[one["name"], one["state"], one["exit_code"], one["placement"], one["detail"]] for one in job["tasks"]]
+    rows = [[one["name"], one["state"], one["exit_code"], _on(one, job), one["detail"]] for one in job["tasks"]]
     console.print(printer.table(titles, rows))
     for one in job["tasks"]:
         if one["output"]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from rainbow.cli.output.printer import clean, facts, table, words
+from rainbow.cli.output.printer import amounts, clean, facts, table, words
 from rainbow.text import natural
 
 Document = Mapping[str, Any]
@@ -96,7 +96,7 @@ def draw_replay(console: Console, found: Document) -> None:
 
 def takes(candidate: Document) -> dict[str, Any]:
     """Return what one copy of the job takes, without what it takes none of."""
-    return {key: amount for key, amount in (candidate.get("totals") or {}).items() if amount}
+    return amounts(candidate.get("totals") or {}, candidate.get("units") or {})
 
 
 def fits(candidate: Document) -> str:

@@ -24,6 +24,8 @@ from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
+from rainbow.jobspec.quantities import in_words
+
 UNBOUNDED = 200  # columns, where there is no terminal to say how many it has
 NARROWEST = 40  # an id is told whole, in however narrow a terminal
 STYLES = {
@@ -78,6 +80,15 @@ def facts(pairs: Mapping[str, Any]) -> Table:
     for name, value in pairs.items():
         drawn.add_row(Text(name, style="bold"), cell(value))
     return drawn
+
+
+def amounts(given: Mapping[str, int], units: Mapping[str, str]) -> dict[str, Any]:
+    """Return amounts that are not 0, those with a base unit in words.
+
+    >>> amounts({"cores": 4, "gpus": 0, "memory": 500_000_000}, {"memory": "B"})
+    {'cores': 4, 'memory': '500 MB'}
+    """
+    return {key: in_words(n, units[key]) if key in units else n for key, n in given.items() if n}
 
 
 def cell(value: Any) -> Text:

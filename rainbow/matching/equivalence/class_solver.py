@@ -26,6 +26,7 @@ from rainbow.matching.search.solution import (
     successive,
     taken_copies,
     totals_of,
+    units_of,
 )
 from rainbow.matching.search.trail import Taken
 from rainbow.matching.search.upper_bound import cannot_collide
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 def totals_standing(form: Standing, rooted: Rooted) -> dict[str, int] | None:
     """Sum what one copy takes of workers it stands on; None where what is taken depends on where that is."""
     plain = form.host.type == rooted.worker_type and not form.host.exclusive
-    if not plain or any(rooted.pools[pool] != 1 for pool in form.amounts):  # a part of a larger unit takes all of it
+    if not plain:
         return None
     sums: dict[str, int] = {}
     for (type_, _), amount in form.amounts.items():
@@ -187,6 +188,7 @@ class Finding:
     def __init__(
         self, question: Question, rooted: Rooted, meter: Meter, later: Callable[[], Meter], fits: bool = False
     ) -> None:
+        self.rooted = rooted
         self.trials: list[Trial] = []
         self._later = later
         variants = question.request.variants
@@ -205,7 +207,8 @@ class Finding:
             refusal = told[0].refusal
             return Answer(reason=refusal(self._later()) if refusal else None)
         fits, exact = self.trials[-1].copies(self._later())
-        return Answer(fits, exact, self.trials[-1].totals())
+        totals = self.trials[-1].totals()
+        return Answer(fits, exact, totals, units=units_of(totals, self.rooted.pools))
 
     def take(self, cluster: Cluster) -> Take | None:
         """Return what one copy would hold of one cluster with the root."""

@@ -160,6 +160,14 @@ class Rooted:
             sums[kind.type] = sums.get(kind.type, 0) + kind.size * many
         return sums
 
+    @cached_property
+    def amounts(self) -> dict[str, int]:
+        """The amounts of all vertices by type, in base units."""
+        sums: dict[str, int] = {}
+        for kind, many in self.many.items():
+            sums[kind.type] = sums.get(kind.type, 0) + kind.amount * many
+        return sums
+
     def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
         """Return (size, unit, whether it contains nothing) of the vertices of a type."""
         return self._sizes.get(type_, frozenset())

@@ -144,7 +144,7 @@ def _nodelist(names: list[str]) -> dict[str, list[str]]:
 def shown(request: Request, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Write verdicts: candidates, refusals and undecided clusters with their reasons, warnings about the jobspec."""
     candidates = [
-        {"cluster": v.cluster, "fits": v.fits, "fits_exact": v.exact, "totals": dict(v.totals)}
+        {"cluster": v.cluster, "fits": v.fits, "fits_exact": v.exact, "totals": dict(v.totals), **_units(v)}
         for v in verdicts
         if v.matched
     ]
@@ -152,6 +152,10 @@ def shown(request: Request, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     undecided = [{"cluster": v.cluster, **_reason(v)} for v in verdicts if v.matched is None]
     warnings = list(request.warnings)
     return {"candidates": candidates, "refusals": refusals, "undecided": undecided, "warnings": warnings}
+
+
+def _units(verdict: Verdict) -> dict[str, Any]:
+    return {"units": dict(verdict.units)} if verdict.units else {}
 
 
 def _reason(verdict: Verdict) -> dict[str, Any]:

@@ -44,6 +44,8 @@ class Take:
 
     placed    for every slot, in order: (label, {worker: {type: amount}})
     vertices  {vertex: amount}, every vertex of which something is held, whole subtrees by their top
+
+    Amounts are whole numbers of base units (bytes of memory in any unit of bytes); see rainbow.matching.measures.
     """
 
     placed: tuple[tuple[str, Mapping[str, Mapping[str, int]]], ...]
@@ -54,7 +56,8 @@ class Take:
 class Answer:
     """What a verdict says beyond yes or no. `fits`: how many copies the cluster holds at once (`exact`, or at least).
 
-    totals    of one copy: nodes, cores, gpus, memory, and every other type by its name
+    totals    of one copy: nodes, cores, gpus, memory, and every other type by its name, in base units
+    units     the base units of totals that have one: {"memory": "B"}
     """
 
     fits: int = 0
@@ -62,6 +65,7 @@ class Answer:
     totals: Mapping[str, int] = field(default_factory=dict)
     take: Take | None = None
     reason: Reason | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
 
 
 class Verdict:
@@ -80,11 +84,12 @@ class Verdict:
         reason: Reason | None = None,
         later: Callable[[], Answer] | None = None,
         take_later: Callable[[], Take | None] | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> None:
         self.cluster = cluster
         self.matched = matched
         self._later = later
-        self._answer = None if later else Answer(fits, exact, totals or {}, take, reason)
+        self._answer = None if later else Answer(fits, exact, totals or {}, take, reason, units or {})
         self._take: Take | None = None
         self._take_later = take_later
 
@@ -107,8 +112,13 @@ class Verdict:
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """What one copy takes in all: nodes, cores, gpus, memory, and every other type by its name."""
+        """What one copy takes in all: nodes, cores, gpus, memory, and every other type by its name, in base units."""
         return self.answer.totals
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """The base units of totals that have one: {"memory": "B"}."""
+        return self.answer.units
 
     @property
     def take(self) -> Take | None:

@@ -237,7 +237,7 @@ class Search:
         return not left
 
     def _outside_kept(self, demand: Demand, pool: Pool) -> bool:
-        if not demand.outside:
+        if not demand.outside or self.layout.is_leaf(demand.scope):
             return True
         owed = sum(
             p.amount for p in self.promised if p.demand.outside and p.pool == pool and p.demand.scope == demand.scope
@@ -319,7 +319,7 @@ class Search:
         """Give slots their places, as many as a place holds first."""
         slot = demand.request
         first = max(demand.first, demand.cursor)
-        for place, outside in self.bound.places(slot.needs, demand.scope, first, demand.outside):
+        for place, outside in self.bound.places(slot.children, slot.needs, demand.scope, first, demand.outside):
             orbit = (outside, *self._orbit(place))
             if orbit in demand.closed:
                 continue
@@ -333,6 +333,8 @@ class Search:
         left = demand.less(many, end)
         owner = demand.owner._replace(first=demand.owner.first + demand.done, copies=many)
         self.chosen.append(Chosen(replace(demand, owner=owner), place, False))
+        if demand.request.children and not outside and place:
+            self.taken.touch(self.layout.parents[place])  # what contains the place cannot be taken whole any more
         return self._post(demand.request.children, place, place, owner, outside, leaving(left, rest, self.layout))
 
     def _try(self, move: Callable[[], Any]) -> Iterator[Any]:

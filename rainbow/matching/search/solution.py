@@ -8,11 +8,11 @@ Copies are taken one after another, lowest vertices first; a vertex that one cop
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from rainbow.jobspec.quantities import quantity
+from rainbow.jobspec.quantities import base_unit
 from rainbow.matching.model.budget import FREE, STEPS, Meter, OutOfBudgetError
 from rainbow.matching.model.layout import OUTSIDE, Layout, parts_above, pools_of
 from rainbow.matching.model.verdict import Reason, Take, Why
@@ -22,7 +22,7 @@ from rainbow.matching.search.trail import Taken
 from rainbow.matching.search.upper_bound import Bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from rainbow.jobspec import Resource
     from rainbow.matching.model.layout import Pool, Pools
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 Slot = tuple[str, int, int]  # label, host, number
+_NAMED = {"core": "cores", "gpu": "gpus"}
 CLUSTER = ""  # the "worker" of what lies outside every worker
 
 
@@ -110,12 +111,12 @@ def take_of(search: Search, pieces: list[Piece]) -> Take:
     slots: dict[Slot, dict[str, dict[str, int]]] = {slot: {} for slot in _empty_slots(search)}
     vertices: dict[int, int] = {}
     for i, slot in owners.items():
-        _add(slots, slot, layout, i, layout.sizes[i])
+        _add(slots, slot, layout, i, layout.amount(i))
         if layout.parents[i] not in owners:
-            vertices[i] = layout.sizes[i]
-    left = {i: layout.sizes[i] for i in owners}
+            vertices[i] = layout.amount(i)
+    left = {i: layout.amount(i) for i in owners}
     for piece in sorted((p for p in pieces if not p.whole), key=lambda p: (p.position, p.slot)):
-        i, units = piece.position, _in_units(layout, piece.position, piece.amount)
+        i, units = piece.position, piece.amount
         if i in owners:
             units = min(units, left[i])
             left[i] -= units
@@ -154,10 +155,6 @@ def _empty_slots(search: Search) -> Iterator[Slot]:
             yield from (_slot(owner, number) for number in range(owner.copies))
 
 
-def _in_units(layout: Layout, i: int, amount: int) -> int:
-    return -(-amount // quantity(layout.units[i])[1])
-
-
 def totals_of(take: Take, worker_type: str) -> dict[str, int]:
     """Sum one copy: `nodes` (distinct workers), cores, gpus, memory, and every other type by its name."""
     sums: dict[str, int] = {}
@@ -170,6 +167,16 @@ def totals_of(take: Take, worker_type: str) -> dict[str, int]:
     return named_totals(sums, len(workers))
 
 
+def units_of(totals: Mapping[str, int], pools: Iterable[Pool]) -> dict[str, str]:
+    """Name the base units of totals; what only counts vertices has none.
+
+    >>> units_of({"cores": 2, "memory": 5, "gpus": 0}, [("core", ""), ("memory", "byte")])
+    {'memory': 'B'}
+    """
+    units = {_NAMED.get(type_, type_): base_unit(measured) for type_, measured in pools if measured}
+    return {name: units[name] for name, amount in totals.items() if amount and name in units}
+
+
 def named_totals(sums: Mapping[str, int], nodes: int) -> dict[str, int]:
     """Name sums by type as totals are named.
 
@@ -178,7 +185,7 @@ def named_totals(sums: Mapping[str, int], nodes: int) -> dict[str, int]:
     """
     named = {"nodes": 0, "cores": 0, "gpus": 0, "memory": 0}
     for kind, amount in sums.items():
-        key = {"core": "cores", "gpu": "gpus"}.get(kind, kind)
+        key = _NAMED.get(kind, kind)
         named[key] = named.get(key, 0) + amount
     return {**named, "nodes": nodes}
 

@@ -86,7 +86,11 @@ class Taken:
             if i in self.whole:
                 return False
             i = self.layout.parents[i]
-        return True
+        return not self.lost(scope)
+
+    def lost(self, scope: int) -> bool:
+        """Tell whether a place was taken whole by others; a vertex stood on was taken for what is below it."""
+        return scope in self.whole and scope not in self.held
 
     def untouched(self, i: int) -> bool:
         """Tell whether nothing at or below a vertex is taken or held."""

@@ -155,7 +155,7 @@ class Bound:
 
     def in_pool(self, pool: tuple[str, str], scope: int, outside: bool) -> int:
         """How much of one pool the leaves below `scope` give, in base units."""
-        most = self.taken.headroom(scope, pool)
+        most = 0 if self.taken.lost(scope) else self.taken.headroom(scope, pool)
         if outside and most:
             leaves = self.layout.outside(pool, scope)
             most = min(most, sum(self.taken.room(i, pool) for i in leaves if self.taken.open(i, scope)))
@@ -179,7 +179,7 @@ class Bound:
         most = self._times(divided.spread, scope, first, outside, enough)
         if not divided.has_place or not most:
             return most
-        places = self.places(divided.needs, scope, first, outside)
+        places = self.places(divided.placed, divided.needs, scope, first, outside)
         return min(most, self._count((self.capacity(divided.placed, p, out, most) for p, out in places), most))
 
     def divided(self, slot: Resource, scope: int, hosted: bool) -> Parts:
@@ -202,12 +202,18 @@ class Bound:
             self._for_one[child.number] = for_one_slot(child, self.layout)
         return self._for_one[child.number]
 
-    def places(self, needs: tuple[Need, ...], scope: int, first: int, outside: bool) -> Iterator[tuple[int, bool]]:
-        """Yield the places of slots below `scope`: (worker, False) in order, then (scope, True) for the outside."""
+    def places(
+        self, placed: tuple[Resource, ...], needs: tuple[Need, ...], scope: int, first: int, outside: bool
+    ) -> Iterator[tuple[int, bool]]:
+        """Yield the places of slots below `scope`: (worker, False) in order, then (scope, True) for the outside.
+
+        A slot that takes nothing may be where everything is taken.
+        """
         if not outside:
             for i in self.layout.workers_between(first, self.layout.last[scope]):
                 self.meter.step()
-                if self.taken.open(i, scope) and self.meets(needs, i):
+                is_open = self.taken.open(i, scope) if placed else i not in self.taken.barred
+                if is_open and self.meets(needs, i):
                     yield i, False
         if self.layout.has_outside(scope) and self.meets(needs, 0):
             yield scope, True

@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from rainbow.jobspec.quantities import base_unit
 from rainbow.lazy import cached_property
 from rainbow.matching.equivalence.cluster_class import rooted
 from rainbow.matching.equivalence.query import Question
@@ -70,19 +71,47 @@ def worker_kinds(cluster: Cluster) -> dict[str, str]:
 
 
 def worker_capacity(cluster: Cluster) -> dict[str, dict[str, int]]:
-    """{worker: {type: size of all its vertices of that type}}, in natural order of workers."""
+    """{worker: {type: amount of all its vertices of that type, in base units}}, in natural order of workers."""
     workers = workers_of(cluster)
     kinds = workers.by_name
-    totals = {kind: workers.rooted.below(kind).totals for kind in set(kinds.values())}
+    roots = {kind: workers.rooted.below(kind) for kind in set(kinds.values())}
+    totals = {kind: root.totals if cluster.levels == "strict" else root.amounts for kind, root in roots.items()}
     return {name: dict(totals[kind]) for name, kind in kinds.items()}
 
 
 def consumables(cluster: Cluster) -> dict[str, int]:
-    """{type: size of all its vertices that lie outside every worker}: racks, storage, licences."""
+    """{type: amount of all its vertices that lie outside every worker, in base units}: racks, storage, licences."""
     sums: dict[str, int] = {}
     for kind, many in workers_of(cluster).rooted.outer.items():
-        sums[kind.type] = sums.get(kind.type, 0) + kind.size * many
+        amount = kind.size if cluster.levels == "strict" else kind.amount
+        sums[kind.type] = sums.get(kind.type, 0) + amount * many
     return sums
+
+
+class Measure(NamedTuple):
+    """How amounts of a type are counted: in whole numbers of `unit`; one unit of the graph is `factor` of them."""
+
+    unit: str
+    factor: int
+
+
+def measures(cluster: Cluster) -> dict[str, Measure]:
+    """{type: how its amounts are counted}, of the types whose vertices have a unit.
+
+    Of vertices in several units of one quantity, the largest is the graph's. Under strict levels units are not read:
+    amounts are in the graph's own.
+    """
+    found: dict[str, Measure] = {}
+    root = workers_of(cluster).rooted
+    for (type_, measured), largest in root.pools.items():
+        if measured:
+            found[type_] = Measure(base_unit(measured), largest)
+    return {} if cluster.levels == "strict" else found
+
+
+def stated_units(cluster: Cluster) -> dict[str, str]:
+    """{type: the base unit that amounts are shown in}, of the types whose vertices have a unit."""
+    return {type_: measure.unit for type_, measure in measures(cluster).items()}
 
 
 def _could_host(part: Resource, i: int, laid_out: Layout, bound: Bound) -> bool:

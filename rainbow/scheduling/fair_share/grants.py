@@ -71,7 +71,8 @@ class Grants:
         for limit, held in self._allotments(job):
             more = max(0, int((limit - held) // (order * job.pool.quantum)))
             if more < min(allowed, missing):
-                job.reason, job.facts = "allotment", {"allotment": limit, "held": held}
+                unit = self.settings.unit
+                job.reason, job.facts = "allotment", {"allotment": limit / unit, "held": held / unit}
             allowed = min(allowed, more)
         if job.cls.most is not None:
             more = max(0, job.cls.most - self.shares.get(job.cls.name, 0))

@@ -9,7 +9,7 @@ text it has a line and a column (written.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -317,6 +317,22 @@ class Settings:
     defragmentation: bool
     reserve_overage: int
     classic: bool
+    unit: int = 1  # base units that one unit of the quantum's type is in what the policy was told
+
+    def counted_in(self, unit: int) -> Settings:
+        """Return these settings with every amount in base units, of which one unit as told is `unit`."""
+        if unit == 1:
+            return self
+        return replace(
+            self,
+            unit=unit,
+            quantum=self.quantum * unit,
+            nodepools={n: replace(p, quantum=p.quantum and p.quantum * unit) for n, p in self.nodepools.items()},
+            allotment=None if self.allotment is None else self.allotment * unit,
+            user_allotments={user: most * unit for user, most in self.user_allotments.items()},
+            class_allotments={key: most * unit for key, most in self.class_allotments.items()},
+            reserve_overage=self.reserve_overage * unit,
+        )
 
     def allotment_of(self, user: str) -> float | None:
         """How much a user may hold that cannot be preempted, in amounts of the quantum's type."""

@@ -161,10 +161,10 @@ class Building:
 
     def __init__(self, view: View, settings: Settings) -> None:
         self.view = view
-        self.settings = settings
         self.waits: list[Wait] = []
         self.refused: dict[str, dict[str, Any]] = {}  # figures of jobs that take no part
         self.counted = counted_type(settings.quantum_type, view.workers)
+        settings = self.settings = settings.counted_in(view.units.get(self.counted or "", 1))
         self.asking = Asking(view, self.counted)
         self.pools = forest(settings)
         self.machines = self._machines()

@@ -19,6 +19,7 @@ from typing import Any
 
 from rainbow.scheduling.interface import Kept, Order, Plan, Reserve, Resume, Start, Suspend, View, Wait
 from rainbow.scheduling.priority.advance_reservations import keep
+from rainbow.scheduling.priority.config.base_units import in_base_units
 from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.settings import GRID_ENGINE, check_settings
 from rainbow.scheduling.priority.dispatch import FAULTY, LIMITED, STARTED, Dispatch, Outcome
@@ -89,7 +90,7 @@ class Run:
 
 def dispatch(view: View) -> Run:
     """Decide about everything that waits."""
-    settings = check_settings(view.settings)
+    settings = in_base_units(check_settings(view.settings), view.units)
     waiting = items(view, settings)
     memory = _prioritise(view, waiting, settings)
     lines = Lines(view, settings, environments(settings).values())

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict
+from rainbow.matching import stated_units
 from rainbow.scheduling import processes
 from rainbow.service.agents import liveness
 from rainbow.service.agents.liveness import PULLS, beat, greet
@@ -67,7 +68,7 @@ def look(
 def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> dict[str, Any]:
     most, pulls = min(most, service.settings.limits.offers), agent.startswith(PULLS)
     with service.store.read() as connection:
-        offers = _offers(connection, record, most, whole=pulls) if most > 0 else []
+        offers = _offers(connection, service, record, most, whole=pulls) if most > 0 else []
         told = _told(connection, record.id, agent)
         whole = _jobs(connection, offers) if pulls else {}
     return {"tasks": offers, **told, "lease": service.settings.lease, "grace": service.settings.grace, **whole}
@@ -77,13 +78,16 @@ def _says_something(found: Mapping[str, Any]) -> bool:
     return any(found[key] for key in ("tasks", "stop", "suspend", "resume"))
 
 
-def _offers(connection: sa.Connection, cluster: ClusterRecord, most: int, *, whole: bool) -> list[dict[str, Any]]:
+def _offers(
+    connection: sa.Connection, service: Service, cluster: ClusterRecord, most: int, *, whole: bool
+) -> list[dict[str, Any]]:
     assigned = tasks.of_cluster(connection, cluster.id, [T.ASSIGNED], None if whole else most)
     if whole:
         first = set(list(dict.fromkeys(task.job for task in assigned))[:most])
         assigned = [task for task in assigned if task.job in first]
     limits = check_limits(clusters.limits(connection, cluster.id)) if assigned else {}
-    return [_offer(connection, task, cluster.worker_type, limits) for task in assigned]
+    units = stated_units(service.entry(cluster).cluster) if assigned else {}
+    return [{**_offer(connection, task, cluster.worker_type, limits), "units": units} for task in assigned]
 
 
 def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.matching import worker_capacity
+from rainbow.matching import stated_units, worker_capacity
 from rainbow.service.agents.liveness import missed_beats
 from rainbow.service.core.access import Caller, own_cluster, visible_cluster
 from rainbow.service.core.service import Entry
@@ -26,7 +26,8 @@ def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]
         record = own_cluster(connection, who, name)
         states = workers.of_cluster(connection, record.id)
         missed = missed_beats(service, record.id, workers.agents_of(connection, record.id), states)
-    capacity = worker_capacity(service.entry(record).cluster)
+    cluster = service.entry(record).cluster
+    capacity, units = worker_capacity(cluster), stated_units(cluster)
     return [
         {
             "name": worker,
@@ -34,6 +35,7 @@ def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]
             "since": states[worker].since,
             "missed": missed[worker],
             "capacity": capacity[worker],
+            **({"units": units} if units else {}),
         }
         for worker in capacity
         if worker in states

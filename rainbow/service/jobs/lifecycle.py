@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NotFound
+from rainbow.matching import stated_units
 from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
 from rainbow.service.jobs.jobspecs import reading
@@ -62,7 +63,7 @@ def show(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     with service.store.read() as connection:
         record = visible_job(connection, who, job_id)
         found = tasks.of_job(connection, job_id)
-    return {**_job(record), "tasks": [_task(task) for task in found]}
+    return {**_job(record), "tasks": [_task(task) for task in found], **_units(service, record)}
 
 
 def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
@@ -124,6 +125,13 @@ def _job(record: JobRecord) -> dict[str, Any]:
     hidden = ("cluster_id", "accepted_clock", "ended_clock", "awaits")
     written = {key: value for key, value in asdict(record).items() if key not in hidden}
     return {**written, "wait": written["wait"] if record.state is not JobState.COMPLETED else None}
+
+
+def _units(service: Service, record: JobRecord) -> dict[str, Any]:
+    """Return {"units": {type: base unit}} of the amounts in placements, where some have one."""
+    entry = service.catalogue.get(record.cluster)
+    units = stated_units(entry.cluster) if entry and entry.id == record.cluster_id else {}
+    return {"units": units} if units else {}
 
 
 def _task(task: Task) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rainbow.jobspec.request import SLOT
-from rainbow.matching import Take, backends, consumables, hosting_kinds, worker_capacity, worker_kinds
+from rainbow.matching import Take, backends, consumables, hosting_kinds, measures, worker_capacity, worker_kinds
 from rainbow.scheduling import Gang, SlotsView, placements
 from rainbow.scheduling.gangs import loose_slots
 
@@ -40,6 +40,7 @@ class Placing:
         self._first_of_kind: dict[tuple[int, str], str] = {}
         self.kinds = worker_kinds(cluster)
         self.capacity = worker_capacity(cluster)
+        self.units = {type_: measure.factor for type_, measure in measures(cluster).items() if measure.factor != 1}
         self._within = {kind for capacity in self.capacity.values() for kind in capacity}
         self._slots: dict[int, tuple[SlotsView, ...]] = {}
         self._size = 0
@@ -118,7 +119,9 @@ class Placing:
             return ()
         if request.number not in self._slots:
             outside = set(consumables(self.cluster)) - self._within
-            self._slots[request.number] = loose_slots(request, self.cluster.worker_type, self._within, outside)
+            self._slots[request.number] = loose_slots(
+                request, self.cluster.worker_type, self._within, outside, measures(self.cluster)
+            )
         return self._slots[request.number]
 
     def divide(self, demand: str, take: Take) -> tuple[Placement, ...]:

@@ -103,6 +103,7 @@ def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, quiet: bo
         memory=record.memory,
         consumables=dict(mirror.consumables),
         ended=tuple(mirror.ended.values()),
+        units=mirror.placing.units,
         census=census,
     )
     policy = policies.get(record.policy)

@@ -326,5 +326,6 @@ class Reachable:
 def violations(item: Item, spot: Spot, lines: Lines) -> int:
     """Count the soft requests of an item that a spot does not meet."""
     asks = item.asks
-    unmet = sum(1 for kind, amount in asks.soft.items() if lines.workers[spot.worker].capacity.get(kind, 0) < amount)
+    has, units = lines.workers[spot.worker].capacity, lines.view.units
+    unmet = sum(1 for kind, amount in asks.soft.items() if has.get(kind, 0) < amount * units.get(kind, 1))
     return unmet + (1 if asks.soft_queues and not named(asks.soft_queues, spot) else 0)
