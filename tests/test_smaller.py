@@ -1,13 +1,15 @@
 """The smallest change: what it says holds, whatever the cluster and the request."""
 
 from dataclasses import replace
+from itertools import combinations
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import rainbow
 from rainbow.matching import backends
-from rainbow.matching.explain.smallest_change import DEAR, PROBES, cost, edited, smallest_change
+from rainbow.matching.explain.smallest_change import DEAR, MILD, PROBES, cost, edited, edits_of, smallest_change
 from tests.shapes import cluster
 from tests.test_matching import document, requests, shapes
 
@@ -53,7 +55,7 @@ def test_probes_are_bounded():
     job = rainbow.parse_jobspec({"resources": {"all": {"type": "node", "replicas": 5, "with": kinds}}})
     counting = Counting()
     assert smallest_change(cluster("cluster(node*4(core*4))"), job, counting) is None
-    assert 50 < counting.asked <= PROBES + 1
+    assert 20 < counting.asked <= PROBES + 1
 
 
 def test_count_of_a_change_is_the_largest_that_matches():
@@ -94,3 +96,44 @@ def test_searches_that_give_up_are_dear():
     assert given_up.matched is None
     assert cost(job, given_up) == DEAR
     assert smallest_change(built, job, INDEX, probes=5) is None
+
+
+# ── issue 16, 7: the smallest change is found where three edits are needed ──
+
+NVME = {"type": "node", "with": [{"type": "core", "count": 40}, {"type": "gpu", "count": 1}]}
+NVME["requires"] = [{"name": "io", "field": "type", "match": "nvme"}]
+
+
+@pytest.mark.parametrize("backend", backends.names())
+def test_three_edits_are_found(backend):
+    hung = [{"at": f"node{k}", "subsystem": "io", "type": "shm"} for k in range(3)]
+    built = cluster("cluster(node*10(core*4))", hung=hung)
+    job = rainbow.parse_jobspec({"resources": {"all": NVME}})
+    change = smallest_change(built, job, backends.get(backend))
+    assert change.text == "core ≤ 4; gpu not asked; without match on io.type"
+    assert rainbow.match(change.request, [built], backend=backend)[0].matched
+
+
+def fewest(request, built, edits):
+    """Return how many of the edits are needed at least, three at most, by trying all sets of them."""
+    for many in range(1, 4):
+        for some in combinations(edits, many):
+            changed = edited(request, some)
+            if changed is not None and INDEX.match(changed, built).matched:
+                return many
+    return None
+
+
+@given(shapes, requests)
+@settings(deadline=None, max_examples=60)
+def test_a_change_has_as_few_edits_as_trying_all_sets_finds(shape, request):
+    built = rainbow.read_cluster(document(shape), name="c")
+    edits = list(edits_of(request))
+    assume(len(edits) <= 9)
+    assume(not INDEX.match(request, built).matched)
+    mild = fewest(request, built, [edit for edit in edits if edit.kind in MILD])
+    expected = mild or fewest(request, built, edits)
+    change = smallest_change(built, request, INDEX)
+    if expected is not None:
+        assert change is not None
+        assert len(change.edits) == expected

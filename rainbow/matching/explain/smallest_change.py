@@ -5,15 +5,17 @@ What may be changed in a request to make it smaller, one Edit at a time, and the
 path     where a request stands: (variant, place among the roots, place among the children, ...)
 kinds    in the order of how much they hurt; the smallest change prefers the first that is enough
 
-The smallest change that would make a refused request match a cluster, verified by matching again.
+The smallest change that would make a refused request match, verified by matching again.
 
 mild     edits that ask for less where it stands; only if all of them are not enough, requests are left out too
-needed   edits without which all the others are not enough: if they are enough themselves, they are the answer
-else     one edit ─► two ─► a set from which no edit can be left out
+needed   edits without which all the others are not enough: every answer holds them
+search   best first over sets of edits: those that are about what the last refusal was about, the fewest, the mildest
+else     all edits that go together, taken back one after another while what is left matches
 
 Every edit is probed in its weakest form; counts are then raised to the largest that still matches. Smallest: no
 request left out, then the fewest edits, then the mildest kinds (edits.Kind), then the least share of what was asked
-for, then what the refusal is about, then the order of the request.
+for, then what the refusal is about, then the order of the request. Once something matches, the search goes on for
+what is smaller, until nothing smaller is left or the probes are used up.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from fractions import Fraction
-from itertools import combinations, groupby
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec import Constraint, Count
+from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
 from rainbow.matching.model.verdict import Why
 
 if TYPE_CHECKING:
@@ -146,10 +149,10 @@ def _of_resource(resource: Resource, path: Path, within: tuple[str, ...]) -> Ite
 def _of_needs(request: Request) -> Iterator[Edit]:
     """A need may have come to several requests from one line of the jobspec: it goes from all of them."""
     parts = (part for forest in request.variants for root in forest for part in root.walk())
-    seen: list[Need] = []
+    seen: set[str] = set()
     for need in (need for part in parts for need in part.needs):
-        if need not in seen:
-            seen.append(need)
+        if (said := repr((need.subsystem, need.conditions))) not in seen:
+            seen.add(said)
             yield from _of_need(need)
 
 
@@ -193,6 +196,18 @@ def _words(constraint: Constraint) -> str:
     if not constraint.operands:
         return f"{constraint.operator} {', '.join(constraint.values)}".strip()
     return f"{constraint.operator} ({'; '.join(_words(operand) for operand in constraint.operands)})"
+
+
+def names_of(request: Request, edit: Edit) -> frozenset[str]:
+    """Return what a refusal may be about that an edit could mend: types, slots, subsystems, the constraint."""
+    if edit.need or edit.constraint:
+        return frozenset({edit.need.subsystem if edit.need else "constraint"})
+    at = request.variants[edit.path[0]][edit.path[1]]
+    for place in edit.path[2:]:
+        at = at.children[place]
+    parts = list(at.walk())
+    names = {called(part) for part in parts} | {need.subsystem for part in parts for need in part.needs}
+    return frozenset(names | {"constraint"})
 
 
 # ── the request as edited ──
@@ -272,7 +287,12 @@ def _without(constraint: Constraint | None, removed: Sequence[Constraint]) -> Co
 PROBES = 200  # matches that finding one change may cost
 DEAR = 25  # as many of them as one that was searched for in vain until its budget was used up
 LARGE = 64  # requests in a job; a match of one with twice as many counts for two more
-MOST_PAIRED = 16  # edits that are tried in pairs
+RAISING = 40  # probes that are kept for raising counts
+MOST_EDITS = 6  # in a set that the search looks at
+MOST_SETS = 1_000  # that the search looks at: some leave nothing of the request, and cost no probe
+
+Edits = tuple[Edit, ...]
+Rank = tuple[int, int, list[Kind]]  # edits that are not about a refusal, edits, their kinds with the worst first
 
 
 @dataclass(frozen=True)
@@ -293,28 +313,46 @@ class Change:
 
 
 class Probes:
-    """Asks the backend about edited requests, as often as it may; afterwards every answer is no."""
+    """Asks the backend about edited requests, as often and as long as it may; afterwards every answer is no."""
 
-    def __init__(self, cluster: Cluster, request: Request, backend: Backend, left: int = PROBES) -> None:
-        self.cluster, self.request, self.backend, self.left = cluster, request, backend, left
+    def __init__(
+        self, cluster: Cluster, request: Request, backend: Backend, left: int = PROBES, meter: Meter = FREE
+    ) -> None:
+        self.cluster, self.request, self.backend, self.left, self.meter = cluster, request, backend, left, meter
+
+    def ask(self, edits: Sequence[Edit]) -> Verdict | None:
+        """Return the verdict on the request with these edits made; None if it is empty, or no probes are left."""
+        changed = edited(self.request, edits)
+        if changed is None or self.left <= 0:
+            return None
+        try:
+            self.meter.check()
+        except OutOfBudgetError:
+            self.left = 0
+            return None
+        verdict = self._verdict(changed)
+        self.left -= cost(changed, verdict)
+        return verdict
+
+    def _verdict(self, request: Request) -> Verdict:
+        if hasattr(self.backend, "match_all"):
+            found: Sequence[Verdict] = self.backend.match_all(request, [self.cluster], self.meter.probe())
+            return found[0]
+        return self.backend.match(request, self.cluster)
 
     def match(self, edits: Sequence[Edit]) -> bool:
         """Tell whether the request matches with these edits made."""
-        changed = edited(self.request, edits)
-        if changed is None or self.left <= 0:
-            return False
-        verdict = self.backend.match(changed, self.cluster)
-        self.left -= cost(changed, verdict)
-        return verdict.matched is True
+        verdict = self.ask(edits)
+        return verdict is not None and verdict.matched is True
 
-    def raised(self, edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+    def raised(self, edits: Edits) -> Edits:
         """Raise every count to the largest that still matches, one after another."""
         for place, edit in enumerate(edits):
             if edit.kind is Kind.COUNT:
                 edits = self._largest(edits, place, edit.asked)
         return edits
 
-    def _largest(self, edits: tuple[Edit, ...], place: int, refused: int) -> tuple[Edit, ...]:
+    def _largest(self, edits: Edits, place: int, refused: int) -> Edits:
         """Double the count while it matches, then halve the gap to the least that is known to be refused."""
         doubling = True
         while refused - edits[place].count > 1:
@@ -331,25 +369,32 @@ class Probes:
 def cost(request: Request, verdict: Verdict | None = None) -> int:
     """Return how many probes a match counts for."""
     parts = sum(1 for forest in request.variants for root in forest for _ in root.walk())
-    dear = verdict is not None and verdict.reason is not None and verdict.reason.why is Why.UNDECIDED
+    dear = verdict is not None and verdict.matched is None
     return (DEAR if dear else 1) + parts // LARGE
 
 
-def smallest_change(cluster: Cluster, request: Request, backend: Backend, probes: int = PROBES) -> Change | None:
+def smallest_change(
+    cluster: Cluster, request: Request, backend: Backend, probes: int = PROBES, meter: Meter = FREE
+) -> Change | None:
     """Return the smallest verified change that makes a refused request match; None if none was found."""
-    verdict = backend.match(request, cluster)
-    if verdict.matched:
+    trial = Probes(cluster, request, backend, probes + cost(request), meter)
+    verdict = trial.ask(())
+    if verdict is None or verdict.matched:
         return None
-    trial = Probes(cluster, request, backend, probes)
     edits = sorted(edits_of(request), key=lambda edit: _order(edit, verdict.reason, cluster))
     edits = edits[: probes // cost(request)]  # each must be probed at least once
     mild = [edit for edit in edits if edit.kind in MILD]
     found = _smallest(trial, mild) or (_smallest(trial, edits) if len(mild) < len(edits) else None)
     changed = edited(request, found) if found else None
-    return Change(found, changed) if found and changed else None
+    return Change(tuple(sorted(found, key=_in_words)), changed) if found and changed else None
 
 
-def _smallest(trial: Probes, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
+def _in_words(edit: Edit) -> bool:
+    """What is asked of resources first, then needs and constraints."""
+    return edit.kind in (Kind.NEED, Kind.CONSTRAINT)
+
+
+def _smallest(trial: Probes, edits: Sequence[Edit]) -> Edits | None:
     made = _together(trial.request, edits)
     all_made = len(made) == len(edits)
     if all_made and not trial.match(made):
@@ -357,9 +402,7 @@ def _smallest(trial: Probes, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
     needed = tuple(edit for edit in made if not trial.match(_but(made, edit))) if all_made else ()
     if needed and trial.match(needed):
         return trial.raised(needed)
-    few = [edit for edit in edits[:MOST_PAIRED] if edit not in needed]
-    one = _one(trial, edits) if not needed else None
-    return one or _two(trial, needed, few) or _several(trial, made)
+    return _searched(trial, needed, edits) or _several(trial, made)
 
 
 def _together(request: Request, edits: Sequence[Edit]) -> list[Edit]:
@@ -380,35 +423,59 @@ def _order(edit: Edit, reason: Reason | None, cluster: Cluster) -> tuple[Kind, b
     return edit.kind, reason is None or edit.of != reason.subject, edit.of in cluster.totals
 
 
-def _one(trial: Probes, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
-    return _best(trial, ([(edit,) for edit in group] for _, group in groupby(edits, key=lambda edit: edit.kind)))
+# ── the search ──
 
 
-def _two(trial: Probes, needed: tuple[Edit, ...], others: Sequence[Edit]) -> tuple[Edit, ...] | None:
-    """Try the pairs that hold all that is needed."""
-    more = combinations(others, max(0, 2 - len(needed))) if len(needed) <= 2 else ()
-    pairs = sorted(((*needed, *rest) for rest in more), key=_hurt)
-    return _best(trial, (list(group) for _, group in groupby(pairs, key=_hurt)))
+def _searched(trial: Probes, needed: Edits, edits: Sequence[Edit]) -> Edits | None:
+    """Search best first; of what matches return the smallest, of equal ones that with the least loss."""
+    about = [names_of(trial.request, edit) for edit in edits]
+    start = tuple(place for place, edit in enumerate(edits) if edit in needed)
+    heap: list[tuple[Rank, tuple[int, ...]]] = [(_rank(edits, start, 0), start)]
+    seen, best = {start}, None
+    for _ in range(MOST_SETS):
+        if not heap or trial.left <= len(edits) + RAISING:
+            break
+        rank, places = heappop(heap)
+        if best is not None and rank[1:] > best[0]:
+            continue
+        chosen = tuple(edits[place] for place in places)
+        verdict = trial.ask(chosen)
+        if verdict is not None and verdict.matched:
+            raised = trial.raised(tuple(_without_idle(trial, chosen)))
+            found = (_rank(raised, tuple(range(len(raised))), 0)[1:], sum((e.lost for e in raised), Fraction(0)))
+            if best is None or found < best[:2]:
+                best = (*found, raised)
+        elif verdict is not None and len(places) < MOST_EDITS:
+            for more, is_about in _next(places, verdict.reason, about):
+                if more not in seen:
+                    seen.add(more)
+                    heappush(heap, (_rank(edits, more, rank[0] + (not is_about)), more))
+    return best[2] if best else None
 
 
-def _hurt(edits: Sequence[Edit]) -> list[Kind]:
-    return sorted((edit.kind for edit in edits), reverse=True)
+def _rank(edits: Sequence[Edit], places: tuple[int, ...], astray: int) -> Rank:
+    return (astray, len(places), sorted((edits[place].kind for place in places), reverse=True))
 
 
-def _best(trial: Probes, groups: Iterator[Sequence[tuple[Edit, ...]]]) -> tuple[Edit, ...] | None:
-    """Return the least loss within the first group of which anything matches."""
-    for group in groups:
-        found = [trial.raised(edits) for edits in group if trial.match(edits)]
-        if found:
-            return min(found, key=lambda edits: sum((edit.lost for edit in edits), Fraction(0)))
-    return None
+def _next(
+    places: tuple[int, ...], reason: Reason | None, about: Sequence[frozenset[str]]
+) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """Yield the sets with one more edit, and whether that one is about the refusal."""
+    open_ended = reason is None or reason.why in (Why.SIBLINGS_COLLIDE, Why.UNDECIDED)
+    subjects = frozenset(reason.subject.split(", ")) if reason else frozenset()
+    for place, names in enumerate(about):
+        if place not in places:
+            yield tuple(sorted((*places, place))), open_ended or not subjects.isdisjoint(names)
 
 
-def _several(trial: Probes, made: list[Edit]) -> tuple[Edit, ...] | None:
+def _several(trial: Probes, made: list[Edit]) -> Edits | None:
+    """Make all edits, and take back what is not needed."""
+    return trial.raised(tuple(_without_idle(trial, made))) if trial.match(made) else None
+
+
+def _without_idle(trial: Probes, made: Sequence[Edit]) -> Sequence[Edit]:
     """Take edits back one after another, the worst first, while what is left matches."""
-    if not trial.match(made):
-        return None
     for edit in reversed(list(made)):
-        if trial.match(_but(made, edit)):
+        if len(made) > 1 and trial.match(_but(made, edit)):
             made = _but(made, edit)
-    return trial.raised(tuple(made))
+    return made

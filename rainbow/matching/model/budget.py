@@ -22,6 +22,8 @@ Clock = Callable[[], float]
 
 WORTH = 2  # a search that begins again needs so many times its last share to get further
 LEAST = 1e-4  # seconds that every cluster gets once, however many there are
+PROBE = 0.05  # seconds of one match of many
+PROBE_STEPS = 20_000
 PERIOD = 32  # steps between two looks at the clock
 
 
@@ -59,6 +61,11 @@ class Meter:
         self._due = PERIOD
         if self._clock() > self._end:
             raise OutOfBudgetError
+
+    def probe(self) -> Budget:
+        """Return the budget of one of many small matches before the same end."""
+        seconds = min(PROBE, max(0.0, self._end - self._clock()))
+        return Budget(self._clock, seconds, seconds, PROBE_STEPS, PROBE_STEPS)
 
     @property
     def timed(self) -> Meter:
