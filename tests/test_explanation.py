@@ -1,16 +1,20 @@
 """Every reason with its numbers, where the search stopped, and the smallest change: cases of both backends."""
 
+import io
 import json
+import time
+from itertools import count
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 from hypothesis import given, settings
+from rich.console import Console
 
 import rainbow
-from rainbow.matching import Why, backends, shown_explained, smallest_change
-from rainbow.matching.explain import report
+from rainbow.cli.output.decisions import draw_explained
+from rainbow.matching import Budget, Why, backends, shown_explained, smallest_change
 from rainbow.matching.explain.request_tree import sought
 from tests.shapes import cluster
 from tests.test_matching import document, requests, shapes
@@ -69,14 +73,44 @@ def test_explained_answer_has_the_documented_form(shape, request, levels):
             assert not any(part["short"] for part in parts)
 
 
-def test_once_a_query_has_cost_its_share_changes_are_left_out_and_trees_are_not(monkeypatch):
-    monkeypatch.setattr(report, "MOST_PROBES", 20)
+# ── issue 16, 8: --explain ends in time ──
+
+
+def many_slots(count):
+    need = [{"name": "spack", "field": "name", "match": "gcc"}]
+    slots = {f"s{k}": {"type": "core", "replicas": 2, "count": 34 + k % 50, "requires": need} for k in range(count)}
+    return rainbow.parse_jobspec({"resources": slots})
+
+
+@pytest.mark.parametrize("clusters", [1, 40])
+def test_thousands_of_slots_are_explained_within_two_seconds(clusters):
+    made = [cluster("cluster(node*30(core*8))", name=f"c{k}") for k in range(clusters)]
+    job = many_slots(3_000)
+    begun = time.thread_time()
+    budget = Budget(time.thread_time)
+    answer = shown_explained(job, made, rainbow.match(job, made, budget=budget), backends.get("index"), budget)
+    assert time.thread_time() - begun < 2
+    FORM.validate(answer)
+    assert len(answer["refusals"]) == clusters
+
+
+def test_where_the_time_ends_not_all_is_explained_and_that_is_said():
+    made, job = cluster("cluster(node*30(core*8))", name="c"), many_slots(200)
+    clock = iter(count())
+    short = Budget(lambda: next(clock), query=400)  # every look at the clock is a second
+    answer = shown_explained(job, [made], rainbow.match(job, [made]), backends.get("index"), short)
+    found = answer["refusals"][0]["explanation"]
+    assert found["complete"] is False
+    assert 0 < len(found["tree"]) < 200
+    console = Console(width=100, file=io.StringIO())
+    draw_explained(console, answer)
+    assert "not all explained" in console.file.getvalue()
+    whole = shown_explained(job, [made], rainbow.match(job, [made]), backends.get("index"))
+    assert whole["refusals"][0]["explanation"]["complete"] is True
+
+
+def test_clusters_of_a_query_share_the_probes_for_changes_equally():
     made = [cluster("cluster(node*2(core*4))", name=f"c{k}") for k in range(30)]
     job = rainbow.parse_jobspec({"resources": {"all": {"type": "node", "with": [{"type": "core", "count": 9}]}}})
     answer = shown_explained(job, made, rainbow.match(job, made), backends.get("index"))
-    found = [one["explanation"] for one in answer["refusals"]]
-    told = [each["change"]["text"] for each in found if "change" in each]
-    assert 0 < len(told) < 20
-    assert set(told) == {"core ≤ 4"}
-    assert all("change" not in each for each in found[len(told) :])
-    assert all(each["tree"] for each in found)
+    assert {one["explanation"]["change"]["text"] for one in answer["refusals"]} == {"core ≤ 4"}

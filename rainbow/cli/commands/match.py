@@ -107,7 +107,7 @@ def local_answer(request: Request, clusters: Sequence[Cluster], explain: bool) -
     """Answer one jobspec as the server does."""
     verdicts = match_clusters(request, clusters, budget=Budget(time.monotonic))
     if explain:
-        return shown_explained(request, clusters, verdicts, backends.get(DEFAULT_BACKEND))
+        return shown_explained(request, clusters, verdicts, backends.get(DEFAULT_BACKEND), Budget(time.monotonic))
     return shown(request, verdicts)
 
 

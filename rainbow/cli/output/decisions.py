@@ -133,6 +133,8 @@ def _draw_one(console: Console, one: Document) -> None:
     tree = Tree(Text(clean(f"{one['cluster']}: {told}"), style="bold"))
     for part in explanation.get("tree", []):
         _grow(tree, part)
+    if not explanation.get("complete", True):
+        tree.add(Text("not all explained: the time for explaining ended", style="yellow"))
     console.print(tree)
     console.print(facts(_said(one, explanation)))
 

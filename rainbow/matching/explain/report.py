@@ -1,5 +1,10 @@
 """Verdicts as JSON, and what they hold as paths and as RFC 20's R.
 
+All there is to say about a cluster's verdict, as JSON: what was looked for and found, and what would do.
+
+All explanations of a query share a budget of time, first the trees and then the changes, with equal shares in each.
+Where it ends an explanation has `complete` false, and says what it has.
+
 What a take holds, in the words of others: containment paths, and RFC 20's R where workers have ranks.
 
 R lists the cores and GPUs a rank holds by id: the ids of the vertices if each is one core (or GPU) and no two
@@ -8,12 +13,14 @@ of a worker share one, else their places within the worker, in depth-first order
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec.hostlist import expand_hosts, fold_hosts, fold_ids
-from rainbow.matching.explain.request_tree import sought
-from rainbow.matching.explain.smallest_change import cost, smallest_change
+from rainbow.matching.explain.request_tree import sought_in_time
+from rainbow.matching.explain.smallest_change import PROBES, smallest_change
+from rainbow.matching.model.budget import STEPS, Budget, Meter, OutOfBudgetError
 from rainbow.matching.model.layout import OUTSIDE, layout
 
 if TYPE_CHECKING:
@@ -23,44 +30,59 @@ if TYPE_CHECKING:
     from rainbow.matching.model.verdict import Backend, Take, Verdict
 
 
-MOST_PROBES = 2_000  # matches that the changes of one query may cost; clusters later in the order go without
+MOST_PROBES = 2_000  # matches that the changes of one query may cost, shared equally
+LEAST_PROBES = 20
+TREES = 0.4  # of a query's time; as much for the changes
+CHANGES = 0.4
+MOST_VERTICES = 200_000  # of a cluster whose tree is looked up; laying one out takes longer than the time there is
 
-
-class _Metered:
-    """A backend that counts what it is asked."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.asked = 0
-
-    def match(self, request: Request, cluster: Cluster) -> Verdict:
-        """Say whether `cluster` can run `request`."""
-        verdict = self.backend.match(request, cluster)
-        self.asked += cost(request, verdict)
-        return verdict
-
-    def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
-        """Choose what one copy holds."""
-        return self.backend.take(request, cluster, workers)
+Explanations = dict[str, dict[str, Any]]
 
 
 def explanations(
-    request: Request, clusters: Iterable[Cluster], verdicts: Iterable[Verdict], backend: Backend
-) -> dict[str, dict[str, Any]]:
+    request: Request,
+    clusters: Iterable[Cluster],
+    verdicts: Iterable[Verdict],
+    backend: Backend,
+    budget: Budget = STEPS,
+) -> Explanations:
     """Explain verdicts by cluster: `tree`; with a take `paths` and `R`; of a refusal `change` (None: none found)."""
     by_name = {cluster.name: cluster for cluster in clusters}
-    metered = _Metered(backend)
-    return {v.cluster: _explained(request, by_name[v.cluster], v, metered) for v in verdicts}
+    ordered = sorted(verdicts, key=lambda verdict: _vertices(by_name[verdict.cluster]))
+    found: Explanations = {}
+    for verdict, meter in _shared(ordered, budget, TREES):
+        found[verdict.cluster] = _looked_up(request, by_name[verdict.cluster], verdict, meter)
+    refused = [verdict for verdict in ordered if not verdict.matched]
+    probes = min(PROBES, max(LEAST_PROBES, MOST_PROBES // max(1, len(refused))))
+    for verdict, meter in _shared(refused, budget, CHANGES):
+        change = smallest_change(by_name[verdict.cluster], request, backend, probes, meter)
+        explanation = found[verdict.cluster]
+        explanation["change"] = change.document() if change else None
+        with suppress(OutOfBudgetError):
+            meter.check()
+            continue
+        explanation["complete"] = explanation["complete"] and change is not None
+    return found
 
 
-def _explained(request: Request, cluster: Cluster, verdict: Verdict, backend: _Metered) -> dict[str, Any]:
-    tree = {"tree": [part.document() for part in sought(request, cluster, verdict)]}
+def _shared(verdicts: list[Verdict], budget: Budget, share: float) -> Iterator[tuple[Verdict, Meter]]:
+    """Yield each verdict with its part of a query's time; those to come share what one did not use."""
+    meter = Meter(budget.clock, share * budget.query)
+    yield from zip(verdicts, meter.divided(len(verdicts)), strict=True)
+
+
+def _vertices(cluster: Cluster) -> int:
+    return sum(cluster.outline.numbers.values())
+
+
+def _looked_up(request: Request, cluster: Cluster, verdict: Verdict, meter: Meter) -> dict[str, Any]:
+    if _vertices(cluster) > MOST_VERTICES:
+        return {"tree": [], "complete": False}
+    tree, is_whole = sought_in_time(request, cluster, verdict, meter)
+    found: dict[str, Any] = {"tree": [part.document() for part in tree], "complete": is_whole}
     if verdict.take:
-        return {**tree, "paths": paths(verdict.take, cluster), "R": resource_set(verdict.take, cluster)}
-    if verdict.matched or backend.asked >= MOST_PROBES:
-        return tree
-    found = smallest_change(cluster, request, backend)
-    return {**tree, "change": found.document() if found else None}
+        found |= {"paths": paths(verdict.take, cluster), "R": resource_set(verdict.take, cluster)}
+    return found
 
 
 KINDS = ("core", "gpu")  # what RFC 20 knows below a rank
@@ -168,10 +190,14 @@ def _reason(verdict: Verdict) -> dict[str, Any]:
 
 
 def shown_explained(
-    request: Request, clusters: Iterable[Cluster], verdicts: Sequence[Verdict], backend: Backend
+    request: Request,
+    clusters: Iterable[Cluster],
+    verdicts: Sequence[Verdict],
+    backend: Backend,
+    budget: Budget = STEPS,
 ) -> dict[str, Any]:
     """Write verdicts with an `explanation` each (report.py)."""
-    found = explanations(request, clusters, verdicts, backend)
+    found = explanations(request, clusters, verdicts, backend, budget)
     answer = shown(request, verdicts)
     for one in [*answer["candidates"], *answer["refusals"], *answer["undecided"]]:
         one["explanation"] = found[one["cluster"]]

@@ -15,18 +15,21 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec.quantities import quantity
+from rainbow.lazy import cached_property
 from rainbow.matching.explain.smallest_change import called, question
+from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred, needs_met
 from rainbow.matching.model.layout import OUTSIDE, layout
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
-    from rainbow.jobspec import Request, Resource
+    from rainbow.jobspec import Need, Request, Resource
     from rainbow.matching.model.layout import ClusterLayout
     from rainbow.matching.model.verdict import Reason, Verdict
 
@@ -116,15 +119,22 @@ class Sought:
 
 def sought(request: Request, cluster: Cluster, verdict: Verdict) -> tuple[Sought, ...]:
     """Return the trees of the preferred variant, or of one that matches; what the refusal is about is marked."""
-    view = _View(request, layout(cluster))
-    trees = tuple(view.look(resource) for resource in request.resources)
+    return sought_in_time(request, cluster, verdict, FREE)[0]
+
+
+def sought_in_time(
+    request: Request, cluster: Cluster, verdict: Verdict, meter: Meter
+) -> tuple[tuple[Sought, ...], bool]:
+    """Return the trees as `sought` does, as many as there is time for, and whether they are all."""
+    view = _View(request, layout(cluster), meter)
+    trees, is_whole = view.forest(request.resources)
     for forest in request.variants[1:] if verdict.matched and _any_short(trees) else ():
-        other = tuple(view.look(resource) for resource in forest)
+        other, is_whole = view.forest(forest)
         trees = trees if _any_short(other) else other
-    if verdict.matched is not False or verdict.reason is None:
-        return trees
+    if verdict.matched is not False or verdict.reason is None or not trees:
+        return trees, is_whole
     stopped = _stopped(trees, verdict.reason)
-    return tuple(_marked(tree, stopped) for tree in trees)
+    return tuple(_marked(tree, stopped) for tree in trees), is_whole
 
 
 def _any_short(trees: Sequence[Sought]) -> bool:
@@ -153,12 +163,27 @@ def _marked(tree: Sought, stopped: Sought) -> Sought:
 class _View:
     """Looks at a cluster for the parts of one request; workers that fail its constraint offer nothing."""
 
-    def __init__(self, request: Request, laid_out: ClusterLayout) -> None:
+    def __init__(self, request: Request, laid_out: ClusterLayout, meter: Meter) -> None:
         self.layout = laid_out
+        self.meter = meter
         self.worker_type = laid_out.worker_type
         self._held: dict[tuple[str, str, str], dict[int, int]] = {}  # many requests of a job ask for the same
-        self._met: dict[tuple[str, tuple[int, ...]], int] = {}
-        self.barred = set(barred(request.constraint, laid_out))
+        self._met: dict[tuple[str, str], int] = {}
+        self.request = request
+
+    @cached_property
+    def barred(self) -> set[int]:
+        """The workers that fail the constraint."""
+        return set(barred(self.request.constraint, self.layout, self.meter))
+
+    def forest(self, resources: Sequence[Resource]) -> tuple[tuple[Sought, ...], bool]:
+        """Look for requests while there is time; tell whether there was enough."""
+        trees: list[Sought] = []
+        with suppress(OutOfBudgetError):
+            for resource in resources:
+                self.meter.check()
+                trees.append(self.look(resource))
+        return tuple(trees), len(trees) == len(resources)
 
     def look(self, resource: Resource, above: str | None = None, in_slot: bool = False, times: int = 1) -> Sought:
         """Look for one request below vertices of type `above` (None: anywhere), and for all below it."""
@@ -210,6 +235,7 @@ class _View:
         """Sum the units that each place holds, and what lies in none of them under OUTSIDE."""
         sums: dict[int, int] = {}
         for i in self._tops(resource.type):
+            self.meter.step()
             units = self._units(resource, i)
             if units and self.layout.worker[i] not in self.barred:
                 at = bisect_right(tops, i) - 1
@@ -231,12 +257,15 @@ class _View:
     def _meeting(self, resource: Resource, above: str | None) -> int:
         """Count the vertices that have what is needed: a slot's needs belong to where it stands."""
         kind = (above or self.worker_type) if resource.is_slot else resource.type
-        key = (kind, tuple(need.number for need in resource.needs))
+        key = (kind, repr([(need.subsystem, need.conditions) for need in resource.needs]))
         if key not in self._met:
             candidates = self.layout.by_type.get(kind, [0] if resource.is_slot else [])
-            open_ones = (i for i in candidates if self.layout.worker[i] not in self.barred)
-            self._met[key] = sum(1 for i in open_ones if needs_met(resource.needs, self.layout, i))
+            self._met[key] = sum(1 for i in candidates if self._has(resource.needs, i))
         return self._met[key]
+
+    def _has(self, needs: tuple[Need, ...], i: int) -> bool:
+        self.meter.check()
+        return self.layout.worker[i] not in self.barred and needs_met(needs, self.layout, i)
 
 
 def _is_short(found: Sought) -> bool:

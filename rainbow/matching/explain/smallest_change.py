@@ -34,7 +34,7 @@ from rainbow.matching.model.verdict import Why
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
-    from rainbow.jobspec import Condition, Need, Request, Resource, TaskSpec
+    from rainbow.jobspec import Condition, Need, Request, Resource
     from rainbow.matching.model.verdict import Backend, Reason, Verdict
 
 
@@ -222,20 +222,18 @@ def edited(request: Request, edits: Sequence[Edit]) -> Request | None:
     by_path: dict[Path, list[Edit]] = {}
     for edit in edits:
         by_path.setdefault(edit.path, []).append(edit)
+        for end in range(1, len(edit.path)):
+            by_path.setdefault(edit.path[:end], [])
     try:
         variants = tuple(_among(forest, (number,), by_path) for number, forest in enumerate(request.variants))
     except NothingLeftError:
         return None
-    tasks = tuple(task for task in request.tasks if _has_slot(task, variants))
+    labels = {part.label for forest in variants for root in forest for part in root.walk() if part.is_slot}
+    tasks = tuple(task for task in request.tasks if not (task.slots and labels.isdisjoint(task.slots)))
     if request.tasks and not tasks:
         return None
     removed = [edit.constraint for edit in edits if edit.constraint]
     return replace(request, variants=variants, tasks=tasks, constraint=_without(request.constraint, removed))
-
-
-def _has_slot(task: TaskSpec, variants: tuple[tuple[Resource, ...], ...]) -> bool:
-    labels = {part.label for forest in variants for root in forest for part in root.walk() if part.is_slot}
-    return not task.slots or bool(labels & set(task.slots))
 
 
 def _among(siblings: tuple[Resource, ...], path: Path, edits: dict[Path, list[Edit]]) -> tuple[Resource, ...]:
@@ -247,6 +245,8 @@ def _among(siblings: tuple[Resource, ...], path: Path, edits: dict[Path, list[Ed
 
 
 def _resource(resource: Resource, path: Path, edits: dict[Path, list[Edit]]) -> tuple[Resource, ...]:
+    if path not in edits and () not in edits:  # nothing is changed in it; edits of needs are at ()
+        return (resource,)
     own = {edit.kind: edit for edit in edits.get(path, ())}
     if Kind.REQUEST in own or Kind.SLOT in own:
         return ()
@@ -325,14 +325,19 @@ class Probes:
         changed = edited(self.request, edits)
         if changed is None or self.left <= 0:
             return None
-        try:
-            self.meter.check()
-        except OutOfBudgetError:
-            self.left = 0
+        if not self.has_time():
             return None
         verdict = self._verdict(changed)
         self.left -= cost(changed, verdict)
         return verdict
+
+    def has_time(self) -> bool:
+        """Tell whether the time has not ended; once it has, no probe is left."""
+        try:
+            self.meter.check()
+        except OutOfBudgetError:
+            self.left = 0
+        return self.left > 0
 
     def _verdict(self, request: Request) -> Verdict:
         if hasattr(self.backend, "match_all"):
@@ -377,6 +382,8 @@ def smallest_change(
     cluster: Cluster, request: Request, backend: Backend, probes: int = PROBES, meter: Meter = FREE
 ) -> Change | None:
     """Return the smallest verified change that makes a refused request match; None if none was found."""
+    if cost(request) > probes:
+        return None
     trial = Probes(cluster, request, backend, probes + cost(request), meter)
     verdict = trial.ask(())
     if verdict is None or verdict.matched:
@@ -395,7 +402,7 @@ def _in_words(edit: Edit) -> bool:
 
 
 def _smallest(trial: Probes, edits: Sequence[Edit]) -> Edits | None:
-    made = _together(trial.request, edits)
+    made = _together(trial, edits)
     all_made = len(made) == len(edits)
     if all_made and not trial.match(made):
         return None
@@ -405,11 +412,11 @@ def _smallest(trial: Probes, edits: Sequence[Edit]) -> Edits | None:
     return _searched(trial, needed, edits) or _several(trial, made)
 
 
-def _together(request: Request, edits: Sequence[Edit]) -> list[Edit]:
+def _together(trial: Probes, edits: Sequence[Edit]) -> list[Edit]:
     """Make as many edits as go together, in order: a slot does not lose all that is in it."""
     made: list[Edit] = []
     for edit in edits:
-        if edited(request, [*made, edit]) is not None:
+        if trial.has_time() and edited(trial.request, [*made, edit]) is not None:
             made.append(edit)
     return made
 

@@ -315,7 +315,7 @@ def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
     among = reach_of(service, who, asked.clusters).clusters
     settings = service.settings
     verdicts = match(request, among, settings.backend, settings.budget())
-    return shown_explained(request, among, verdicts, backends.get(settings.backend))
+    return shown_explained(request, among, verdicts, backends.get(settings.backend), settings.budget())
 
 
 # ── submit ──
