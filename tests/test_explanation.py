@@ -97,7 +97,7 @@ def test_thousands_of_slots_are_explained_within_two_seconds(clusters):
 def test_where_the_time_ends_not_all_is_explained_and_that_is_said():
     made, job = cluster("cluster(node*30(core*8))", name="c"), many_slots(200)
     clock = iter(count())
-    short = Budget(lambda: next(clock), query=400)  # every look at the clock is a second
+    short = Budget(lambda: next(clock), query=1_000)  # every look at the clock is a second
     answer = shown_explained(job, [made], rainbow.match(job, [made]), backends.get("index"), short)
     found = answer["refusals"][0]["explanation"]
     assert found["complete"] is False

@@ -131,7 +131,7 @@ def sought_in_time(
     for forest in request.variants[1:] if verdict.matched and _any_short(trees) else ():
         other, is_whole = view.forest(forest)
         trees = trees if _any_short(other) else other
-    if verdict.matched is not False or verdict.reason is None or not trees:
+    if verdict.matched is not False or verdict.reason is None or not is_whole:
         return trees, is_whole
     stopped = _stopped(trees, verdict.reason)
     return tuple(_marked(tree, stopped) for tree in trees), is_whole
