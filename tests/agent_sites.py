@@ -31,6 +31,10 @@ class Site:
     def registered(cls, url: str, graph: Any = None) -> Site:
         return register(url, graph)
 
+    def limit(self, **limits: int) -> None:
+        with Client(self.url, self.secret) as owner:
+            owner.set_scheduler("oak", {"limits": limits})
+
     def submit(self, *command: str, **system: Any) -> str:
         return self.user.submit(jobspec(command=list(command), **system))["id"]
 

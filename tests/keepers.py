@@ -8,9 +8,25 @@ import psutil
 
 from rainbow.agent.executors.local import sweep
 
+WARDEN = "rainbow-warden"
+
 
 def keepers(folder: Path) -> list[psutil.Process]:
-    return [one for one in psutil.process_iter() if "keeper" in words(one) and str(folder) in " ".join(words(one))]
+    named = [one for one in psutil.process_iter() if "keeper" in words(one) and str(folder) in " ".join(words(one))]
+    return [one for one in named if called(one) != WARDEN]
+
+
+def wardens(folder: Path) -> list[psutil.Process]:
+    """Return those that watch the runs of a folder, one for each run."""
+    named = [one for one in psutil.process_iter() if "keeper" in words(one) and str(folder) in " ".join(words(one))]
+    return [one for one in named if called(one) == WARDEN]
+
+
+def called(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return ""
 
 
 def words(process: psutil.Process) -> list[str]:

@@ -66,7 +66,7 @@ def test_what_was_about_to_start_and_is_not_known_is_told_as_lost(tmp_path: Path
     first.start(("a", 1))
     told, watched = Told(), Watched()
     run_for(told, 0.7, watched, Journal(tmp_path))
-    assert (said(told), watched.started) == ([("a", "stopped")], [])
+    assert (said(told), watched.started) == ([("a", "lost")], [])
 
 
 def test_what_runs_and_is_in_no_journal_is_stopped(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rainbow.agent.executors.keeper_client import KeptExecutor
 from tests.agent_sites import PATH, until
 from tests.contract.executing import ends, run_of
-from tests.keepers import alive, keepers
+from tests.keepers import alive, keepers, wardens
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def test_a_run_started_twice_runs_once(folder: Path) -> None:
 def test_a_keeper_that_nobody_asks_ends_everything_and_itself(folder: Path) -> None:
     one = KeptExecutor(PATH, folder, patience=4.0)  # long enough to be looked at by a busy machine
     one.start(run_of("sleep", "62"))
-    until(lambda: any(keeper.children() for keeper in keepers(folder)))
-    [keeper] = keepers(folder)
-    [child] = keeper.children()
+    until(lambda: any(warden.children() for warden in wardens(folder)))
+    [keeper], [warden] = keepers(folder), wardens(folder)
+    [child] = warden.children()
     until(lambda: not alive(keeper.pid) and not alive(child.pid))
 
 

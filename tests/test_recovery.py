@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.agent_sites import Site, register, until
-from tests.keepers import alive, end_of_marked, keepers
+from tests.keepers import alive, end_of_marked, keepers, wardens
 from tests.live import rainbow_at
 from tests.test_end_to_end import Processes
 
@@ -28,7 +28,17 @@ def site(tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture
 def start(tmp_path: Path, site: Site) -> Iterator[Callable[[], Any]]:
     processes = Processes(tmp_path)
-    arguments = ("agent", "--cluster", "oak", "--url", site.url, "--state-dir", str(tmp_path / "state"))
+    arguments = (
+        "agent",
+        "--cluster",
+        "oak",
+        "--url",
+        site.url,
+        "--state-dir",
+        str(tmp_path / "state"),
+        "--isolate",
+        "none",
+    )
     yield lambda: processes.start(*arguments, RAINBOW_SECRET=site.secret)
     processes.end()
     for keeper in keepers(tmp_path):
@@ -67,27 +77,42 @@ def test_what_ended_while_the_agent_was_dead_is_told(site: Site, start: Callable
     assert (site.task(job)["attempt"], len(pids.read_text().splitlines())) == (1, 1)
 
 
-def test_what_ran_under_a_keeper_that_was_killed_is_ended_and_runs_again(
+def test_a_keeper_that_is_killed_ends_no_task(site: Site, start: Callable[[], Any], tmp_path: Path) -> None:
+    start()
+    jobs = [site.submit("sh", "-c", "sleep 3; echo done") for _ in range(2)]
+    for job in jobs:
+        site.until(job, "RUNNING")
+    [keeper] = keepers(tmp_path)
+    keeper.kill()
+    for job in jobs:
+        ended = site.end(job)["tasks"][0]
+        assert (ended["state"], ended["output"], ended["attempt"]) == ("COMPLETED", "done\n", 1)
+
+
+def test_what_ran_under_a_warden_that_was_killed_is_ended_and_runs_again(
     site: Site, start: Callable[[], Any], tmp_path: Path
 ) -> None:
     pids = tmp_path / "pids"
     start()
     job = site.submit("sh", "-c", 'echo $$ >> "$1"; test $(wc -l < "$1") -gt 1 || sleep 60', "sh", str(pids))
     site.until(job, "RUNNING")
-    [keeper] = keepers(tmp_path)
-    keeper.kill()
+    [warden] = wardens(tmp_path)
+    warden.kill()
     assert site.end(job)["state"] == "COMPLETED"
     assert site.task(job)["attempt"] == 2
     assert not alive(int(pids.read_text().split()[0]))
 
 
-def test_agent_and_keeper_killed_leave_nothing_running(site: Site, start: Callable[[], Any], tmp_path: Path) -> None:
+def test_agent_keeper_and_warden_killed_leave_nothing_running(
+    site: Site, start: Callable[[], Any], tmp_path: Path
+) -> None:
     pids = tmp_path / "pids"
     agent = start()
     job = site.submit("sh", "-c", 'echo $$ >> "$1"; test $(wc -l < "$1") -gt 1 || sleep 60', "sh", str(pids))
     site.until(job, "RUNNING")
     agent.kill()
-    keepers(tmp_path)[0].kill()
+    for one in [*keepers(tmp_path), *wardens(tmp_path)]:
+        one.kill()
     agent.wait()
     assert alive(int(pids.read_text()))
     start()

@@ -21,14 +21,23 @@ NOT_OURS = frozenset({401, 403, 404})  # the secret is no (longer) good, or the 
 
 
 class Line:
-    """One call at a time. `wake` is set when an answer is there; `note` is told of every passing fault, then None."""
+    """One call at a time. `wake` is set when an answer is there; `note` is told of every passing fault, then None.
+
+    `heard` is told of every good answer: when it was asked for, so that the server can only have taken it later.
+    """
 
     def __init__(
-        self, wake: threading.Event, clock: Callable[[], float], note: Callable[[BaseException | None], None]
+        self,
+        wake: threading.Event,
+        clock: Callable[[], float],
+        note: Callable[[BaseException | None], None],
+        heard: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._wake = wake
         self._clock = clock
         self._note = note
+        self._heard = heard
+        self._asked_at = 0.0
         self._answer: Future[Any] | None = None
         self._then: Callable[[Any], None]
         self._refused: Callable[[Problem], None]
@@ -47,7 +56,7 @@ class Line:
 
     def call(self, what: Callable[[], Any], then: Callable[[Any], None], refused: Callable[[Problem], None]) -> None:
         """Begin the call `what`; `hear` will pass its answer to `then`, or a refusal to `refused`."""
-        self._then, self._refused = then, refused
+        self._then, self._refused, self._asked_at = then, refused, self._clock()
         self._answer = _in_background(what, self._wake)
 
     def rest(self, seconds: float) -> None:
@@ -66,6 +75,7 @@ class Line:
         self._faults = 0
         self._note(None)
         if fault is None:
+            self._heard(self._asked_at)
             self._then(answer.result())
         elif isinstance(fault, Problem) and fault.status not in NOT_OURS:
             self._refused(fault)

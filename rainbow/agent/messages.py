@@ -48,6 +48,8 @@ def ended(end: Ended) -> responses.Event:
         event["exit_code"] = end.exit_code
     event["output"] = end.output
     event["detail"] = end.detail
+    if end.cause:
+        event["cause"] = end.cause
     return event
 
 

@@ -10,13 +10,15 @@ the agent is in its journal: started anew on the same folder it is the same agen
 
 from __future__ import annotations
 
+import math
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from rainbow.agent.background_call import Line
-from rainbow.agent.executors.interface import Executor, Suspends
+from rainbow.agent.executors import lease
+from rainbow.agent.executors.interface import Executor, Leased, Suspends
 from rainbow.agent.executors.run import Ended, Result, RunId
 from rainbow.agent.journal import Journal
 from rainbow.agent.messages import batch, ended, happened, refs, run_id, run_of, stale_runs
@@ -37,6 +39,8 @@ def hold(executor: Executor, run: RunId, verb: str) -> responses.Event:
 
 
 MAX_TASKS = 64  # at once
+STOP, KEEP = "stop", "keep"  # what becomes of tasks when the server has not answered for a lease
+OVER = "its agent had no word from the server for a lease"
 WAIT = 20.0  # seconds the server may let us wait for work
 TICK = 0.05  # seconds between two looks at what runs
 IDLE_TICK = 0.5  # and when nothing runs
@@ -65,7 +69,8 @@ class Agent:
         workers: Sequence[str] | None = None,
         wait: float = WAIT,
         say: Callable[[str], None] = print,
-        clock: Callable[[], float] = time.monotonic,
+        on_lost_server: str = STOP,
+        clock: Callable[[], float] = lease.now,
         measure: Callable[[], Mapping[str, float]] | None = None,
     ) -> None:
         self._measure = measure
@@ -81,9 +86,14 @@ class Agent:
         self._clock = clock
 
         self._wake = threading.Event()
-        self._ears = Line(self._wake, clock, self._note)
-        self._voice = Line(self._wake, clock, self._note)
+        self._ears = Line(self._wake, clock, self._note, self._heard)
+        self._voice = Line(self._wake, clock, self._note, self._heard)
         self._batch = EVENTS
+        self._keeps = on_lost_server == KEEP
+        self._sign: float | None = None  # when the last message that was answered was sent
+        self._renewed = -math.inf
+        self._fenced: set[RunId] = set()  # what was stopped because the lease was over, and has not ended
+        self._grace = 0.0
         self._lease = 0.0  # the first heartbeat is due at once, and its answer says how long the lease is
         self._last_beat = clock()
         self._stop_by: float | None = None
@@ -118,17 +128,54 @@ class Agent:
             if run in known:
                 self._say(f"task {run[0]} was found running, or ended")
             else:
-                self._journal.tell(ended(Ended(run, Result.STOPPED, detail="it was lost while its agent was away")))
+                self._journal.tell(ended(Ended(run, Result.LOST, detail="it was lost while its agent was away")))
 
     def _turn(self) -> None:
-        # 1. hear answers  2. see what has ended  3. say what has happened  4. ask for more
+        # 1. hear answers  2. stop all if the lease is over  3. see what has ended  4. say it  5. ask for more
         self._ears.hear()
         self._voice.hear()
+        self._fence()
         self._collect()
         if self._told_to_stop and self._stop_by is None:
             self._begin_to_stop()
         self._speak()
         self._listen()
+
+    # ── the lease ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _heard(self, asked_at: float) -> None:
+        """Note that the server has answered what was sent then: from then on, or later, it counts the lease."""
+        self._sign = max(self._sign or asked_at, asked_at)
+
+    def _keep_lease(self, answer: responses.Received | responses.Beat) -> None:
+        """Let runs go on for what is left of the lease."""
+        self._lease, self._grace = answer["lease"], answer.get("grace", 0.0)
+        self._renew()
+
+    def _renew(self) -> None:
+        until = math.inf if self._keeps else (self._sign or 0.0) + self._lease
+        if isinstance(self._executor, Leased) and (until == math.inf or until > self._renewed + self._lease / 50):
+            self._executor.renew(until, self._grace / 2)
+            self._renewed = until
+
+    def _is_fenced(self) -> bool:
+        """Tell whether the server may give our tasks to others soon: it has not answered for a lease."""
+        if self._keeps or self._sign is None or not self._lease:
+            return False
+        return self._clock() >= self._sign + self._lease
+
+    def _fence(self) -> None:
+        """Stop everything when the lease is over: what the server gives to others must not run here."""
+        if not self._is_fenced():
+            return
+        fresh = set(self._executor.running()) - self._fenced
+        if fresh:
+            self._say(
+                f"no word from the server for {self._lease:g} s: stopping {len(fresh)} tasks, others may get them"
+            )
+        for run in fresh:
+            self._executor.stop(run)
+        self._fenced |= fresh
 
     # ── stopping ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -164,7 +211,7 @@ class Agent:
         self._ears.call(ask, self._received, self._not_received)
 
     def _received(self, answer: responses.Received) -> None:
-        self._keep_lease(answer["lease"])
+        self._keep_lease(answer)
         self._obey(answer)
         fresh = [offer for offer in answer["tasks"] if run_id(offer) not in self._journal.starting]
         if not self._told_to_stop:
@@ -241,11 +288,21 @@ class Agent:
         ours = [run for run in running if run in self._journal.starting]
         number, workers = self._journal.next_number(), self._workers
         load = self._measure() if self._measure else None
-        beat = partial(self._client.heartbeat, self._cluster, self.id, refs(ours), workers, seq=number, load=load)
+        keeps = KEEP if self._keeps else None
+        beat = partial(
+            self._client.heartbeat,
+            self._cluster,
+            self.id,
+            refs(ours),
+            workers,
+            seq=number,
+            load=load,
+            on_lost_server=keeps,
+        )
         self._voice.call(beat, partial(self._beaten, ours, workers), partial(self._not_beaten, workers))
 
     def _beaten(self, said: Sequence[RunId], workers: Sequence[str] | None, answer: responses.Beat) -> None:
-        self._keep_lease(answer["lease"])
+        self._keep_lease(answer)
         self._last_beat, self._workers_told = self._clock(), workers
         self._obey(answer)
         self._disown(answer["stale"], said)
@@ -253,9 +310,6 @@ class Agent:
     def _not_beaten(self, workers: Sequence[str] | None, problem: Problem) -> None:
         self._say(f"the server refuses a heartbeat: {problem}")
         self._last_beat, self._workers_told = self._clock(), workers
-
-    def _keep_lease(self, lease: float) -> None:
-        self._lease = lease
 
     def _beat_is_due(self) -> bool:
         full = len(self._executor.running()) >= self._max_tasks
@@ -276,6 +330,10 @@ class Agent:
         if self._told_to_stop:
             self._journal.tell(ended(Ended(run.id, Result.STOPPED, detail="its agent is stopping")))
             return
+        if self._is_fenced():  # the answer took longer than the lease
+            self._journal.tell(ended(Ended(run.id, Result.LOST, detail=OVER)))
+            return
+        self._renew()
         self._journal.start(run.id)
         try:
             self._executor.start(run)
@@ -290,6 +348,9 @@ class Agent:
         for end in ends:
             if end.id not in self._journal.starting:  # disowned, or told before
                 continue
+            if end.id in self._fenced:
+                self._fenced.discard(end.id)
+                end = replace(end, result=Result.LOST, detail=OVER) if end.result is Result.STOPPED else end
             self._journal.tell(ended(end))
             self._say(f"task {end.id[0]} {_in_words(end)}")
 

@@ -52,9 +52,14 @@ class AgentVerbs:
         *,
         seq: int | None = None,
         load: Mapping[str, float] | None = None,
+        on_lost_server: str | None = None,
     ) -> responses.Beat:
-        """Say that the agent lives, what it runs, which workers are up (None: all), and their load if measured."""
-        body = {"agent": agent, "workers": workers, "running": list(running)} | given(seq=seq, load=load)
+        """Say that the agent lives, what it runs, which workers are up (None: all), and their load if measured.
+
+        `on_lost_server`: "keep" if its tasks go on when it loses the server.
+        """
+        body = {"agent": agent, "workers": workers, "running": list(running)}
+        body |= given(seq=seq, load=load, on_lost_server=on_lost_server)
         return cast("responses.Beat", self._calls.call("POST", of_cluster(name, "heartbeat"), body))
 
 

@@ -35,8 +35,8 @@ def agents_of(connection: sa.Connection, cluster_id: str) -> dict[str, AgentReco
     return {row.name: _agent_record(row) for row in connection.execute(_AGENTS_OF, {"wanted": cluster_id})}
 
 
-def put_agent(connection: sa.Connection, cluster_id: str, record: AgentRecord) -> None:
-    """Store a sign of life in place of the agent's last."""
+def put_agent(connection: sa.Connection, cluster_id: str, record: AgentRecord, *, beats: bool = True) -> None:
+    """Store a sign of life in place of the agent's last; one that is no heartbeat leaves what the last one said."""
     values: dict[str, Any] = {
         "seen_at": record.seen_at,
         "workers": _written(record.workers),
@@ -44,7 +44,8 @@ def put_agent(connection: sa.Connection, cluster_id: str, record: AgentRecord) -
         "keeps": record.keeps,
     }
     values["load"] = None if record.load is None else dict(record.load)
-    if not connection.execute(_SEEN, {"of": cluster_id, "called": record.name, **values}).rowcount:
+    news = values if beats else {"seen_at": record.seen_at, "seq": record.seq}
+    if not connection.execute(_SEEN, {"of": cluster_id, "called": record.name, **news}).rowcount:
         connection.execute(agents.insert().values(cluster_id=cluster_id, name=record.name, **values))
 
 

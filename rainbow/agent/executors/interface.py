@@ -58,6 +58,14 @@ class Suspends(Protocol):
         """Let a held run go on."""
 
 
+@runtime_checkable
+class Leased(Protocol):
+    """What an executor has beside, if its runs end by themselves when the agent's lease is over."""
+
+    def renew(self, until: float, kill: float) -> None:
+        """Let runs go on until then, by the clock of lease.py; they get `kill` seconds between TERM and KILL."""
+
+
 # called with what follows the colon in "name:argument", the environment every task starts from, and the folder in
 # which it remembers what runs; None: whatever it starts ends with it
 MakeExecutor = Callable[[str, Mapping[str, str], Path | None], Executor]

@@ -3,15 +3,17 @@
 anew finds what still runs, and how the rest ended.
 
 It listens on a socket in the agent's folder and answers one JSON object a line with another; but not to `start`, so
-that many are said at once: what goes wrong there is an end like others. It forgets an end only when the agent has
-said that it knows of it. Nobody asking for PATIENCE seconds, it ends everything and itself: by then the server has
-given the tasks to somebody else.
+that many are said at once: what goes wrong there is an end like others. Every run has a warden of its own
+(warden.py), which outlives the keeper: the next keeper of the folder finds it, and its run goes on. An end is
+forgotten only when the agent has said that it knows of it. Nobody asking for PATIENCE seconds, and
+the agent's lease being over, it ends everything and itself: by then the server has given the tasks to others.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import json
 import os
 import selectors
@@ -24,13 +26,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rainbow.agent.executors.local import MARK, LocalExecutor, sweep
+from rainbow.agent.executors import cgroups, isolation, lease, warden
+from rainbow.agent.executors.local import MARK, sweep
 from rainbow.agent.executors.run import Ended, Result, RunId, end_to_json, run_from_json
+from rainbow.agent.executors.wards import Wards
 
 PATIENCE = 60.0  # seconds: a server's lease unless it is configured
-TICK = 0.05  # seconds between two looks at what runs
-IDLE_TICK = 1.0  # and when nothing runs
+TICK = 0.5  # seconds between two looks at the wardens that another keeper has started
 SLOW = 30.0  # seconds to take one message
+CLOSES = 15.0  # seconds for all runs to end
+WARDEN_LOST = "the process that watched it was killed"
+APART = "apart"  # runs in spaces of processes of their own where that is allowed; else they see each other
 
 
 def address(folder: Path) -> str:
@@ -44,11 +50,16 @@ def address(folder: Path) -> str:
 class Keeper:
     """Serves one agent at a time; who comes later takes the place of who came before."""
 
-    def __init__(self, folder: Path, patience: float = PATIENCE) -> None:
+    def __init__(self, folder: Path, patience: float = PATIENCE, *, apart: bool = False) -> None:
         self._folder = folder
         self._patience = patience
-        self._executor = LocalExecutor({})
+        self._apart = apart
+        self._environment: dict[str, str] = {}
+        self._wards = Wards(folder)
+        self._watched: dict[RunId, int] = {}  # the warden we have forked, 0: another keeper has
         self._ends: dict[RunId, Ended] = {}  # until the agent has said that it knows
+        self._begun: set[RunId] = set()
+        self._told_begun: list[RunId] = []
         self._heard = time.monotonic()
         self._talk: socket.socket | None = None
         self._text = b""
@@ -63,18 +74,78 @@ class Keeper:
         os.umask(before)
         self._door.listen()
         self._selector.register(self._door, selectors.EVENT_READ, self._greet)
+        self._listen_for_wardens()
+        self._adopt()
+
+    def _listen_for_wardens(self) -> None:
+        self._news = self._wards.news()
+        self._selector.register(self._news, selectors.EVENT_READ, self._hear_news)
+        woken, writing = os.pipe()
+        os.set_blocking(woken, False)
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._selector.register(woken, selectors.EVENT_READ, partial(_drain, woken))
+
+    def _adopt(self) -> None:
+        """Find the runs of an earlier keeper: what is watched goes on, how the rest ended is told."""
+        for run in self._wards.there().values():
+            self._watched[run] = 0
 
     def serve(self) -> None:
         """Serve until told to close, or until nobody asks any more."""
         while not self._over:
-            for key, _ in self._selector.select(TICK if self._executor.running() else IDLE_TICK):
+            for key, _ in self._selector.select(TICK):
                 key.data()
             self._collect()
-            self._over |= time.monotonic() > self._heard + self._patience
-        self._executor.close()
+            silent = time.monotonic() > self._heard + self._patience
+            self._over |= silent and self._may_end()
+        self._close()
+
+    def _may_end(self) -> bool:
+        limit = lease.read(self._folder)
+        return not self._watched or limit == lease.NO_LIMIT or lease.now() >= limit.until
+
+    # ── what becomes of the runs ──
+
+    def _hear_news(self) -> None:
+        _drain(self._news)
 
     def _collect(self) -> None:
-        self._ends.update((end.id, end) for end in self._executor.poll())
+        """Look at every run that has begun or ended since the last look."""
+        gone = _buried()
+        for run, pid in list(self._watched.items()):
+            if run not in self._begun and self._wards.has_begun(run):
+                self._begun.add(run)
+                self._told_begun.append(run)
+            end = self._wards.how_ended(run)
+            if end is None and not (pid in gone if pid else not self._wards.is_watched(run)):
+                continue
+            end = end or self._wards.how_ended(run) or self._lost(run)
+            del self._watched[run]
+            self._begun.discard(run)
+            self._ends[run] = end
+
+    def _lost(self, run: RunId) -> Ended:
+        """End what is left of a run whose warden was killed."""
+        sweep(str(self._folder), run[0])
+        cgroups.remove(self._wards.name(run))
+        return Ended(run, Result.LOST, detail=WARDEN_LOST)
+
+    def _close(self) -> None:
+        """End everything at once."""
+        lease.write(self._folder, lease.Lease(0.0, 0.0))
+        limit = time.monotonic() + CLOSES
+        while self._watched and time.monotonic() < limit:
+            for run in self._watched:
+                self._wards.ask("stop", run)
+            self._collect()
+            time.sleep(0.05)
+        for run in [*self._watched, *self._ends]:
+            self._wards.clear(run)
+        (self._folder / lease.NAME).unlink(missing_ok=True)
+
+    # ── the agent's words ──
 
     def _greet(self) -> None:
         if self._talk is not None:
@@ -102,7 +173,7 @@ class Keeper:
                     talk.sendall(json.dumps(answer).encode() + b"\n")
         except OSError:
             more = b""
-        if not more:
+        if not more and talk is self._talk:
             self._hang_up(talk)
 
     def _answered(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,33 +187,43 @@ class Keeper:
         verb = message["do"]
         if verb == "hello":
             self._patience = message["patience"]
-            self._executor.environment = {**message["environment"], MARK: str(self._folder)}
-            return {"known": [*self._executor.running(), *self._ends]}
+            self._environment = {**message["environment"], MARK: str(self._folder)}
+            return {"known": [*self._watched, *self._ends]}
         if verb == "start":
             self._start(message["run"])
         elif verb == "poll":
-            return {"ended": self._told(message["known"]), "begun": self._executor.begun()}
+            return {"ended": self._told(message["known"]), "begun": self._new_begun()}
         elif verb in ("stop", "suspend", "resume"):
-            getattr(self._executor, verb)(_run_id(message["run"]))
+            self._ask(verb, _run_id(message["run"]))
         elif verb == "close":
-            self._executor.close()
             self._over = True
+            self._close()
         return {}
+
+    def _ask(self, verb: str, run: RunId) -> None:
+        if run in self._watched:
+            self._wards.ask("stop" if verb == "stop" else "hold", run, yes=verb != "resume")
 
     def _start(self, told: Mapping[str, Any]) -> None:
         run = run_from_json(told)
-        if run.id in self._ends or run.id in self._executor.running():
+        if run.id in self._ends or run.id in self._watched:
             return
         try:
-            self._executor.start(run)
+            with self._wards.put(run) as lock:  # the warden has it before anybody can look whether it lives
+                self._watched[run.id] = warden.fork(self._wards, run, self._environment, lock, apart=self._apart)
         except Exception as fault:  # of this machine, not of the run: those are ends already
             self._ends[run.id] = Ended(run.id, Result.FAILED, detail=f"{type(fault).__name__}: {fault}")
 
     def _told(self, known: list[Any]) -> list[dict[str, Any]]:
-        for run in known:
-            self._ends.pop(_run_id(run), None)
+        for run in map(_run_id, known):
+            if self._ends.pop(run, None):
+                self._wards.clear(run)
         self._collect()
         return [end_to_json(end) for end in self._ends.values()]
+
+    def _new_begun(self) -> list[RunId]:
+        begun, self._told_begun = self._told_begun, []
+        return begun
 
 
 def _run_id(told: Any) -> RunId:
@@ -150,7 +231,21 @@ def _run_id(told: Any) -> RunId:
     return task, attempt
 
 
-def main(folder: str, patience: str = str(PATIENCE)) -> None:
+def _drain(pipe: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        os.read(pipe, 1 << 16)
+
+
+def _buried() -> set[int]:
+    """Take note of all our wardens that have ended."""
+    found = set()
+    with contextlib.suppress(ChildProcessError):
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            found.add(pid)
+    return found
+
+
+def main(folder: str, patience: str = str(PATIENCE), how: str = "") -> None:
     """Be the keeper of a folder, unless it has one."""
     place = Path(folder)
     lock = os.open(place / "keeper.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -160,5 +255,8 @@ def main(folder: str, patience: str = str(PATIENCE)) -> None:
         sys.exit(0)
     for number in (signal.SIGINT, signal.SIGHUP):  # of the agent's terminal, not meant for us
         signal.signal(number, signal.SIG_IGN)
-    sweep(str(place))  # what an earlier keeper of this folder has started: it was killed, and nobody knows its end
-    Keeper(place, float(patience)).serve()
+    apart = how == APART and not isolation.allowed()
+    gc.collect()
+    gc.collect()
+    gc.freeze()  # wardens share what is there now
+    Keeper(place, float(patience), apart=apart).serve()

@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rainbow.agent.executors import bootstrap
+from rainbow.agent.executors import bootstrap, lease
 from rainbow.agent.executors.interface import Executor, executors
-from rainbow.agent.executors.keeper import PATIENCE, SLOW, address
+from rainbow.agent.executors.keeper import APART, PATIENCE, SLOW, address
 from rainbow.agent.executors.local import LocalExecutor
 from rainbow.agent.executors.run import Ended, Result, Run, RunId, end_from_json, run_to_json
+from rainbow.errors import RequestError
 
 COMES_UP = 20.0  # seconds a new keeper may take
 KEEPER_LOST = "the process that watched it was lost"
@@ -28,7 +29,10 @@ KEEPER_LOST = "the process that watched it was lost"
 class KeptExecutor:
     """Runs tasks through the keeper of a folder, which is started where there is none."""
 
-    def __init__(self, environment: Mapping[str, str], folder: Path, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], folder: Path, patience: float = PATIENCE, *, apart: bool = False
+    ) -> None:
+        self._how = APART if apart else ""
         self._environment = dict(environment)
         self._folder = folder.resolve()
         self._patience = patience
@@ -81,6 +85,10 @@ class KeptExecutor:
         """Return the runs whose end has not been told."""
         return list(self._running)
 
+    def renew(self, until: float, kill: float) -> None:
+        """Let runs go on until then, by the clock of lease.py; they get `kill` seconds between TERM and KILL."""
+        lease.write(self._folder, lease.Lease(until, kill))
+
     def close(self) -> None:
         """End everything, the keeper too."""
         self._ask("close")
@@ -99,7 +107,7 @@ class KeptExecutor:
         known = self._connect()
         for run in [run for run in self._running if run not in known]:
             del self._running[run]
-            self._lost.append(Ended(run, Result.STOPPED, detail=KEEPER_LOST))
+            self._lost.append(Ended(run, Result.LOST, detail=KEEPER_LOST))
 
     def _say(self, verb: str, **more: Any) -> None:
         self._talk.sendall(json.dumps({"do": verb, **more}).encode() + b"\n")
@@ -137,7 +145,7 @@ class KeptExecutor:
     def _start_keeper(self) -> subprocess.Popen[bytes]:
         with (self._folder / "keeper.log").open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - our own module
-                bootstrap.command("keeper", str(self._folder), str(self._patience)),
+                bootstrap.command("keeper", str(self._folder), str(self._patience), self._how),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -149,4 +157,8 @@ class KeptExecutor:
 
 @executors.add("local")
 def _local(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
-    return LocalExecutor(environment) if folder is None else KeptExecutor(environment, folder)
+    if argument not in ("", APART):
+        raise RequestError(f"local:{argument} is not known; there are: local, local:{APART}")
+    return (
+        LocalExecutor(environment) if folder is None else KeptExecutor(environment, folder, apart=argument == APART)
+    )

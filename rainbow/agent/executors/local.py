@@ -140,8 +140,10 @@ class LocalExecutor:
         *,
         grace: float = GRACE,
         clock: Callable[[], float] = time.monotonic,
+        enter: Callable[[], None] | None = None,
     ) -> None:
         self.environment = environment
+        self._enter = enter  # called in every process before it becomes the run's
         self._grace = grace
         self._clock = clock
         self._active: dict[RunId, _Active] = {}
@@ -154,9 +156,9 @@ class LocalExecutor:
         self._active[run.id] = active
         try:
             for environment in of_processes(run, self.environment):
-                active.processes.append(_spawn(run, environment, active.tail.writer))
+                active.processes.append(_spawn(run, environment, active.tail.writer, self._enter))
             self._begun.append(run.id)
-        except (OSError, ValueError) as error:  # ValueError: a NUL, or text that is no file name
+        except (OSError, ValueError, subprocess.SubprocessError) as error:  # ValueError: a NUL, or no file name
             active.fault = _fault(run, error)
             active.ending = Result.FAILED
             _signal(active, signal.SIGKILL)
@@ -182,6 +184,28 @@ class LocalExecutor:
         """Send TERM to a run's processes; `poll` sends KILL if they do not mind."""
         if run in self._active:
             self._end(self._active[run], Result.STOPPED, self._clock())
+
+    def end(self, run: RunId, grace: float) -> None:
+        """Do what `stop` does, with so many seconds between TERM and KILL."""
+        if run in self._active:
+            self._end(self._active[run], Result.STOPPED, self._clock())
+            self._active[run].kill_at = min(self._active[run].kill_at, self._clock() + grace)
+
+    def due(self) -> float:
+        """Return when something is to be done if nothing happens before, by the executor's clock."""
+        times = [min(a.deadline if a.held_at is None else a.kill_at, a.kill_at) for a in self._active.values()]
+        return min(times, default=float("inf"))
+
+    def is_ending(self) -> bool:
+        """Tell whether some run has begun to end, by itself or because it must."""
+        return any(
+            active.ending or any(process.poll() is not None for process in active.processes)
+            for active in self._active.values()
+        )
+
+    def owns(self, pid: int) -> bool:
+        """Tell whether a process is one that a run was started with."""
+        return any(process.pid == pid for active in self._active.values() for process in active.processes)
 
     def suspend(self, run: RunId) -> None:
         """Send STOP to a run's process groups; its time stands still from now on."""
@@ -227,7 +251,9 @@ class LocalExecutor:
                 _signal(active, signal.SIGCONT)
 
 
-def _spawn(run: Run, environment: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
+def _spawn(
+    run: Run, environment: Mapping[str, str], output: int, enter: Callable[[], None] | None
+) -> subprocess.Popen[bytes]:
     if not run.command:
         raise ValueError("there is no command")
     return subprocess.Popen(  # noqa: S603 - running what users ask for is the purpose; argv, no shell
@@ -238,10 +264,11 @@ def _spawn(run: Run, environment: Mapping[str, str], output: int) -> subprocess.
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        preexec_fn=enter,
     )
 
 
-def _fault(run: Run, error: OSError | ValueError) -> str:
+def _fault(run: Run, error: Exception) -> str:
     if not isinstance(error, OSError):
         return f"cannot be started: {error}"
     if run.cwd and error.filename == run.cwd:
@@ -304,10 +331,23 @@ def _signal_name(number: int) -> str:
 MARK = "RAINBOW_KEEPER"
 
 
-def sweep(value: str) -> None:
-    """Kill every process of this machine that is marked so: whoever watched it was killed. Needs /proc."""
-    mark = f"{MARK}={value}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
+TIMES = 20  # that it is looked again: what is killed may have begun others a moment before
+
+
+def sweep(value: str, task: str = "") -> None:
+    """Kill every process of this machine that is marked so, of one task or of all: who watched it was killed.
+
+    Needs /proc.
+    """
+    marks = {f"{MARK}={value}".encode(), *([f"RAINBOW_TASK={task}".encode()] if task else [])}
+    for _ in range(TIMES):
+        if not sum([_kill(entry, marks) for entry in Path("/proc").glob("[0-9]*")]):
+            return
+
+
+def _kill(entry: Path, marks: set[bytes]) -> bool:
+    with contextlib.suppress(OSError):
+        if marks <= set((entry / "environ").read_bytes().split(b"\0")):
+            os.kill(int(entry.name), signal.SIGKILL)
+            return True
+    return False

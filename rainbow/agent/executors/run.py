@@ -21,6 +21,7 @@ class Result(StrEnum):
     TIMED_OUT = "timed_out"  # it ran longer than its limit and was ended
     STOPPED = "stopped"  # somebody asked for its end
     FAILED = "failed"  # it could not be started; the detail says why
+    LOST = "lost"  # what watched it is gone, or it had to end with the agent's lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Ended:
     exit_code: int | None = None
     output: str = ""
     detail: str = ""
+    cause: str = ""  # "memory": the kernel ended it, for it needed more than it holds
 
 
 def run_to_json(run: Run) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rainbow import process_secrets
 from rainbow.agent import Agent, cluster_survey, open_executor
 from rainbow.agent.background_call import NOT_OURS
 from rainbow.agent.cluster_survey import Survey, Watch, survey
+from rainbow.agent.executors import isolation
 from rainbow.agent.executors.local import allowed
 from rainbow.agent.journal import Journal, take_folder
 from rainbow.agent.work_loop import MAX_TASKS
@@ -52,6 +53,20 @@ SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the c
 )
 @click.option("--policy", help="The scheduling policy of a new cluster; else the server's default.")
 @click.option("--report-load", is_flag=True, help="Tell this machine's load as that of every worker it speaks for.")
+@click.option(
+    "--on-lost-server",
+    type=click.Choice(["stop", "keep"]),
+    default="stop",
+    show_default=True,
+    help="What becomes of tasks when the server has not answered for a lease.",
+)
+@click.option(
+    "--isolate",
+    type=click.Choice(["auto", "none"]),
+    default="auto",
+    show_default=True,
+    help="Give each task of the executor local a space of processes of its own, where the system allows it.",
+)
 @click.option("--quiet", is_flag=True, help="Do not tell how tasks end.")
 @with_secret
 def agent(
@@ -68,6 +83,8 @@ def agent(
     registration_secret_file: Path | None,
     policy: str | None,
     report_load: bool,
+    on_lost_server: str,
+    isolate: str,
     quiet: bool,
 ) -> None:
     """Take a cluster's tasks, run them, and report how they end.
@@ -83,7 +100,8 @@ def agent(
     if register:
         client = enrolled(client, cluster, look(), registration_secret, policy, say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
-    opened = open_executor(executor, allowed(os.environ, pass_env), folder)
+    chosen = "local:apart" if executor == "local" and isolate == "auto" else executor
+    opened = open_executor(chosen, allowed(os.environ, pass_env), folder)
     measure = cluster_survey.load if report_load else None
     working = Agent(
         client,
@@ -94,10 +112,13 @@ def agent(
         workers=workers or None,
         say=say,
         measure=measure,
+        on_lost_server=on_lost_server,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: working.stop())
     say(f"agent {working.id} works for {cluster}")
+    if chosen == "local:apart" and (why := isolation.allowed()):
+        say(f"tasks see each other's processes, and can signal them: {why}; run each user's agent as its own user")
     watch = Watch(client, cluster, look, working.speak_for, say)
     if register:
         watch.start()

@@ -123,6 +123,8 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 @click.option("--max-jobs-per-requestor", type=LIMIT, help="Most live jobs of one requestor; -1 is no limit.")
 @click.option("--max-waiting-tasks", type=LIMIT, help="Most tasks waiting; -1 is no limit.")
 @click.option("--max-retries", type=COUNT, help="How often a task that failed or ran too long runs again.")
+@click.option("--max-lost", type=COUNT, help="Most lost attempts of a task before it has failed; 0 is no limit.")
+@click.option("--quarantine-after-lost", type=COUNT, help="Losses in a row that put a worker away; 0: never.")
 @click.option("--quarantine-after", type=COUNT, help="Tasks a worker fails to start in a row; 0: never.")
 @click.option("--quarantine-minutes", type=COUNT, help="How long such a worker gets nothing.")
 @click.option("--task-minutes", type=COUNT, help="How long a task without a duration may run; 0: for ever.")

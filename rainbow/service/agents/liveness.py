@@ -97,7 +97,7 @@ def _note(
     back = [name for name in sorted(after) if known[name].state in (WorkerState.NEW, WorkerState.LOST)]
     lost = [name for name in sorted(before - after) if known[name].state is WorkerState.READY]
     if back or lost or _is_news(last, sign, service.settings.lease):
-        service.store.together(lambda connection: _store(connection, record.id, sign, back, lost))
+        service.store.together(lambda connection: _store(connection, record.id, sign, back, lost, beats=beats))
     if back or lost:
         service.tell(record.id, offers=False)
     return record
@@ -110,8 +110,10 @@ def _is_news(last: AgentRecord | None, sign: AgentRecord, lease: float) -> bool:
     return (last.workers, last.seq, last.load, last.keeps) != (sign.workers, sign.seq, sign.load, sign.keeps)
 
 
-def _store(connection: sa.Connection, cluster_id: str, sign: AgentRecord, back: list[str], lost: list[str]) -> None:
-    workers.put_agent(connection, cluster_id, sign)
+def _store(
+    connection: sa.Connection, cluster_id: str, sign: AgentRecord, back: list[str], lost: list[str], *, beats: bool
+) -> None:
+    workers.put_agent(connection, cluster_id, sign, beats=beats)
     workers.move(connection, cluster_id, back, WorkerState.READY, sign.seen_at)
     workers.move(connection, cluster_id, lost, WorkerState.LOST, sign.seen_at)
 

@@ -1,0 +1,60 @@
+"""Until when an agent's runs may go on without a word from the server: a file that those who watch them read.
+
+The agent writes it after every answer. Its time is this machine's since it was booted, asleep or not: nobody sets
+that clock. A file of another boot is over; where there is none, nobody has set a limit. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+NAME = "lease"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Lease(NamedTuple):
+    """When runs are to be stopped, and how many seconds they get between TERM and KILL."""
+
+    until: float
+    kill: float
+
+
+NO_LIMIT = Lease(math.inf, math.inf)
+
+
+def now() -> float:
+    """Return seconds by a clock that goes on while the machine sleeps, and that nobody sets."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+def write(folder: Path, lease: Lease) -> None:
+    """Set the limit of a folder's runs."""
+    draft = folder / f"{NAME}.draft"
+    draft.write_text(json.dumps({"boot": _boot(), "until": lease.until, "kill": lease.kill}))
+    os.replace(draft, folder / NAME)
+
+
+def read(folder: Path) -> Lease:
+    """Return the limit of a folder's runs."""
+    try:
+        told = json.loads((folder / NAME).read_text())
+        until = float(told["until"])
+        return Lease(until if told["boot"] == _boot() or until == math.inf else 0.0, float(told["kill"]))
+    except FileNotFoundError:
+        return NO_LIMIT
+    except (ValueError, KeyError, TypeError):  # not what we have written: whoever did wants no good
+        return Lease(0.0, 0.0)
+
+
+def _boot() -> str:
+    with contextlib.suppress(OSError):
+        return BOOT.read_text().strip()
+    return ""

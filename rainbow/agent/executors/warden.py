@@ -1,0 +1,142 @@
+"""The warden: one process for each run that a keeper has started; it watches that run alone and outlives the keeper.
+
+keeper ─fork─► warden ─► the run's processes            where the system gives no space of processes of its own
+    keeper ─fork─► gate ─fork─► warden ─► processes         where it does: the warden is that space's first process
+
+So a run that kills its parent kills its own warden, and no other run's. In a space of its own it cannot even signal
+that. Wardens leave how runs began and ended in files (wards.py), and end a run by themselves when the agent's lease
+is over, whatever has become of agent and keeper. Needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Mapping
+
+from rainbow.agent.executors import cgroups, isolation, lease
+from rainbow.agent.executors.local import GRACE, LocalExecutor
+from rainbow.agent.executors.run import Ended, Result, Run
+from rainbow.agent.executors.wards import Wards
+
+TICK = 0.02  # seconds between two looks at a run that is about to end
+LONGEST = 5.0  # seconds without a look at whether something is asked
+OVER = "its agent had no word from the server for a lease"
+WAKE = signal.SIGUSR1  # a keeper's word that something is asked
+
+
+def fork(wards: Wards, run: Run, environment: Mapping[str, str], lock: int, *, apart: bool) -> int:
+    """Start the warden of a run and return its process (the gate's, if `apart`: in a space of its own).
+
+    It has the lock for as long as it lives.
+    """
+    child = os.fork()
+    if child:
+        return child
+    try:
+        _alone(lock)
+        if apart:
+            isolation.separate()
+            inner = os.fork()
+            if inner:
+                wards.set_warden(run.id, inner)
+                os.waitpid(inner, 0)
+                os._exit(0)
+            isolation.settle_in()
+        else:
+            wards.set_warden(run.id, os.getpid())
+        wards.end(_Warden(wards, run, environment).watch())
+    except BaseException as fault:  # nothing may return into the keeper's own code
+        with contextlib.suppress(OSError):
+            wards.end(Ended(run.id, Result.FAILED, detail=f"{type(fault).__name__}: {fault}"))
+    finally:
+        os._exit(0)
+
+
+def _alone(lock: int) -> None:
+    """Leave the keeper's session, and let go of what it has open: its sockets and its lock."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGCHLD, WAKE):
+        signal.signal(number, signal.SIG_DFL)
+    os.closerange(3, lock)
+    os.closerange(lock + 1, 4096)
+    isolation.call_itself("rainbow-warden")
+
+
+class _Warden:
+    """Watches one run. Signals wake it: a child has ended, or something is asked."""
+
+    def __init__(self, wards: Wards, run: Run, environment: Mapping[str, str]) -> None:
+        self._wards, self._run = wards, run
+        self._group = cgroups.of_run(wards.name(run.id), run)
+        self._executor = LocalExecutor(environment, enter=self._group.enter if self._group else None)
+        self._woken, writing = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, WAKE):
+            signal.signal(number, lambda *_: None)
+        self._ending = False
+        self._lost = False
+
+    def watch(self) -> Ended:
+        """Run it to its end."""
+        if self._wards.is_asked("stop", self._run.id):
+            return Ended(self._run.id, Result.STOPPED, detail="it had not begun")
+        if lease.now() >= lease.read(self._wards.folder).until:
+            return Ended(self._run.id, Result.LOST, detail=f"it was not started: {OVER}")
+        self._executor.start(self._run)
+        if self._executor.begun():
+            self._wards.begin(self._run.id)
+        try:
+            while not (ended := self._executor.poll()):
+                self._wait(self._obey())
+                _reap_others(self._executor)
+            return self._told(ended[0])
+        finally:
+            if self._group:
+                self._group.remove()
+
+    def _obey(self) -> float:
+        """Do what is asked; return for how many seconds nothing more is to be done unless a signal comes."""
+        run, limit = self._run.id, lease.read(self._wards.folder)
+        left = limit.until - lease.now()
+        if left <= 0 and not self._ending:
+            self._lost = self._ending = True
+            self._executor.end(run, min(GRACE, limit.kill))
+        if self._wards.is_asked("stop", run) and not self._ending:
+            self._ending = True
+            self._executor.stop(run)
+        (self._executor.suspend if self._wards.is_asked("hold", run) else self._executor.resume)(run)
+        until = min(LONGEST, left if not self._ending else LONGEST, self._executor.due() - time.monotonic())
+        return max(TICK, until)
+
+    def _wait(self, seconds: float) -> None:
+        if self._executor.is_ending():
+            seconds = TICK
+        select.select([self._woken], [], [], seconds)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+
+    def _told(self, end: Ended) -> Ended:
+        if self._lost and end.result is Result.STOPPED:
+            return Ended(end.id, Result.LOST, end.exit_code, end.output, OVER)
+        return self._group.judged(end) if self._group else end
+
+
+def _reap_others(executor: LocalExecutor) -> None:
+    """Bury what nobody waits for: in a space of its own its first process gets the orphans."""
+    if os.getpid() != 1:
+        return
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if found is None or executor.owns(found.si_pid):
+            return
+        os.waitpid(found.si_pid, os.WNOHANG)
