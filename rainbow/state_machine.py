@@ -39,8 +39,9 @@ class Hold(StrEnum):
 
 
 class JobState(StrEnum):
-    """Where a job stands, derived from its tasks."""
+    """Where a job stands, derived from its tasks once a cluster has it."""
 
+    UNPLACED = "UNPLACED"  # some cluster matches, and none has taken it yet
     WAITING = "WAITING"  # no task has started
     RUNNING = "RUNNING"  # some task has started, not all have ended
     COMPLETED = "COMPLETED"  # every task completed

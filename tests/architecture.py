@@ -20,6 +20,7 @@ MOST_OF_A_FUNCTION = 60
 MOST_FILES = 16  # of a folder
 MOST_PARTS = 300  # of floors.json
 TERMS = {"scheduling", "matching", "monitoring", "engine"}  # words of the field that look like participles
+TERMS |= {"unplaced"}  # the state UNPLACED
 SHORT_PLUGINS = {"rainbow/graph/sources/flux.py", "rainbow/scheduling/delegate.py", "rainbow/__main__.py"}
 MIGRATIONS = "migrations"  # numbered, never moved, and Alembic's own
 

@@ -48,7 +48,7 @@ JOB = {
     "id": WORD,
     "name": WORD,
     "requestor": WORD,
-    "cluster": WORD,
+    "cluster": _maybe(WORD),
     "state": WORD,
     "nodes": NUMBER,
     "submitted_at": TIME,
@@ -102,7 +102,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Accepted": _of(accepted=_array(WORD), refused=_array(_of(id=WORD, reason=WORD))),
     "Recorded": _of(recorded=_array(WORD), stale=_array(WORD)),
     "Beat": _of(stop=_array(REFERENCE), stale=_array(WORD), lease=NUMBER, grace=NUMBER),
-    "Placed": _of(id=WORD, cluster=WORD, state=WORD, decision=ANY_OBJECT),
+    "Placed": _of(id=WORD, cluster=_maybe(WORD), state=WORD, decision=ANY_OBJECT),
     "Answers": _of(answers=_array(_of(status=WHOLE)), assign=ANY_OBJECT),
     "Match": _of(
         candidates=_array(_of(cluster=WORD, fits=NUMBER, totals=ANY_OBJECT)),
@@ -113,7 +113,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Job": _of(**JOB),
     "JobShown": _of(**JOB, tasks=_array(TASK)),
     "Jobs": _of(jobs=_array(_ref("Job")), next=_maybe(WORD)),
-    "Why": _of(id=WORD, cluster=WORD, state=WORD, decision=ANY_OBJECT, wait=_maybe(ANY_OBJECT)),
+    "Why": _of(id=WORD, cluster=_maybe(WORD), state=WORD, decision=ANY_OBJECT, wait=_maybe(ANY_OBJECT)),
     "Replay": _of(id=WORD, cluster=WORD, equal=YES, selection=ANY_OBJECT, replayed=ANY_OBJECT),
     "Decisions": _of(decisions=_array(_of(id=WORD, submitted_at=TIME)), next=_maybe(WORD)),
     "TokenShown": _of(**TOKEN),
@@ -246,6 +246,7 @@ ENVELOPE = {
     "requestor": _or_null(WORDS),
     "basis": _or_null(WORDS),
     "tag": _or_null(WORDS),
+    "queue": _or_null({"type": "boolean"}),
 }
 OPTIMAL = {"required": ["assign"], "properties": {"assign": {"const": "optimal"}}}
 CHANGE = _object(
@@ -286,6 +287,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         selector=ENVELOPE["selector"],
         clusters=ENVELOPE["clusters"],
         requestor=ENVELOPE["requestor"],
+        queue=ENVELOPE["queue"],
         assign=_or_null({"enum": ["greedy", "optimal"]}),
         minimise=_or_null(WORDS),
         time_limit={"type": "number", "minimum": 0},

@@ -293,15 +293,20 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         idempotency_key: str | None = None,
         basis: str | None = None,
         tag: str | None = None,
+        *,
+        queue: bool | None = None,
     ) -> responses.Submission:
         """Submit a jobspec (YAML or JSON text, or a mapping); sent twice under one key, it is one job.
 
         A job with a basis takes the place of the requestor's live jobs of that basis with another tag.
 
+        `queue`: let it wait, UNPLACED, where clusters match and none takes it now; None: as the server is set.
+
         Without a key one is made for this call, so that a try repeated over a broken connection is harmless.
         """
         body = {"jobspec": jobspec}
         body |= given(name=name, requestor=requestor, selector=selector, clusters=clusters, basis=basis, tag=tag)
+        body |= given(queue=queue)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return cast("responses.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
 

@@ -19,12 +19,13 @@ class Registration(TypedDict):
 
 
 class Submission(TypedDict):
-    """A job that found its cluster, and the decision that led there."""
+    """A job and the decision that led to its cluster; None: it waits for one, and `wait` says why."""
 
     id: str
-    cluster: str
+    cluster: str | None
     state: str
     decision: dict[str, Any]
+    wait: NotRequired[dict[str, Any]]
 
 
 class Match(TypedDict):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from rainbow.store.jobs import LIVE
+from rainbow.store.jobs import LIVE, PENDING
 from rainbow.store.schema import jobs, symbols, tags
 
 
@@ -32,7 +32,7 @@ def live_with_symbols(connection: sa.Connection, names: Collection[str]) -> list
     """Return who brings something of these names about and has not ended, in order of submission."""
     query = sa.select(jobs.c.id, jobs.c.cluster_id, jobs.c.requestor, symbols.c.name, symbols.c.scope)
     query = query.join(symbols, symbols.c.job == jobs.c.id)
-    query = query.where(symbols.c.name.in_(names), jobs.c.state.in_(LIVE)).order_by(jobs.c.id)
+    query = query.where(symbols.c.name.in_(names), jobs.c.state.in_(PENDING)).order_by(jobs.c.id)
     return [Bringer(*row) for row in connection.execute(query)]
 
 

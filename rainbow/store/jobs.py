@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from rainbow.state_machine import JobState
-from rainbow.store.schema import clusters, events, jobs, record_uses, records, together
+from rainbow.store.schema import clusters, events, jobs, reaches, record_uses, records, states, together, unplaced
 
 
 def has_older(connection: sa.Connection, before: float) -> bool:
@@ -29,12 +30,14 @@ def forget(connection: sa.Connection, before: float, most: int) -> int:
     gone = connection.execute(old).scalars().all()
     connection.execute(jobs.delete().where(jobs.c.id.in_(gone)))
     forget_unused_records(connection)
+    forget_unused_reaches(connection)
     connection.execute(events.delete().where(events.c.at < before))
     return len(gone)
 
 
 NAMED = 500  # jobs named in one statement
-LIVE = frozenset({JobState.WAITING, JobState.RUNNING})
+LIVE = frozenset({JobState.WAITING, JobState.RUNNING})  # at a cluster
+PENDING = LIVE | {JobState.UNPLACED}  # not ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,14 @@ def add(connection: sa.Connection, record: JobRecord, jobspec: Any, decision: Ma
     connection.execute(_ADD, {**values, "of_cluster": record.cluster_id})
 
 
+def place(connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any], epoch: int) -> None:
+    """Store that a cluster has taken a job that waited, so that what reads its changes since this epoch sees it."""
+    there = {"cluster_id": record.cluster_id, "cluster": record.cluster, "nodes": record.nodes}
+    connection.execute(record_uses.delete().where(record_uses.c.job == record.id))
+    remove_unplaced(connection, record.id)
+    change(connection, record.id, **there, state=record.state, wait=None, decision=dict(decision), stamp=epoch)
+
+
 def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
     """Return the job."""
     return next((_record(row) for row in connection.execute(_BY_ID, {"wanted": job_id})), None)
@@ -143,7 +154,7 @@ def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
     """Return the chosen jobs, the newest first."""
     query = sa.select(*_COLUMNS).order_by(jobs.c.id.desc()).limit(chosen.limit)
     if chosen.clusters is not None:
-        query = query.where(jobs.c.cluster_id.in_(chosen.clusters))
+        query = query.where(sa.or_(jobs.c.cluster_id.in_(chosen.clusters), _in_reach(chosen.clusters)))
     if chosen.states:
         query = query.where(jobs.c.state.in_(chosen.states))
     if chosen.name is not None:
@@ -230,3 +241,112 @@ def forget_unused_records(connection: sa.Connection) -> None:
     """Forget the texts of jobs that are all gone."""
     used = sa.exists().where(record_uses.c.digest == records.c.digest)
     connection.execute(records.delete().where(~used))
+
+
+# ── jobs that wait for a cluster ──
+
+# `reach` names a set of clusters, kept once for all jobs that may go to them; None: to any cluster there is.
+# `turn` is when the job was submitted or, if that is later, when a job of the same requestor was placed last: the
+# smallest is next. `home` is the cluster whose readers are told of the job while it has none.
+
+
+@dataclass(frozen=True, slots=True)
+class UnplacedRecord:
+    """A job that waits, or ended before any cluster took it."""
+
+    job: str
+    reach: str | None
+    turn: float
+    home: str
+    selector: str | None = None  # its own; None: the server's
+    options: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job that waits: what decides whose turn it is."""
+
+    job: str
+    requestor: str
+    submitted_at: float
+    turn: float
+
+
+def add_unplaced(connection: sa.Connection, record: UnplacedRecord) -> None:
+    """Store that a job waits."""
+    connection.execute(unplaced.insert().values(**asdict(record)))
+
+
+def keep_reach(connection: sa.Connection, cluster_ids: Collection[str]) -> str:
+    """Store a set of clusters and return its name."""
+    ids = sorted(cluster_ids)
+    name = hashlib.sha256(" ".join(ids).encode()).hexdigest()
+    known = set(connection.execute(sa.select(reaches.c.cluster_id).where(reaches.c.reach == name)).scalars())
+    if rows := [{"reach": name, "cluster_id": one} for one in ids if one not in known]:
+        connection.execute(reaches.insert(), rows)
+    return name
+
+
+def get_unplaced(connection: sa.Connection, job_id: str) -> UnplacedRecord | None:
+    """Return what is kept of a job without a cluster."""
+    row = connection.execute(sa.select(unplaced).where(unplaced.c.job == job_id)).one_or_none()
+    return UnplacedRecord(**row._mapping) if row else None
+
+
+def remove_unplaced(connection: sa.Connection, job_id: str) -> None:
+    """Forget that a job waited: a cluster has it."""
+    connection.execute(unplaced.delete().where(unplaced.c.job == job_id))
+
+
+def open_to(connection: sa.Connection, job_id: str) -> set[str]:
+    """Return the ids of the clusters that a job without a cluster may go to; empty if it may go to any."""
+    query = sa.select(reaches.c.cluster_id).join(unplaced, unplaced.c.reach == reaches.c.reach)
+    return set(connection.execute(query.where(unplaced.c.job == job_id)).scalars())
+
+
+def _in_reach(cluster_ids: Collection[str]) -> sa.ColumnElement[bool]:
+    """Return the condition that a job has no cluster and may go to one of these."""
+    query = sa.select(unplaced.c.job).join(reaches, unplaced.c.reach == reaches.c.reach)
+    return jobs.c.id.in_(query.where(reaches.c.cluster_id.in_(cluster_ids)))
+
+
+def list_unplaced(connection: sa.Connection) -> list[Waiting]:
+    """Return the jobs that wait and are not suspended."""
+    query = sa.select(jobs.c.id, jobs.c.requestor, jobs.c.submitted_at, unplaced.c.turn)
+    query = query.join(unplaced, unplaced.c.job == jobs.c.id)
+    query = query.where(jobs.c.state == JobState.UNPLACED, jobs.c.suspended_at.is_(None))
+    return [Waiting(*row) for row in connection.execute(query)]
+
+
+def count_unplaced(connection: sa.Connection, requestor: str | None = None) -> int:
+    """Count the jobs that wait, of a requestor or all."""
+    query = sa.select(sa.func.count()).select_from(unplaced).join(jobs, unplaced.c.job == jobs.c.id)
+    query = query.where(jobs.c.state == JobState.UNPLACED)
+    query = query if requestor is None else query.where(jobs.c.requestor == requestor)
+    return connection.execute(query).scalar_one()
+
+
+def serve_requestor(connection: sa.Connection, requestor: str, now: float) -> None:
+    """Let a requestor's other jobs wait for another turn: one of them was placed."""
+    own = sa.select(jobs.c.id).where(jobs.c.requestor == requestor, jobs.c.state == JobState.UNPLACED)
+    connection.execute(unplaced.update().where(unplaced.c.job.in_(own), unplaced.c.turn < now).values(turn=now))
+
+
+def older_unplaced(connection: sa.Connection, job_id: str, requestor: str, basis: str, tag: str) -> list[str]:
+    """Return the jobs of a basis that wait since before a job, with another tag."""
+    query = sa.select(jobs.c.id).where(jobs.c.state == JobState.UNPLACED, jobs.c.requestor == requestor)
+    query = query.where(jobs.c.basis == basis, jobs.c.tag != tag, jobs.c.id < job_id)
+    return list(connection.execute(query).scalars())
+
+
+def placement_signature(connection: sa.Connection) -> list[tuple[Any, ...]]:
+    """Return what changes when a state, a graph or a booking of some cluster does."""
+    changing = (clusters.c.id, clusters.c.revision, clusters.c.clock, clusters.c.moves, states.c.reported_at)
+    query = sa.select(*changing).outerjoin(states, states.c.cluster_id == clusters.c.id).order_by(clusters.c.id)
+    return [tuple(row) for row in connection.execute(query)]
+
+
+def forget_unused_reaches(connection: sa.Connection) -> None:
+    """Forget sets of clusters that no job may go to any more."""
+    used = sa.select(unplaced.c.reach).where(unplaced.c.reach.is_not(None))
+    connection.execute(reaches.delete().where(reaches.c.reach.not_in(used)))

@@ -10,7 +10,8 @@ The tables: what must survive a restart.
               ├─ agents          their last signs of life, and the load they measured
               ├─ reservations    space kept in advance
               └─ grants ──────── credentials     which clusters a token or secret (its SHA-256) is good for
-    jobs ─┬─── tasks             kept when their cluster is deleted: they are history
+    jobs ─┬─── unplaced ─────── reaches          wait for a cluster; the clusters they may go to
+          ├─── tasks             kept when their cluster is deleted: they are history
           └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
     symbols                      names of what jobs bring about, for those that wait for it (RFC 26)
     tags                         the versions a basis has had
@@ -84,7 +85,8 @@ metadata = sa.MetaData(naming_convention=NAMES)
 
 
 def _stamp(table: str) -> sa.Column[int]:
-    epoch = sa.text(f"(SELECT epoch FROM clusters WHERE clusters.id = {table}.cluster_id)")  # noqa: S608 - ours
+    of_now = f"(SELECT epoch FROM clusters WHERE clusters.id = {table}.cluster_id)"  # noqa: S608 - ours
+    epoch = sa.text(f"COALESCE({of_now}, 0)")  # a job without a cluster has none
     return sa.Column("stamp", sa.BigInteger, nullable=False, server_default="0", onupdate=epoch)
 
 
@@ -238,6 +240,24 @@ jobs = sa.Table(
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended_at", "ended_at"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
+)
+
+unplaced = sa.Table(
+    "unplaced",
+    metadata,
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
+    sa.Column("reach", ID, index=True),  # NULL: any cluster
+    sa.Column("turn", TIME, nullable=False),
+    sa.Column("home", ID, nullable=False, server_default=""),  # whose readers are told of it
+    sa.Column("selector", NAME),
+    sa.Column("options", JSON),
+)
+
+reaches = sa.Table(
+    "reaches",
+    metadata,
+    sa.Column("reach", ID, nullable=False, primary_key=True),
+    _cluster_id(primary_key=True, index=True),
 )
 
 records = sa.Table(

@@ -26,7 +26,7 @@ from rainbow.store.jobs import Filter
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")
 SECONDS = 2.0  # that an optimal assignment may take, unless said
-COMMON = ("selector", "clusters", "requestor")  # of the batch, for the jobs that do not bring their own
+COMMON = ("selector", "clusters", "requestor", "queue")  # of the batch, for the jobs that do not bring their own
 
 
 @batch.post("/jobs:batch", endpoint="submit")
@@ -78,7 +78,7 @@ def _written(answer: Answer) -> dict[str, Any]:
     if isinstance(answer, RainbowError):
         return body_of(answer)
     placed, again = answer
-    return {"status": 200 if again else 201, **placed}
+    return {"status": 200 if again else 201, **written(placed)}
 
 
 jobs = Blueprint("jobs", __name__, url_prefix="/v1")
@@ -86,15 +86,23 @@ jobs = Blueprint("jobs", __name__, url_prefix="/v1")
 
 @jobs.post("/jobs")
 def submit() -> Any:
-    """Submit a jobspec: 201 with the job, its cluster and the decision; 200 for one sent again."""
+    """Submit a jobspec: 201 with the job, its cluster and the decision; 200 for one sent again.
+
+    With `queue` a job that clusters match and none takes now waits: its state is UNPLACED and its cluster null.
+    """
     asking, asked = _asked()
     placed, again = placement_submit.submit(service(), asking, asked)
     with phase("answer"):
-        answer = jsonify(placed)
+        answer = jsonify(written(placed))
     if again:
         answer.headers["Idempotent-Replayed"] = "true"
     answer.headers["Location"] = f"/v1/jobs/{placed['id']}"
     return answer, 200 if again else 201
+
+
+def written(placed: Mapping[str, Any]) -> dict[str, Any]:
+    """Write what a submit is answered; the decision holds what clusters say, which is never taken for a time."""
+    return {key: timed(value) if key == "wait" else value for key, value in placed.items()}
 
 
 @jobs.post("/match")
@@ -138,6 +146,7 @@ def submission_of(jobspec: Any, envelope: Mapping[str, Any], brought: list[str],
         key,
         [digest(token) for token in [*tokens(), *brought]],
         envelope.get("explain", False),
+        queue=envelope.get("queue"),
     )
 
 

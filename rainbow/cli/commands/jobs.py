@@ -19,7 +19,8 @@ from rainbow.client import Client
 from rainbow.state_machine import JobState
 
 Document = Mapping[str, Any]
-LIVE = {JobState.WAITING, JobState.RUNNING}
+LIVE = {JobState.UNPLACED, JobState.WAITING, JobState.RUNNING}
+WAITS = {JobState.UNPLACED, JobState.WAITING}  # what a job waited for is kept, and of no interest once it runs
 
 
 @click.command()
@@ -51,7 +52,7 @@ def _row(job: Document) -> list[Any]:
 
 def _waits(job: Document) -> str:
     wait = job.get("wait") or {}
-    return str(wait.get("text") or "") if job["state"] == JobState.WAITING else ""
+    return str(wait.get("text") or "") if job["state"] in WAITS else ""
 
 
 @click.group()
@@ -170,8 +171,7 @@ def _draw_why(console: Console, found: Document) -> None:
     draw_decision(console, found["decision"])
     draw_steps(console, found["decision"].get("selection") or {})
     _draw_moves(console, found["decision"].get("moves") or [])
-    waits = found["state"] == JobState.WAITING  # what a job waited for is kept, and of no interest once it runs
-    waiting = _waiting((found.get("wait") or {}) if waits else {}, found.get("verify") or {})
+    waiting = _waiting((found.get("wait") or {}) if found["state"] in WAITS else {}, found.get("verify") or {})
     if waiting:
         console.print(printer.facts(waiting))
 

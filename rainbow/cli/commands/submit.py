@@ -43,11 +43,19 @@ def submit_many(client: Client, what: Sequence[Path], common: Mapping[str, Any],
 
 def draw_many(console: Console, rows: Sequence[Row]) -> None:
     """Show a line per jobspec, and how many went where."""
-    shown = [(row["jobspec"], row.get("id"), row.get("cluster"), row.get("detail", "")) for row in rows]
-    console.print(printer.table(["JOBSPEC", "JOB", "CLUSTER", "REFUSED BECAUSE"], shown))
+    shown = [(row["jobspec"], row.get("id"), row.get("cluster"), _why_not(row)) for row in rows]
+    console.print(printer.table(["JOBSPEC", "JOB", "CLUSTER", "NOT PLACED BECAUSE"], shown))
     for row in rows:
         draw_warnings(console, row.get("decision") or {}, f"{row['jobspec']}: ")
-    console.print(printer.words(Counter(row.get("cluster") or "refused" for row in rows)))
+    console.print(printer.words(Counter(_went_to(row) for row in rows)))
+
+
+def _why_not(row: Row) -> str:
+    return str(row.get("detail") or (row.get("wait") or {}).get("text", ""))
+
+
+def _went_to(row: Row) -> str:
+    return str(row.get("cluster") or ("unplaced" if "id" in row else "refused"))
 
 
 def exit_of_many(rows: Sequence[Row]) -> Exit:
@@ -83,6 +91,7 @@ def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
 @click.option("--requestor", help="Who it is for.")
 @click.option("--basis", help="What it is a version of: it replaces your live jobs of this basis with other tags.")
 @click.option("--tag", help="Which version of the basis it is.")
+@click.option("--queue", is_flag=True, help="Wait for a cluster where some match and none takes the job now.")
 @click.option("--key", help="Idempotency key: submitted twice under one key, it is one job.")
 @click.option("--wait", is_flag=True, help="Wait for its end; exit 7 if it does not complete.")
 @printer.output_option
@@ -98,6 +107,7 @@ def submit(
     basis: str | None,
     tag: str | None,
     key: str | None,
+    queue: bool,
     wait: bool,
     output: str,
 ) -> None:
@@ -107,11 +117,17 @@ def submit(
     """
     among = [{"name": one} for one in clusters] or None
     if given.many:
-        common = {"name": name, "requestor": requestor, "selector": _selector(selector, selector_options)}
+        common: dict[str, Any] = {
+            "name": name,
+            "requestor": requestor,
+            "selector": _selector(selector, selector_options),
+        }
+        common |= {"queue": queue or None}
         _submit_many(client, given, {**common, "clusters": among}, key, output, alone=bool(wait or basis or tag))
     jobspec = given.jobspec()
     try:
-        made = client.submit(jobspec, name, requestor, _selector(selector, selector_options), among, key, basis, tag)
+        chosen = _selector(selector, selector_options)
+        made = client.submit(jobspec, name, requestor, chosen, among, key, basis, tag, queue=queue or None)
     except Problem as problem:
         _show_refusals(problem, output)
         raise
@@ -145,4 +161,6 @@ def _show_refusals(problem: Problem, output: str) -> None:
 
 def _draw(console: Any, made: dict[str, Any]) -> None:
     draw_decision(console, made["decision"])
-    console.print(f"job {made['id']} goes to {made['cluster']}")
+    wait = printer.clean((made.get("wait") or {}).get("text", ""))
+    told = f"goes to {made['cluster']}" if made["cluster"] else f"waits for a cluster: {wait}"
+    console.print(f"job {made['id']} {told}", markup=False)

@@ -16,7 +16,11 @@ from contextlib import contextmanager
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 METRICS = {
     "rainbow_requests_total": ("counter", "status", "Requests answered, by status"),
-    "rainbow_submits_total": ("counter", "outcome", "Jobs submitted, by outcome: placed, or the code of the refusal"),
+    "rainbow_submits_total": (
+        "counter",
+        "outcome",
+        "Jobs submitted, by outcome: placed, unplaced, or the code of the refusal",
+    ),
     "rainbow_matches_total": (
         "counter",
         "verdict",
@@ -35,6 +39,7 @@ METRICS = {
         "kind",
         "Time of the store: read, write (its turn to its end), commit (a part of it)",
     ),
+    "rainbow_jobs_unplaced": ("gauge", "", "Jobs that wait for a cluster to take them"),
     "rainbow_jobs": ("gauge", "cluster,state", "Jobs that have not ended"),
     "rainbow_tasks": ("gauge", "cluster,state", "Tasks that have not ended: waiting, or holding workers"),
     "rainbow_workers": ("gauge", "cluster,state", "Workers by state"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.settings import Settings
 
 
-CHANGES = ("selector", "selector_options", "policy", "tick", "lease", "grace")
+CHANGES = ("selector", "selector_options", "policy", "unplaced", "tick", "lease", "grace")
 TAKEN_OVER = (*CHANGES, "warnings")
 WIRED = ("name", "secret", "admin", "backend", "limits", "history", "server")
 PAUSE = 1.0  # seconds between two looks at the file

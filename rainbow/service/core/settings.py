@@ -16,7 +16,19 @@ from rainbow.scheduling import policies
 from rainbow.selection import check_options
 from rainbow.service.core.limits import check_limits
 
-SCHEDULER = {"secret", "admin", "name", "algorithms", "backend", "policy", "tick", "lease", "grace", "history"}
+SCHEDULER = {
+    "secret",
+    "admin",
+    "name",
+    "algorithms",
+    "backend",
+    "policy",
+    "unplaced",
+    "tick",
+    "lease",
+    "grace",
+    "history",
+}
 SECTIONS = {"scheduler", "limits", "admission", "server"}
 DAY = 86_400
 UPSTREAM = {
@@ -71,6 +83,7 @@ def _settings(document: Any) -> Settings:
         selector_options=options,
         backend=_text(scheduler, "backend", default.backend, "/scheduler"),
         policy=_policy(_text(scheduler, "policy", default.policy, "/scheduler")),
+        unplaced=_unplaced(_text(scheduler, "unplaced", default.unplaced, "/scheduler")),
         tick=_seconds(scheduler, "tick", default.tick),
         lease=_seconds(scheduler, "lease", default.lease),
         grace=_seconds(scheduler, "grace", default.grace),
@@ -87,6 +100,13 @@ def _policy(name: str) -> str:
         told = f"there is no policy {name[:40]}; there are: {', '.join(policies.names())}"
         raise ConfigError(told, pointer="/scheduler/policy")
     return name
+
+
+def _unplaced(value: str) -> str:
+    if value not in (REFUSE, WAIT):
+        text = f"unplaced must be {REFUSE} or {WAIT}, got {value:.40}"
+        raise ConfigError(text, pointer="/scheduler/unplaced")
+    return value
 
 
 def _limits(given: Mapping[str, Any], warnings: list[str]) -> Limits:
@@ -176,6 +196,9 @@ def _located(fault: InputError, positions: Positions) -> ConfigError:
     return ConfigError(fault.message, pointer=pointer, line=line, column=column, **fault.facts)
 
 
+REFUSE, WAIT = "refuse", "wait"
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The most a request may bring, and cost."""
@@ -190,6 +213,7 @@ class Limits:
     vertices: int = 2_000_000  # of one cluster with its subsystems
     edges: int = 8_000_000
     batch: int = 1_000  # jobs in one request
+    unplaced: int = 1_000  # jobs of one requestor that wait for a cluster, 0: no limit
     live: int = 0  # live jobs of one requestor at one cluster, 0: no limit
     rate: float = 0.0  # requests a second from one caller, 0: no limit
     burst: int = 100  # requests a caller may send at once before the rate counts
@@ -245,6 +269,7 @@ class Settings:
     selector_options: Mapping[str, Any] = field(default_factory=dict)
     backend: str = "index"
     policy: str = "load_based"
+    unplaced: str = REFUSE  # a job that clusters match and none takes now: refuse it, or let it wait
     tick: float = 0.25  # seconds between two scheduling steps when nothing happens
     lease: float = 60.0  # seconds without the server after which an agent stops its tasks
     grace: float = 10.0  # seconds more that the server waits before it gives them to the queue again

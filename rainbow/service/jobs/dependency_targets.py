@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rainbow.errors import JobspecError
 from rainbow.scheduling import Wait
 from rainbow.scheduling.dependencies import BY_JOB, Awaited, Target
+from rainbow.service.jobs.lifecycle import sees
 from rainbow.state_machine import JobState
 from rainbow.store import jobs
 
@@ -27,7 +28,7 @@ def check_dependencies(connection: sa.Connection, who: Caller, request: Request)
     """Refuse a dependency on a job that does not exist for the caller."""
     for k, one in enumerate(request.dependencies):
         found = jobs.get(connection, one.value) if one.scheme in BY_JOB else None
-        if one.scheme in BY_JOB and (found is None or not who.sees(found.cluster_id)):
+        if one.scheme in BY_JOB and (found is None or not sees(connection, who, found)):
             at = f"/attributes/system/dependencies/{k}/value"
             raise JobspecError(f"there is no job {one.value[:100]} to wait for", pointer=at)
 

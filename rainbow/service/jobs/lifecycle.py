@@ -18,7 +18,7 @@ from rainbow.service.core.access import Caller, not_for
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.state_machine import ENDED, JobState, Task, TaskState, advance, job_state, ran_for
 from rainbow.store import clusters, events, jobs, reservations, tasks, workers
-from rainbow.store.jobs import LIVE, JobRecord
+from rainbow.store.jobs import LIVE, PENDING, JobRecord
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -42,10 +42,17 @@ def forget_old(service: Service) -> int:
         return jobs.forget(connection, before, MOST)
 
 
+def sees(connection: sa.Connection, who: Caller, record: JobRecord) -> bool:
+    """Tell whether a job exists for this caller; one without a cluster by the clusters it may go to."""
+    if record.cluster_id or who.admin:
+        return who.sees(record.cluster_id)
+    return any(map(who.sees, jobs.open_to(connection, record.id)))
+
+
 def visible_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
     """Return a job that exists for this caller, else NotFound."""
     record = jobs.get(connection, job_id)
-    if record is None or not who.sees(record.cluster_id):
+    if record is None or not sees(connection, who, record):
         raise NotFound(f"there is no job {job_id}")
     return record
 
@@ -53,7 +60,8 @@ def visible_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecor
 def own_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
     """Return a job the caller may change; Forbidden for those who may only see it."""
     record = visible_job(connection, who, job_id)
-    if not who.speaks_for(record.cluster_id, record.requestor):
+    at = [record.cluster_id] if record.cluster_id else jobs.open_to(connection, job_id)
+    if not who.admin and not any(who.sees(one) and who.speaks_for(one, record.requestor) for one in at):
         raise not_for(record.requestor)
     return record
 
@@ -71,7 +79,7 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     now = service.clock()
     with service.store.write() as connection:
         record = own_job(connection, who, job_id)
-        if record.state not in LIVE:
+        if record.state not in PENDING:
             raise Conflict(f"job {job_id} has ended: {record.state}")
         end(connection, job_id, now)
     service.tell(record.cluster_id)
@@ -81,6 +89,10 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> None:
     """Cancel a job's tasks that have not started, tell the others to stop; `why` is what people are told."""
     jobs.change(connection, job_id, canceled_at=now)
+    if (waiting := jobs.get_unplaced(connection, job_id)) is not None:
+        jobs.change(connection, job_id, state=JobState.CANCELED, ended_at=now, wait=None)
+        events.add(connection, now, waiting.home, "job", job=job_id, state=str(JobState.CANCELED), cluster=None)
+        return
     tasks.save_all(connection, list(_told_to_end(tasks.of_job(connection, job_id), now, why)), now)
     settle(connection, job_id, now)
 
@@ -124,6 +136,7 @@ def settle(connection: sa.Connection, job_id: str, now: float) -> None:
 def _job(record: JobRecord) -> dict[str, Any]:
     hidden = ("cluster_id", "accepted_clock", "ended_clock", "awaits")
     written = {key: value for key, value in asdict(record).items() if key not in hidden}
+    written["cluster"] = record.cluster or None
     return {**written, "wait": written["wait"] if record.state is not JobState.COMPLETED else None}
 
 

@@ -18,7 +18,7 @@ from rainbow.service.core.access import Caller
 from rainbow.service.jobs.lifecycle import own_job, show
 from rainbow.state_machine import Hold, Task, TaskState, advance
 from rainbow.store import events, jobs, tasks
-from rainbow.store.jobs import LIVE
+from rainbow.store.jobs import PENDING
 
 if TYPE_CHECKING:
     from rainbow.service.core.service import Service
@@ -41,7 +41,7 @@ def _hold(service: Service, who: Caller, job_id: str, verb: str) -> dict[str, An
     now, held = service.clock(), verb == "suspended"
     with service.store.write() as connection:
         record = own_job(connection, who, job_id)
-        if record.state not in LIVE:
+        if record.state not in PENDING:
             raise Conflict(f"job {job_id} has ended: {record.state}")
         if held is (record.suspended_at is None):
             jobs.change(connection, job_id, suspended_at=now if held else None)

@@ -124,7 +124,7 @@ def _states(service: Service, jobs: Mapping[int, BatchJob]) -> dict[str, dict[st
 
 
 def _placed(answers: Sequence[Answer]) -> int:
-    return sum(not isinstance(answer, RainbowError) for answer in answers)
+    return sum(not isinstance(answer, RainbowError) and bool(answer[0]["cluster"]) for answer in answers)
 
 
 def _report(answers: Sequence[Answer], variable: str, planned: Assignment, in_order: Assignment) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _gap(placed: int, total: float, bound: Bound) -> float:
 
 
 def _cost(answer: Answer, variable: str) -> float:
-    if isinstance(answer, RainbowError):
+    if isinstance(answer, RainbowError) or not answer[0]["cluster"]:
         return 0.0
     placed = answer[0]
     return summable(placed["decision"]["selection"]["values"].get(placed["cluster"], {}).get(variable)) or 0.0

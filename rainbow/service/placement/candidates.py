@@ -190,19 +190,29 @@ def revision_of(entry: Entry) -> str:
     return f"{entry.id}/{entry.revision}"
 
 
-def reach_of(service: Service, who: Caller, names: Sequence[str] | None = None) -> Reach:
-    """Return what a caller may submit to, or those of it that are asked for by name."""
+def reach_of(
+    service: Service, who: Caller, names: Sequence[str] | None = None, *, even_drained: bool = False
+) -> Reach:
+    """Return what a caller may submit to, or those of it that are asked for by name.
+
+    TryLater if all of them are drained, unless `even_drained`.
+    """
     asked = None if names is None else tuple(sorted(set(names)))
     catalogue = service.catalogue
     key = (Same(catalogue), Same(who), asked)
     reaches = service.state(Reaches)
-    known = reaches.get(key)
-    if known is not None:
-        return known
+    reach = reaches.get(key) or reaches.put(key, _found(service, who, asked))
+    if not reach.entries and reach.drained and not even_drained:
+        told = ", ".join(sorted(entry.cluster.name for entry in reach.drained))
+        raise TryLater(f"drained, and taking no jobs until reinstated: {told}", retry_after=60)
+    return reach
+
+
+def _found(service: Service, who: Caller, asked: Sequence[str] | None) -> Reach:
     found = _known(service, who)
     if not found and not who.admin:
         raise Forbidden("no submit token of a cluster was brought")
-    return reaches.put(key, _taking(found if asked is None else _named(found, asked)))
+    return _taking(found if asked is None else _named(found, asked))
 
 
 def _named(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
@@ -214,12 +224,8 @@ def _named(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
 
 
 def _taking(entries: Sequence[Entry]) -> Reach:
-    """Tell the clusters that are drained from the others; TryLater if all of them are."""
-    taking = [entry for entry in entries if not entry.drained]
-    if entries and not taking:
-        told = ", ".join(sorted(entry.cluster.name for entry in entries))
-        raise TryLater(f"drained, and taking no jobs until reinstated: {told}", retry_after=60)
-    return Reach(taking, [entry for entry in entries if entry.drained])
+    """Tell the clusters that are drained from the others."""
+    return Reach([entry for entry in entries if not entry.drained], [entry for entry in entries if entry.drained])
 
 
 def _known(service: Service, who: Caller) -> list[Entry]:

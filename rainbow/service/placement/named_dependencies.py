@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rainbow.errors import Conflict, Forbidden, JobspecError
-from rainbow.service.jobs.lifecycle import end
+from rainbow.service.jobs.lifecycle import end, sees
 from rainbow.store import job_names, jobs
 from rainbow.store.job_names import Basis
 
@@ -41,6 +41,7 @@ def replace_ancestors(service: Service, connection: sa.Connection, who: Caller, 
     """Make a job's tag the newest of its basis and end the jobs of older ones; Conflict if it is an older one."""
     if not record.basis:
         return
+    replace_waiting(service, connection, record)
     basis = Basis(record.requestor, record.basis)
     allowed = {entry.id for entry in service.catalogue.values() if who.admin or entry.id in who.submits}
     known = job_names.known_tags(connection, allowed, basis)
@@ -49,6 +50,13 @@ def replace_ancestors(service: Service, connection: sa.Connection, who: Caller, 
     if record.tag not in known[:1]:
         job_names.add_tag(connection, record.cluster_id, basis, record.tag)
         for job in job_names.live_with_tag(connection, allowed, basis, record.tag):
+            end(connection, job, service.clock())
+
+
+def replace_waiting(service: Service, connection: sa.Connection, record: JobRecord) -> None:
+    """End the older versions of a job that wait for a cluster."""
+    if record.basis:
+        for job in jobs.older_unplaced(connection, record.id, record.requestor, record.basis, record.tag):
             end(connection, job, service.clock())
 
 
@@ -79,7 +87,8 @@ def _within(who: Caller, record: JobRecord, wanted: Dependency, bringer: Bringer
         return False
     if wanted.scope == GLOBAL == bringer.scope:
         return True
-    return bringer.requestor == record.requestor and who.sees(bringer.cluster_id)
+    own = not bringer.cluster_id or who.sees(bringer.cluster_id)  # one that waits for a cluster is its requestor's
+    return bringer.requestor == record.requestor and own
 
 
 def _by_id(connection: sa.Connection, who: Caller, record: JobRecord, request: Request) -> Iterator[str]:
@@ -87,11 +96,11 @@ def _by_id(connection: sa.Connection, who: Caller, record: JobRecord, request: R
         if one.scheme != "fluid":
             continue
         other = jobs.get(connection, one.value)
-        mine = other is not None and who.sees(other.cluster_id)
+        mine = other is not None and sees(connection, who, other)
         if other is None or not mine or (one.scope == USER and other.requestor != record.requestor):
             text = f"there is no job {one.value[:100]} to wait for; ids are those a submit answers with"
             raise JobspecError(text, pointer=f"{AT}/{k}/value")
-        if other.state in jobs.LIVE:
+        if other.state in jobs.PENDING:
             yield other.id
 
 

@@ -19,27 +19,26 @@ from rainbow.errors import (
     RainbowError,
     Refused,
     TooMany,
-    Undecided,
 )
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.storable import keeping
-from rainbow.matching import backends, match, names_of, shown, shown_explained
+from rainbow.matching import backends, match, shown, shown_explained
 from rainbow.scheduling import Gang
 from rainbow.selection import Choice, check_options, reads, reads_states, select
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.core.counters import count, phase
 from rainbow.service.core.limits import admit, check_limits
+from rainbow.service.core.settings import WAIT
 from rainbow.service.jobs.dependency_targets import check_dependencies
 from rainbow.service.jobs.jobspecs import Reading, read_request, remember
-from rainbow.service.jobs.lifecycle import STARTS
-from rainbow.service.placement import ledger, named_dependencies
+from rainbow.service.jobs.lifecycle import STARTS, sees
+from rainbow.service.placement import ledger, named_dependencies, refusal
 from rainbow.service.placement.candidates import Part, barred, reach_of, snapshot, states_of
-from rainbow.service.placement.match_cache import TOLD, Found, Match, Matches
-from rainbow.service.placement.named_dependencies import replace_ancestors
-from rainbow.state_machine import Task
+from rainbow.service.placement.match_cache import Found, Match, Matches
+from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
+from rainbow.state_machine import JobState, Task
 from rainbow.store import clusters, events, jobs, statistics, tasks
-from rainbow.store.jobs import JobRecord
-from rainbow.text import some
+from rainbow.store.jobs import JobRecord, UnplacedRecord
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -68,11 +67,13 @@ class Submission:
     credentials: Sequence[str] = field(default_factory=tuple)  # digest of who asks, part of the key
     explain: bool = False  # of match: say what was looked for and found, and what would do
     place: str | None = None  # only this one of them, by the plan of a batch; no part of what was asked
+    queue: bool | None = None  # wait where clusters match and none takes it now; None: as the server is set
 
     def digest(self) -> str:
         """Return what tells two requests apart."""
-        parts = [self.jobspec, self.selector, self.options, self.clusters, self.name, self.requestor]
+        parts: list[Any] = [self.jobspec, self.selector, self.options, self.clusters, self.name, self.requestor]
         parts += [self.basis, self.tag] if self.basis or self.tag else []
+        parts += [self.queue] if self.queue is not None else []
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -83,6 +84,16 @@ class Outdated(Conflict):
     def __init__(self, cluster: str) -> None:
         super().__init__(f"the graphs of cluster {cluster} keep changing; submit again")
         self.cluster = cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What selection said of a job, what it was given, and the decision as it is told."""
+
+    job: str
+    states: States
+    choice: Choice
+    told: dict[str, Any]
 
 
 @dataclass
@@ -99,6 +110,7 @@ class Placement:
     snapshot: Part | None = None  # what is kept of the states if the selector reads none
     barred: Mapping[str, str] = field(default_factory=dict)  # clusters without the queue or class it asks for: why
     drained: Mapping[str, str] = field(default_factory=dict)  # clusters that match, and take no jobs now: why
+    queues: bool = False  # waits where clusters match and none takes it now
     cluster_id: str | None = None  # where it was placed
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
@@ -108,6 +120,26 @@ class Placement:
         job_id = _new_id()
         check_dependencies(connection, self.who, self.wanted.request)
         named_dependencies.check(self.who, self.wanted.request)
+        decided = self._decide(connection, job_id)
+        if decided.choice.cluster is not None:
+            return refusal.told(*self._take(connection, decided)), False
+        why = self._refusal(decided)
+        if self.queues and isinstance(why, NoClusterNow):
+            return refusal.told(*self._queue(connection, decided, why)), False
+        raise why
+
+    def place(self, connection: sa.Connection, waiting: JobRecord) -> JobRecord:
+        """Place a job that waits for a cluster; the refusal says why it still waits."""
+        return self._take(connection, self.check_now(connection, waiting.id), waiting)[0]
+
+    def check_now(self, connection: sa.Connection, job_id: str) -> Decided:
+        """Return what selection says of a job, without writing; raise the refusal if no cluster takes it now."""
+        decided = self._decide(connection, job_id)
+        if decided.choice.cluster is None:
+            raise self._refusal(decided)
+        return decided
+
+    def _decide(self, connection: sa.Connection, job_id: str) -> Decided:
         states, choice = self._choose(connection, job_id)
         told = self.found.told(self.wanted.request, choice.cluster)
         decision = {**told, "selection": ledger.told(choice, self.found), "seed": job_id}
@@ -115,45 +147,54 @@ class Placement:
             decision["barred"] = dict(self.barred)
         if self.asked.place is not None:
             decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
-        if choice.cluster is None:
-            raise self._refusal(choice, decision)
-        cluster = _taking(connection, choice.cluster)
-        self._check_matched(cluster)
-        record = self._record(connection, job_id, cluster)
-        record = replace(
-            record, awaits=named_dependencies.find(connection, self.who, record, self.wanted.request) or None
-        )
-        decision["again"] = self._again(record.requestor)
-        parts = {**self._given(states), **ledger.longer(choice, self.found, self.selector)}
-        self._store(connection, record, check_limits(cluster.limits), decision, parts)
-        self.cluster_id = record.cluster_id
-        return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}, False
+        return Decided(job_id, states, choice, decision)
 
-    def _refusal(self, choice: Choice, decision: dict[str, Any]) -> Refused:
-        """Return why the job has no cluster: none matches, or none takes it now, and what dropped each."""
-        named = self.found.candidates[:TOLD]
-        dropped = {**{one.cluster: choice.drops.get(one.cluster, choice.reason) for one in named}, **self.drained}
-        if not dropped:
-            return self._unmatched(decision)
-        count = len(self.found.candidates) + len(self.drained)
-        text = f"{some(count, 'cluster')} could run this job, none takes it now: {_first(dropped)}"
-        return NoClusterNow(text, dropped=dropped, **decision)
+    def _take(
+        self, connection: sa.Connection, decided: Decided, waiting: JobRecord | None = None
+    ) -> tuple[JobRecord, dict[str, Any]]:
+        """Store a job, new or waiting for it, at the cluster that was chosen."""
+        cluster = _taking(connection, decided.choice.cluster or "")
+        self._check_matched(cluster)
+        record = self._record(connection, decided.job, cluster, waiting)
+        decision = {**decided.told, "again": self._again(record.requestor)}
+        self._store(connection, record, cluster, self._kept(decided, decision), waiting is None)
+        self.cluster_id = record.cluster_id
+        return record, decision
+
+    def _queue(
+        self, connection: sa.Connection, decided: Decided, why: NoClusterNow
+    ) -> tuple[JobRecord, dict[str, Any]]:
+        """Store a job that waits for a cluster."""
+        service, asked, reach = self.service, self.asked, self.found.reach
+        homes = [*self.found.ids, *(entry.id for entry in reach.drained if entry.cluster.name in self.drained)]
+        requestor = refusal.requestor_for(asked.requestor, self.who, homes)
+        refusal.check_room(service, connection, requestor)
+        record = self._new(decided.job, requestor)
+        wait = refusal.wait_of(why, record.submitted_at)
+        record = replace(record, state=JobState.UNPLACED, wait=wait, awaits=self._awaits(connection, record))
+        kept, texts = self._kept(decided, decided.told)
+        replace_waiting(service, connection, record)
+        self._add(connection, record, kept)
+        jobs.keep_records(connection, record.id, texts)
+        ids = refusal.open_to(reach, self.who, requestor, named=asked.clusters is not None)
+        waits = UnplacedRecord(record.id, None, record.submitted_at, homes[0], asked.selector, asked.options)
+        refusal.enter(service, connection, record, waits, ids)
+        return record, decided.told
+
+    def _kept(self, decided: Decided, decision: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return a decision as it is stored, and the long texts that are kept beside it."""
+        parts = {**self._given(decided.states), **ledger.longer(decided.choice, self.found, self.selector)}
+        return {**decision, ledger.LEDGER: ledger.entry(parts)}, ledger.long(parts)
+
+    def _refusal(self, decided: Decided) -> Refused:
+        seconds = self.service.settings.limits.match_seconds
+        return refusal.refusal(self.found, decided.choice, self.drained, decided.told, seconds)
 
     def _check_matched(self, cluster: ClusterRecord) -> None:
         """Raise Outdated if another process replaced the graphs that were matched."""
         matched = self.found.reach.entry(cluster.name)
         if (matched.id, matched.revision) != (cluster.id, cluster.revision):
             raise Outdated(cluster.name)
-
-    def _unmatched(self, decision: Mapping[str, Any]) -> Refused:
-        """Return why no cluster matches: none can ever take the job, or none is known to."""
-        names = names_of(self.found.undecided)
-        if not names:
-            return Refused("no cluster can take this job", **decision)
-        told = ", ".join(names[:TOLD]) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "")
-        limit = self.service.settings.limits.match_seconds
-        text = f"no cluster is known to match: {len(names)} undecided after {limit:g} s ({told})"
-        return Undecided(f"{text}; ask for less, name one cluster, or have limits.match_seconds raised", **decision)
 
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice]:
         selector, options, found = self.selector, self.options, self.found
@@ -170,21 +211,33 @@ class Placement:
         policy = Part.of([self.selector, self.options])
         return {"policy": policy, "states": self.snapshot or Part.of(states), "graphs": self.found.reach.graphs}
 
-    def _record(self, connection: sa.Connection, job_id: str, cluster: ClusterRecord) -> JobRecord:
-        asked = self.asked
-        requestor = requestor_of(asked.requestor, self.who.submits.get(cluster.id))
+    def _record(
+        self, connection: sa.Connection, job_id: str, cluster: ClusterRecord, waiting: JobRecord | None
+    ) -> JobRecord:
+        requestor = requestor_of(self.asked.requestor, self.who.submits.get(cluster.id))
         self._check_live(connection, cluster.id, requestor)
+        nodes = self.found.verdict(cluster.name).totals.get("nodes", 0)
+        if waiting is not None:
+            return replace(waiting.moved(cluster.id, cluster.name, nodes), state=JobState.WAITING, wait=None)
+        record = self._new(job_id, requestor).moved(cluster.id, cluster.name, nodes)
+        return replace(record, awaits=self._awaits(connection, record))
+
+    def _new(self, job_id: str, requestor: str) -> JobRecord:
+        asked = self.asked
         return JobRecord(
             id=job_id,
             name=asked.name or self.wanted.request.name or "job",
             requestor=requestor,
-            cluster_id=cluster.id,
-            cluster=cluster.name,
-            nodes=self.found.verdict(cluster.name).totals.get("nodes", 0),
+            cluster_id="",
+            cluster="",
+            nodes=0,
             submitted_at=self.service.clock(),
             basis=asked.basis or "",
             tag=asked.tag or (job_id if asked.basis else ""),
         )
+
+    def _awaits(self, connection: sa.Connection, record: JobRecord) -> list[str] | None:
+        return named_dependencies.find(connection, self.who, record, self.wanted.request) or None
 
     def _check_live(self, connection: sa.Connection, cluster_id: str, requestor: str) -> None:
         most = self.service.settings.limits.live
@@ -208,31 +261,32 @@ class Placement:
         self,
         connection: sa.Connection,
         record: JobRecord,
-        limits: Mapping[str, int],
-        decision: dict[str, Any],
-        parts: Mapping[str, Part],
+        cluster: ClusterRecord,
+        decision: tuple[dict[str, Any], dict[str, str]],
+        new: bool,
     ) -> None:
-        asked = self.asked
-        key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
+        limits, (kept, texts) = check_limits(cluster.limits), decision
         replace_ancestors(self.service, connection, self.who, record)
         admit(connection, record, sum(len(gang.tasks) for gang in self.wanted.gangs), limits)
-        kept = {**decision, ledger.LEDGER: ledger.entry(parts)}
-        jobs.add(connection, record, _text(asked.jobspec), kept, **key)
-        named_dependencies.keep(connection, record, self.wanted.request)
-        remember(record.id, self.wanted)
-        jobs.keep_records(connection, record.id, ledger.long(parts))
+        if new:
+            self._add(connection, record, kept)
+        else:
+            jobs.place(connection, record, kept, cluster.epoch)
+        jobs.keep_records(connection, record.id, texts)
         expected = statistics.expected_durations(
             connection, statistics.job_key(record.cluster_id, record.requestor, record.name)
         )
         retries = STARTS if self.wanted.request.service else limits["max_retries"]
         tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted.gangs, retries, expected))
         told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
-        events.add(connection, record.submitted_at, record.cluster_id, "job", **told)
+        events.add(connection, self.service.clock(), record.cluster_id, "job", **told)
 
-
-def _first(dropped: Mapping[str, str]) -> str:
-    shown = [f"{name}: {why}" for name, why in list(dropped.items())[:3]]
-    return "; ".join([*shown, *([f"and {len(dropped) - 3} more"] if len(dropped) > 3 else [])])
+    def _add(self, connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any]) -> None:
+        asked = self.asked
+        key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
+        jobs.add(connection, record, _text(asked.jobspec), decision, **key)
+        named_dependencies.keep(connection, record, self.wanted.request)
+        remember(record.id, self.wanted)
 
 
 def _taking(connection: sa.Connection, name: str) -> ClusterRecord:
@@ -283,10 +337,10 @@ def earlier_job(connection: sa.Connection, who: Caller, asked: Submission) -> di
     if digest != asked.digest():
         raise Conflict("this Idempotency-Key was used for another request")
     record = jobs.get(connection, job_id)
-    if record is None or not who.sees(record.cluster_id):  # of what was brought then something may have ended
+    if record is None or not sees(connection, who, record):  # of what was brought then something may have ended
         raise NotFound(f"there is no job {job_id}")
     decision = ledger.shown(jobs.decision(connection, job_id))
-    return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision}
+    return refusal.told(record, decision)
 
 
 ATTEMPTS = 3  # of a submit whose cluster gets other graphs while it is matched
@@ -298,7 +352,8 @@ Placed = tuple[dict[str, Any], bool] | RainbowError  # a job and whether it was 
 
 def find_for(service: Service, who: Caller, asked: Submission) -> Found:
     """Match a jobspec against every cluster the caller may submit to, or those asked for."""
-    among = reach_of(service, who, asked.clusters if asked.place is None else [asked.place])
+    names = asked.clusters if asked.place is None else [asked.place]
+    among = reach_of(service, who, names, even_drained=_queues(service, asked))
     settings = service.settings
     found = service.state(Matches).find(asked.jobspec, among, settings.backend, settings.budget())
     for verdict, times in found.match.counts.items():
@@ -350,7 +405,7 @@ def _attempt(service: Service, many: Mapping[int, tuple[Caller, Submission]]) ->
     prepared: dict[int, Placement] = {}
     for k, (who, asked) in many.items():
         try:
-            prepared[k] = _prepare(service, who, asked)
+            prepared[k] = prepare(service, who, asked)
         except RainbowError as fault:
             answers[k] = fault
     with phase("store"):
@@ -366,7 +421,7 @@ def _told_of(found: Placed) -> str:
     """Return what the metrics call an outcome."""
     if isinstance(found, RainbowError):
         return found.code
-    return "again" if found[1] else "placed"
+    return "again" if found[1] else "placed" if found[0]["cluster"] else "unplaced"
 
 
 def _outcome(placement: Placement, work: Work[tuple[dict[str, Any], bool]]) -> Placed:
@@ -378,14 +433,16 @@ def _outcome(placement: Placement, work: Work[tuple[dict[str, Any], bool]]) -> P
     raise work.fault or AssertionError("a part has a result or a fault")
 
 
-def _prepare(service: Service, who: Caller, asked: Submission) -> Placement:
+def prepare(service: Service, who: Caller, asked: Submission) -> Placement:
     """Do all that needs no writing: parse, match, check."""
     found, without = find_open(service, who, asked)
     wanted = _checked(service, found.request)
     selector, options = selector_of(service, asked)
-    drained = {} if found.match.candidates else _drained(service, found)
+    drained = {} if found.match.candidates else refusal.drained(service, found)
     kept = None if reads_states(selector) else snapshot(service, found.match.reach)
-    return Placement(service, who, asked, wanted, found.match, selector, options, kept, without, drained)
+    return Placement(
+        service, who, asked, wanted, found.match, selector, options, kept, without, drained, _queues(service, asked)
+    )
 
 
 def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, dict[str, str]]:
@@ -407,12 +464,11 @@ def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, 
     return find_for(service, who, replace(asked, clusters=others, place=None)), told
 
 
-def _drained(service: Service, found: Found) -> dict[str, str]:
-    """Say why not of the clusters that match and are drained: they could run the job, and will again."""
-    entries = found.match.reach.drained
-    verdicts = match(found.request, [entry.cluster for entry in entries], service.settings.backend) if entries else ()
-    why = "drained: it takes nothing new until it is reinstated"
-    return {verdict.cluster: why for verdict in verdicts if verdict.matched}
+def _queues(service: Service, asked: Submission) -> bool:
+    """Tell whether a job waits where clusters match and none takes it now; at its place in a plan none does."""
+    if asked.place is not None:
+        return False
+    return service.settings.unplaced == WAIT if asked.queue is None else asked.queue
 
 
 def _checked(service: Service, request: Request) -> Reading:

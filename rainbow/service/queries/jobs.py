@@ -19,7 +19,7 @@ from rainbow.service.placement import ledger
 from rainbow.service.scheduler.step import wait_now
 from rainbow.service.scheduler.view import freeze
 from rainbow.store import clusters, jobs
-from rainbow.store.jobs import LIVE, Filter
+from rainbow.store.jobs import PENDING, Filter
 
 if TYPE_CHECKING:
     from rainbow.service.core.service import Service
@@ -57,8 +57,14 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         decision = ledger.whole(connection, job_id)
     decision = {key: value for key, value in decision.items() if key not in ("given", "digests")}
     decision = only_for(service, who, record.cluster, decision)
-    waiting = record.wait if record.state in LIVE else None
-    return {"id": job_id, "cluster": record.cluster, "state": record.state, "decision": decision, "wait": waiting}
+    waiting = record.wait if record.state in PENDING else None
+    return {
+        "id": job_id,
+        "cluster": record.cluster or None,
+        "state": record.state,
+        "decision": decision,
+        "wait": waiting,
+    }
 
 
 def replay(service: Service, who: Caller, job_id: str) -> dict[str, Any]:

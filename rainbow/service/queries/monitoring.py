@@ -14,7 +14,7 @@ from rainbow.service.clusters.scheduling_settings import _told
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.scheduler.loop import step_safely
 from rainbow.service.scheduler.step import plan_only
-from rainbow.store import clusters, statistics, tasks
+from rainbow.store import clusters, jobs, statistics, tasks
 
 if TYPE_CHECKING:
     from rainbow.service.core.service import Service
@@ -86,7 +86,9 @@ def gauges(service: Service) -> dict[str, Rows]:
     with service.store.read() as connection:
         names = {record.id: record.name for record in clusters.every(connection)}
         found = statistics.counted(connection)
+        waiting = jobs.count_unplaced(connection)
     told: dict[str, Rows] = {"rainbow_clusters": [((), float(len(names)))]}
+    told["rainbow_jobs_unplaced"] = [((), float(waiting))]
     for metric, counts in found.items():
         rows = [((names[key], label), float(n)) for (key, label), n in counts.items() if key in names]
         told[metric] = sorted(rows)

@@ -25,6 +25,7 @@ from rainbow.service.core.counters import count, observe
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.service import log
 from rainbow.service.jobs.lifecycle import forget_old
+from rainbow.service.placement.unplaced import Round
 from rainbow.service.scheduler.step import step
 from rainbow.store import clusters, workers
 
@@ -99,6 +100,7 @@ class Loop:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._swept = 0.0
+        self._unplaced = Round(service, clock)
 
     def start(self) -> None:
         """Begin to step."""
@@ -117,9 +119,12 @@ class Loop:
             version = self.service.news.wait(ALL, version, pause)
             began = self._clock()
             try:
-                for name in self.turn(began) if self.service.turns.scheduling() else ():
+                scheduling = self.service.turns.scheduling()
+                for name in self.turn(began) if scheduling else ():
                     step_safely(self.service, name)
                     self._end(name)
+                if scheduling:
+                    self._unplaced.look()
             except RainbowError as fault:  # the store is away: it may come back
                 log.warning("scheduler-waits", fault=str(fault))
             # a long queue makes long steps: whoever submits to it gets as much of the processor as they do

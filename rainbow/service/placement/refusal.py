@@ -1,0 +1,116 @@
+"""Why no cluster takes a job: a refusal, or an entry among the jobs that wait unplaced.
+
+unsatisfiable     no cluster can ever run it
+undecided         none is known to: the time for matching ended first
+no-cluster-now    some match, and the rules of selection leave none now; this job may wait
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import NoClusterNow, RainbowError, Refused, TooMany, Undecided
+from rainbow.matching import match, names_of
+from rainbow.service.core.access import Caller, requestor_of
+from rainbow.service.placement.match_cache import TOLD, Found, Match
+from rainbow.state_machine import JobState
+from rainbow.store import events, jobs
+from rainbow.text import some
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.selection import Choice
+    from rainbow.service.core.service import Service
+    from rainbow.service.placement.candidates import Reach
+    from rainbow.store.jobs import JobRecord, UnplacedRecord
+
+
+def refusal(
+    found: Match, choice: Choice, drained: Mapping[str, str], decision: Mapping[str, Any], seconds: float
+) -> Refused:
+    """Return why the job has no cluster: none matches, or none takes it now, and what dropped each."""
+    named = found.candidates[:TOLD]
+    dropped = {**{one.cluster: choice.drops.get(one.cluster, choice.reason) for one in named}, **drained}
+    if not dropped:
+        return _unmatched(found, decision, seconds)
+    count = len(found.candidates) + len(drained)
+    text = f"{some(count, 'cluster')} could run this job, none takes it now: {_first(dropped)}"
+    return NoClusterNow(text, dropped=dropped, **decision)
+
+
+def _unmatched(found: Match, decision: Mapping[str, Any], seconds: float) -> Refused:
+    """Return why no cluster matches: none can ever take the job, or none is known to in so many seconds."""
+    names = names_of(found.undecided)
+    if not names:
+        return Refused("no cluster can take this job", **decision)
+    told = ", ".join(names[:TOLD]) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "")
+    text = f"no cluster is known to match: {len(names)} undecided after {seconds:g} s ({told})"
+    return Undecided(f"{text}; ask for less, name one cluster, or have limits.match_seconds raised", **decision)
+
+
+def _first(dropped: Mapping[str, str]) -> str:
+    shown = [f"{name}: {why}" for name, why in list(dropped.items())[:3]]
+    return "; ".join([*shown, *([f"and {len(dropped) - 3} more"] if len(dropped) > 3 else [])])
+
+
+def drained(service: Service, found: Found) -> dict[str, str]:
+    """Return why not of the clusters that match and are drained: they could run the job, and will again."""
+    entries, settings = found.match.reach.drained, service.settings
+    asked = [entry.cluster for entry in entries]
+    verdicts = match(found.request, asked, settings.backend, settings.budget()) if asked else ()
+    why = "drained: it takes nothing new until it is reinstated"
+    return {verdict.cluster: why for verdict in verdicts if verdict.matched}
+
+
+# ── jobs that wait ──
+
+
+def requestor_for(asked: str | None, who: Caller, cluster_ids: Iterable[str]) -> str:
+    """Return whom a job is for that no cluster has: by the first of these clusters whose token may say it."""
+    fault: RainbowError | None = None
+    for cluster_id in cluster_ids:
+        try:
+            return requestor_of(asked, who.submits.get(cluster_id))
+        except RainbowError as found:
+            fault = fault or found
+    raise fault or AssertionError("a job waits where some cluster matches")
+
+
+def check_room(service: Service, connection: sa.Connection, requestor: str) -> None:
+    """Raise TooMany if a requestor has as many jobs waiting as are allowed."""
+    most = service.settings.limits.unplaced
+    if most and jobs.count_unplaced(connection, requestor) >= most:
+        text = f"{requestor} has {most} jobs waiting for a cluster, the limit"
+        raise TooMany(text, retry_after=30, limit="unplaced")
+
+
+def open_to(reach: Reach, who: Caller, requestor: str, *, named: bool) -> list[str] | None:
+    """Return the ids of the clusters a job may go to; None: to any there is, and any that comes."""
+    if who.admin and not named:
+        return None
+    ids = [entry.id for entry in (*reach.entries, *reach.drained)]
+    return [one for one in ids if requestor in (who.submits.get(one) or [requestor])]
+
+
+def wait_of(fault: RainbowError, since: float) -> dict[str, Any]:
+    """Return why a job waits, as it is stored."""
+    facts = {"dropped": fault.facts["dropped"]} if "dropped" in fault.facts else {}
+    return {"reason": fault.code, "text": fault.message, "since": since, "facts": facts}
+
+
+def told(record: JobRecord, decision: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a submit is answered about a job, placed or waiting."""
+    answer = {"id": record.id, "cluster": record.cluster or None, "state": record.state, "decision": decision}
+    return answer | ({"wait": dict(record.wait or {})} if record.state is JobState.UNPLACED else {})
+
+
+def enter(
+    service: Service, connection: sa.Connection, record: JobRecord, kept: UnplacedRecord, ids: list[str] | None
+) -> None:
+    """Let a stored job wait for one of these clusters; None: for any."""
+    reach = None if ids is None else jobs.keep_reach(connection, ids)
+    jobs.add_unplaced(connection, replace(kept, reach=reach))
+    events.add(connection, service.clock(), kept.home, "job", job=record.id, state=str(record.state), cluster=None)

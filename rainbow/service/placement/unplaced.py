@@ -1,0 +1,177 @@
+"""Jobs that wait unplaced: clusters match, and the rules of selection leave none of them now.
+
+entered    in the transaction of the submit, with the clusters its caller may submit to
+tried      when a state, a graph or a booking of a cluster changes, and every RETRY seconds for what else may
+in turn    the requestor who was served longest ago first, of each the oldest job first
+placed     in one transaction, like a submit: whoever tries again after a crash finds it placed, or waiting
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import Conflict, RainbowError, Refused, TooMany
+from rainbow.service.core.access import Caller, Callers
+from rainbow.service.jobs.lifecycle import end
+from rainbow.service.placement.refusal import wait_of
+from rainbow.service.placement.submit import Submission, prepare
+from rainbow.state_machine import JobState
+from rainbow.store import jobs
+from rainbow.store.jobs import UnplacedRecord, Waiting
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.core.service import Service
+    from rainbow.store.jobs import JobRecord
+
+
+RETRY = 5.0  # seconds after which all are tried again, whatever has changed: queues and limits are not watched
+LONGEST = 1.0  # seconds that one round may take; the next goes on with whose turn it is then
+APART = 1e-6  # seconds between two turns of one moment
+
+
+# ── whose turn it is ──
+
+
+class Turns:
+    """The jobs that wait, in turn: a requestor who is served goes to the end, of each the oldest job is first."""
+
+    def __init__(self, waiting: Iterable[Waiting], now: float) -> None:
+        self._heap = [(one.turn, one.submitted_at, one.job, one.requestor) for one in waiting]
+        heapq.heapify(self._heap)
+        self._served: dict[str, float] = {}
+        self._last = now
+
+    def next(self) -> tuple[str, str] | None:
+        """Return the job whose turn it is, and its requestor; None if there is none."""
+        while self._heap:
+            turn, submitted, job, requestor = heapq.heappop(self._heap)
+            later = self._served.get(requestor, turn)
+            if later <= turn:
+                return job, requestor
+            heapq.heappush(self._heap, (later, submitted, job, requestor))
+        return None
+
+    def serve(self, requestor: str) -> float:
+        """Let a requestor's other jobs wait for another turn; return when that is."""
+        self._last += APART
+        self._served[requestor] = self._last
+        return self._last
+
+
+# ── out ──
+
+
+class Round:
+    """Tries the jobs that wait, whenever something has changed that may let one in."""
+
+    def __init__(self, service: Service, clock: Callable[[], float]) -> None:
+        self._service = service
+        self._clock = clock
+        self._seen: object = None
+        self._again = 0.0
+        self._unfinished = False
+
+    def look(self) -> list[str]:
+        """Try the jobs that wait if anything has changed since; return those that were placed."""
+        now = self._service.clock()
+        with self._service.store.read() as connection:
+            waiting = jobs.list_unplaced(connection)
+            seen = jobs.placement_signature(connection) if waiting else None
+        over = not 0 < self._again - now <= RETRY
+        if not waiting or (seen == self._seen and not over and not self._unfinished):
+            return []
+        self._seen, self._again = seen, now + RETRY
+        return self._try_all(Turns(waiting, now))
+
+    def _try_all(self, turns: Turns) -> list[str]:
+        end_, placed = self._clock() + LONGEST, list[str]()
+        failed: set[str] = set()  # what nobody took in this round: nothing is freed in the meantime
+        self._unfinished = False
+        while (following := turns.next()) is not None:
+            if self._clock() > end_:
+                self._unfinished = True
+                break
+            job, requestor = following
+            if self._try(job, failed):
+                placed.append(job)
+                self._serve(requestor, turns.serve(requestor))
+        return placed
+
+    def _serve(self, requestor: str, turn: float) -> None:
+        with self._service.store.write() as connection:
+            jobs.serve_requestor(connection, requestor, turn)
+
+    def _try(self, job: str, failed: set[str]) -> bool:
+        with self._service.store.read() as connection:
+            record, kept = jobs.get(connection, job), jobs.get_unplaced(connection, job)
+            if record is None or kept is None or record.state is not JobState.UNPLACED:
+                return False
+            own = (kept.reach, kept.selector, kept.options, record.requestor, jobs.jobspec(connection, job))
+            shape = json.dumps(own, sort_keys=True)
+        if shape in failed:
+            return False
+        found = place_again(self._service, record, kept)
+        if isinstance(found, RainbowError):
+            failed.add(shape)
+            self._tell(record, found)
+            return False
+        self._service.tell(found.cluster_id)
+        return True
+
+    def _tell(self, record: JobRecord, fault: RainbowError) -> None:
+        """Store why a job still waits, if that is news; end one whose tag has expired."""
+        now, wait = self._service.clock(), record.wait or {}
+        expired = isinstance(fault, Conflict) and "newest" in fault.facts
+        if not expired and (not isinstance(fault, Refused | TooMany) or wait.get("text") == fault.message):
+            return
+        since = wait.get("since", now) if wait.get("reason") == fault.code else now
+        with self._service.store.write() as connection:
+            if expired:
+                end(connection, record.id, now, fault.message)
+            else:
+                jobs.change(connection, record.id, wait=wait_of(fault, since))
+
+
+def place_again(service: Service, waiting: JobRecord, kept: UnplacedRecord) -> JobRecord | RainbowError:
+    """Try to place a job that waits; return it as it is placed, or why it still waits."""
+    try:
+        with service.store.read() as connection:
+            who, jobspec = _caller_of(service, connection, kept), jobs.jobspec(connection, waiting.id)
+        placement = prepare(service, who, _asked_of(waiting, kept, jobspec))
+        with service.store.read() as connection:
+            placement.check_now(connection, waiting.id)
+        with service.store.write() as connection:
+            found = jobs.get(connection, waiting.id)
+            if found is None or found.state is not JobState.UNPLACED:
+                return Conflict(f"job {waiting.id} waits no more")
+            return placement.place(connection, found)
+    except RainbowError as fault:
+        return fault
+
+
+def _caller_of(service: Service, connection: sa.Connection, kept: UnplacedRecord) -> Caller:
+    """Return who may submit to the clusters that a waiting job may go to, and to no other."""
+    callers, key = service.state(Callers), ("unplaced", kept.reach)
+    known = callers.get(key)
+    if known is not None:
+        return known
+    submits = dict.fromkeys(jobs.open_to(connection, kept.job))
+    return callers.put(key, Caller(admin=kept.reach is None, submits=submits))
+
+
+def _asked_of(waiting: JobRecord, kept: UnplacedRecord, jobspec: Any) -> Submission:
+    return Submission(
+        jobspec,
+        kept.selector,
+        kept.options,
+        name=waiting.name,
+        requestor=waiting.requestor,
+        basis=waiting.basis or None,
+        tag=waiting.tag or None,
+        queue=True,
+    )
