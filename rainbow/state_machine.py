@@ -118,6 +118,7 @@ class Task:
     losses: list[dict[str, Any]] = field(default_factory=list)  # attempts that were lost: attempt, at, why
     not_before: float | None = None  # a lost task waits until then
     cause: str = ""  # what made it end where that is known: memory, lost
+    pending: dict[str, Any] | None = None  # why it does not start, as its agent says: code, text, facts, since
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def advance(task: Task, to: TaskState, **changes: Any) -> Task:
         changes = {**_FRESH, "retries_left": task.retries_left - used, **changes}
     if to is TaskState.ASSIGNED:
         changes = {"attempt": task.attempt + 1, "not_before": None, **changes}
-    return replace(task, state=to, **changes)
+    return replace(task, state=to, **{"pending": None, **changes})
 
 
 def ran_for(task: Task, now: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from rainbow.agent.executors.run import Ended, Run, RunId
+from rainbow.agent.executors.run import Ended, Pending, Run, RunId
 from rainbow.client import responses
 
 
@@ -38,6 +38,18 @@ def happened(run: RunId, event: str, detail: str = "") -> responses.Event:
     """Report that a run has started, is suspended, has been resumed, or is unable to be."""
     said: responses.Event = {"task": run[0], "attempt": run[1], "event": event}
     return {**said, "detail": detail} if detail else said
+
+
+def waits(run: RunId, why: Pending) -> responses.Event:
+    """Report why a run has not begun."""
+    said: responses.Event = {
+        "task": run[0],
+        "attempt": run[1],
+        "event": "pending",
+        "code": why.code,
+        "text": why.text,
+    }
+    return {**said, "facts": dict(why.facts)}
 
 
 def ended(end: Ended) -> responses.Event:

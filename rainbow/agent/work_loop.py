@@ -18,10 +18,10 @@ from functools import partial
 
 from rainbow.agent.background_call import Line
 from rainbow.agent.executors import lease
-from rainbow.agent.executors.interface import Executor, Leased, Suspends
-from rainbow.agent.executors.run import Ended, Result, RunId
+from rainbow.agent.executors.interface import Executor, Explains, Leased, Suspends
+from rainbow.agent.executors.run import Ended, Pending, Result, RunId
 from rainbow.agent.journal import Journal
-from rainbow.agent.messages import batch, ended, happened, refs, run_id, run_of, stale_runs
+from rainbow.agent.messages import batch, ended, happened, refs, run_id, run_of, stale_runs, waits
 from rainbow.client import Client, Problem, responses
 
 DONE = {"suspend": "suspended", "resume": "resumed"}
@@ -96,6 +96,7 @@ class Agent:
         self._grace = 0.0
         self._lease = 0.0  # the first heartbeat is due at once, and its answer says how long the lease is
         self._last_beat = clock()
+        self._explained: dict[RunId, Pending] = {}
         self._stop_by: float | None = None
         self._told_to_stop = False
         self._away = False  # the server, as far as we know
@@ -345,6 +346,7 @@ class Agent:
         for run in self._executor.begun():
             if run in self._journal.starting:
                 self._journal.tell(happened(run, "started"))
+        self._explain()
         for end in ends:
             if end.id not in self._journal.starting:  # disowned, or told before
                 continue
@@ -353,6 +355,16 @@ class Agent:
                 end = replace(end, result=Result.LOST, detail=OVER) if end.result is Result.STOPPED else end
             self._journal.tell(ended(end))
             self._say(f"task {end.id[0]} {_in_words(end)}")
+
+    def _explain(self) -> None:
+        """Tell why runs have not begun, where their executor knows, and again when that is another reason."""
+        if not isinstance(self._executor, Explains):
+            return
+        waiting = {run: why for run, why in self._executor.pending().items() if run in self._journal.starting}
+        for run, why in waiting.items():
+            if self._explained.get(run) != why:
+                self._journal.tell(waits(run, why))
+        self._explained = waiting
 
 
 def _in_words(end: Ended) -> str:

@@ -226,11 +226,15 @@ def _list(of: dict[str, Any], most: int | None = None) -> dict[str, Any]:
 AGENT = {"type": "string", "minLength": 1, "maxLength": 200}
 SEQ = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
 RUN = _object(["id", "attempt"], id={"type": "string"}, attempt={"type": "integer"})
+FACT = {"type": ["string", "number", "boolean", "null"], "maxLength": 300}
 EVENT = _object(
     ["task", "attempt", "event"],
     task={"type": "string"},
     attempt={"type": "integer"},
-    event={"enum": ["started", "ended", "suspended", "resumed", "unable"]},
+    event={"enum": ["pending", "started", "ended", "suspended", "resumed", "unable"]},
+    code=_or_null({"type": "string", "maxLength": 100}),
+    text=_or_null({"type": "string", "maxLength": 300}),
+    facts=_or_null({"type": "object", "maxProperties": 20, "additionalProperties": FACT}),
     result={"enum": ["exited", "timed_out", "stopped", "failed", "lost"]},
     cause=_or_null({"enum": ["", "memory"]}),
     exit_code=_or_null({"type": "integer", "minimum": -(2**31) + 1, "maximum": 2**31 - 1}),

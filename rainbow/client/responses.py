@@ -83,7 +83,7 @@ class Accepted(TypedDict):
 
 
 class Event(TypedDict):
-    """Something that happened to a task: `event` is started, suspended, resumed, unable or ended.
+    """Something that happened to a task: `event` is pending, started, suspended, resumed, unable or ended.
 
     See docs/reference-agent.md.
     """
@@ -91,6 +91,9 @@ class Event(TypedDict):
     task: str
     attempt: int
     event: str
+    code: NotRequired[str]
+    text: NotRequired[str]
+    facts: NotRequired[dict[str, Any]]
     result: NotRequired[str]
     exit_code: NotRequired[int]
     output: NotRequired[str]

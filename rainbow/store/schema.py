@@ -304,6 +304,7 @@ tasks = sa.Table(
     sa.Column("losses", JSON, nullable=False, server_default="[]"),
     sa.Column("not_before", TIME),
     sa.Column("cause", TEXT, nullable=False, server_default=""),
+    sa.Column("pending", JSON),  # why it does not start, as its agent says
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
     # the order in which a job's tasks wait
     sa.Index("ix_tasks_queue", "job", "state", "expected", "index"),

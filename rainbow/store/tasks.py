@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from rainbow.state_machine import ENDED, Hold, Task, TaskState
+from rainbow.state_machine import BOOKED, ENDED, Hold, Task, TaskState
 from rainbow.store import events
 from rainbow.store.schema import clusters, jobs, tasks, together
 
@@ -44,6 +44,32 @@ class Waiting(NamedTuple):
 
     indexes: Sequence[int]
     expected: Mapping[int, float]
+
+
+class Standing(NamedTuple):
+    """Tasks of one job in one state: how many, since when the first is, its agent, and what that says of them."""
+
+    number: int
+    since: float | None
+    agent: str
+    pending: Mapping[str, Any] | None = None
+
+
+def standing(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, dict[TaskState, Standing]]:
+    """Return {job: {state: its tasks there}} of the tasks that hold space."""
+    found: dict[str, dict[TaskState, Standing]] = {}
+    key = (tasks.c.job, tasks.c.state)
+    query = sa.select(*key, sa.func.count(), sa.func.min(tasks.c.assigned_at), sa.func.min(tasks.c.agent)).group_by(
+        *key
+    )
+    for k in range(0, len(job_ids), NAMED):
+        own = (tasks.c.job.in_(job_ids[k : k + NAMED]), tasks.c.state.in_(BOOKED))
+        for job, state, *told in connection.execute(query.where(*own)):
+            found.setdefault(job, {})[TaskState(state)] = Standing(*told)
+        said = (tasks.c.state == TaskState.ACCEPTED, tasks.c.pending.is_not(None))
+        for job, told in connection.execute(sa.select(tasks.c.job, tasks.c.pending).where(own[0], *said)):
+            found[job][TaskState.ACCEPTED] = found[job][TaskState.ACCEPTED]._replace(pending=told)
+    return found
 
 
 def add(connection: sa.Connection, cluster_id: str, new: Iterable[Task]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from rainbow.agent.executors.run import Ended, Run, RunId
+from rainbow.agent.executors.run import Ended, Pending, Run, RunId
 from rainbow.plugins import Registry, UnknownPlugin
 
 
@@ -64,6 +64,14 @@ class Leased(Protocol):
 
     def renew(self, until: float, kill: float) -> None:
         """Let runs go on until then, by the clock of lease.py; they get `kill` seconds between TERM and KILL."""
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """What an executor has beside, if it knows why runs that it has started have not begun."""
+
+    def pending(self) -> Mapping[RunId, Pending]:
+        """Return why runs have not begun, as far as that is known; asked after `poll`, it waits for nothing."""
 
 
 # called with what follows the colon in "name:argument", the environment every task starts from, and the folder in

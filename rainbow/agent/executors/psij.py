@@ -27,7 +27,7 @@ from psij.executors.batch.batch_scheduler_executor import BatchSchedulerExecutor
 
 from rainbow.agent.executors import bootstrap
 from rainbow.agent.executors.local import allowed, for_managers
-from rainbow.agent.executors.run import Ended, Result, Run, RunId, shares, workers_of
+from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, shares, workers_of
 from rainbow.agent.executors.shared_folder import Desk, key_of, merged
 
 POLL = 1  # seconds between two questions to the resource manager; PSI/J's own default shows a state after 32
@@ -45,6 +45,12 @@ SPREAD = {
     "slurm": "srun"
 }  # what starts shared_folder.py once on every node; elsewhere all processes are the first node's
 ASK_PSIJ = "Failed to poll"  # how PSI/J begins when it could not ask, and so knows nothing
+
+_STATES = {
+    psij.JobState.NEW: "is submitted",
+    psij.JobState.QUEUED: "is queued",
+    psij.JobState.ACTIVE: "has nodes, which have not begun it",
+}
 
 
 @dataclass(slots=True)
@@ -177,6 +183,18 @@ class BatchExecutor:
         """Return what nodes have begun since the last call."""
         begun, self._begun = self._begun, []
         return begun
+
+    def pending(self) -> Mapping[RunId, Pending]:
+        """Return how the resource manager's queue has what has not begun: PSI/J tells the state, not the reason."""
+        waiting = (active for active in self._active.values() if not active.has_begun and active.end is None)
+        return {active.run.id: self._pending(active) for active in waiting}
+
+    def _pending(self, active: _Active) -> Pending:
+        if active.job is None or not active.job.native_id:
+            return Pending("submitting", f"{self._name} has not answered the submission yet")
+        state, native = active.job.status.state, str(active.job.native_id)
+        words = _STATES.get(state, f"is {state.name.lower()}")
+        return Pending(state.name, f"{self._name} job {native} {words}", {"native_id": native})
 
     def _end_of(self, active: _Active, places: list[int], now: float) -> Ended | None:
         if len(places) >= active.shares:

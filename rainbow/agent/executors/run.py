@@ -44,6 +44,15 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """Why a run that was started has not begun: the resource manager's own code, a sentence, and facts beside it."""
+
+    code: str
+    text: str
+    facts: Mapping[str, str | float | bool | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """How a run ended. `exit_code` is the first that is not 0, by rank; 128 + N for a process ended by signal N.
 

@@ -19,7 +19,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rainbow.service.core import leases
 from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.core.leases import PULLS
 from rainbow.service.jobs import losses
 from rainbow.service.jobs.lifecycle import settle
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState, advance
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from rainbow.store.clusters import ClusterRecord
 
 
-PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
 BEATS = 3  # an agent says so often in a lease that it is there
 EVERY = 1.0  # seconds between two signs of an agent that say nothing new and are stored
 
@@ -268,8 +269,7 @@ def _give_back(connection: sa.Connection, task: Task, why: str, now: float, most
 
 def alive(service: Service, cluster_id: str, signs: Mapping[str, AgentRecord]) -> dict[str, AgentRecord]:
     """Return those whose lease has not run out."""
-    most, silences = service.settings.lease, service.leases.silences(cluster_id, signs)
-    return {agent: sign for agent, sign in signs.items() if silences[agent].likely <= most}
+    return leases.alive(service.leases, service.settings.lease, cluster_id, signs)
 
 
 def note(desk: Desk, task: Task, *, started: bool, now: float) -> None:

@@ -9,16 +9,17 @@ from rainbow.errors import Conflict
 from rainbow.matching import stated_units
 from rainbow.scheduling import processes
 from rainbow.service.agents import liveness
-from rainbow.service.agents.liveness import PULLS, beat, greet
+from rainbow.service.agents.liveness import beat, greet
 from rainbow.service.agents.unit_of_work import Desk
 from rainbow.service.core.access import Caller
 from rainbow.service.core.event_stream import one_of_few
+from rainbow.service.core.leases import PULLS
 from rainbow.service.core.limits import check_limits
 from rainbow.service.core.pubsub import OFFERS, Pause
 from rainbow.service.jobs import losses
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import again, is_overdue, may_run, settle
-from rainbow.service.jobs.suspension import after
+from rainbow.service.jobs.suspension import after, still_pending
 from rainbow.state_machine import ENDED, Task, TaskState, advance, ran_for
 from rainbow.store import clusters, jobs, statistics, tasks, workers
 
@@ -201,6 +202,9 @@ def _happened(service: Service, desk: Desk, agent: str, event: Mapping[str, Any]
         return False
     if task.agent != agent or task.state not in HELD:
         return task.agent == agent and task.state in ENDED  # told before
+    if event["event"] == "pending":
+        desk.put(still_pending(task, event, service.clock()))
+        return True
     if event["event"] != "ended":
         desk.put(after(task, event["event"], str(event.get("detail") or "")[:1_000], service.clock()))
         return True

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from rainbow.store.workers import AgentRecord
 
 Key = tuple[str, str]  # a cluster's id, an agent's name
+PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
 MOST = 100_000  # agents that are remembered
 
 
@@ -61,3 +62,9 @@ class Leases:
     def up(self) -> float:
         """Return how many seconds this process has listened."""
         return self._monotonic() - self.began
+
+
+def alive(leases: Leases, lease: float, cluster_id: str, signs: Mapping[str, AgentRecord]) -> dict[str, AgentRecord]:
+    """Return those whose lease has not run out."""
+    silences = leases.silences(cluster_id, signs)
+    return {agent: sign for agent, sign in signs.items() if silences[agent].likely <= lease}

@@ -16,6 +16,7 @@ from rainbow.matching import stated_units
 from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
 from rainbow.service.jobs.jobspecs import reading
+from rainbow.service.queries.pending import waits_of
 from rainbow.state_machine import ENDED, JobState, Task, TaskState, advance, job_state, ran_for
 from rainbow.store import clusters, events, jobs, reservations, tasks, workers
 from rainbow.store.jobs import LIVE, PENDING, JobRecord
@@ -71,7 +72,9 @@ def show(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     with service.store.read() as connection:
         record = visible_job(connection, who, job_id)
         found = tasks.of_job(connection, job_id)
-    return {**_job(record), "tasks": [_task(task) for task in found], **_units(service, record)}
+        waits = waits_of(service, connection, [record])
+    told = {**_job(record, waits.get(job_id)), "tasks": [_task(task) for task in found]}
+    return {**told, **_units(service, record)}
 
 
 def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
@@ -133,11 +136,12 @@ def settle(connection: sa.Connection, job_id: str, now: float) -> None:
     jobs.change(connection, job_id, state=state, ended_at=now, ended_clock=clock, wait=None)
 
 
-def _job(record: JobRecord) -> dict[str, Any]:
+def _job(record: JobRecord, wait: Mapping[str, Any] | None) -> dict[str, Any]:
     hidden = ("cluster_id", "accepted_clock", "ended_clock", "awaits")
     written = {key: value for key, value in asdict(record).items() if key not in hidden}
     written["cluster"] = record.cluster or None
-    return {**written, "wait": written["wait"] if record.state is not JobState.COMPLETED else None}
+    told = written["wait"] if record.state is not JobState.COMPLETED else None
+    return {**written, "wait": told if wait is None else dict(wait)}
 
 
 def _units(service: Service, record: JobRecord) -> dict[str, Any]:

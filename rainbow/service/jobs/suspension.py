@@ -10,6 +10,7 @@ What is held keeps its space, and its time stands still. What of a suspended job
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,20 @@ def _hold(service: Service, who: Caller, job_id: str, verb: str) -> dict[str, An
             events.add(connection, now, record.cluster_id, "job", job=job_id, state=verb, cluster=record.cluster)
     service.tell(record.cluster_id)
     return show(service, who, job_id)
+
+
+def still_pending(task: Task, event: Mapping[str, Any], now: float) -> Task:
+    """Return a task that has not started, with what its agent says of why; `since` stays while the code does."""
+    if task.state is not T.ACCEPTED:
+        return task
+    told = {
+        "code": event.get("code") or "pending",
+        "text": event.get("text") or "",
+        "facts": event.get("facts") or {},
+    }
+    before = task.pending or {}
+    since = before["since"] if before.get("code") == told["code"] else now
+    return replace(task, pending={**told, "since": since})
 
 
 def after(task: Task, event: str, detail: str, now: float) -> Task:

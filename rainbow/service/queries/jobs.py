@@ -16,6 +16,7 @@ from rainbow.service.core.access import Caller
 from rainbow.service.jobs.lifecycle import _job, visible_job
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement import ledger
+from rainbow.service.queries.pending import waits_of
 from rainbow.service.scheduler.step import wait_now
 from rainbow.service.scheduler.view import freeze
 from rainbow.store import clusters, jobs
@@ -47,7 +48,9 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 def listing(service: Service, who: Caller, chosen: Filter) -> list[dict[str, Any]]:
     """List jobs of the clusters that exist for the caller, the newest first."""
     with service.store.read() as connection:
-        return [_job(record) for record in jobs.listing(connection, chosen)]
+        found = jobs.listing(connection, chosen)
+        waits = waits_of(service, connection, found)
+    return [_job(record, waits.get(record.id)) for record in found]
 
 
 def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
@@ -55,9 +58,10 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     with service.store.read() as connection:
         record = visible_job(connection, who, job_id)
         decision = ledger.whole(connection, job_id)
+        waits = waits_of(service, connection, [record])
     decision = {key: value for key, value in decision.items() if key not in ("given", "digests")}
     decision = only_for(service, who, record.cluster, decision)
-    waiting = record.wait if record.state in PENDING else None
+    waiting = waits.get(job_id, record.wait) if record.state in PENDING else None
     return {
         "id": job_id,
         "cluster": record.cluster or None,

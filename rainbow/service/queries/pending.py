@@ -1,0 +1,137 @@
+"""Why a job waits that no policy speaks of: its tasks are on their way to an agent, or back from one.
+
+WAITING    no scheduling cycle has looked at it yet, or the last one failed
+    ASSIGNED   no agent has accepted it: none is connected, or it has not asked yet
+    ACCEPTED   the agent has it; its resource manager says why it does not start, if the executor can say so
+    STOPPING   the agent has not confirmed the end
+    SUSPENDED  it is held in place
+
+An agent that is silent comes before all of this: nothing is known of its tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rainbow.service.core.leases import PULLS, alive
+from rainbow.state_machine import TaskState
+from rainbow.store import clusters, tasks, workers
+from rainbow.store.jobs import LIVE
+from rainbow.text import rfc3339, some
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.core.service import Service
+    from rainbow.store.jobs import JobRecord
+    from rainbow.store.tasks import Standing
+
+
+T = TaskState
+NAMED = 5  # agents that are called by name
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is known of a cluster: when each agent was last seen, which of them live, and its scheduler's fault."""
+
+    name: str
+    seen: Mapping[str, float]
+    living: frozenset[str]
+    delegates: bool = False
+    fault: str = ""
+
+
+def waits_of(service: Service, connection: sa.Connection, records: Sequence[JobRecord]) -> dict[str, dict[str, Any]]:
+    """Return {job: why it waits} of the jobs of which no policy says it."""
+    open_ = [record for record in records if record.state in LIVE and record.wait is None]
+    standing = tasks.standing(connection, [record.id for record in open_])
+    sites = {record.cluster_id: _site(service, connection, record) for record in open_}
+    found = ((r.id, wait_of(r, standing.get(r.id, {}), sites[r.cluster_id])) for r in open_)
+    return {job: wait for job, wait in found if wait is not None}
+
+
+def _site(service: Service, connection: sa.Connection, record: JobRecord) -> Site:
+    signs = workers.agents_of(connection, record.cluster_id)
+    cluster = clusters.get(connection, record.cluster_id)
+    return Site(
+        record.cluster,
+        {name: sign.seen_at for name, sign in signs.items()},
+        frozenset(alive(service.leases, service.settings.lease, record.cluster_id, signs)),
+        cluster is not None and cluster.policy == "delegate",
+        service.faults.get(record.cluster_id, ""),
+    )
+
+
+def wait_of(record: JobRecord, standing: Mapping[TaskState, Standing], site: Site) -> dict[str, Any] | None:
+    """Say why a job waits; None if all that is left of it runs."""
+    for state, say in _SAID.items():
+        if state in standing and (wait := say(record, standing[state], site)) is not None:
+            return wait
+    if T.RUNNING in standing:
+        return None
+    if site.fault:
+        text = f"the last scheduling cycle of {site.name} failed: {site.fault}"
+        return _wait("step-failed", text, record.submitted_at, fault=site.fault)
+    return _wait("next-cycle", f"the next scheduling cycle of {site.name} decides", record.submitted_at)
+
+
+def _wait(reason: str, text: str, since: float | None, **facts: Any) -> dict[str, Any]:
+    return {"reason": reason, "text": text, "facts": facts, "since": since}
+
+
+def _silent(_: JobRecord, of: Standing, site: Site) -> dict[str, Any] | None:
+    if of.agent in site.living or of.agent.startswith(PULLS):
+        return None
+    seen = site.seen.get(of.agent)
+    since = f"silent since {rfc3339(seen)}" if seen is not None else "not known any more"
+    text = f"{some(of.number, 'task')} at agent {of.agent}, {since}; requeued when its lease and grace are over"
+    return _wait("agent-silent", text, seen, agent=of.agent, tasks=of.number)
+
+
+def _assigned(_: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
+    if site.living:
+        names = sorted(site.living)[:NAMED]
+        may = some(len(site.living), "connected agent")
+        text = f"{some(of.number, 'task')} assigned; {may} of {site.name} may accept"
+        return _wait("not-accepted", text, of.since, tasks=of.number, agents=names)
+    last = max(site.seen.values(), default=None)
+    seen = f"the last was seen at {rfc3339(last)}" if last is not None else "none was ever seen"
+    pull = ", none has received it" if site.delegates else ""
+    text = f"0 agents of {site.name} are connected{pull}; {seen}; start one with rainbow agent"
+    return _wait("no-agent", text, of.since, tasks=of.number, last_seen=None if last is None else rfc3339(last))
+
+
+def _accepted(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
+    if (wait := _silent(record, of, site)) is not None:
+        return wait
+    if of.pending:
+        facts = {**of.pending.get("facts", {}), "code": of.pending["code"], "agent": of.agent, "tasks": of.number}
+        return _wait("pending", of.pending["text"], of.pending["since"], **facts)
+    text = f"{some(of.number, 'task')} accepted by agent {of.agent} and not started; it reports no reason"
+    return _wait("not-started", text, of.since, agent=of.agent, tasks=of.number)
+
+
+def _stopping(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
+    if (wait := _silent(record, of, site)) is not None:
+        return wait
+    text = f"{some(of.number, 'task')} told to stop; agent {of.agent} has not confirmed the end"
+    return _wait("stopping", text, record.canceled_at or of.since, agent=of.agent, tasks=of.number)
+
+
+def _suspended(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
+    if (wait := _silent(record, of, site)) is not None:
+        return wait
+    text = f"{some(of.number, 'task')} suspended; resume the job with rainbow job resume"
+    return _wait("suspended", text, record.suspended_at or of.since, tasks=of.number)
+
+
+_SAID = {
+    T.ASSIGNED: _assigned,
+    T.ACCEPTED: _accepted,
+    T.STOPPING: _stopping,
+    T.SUSPENDED: _suspended,
+    T.RUNNING: _silent,
+}
