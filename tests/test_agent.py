@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from rainbow.agent import Agent, Ended, Executor, Run, RunId, open_executor
+from rainbow.agent import Agent, Ended, Executor, Pending, Run, RunId, open_executor
 from rainbow.api import create_app
 from rainbow.client import Client
 from tests.agent_sites import PATH, Site, Watched, register, site, until
@@ -37,6 +37,37 @@ def test_ends_of_every_kind_are_reported(site: Site) -> None:
         assert site.task(missing)["detail"] == "cannot start 'no-such-program': No such file or directory"
         assert "/no/such/place" in site.end(lost)["tasks"][0]["detail"]
         assert site.end(slow)["tasks"][0]["state"] == "TIMED_OUT"
+
+
+class Queued(Watched):
+    """An executor whose resource manager lets everything wait until it is released."""
+
+    reason = Pending("Priority", "slurm job 7 waits: Priority")
+    released = False
+
+    def begun(self) -> Sequence[RunId]:
+        return super().begun() if self.released else []
+
+    def pending(self) -> Mapping[RunId, Pending]:
+        return {} if self.released else dict.fromkeys(self.running(), self.reason)
+
+
+def test_why_a_task_has_not_started_is_what_its_resource_manager_says(site: Site) -> None:
+    job, queued = site.submit("sleep", "60"), Queued()
+
+    def told() -> tuple[str, str] | None:
+        wait = site.user.why(job)["wait"] or {}
+        return (wait["reason"], wait["text"]) if "code" in wait.get("facts", {}) else None
+
+    with agent_of(site.url, "oak", site.secret, queued):
+        until(lambda: told() == ("pending", "slurm job 7 waits: Priority"))
+        queued.reason = Pending("Resources", "slurm job 7 waits: Resources")
+        until(lambda: told() == ("pending", "slurm job 7 waits: Resources"))
+        queued.released = True
+        site.until(job, "RUNNING")
+        assert site.user.why(job)["wait"] is None
+        site.user.cancel(job)
+        site.end(job, 10)
 
 
 def test_cancel_ends_what_runs(site: Site) -> None:

@@ -1,8 +1,19 @@
 """Runs at a cluster: takes the tasks started for it, runs them through an executor, reports how they end."""
 
 from rainbow.agent.executors import keeper_client  # noqa: F401 - it registers the executor `local`
-from rainbow.agent.executors.interface import Executor, executors, open_executor
-from rainbow.agent.executors.run import Ended, Result, Run, RunId
+from rainbow.agent.executors.interface import Executor, Explains, executors, open_executor
+from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId
 from rainbow.agent.work_loop import Agent
 
-__all__ = ["Agent", "Ended", "Executor", "Result", "Run", "RunId", "executors", "open_executor"]
+__all__ = [
+    "Agent",
+    "Ended",
+    "Executor",
+    "Explains",
+    "Pending",
+    "Result",
+    "Run",
+    "RunId",
+    "executors",
+    "open_executor",
+]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rainbow.agent import Ended, Executor, Result, RunId, executors
+from rainbow.agent import Ended, Executor, Explains, Pending, Result, RunId, executors
 from rainbow.agent.executors.local import LocalExecutor, Tail, allowed
 from rainbow.agent.executors.run import TAIL
 from tests.contract.executing import NAMES, PYTHON, end_of, ends, python, run_of
@@ -64,6 +64,22 @@ def test_a_semicolon_is_an_argument_and_no_command(executor: Executor, tmp_path:
     end = end_of(executor, run_of("echo", "; touch x", "&& touch y", "> z", cwd=str(tmp_path)))
     assert end.output == "; touch x && touch y > z\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_has_not_begun_is_explained_where_the_executor_can(executor: Executor) -> None:
+    if not isinstance(executor, Explains):
+        pytest.skip("it does not know why its runs wait")
+    run = run_of("sleep", "0.5")
+    executor.start(run)
+    said: list[Pending] = []
+    until = time.monotonic() + 60
+    while executor.running() and time.monotonic() < until:
+        executor.poll()
+        said += executor.pending().values()
+        time.sleep(0.01)
+    assert said, "it was submitted, and then queued"
+    assert all(why.code and 0 < len(why.text) <= 300 for why in said)
+    assert executor.pending() == {}
 
 
 IMPOSSIBLE = [
