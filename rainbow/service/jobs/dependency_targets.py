@@ -12,6 +12,7 @@ from rainbow.scheduling.dependencies import BY_JOB, Awaited, Target
 from rainbow.service.jobs.lifecycle import sees
 from rainbow.state_machine import JobState
 from rainbow.store import jobs
+from rainbow.text import rfc3339
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -49,7 +50,7 @@ def wait_of(job: str, one: Awaited) -> Wait:
     texts = list(one.waits[:TOLD])
     if one.until is not None:
         texts.append(f"{_shown(one.until)} to come")
-    facts = {"jobs": list(one.jobs[:TOLD]), "until": one.until}
+    facts = {"jobs": list(one.jobs[:TOLD]), "until": None if one.until is None else rfc3339(one.until)}
     return Wait(job, "dependency" if one.waits else "begin-time", f"waits for {', '.join(texts)}", facts)
 
 
