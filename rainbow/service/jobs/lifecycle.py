@@ -16,7 +16,7 @@ from rainbow.matching import stated_units
 from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
 from rainbow.service.jobs.jobspecs import reading
-from rainbow.service.queries.pending import waits_of
+from rainbow.service.jobs.whereabouts import waits_of
 from rainbow.state_machine import ENDED, JobState, Task, TaskState, advance, job_state, ran_for
 from rainbow.store import clusters, events, jobs, reservations, tasks, workers
 from rainbow.store.jobs import LIVE, PENDING, JobRecord

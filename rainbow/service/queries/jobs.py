@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from rainbow.scheduling import Answer, can_ever, can_now, policies
 from rainbow.service.core.access import Caller
 from rainbow.service.jobs.lifecycle import _job, visible_job
+from rainbow.service.jobs.whereabouts import waits_of
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement import ledger
-from rainbow.service.queries.pending import waits_of
 from rainbow.service.scheduler.step import wait_now
 from rainbow.service.scheduler.view import freeze
 from rainbow.store import clusters, jobs
