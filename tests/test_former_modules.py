@@ -1,10 +1,15 @@
 """What plug-ins import from modules that have moved is found there still, and is the same."""
 
+import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+import rainbow
+from rainbow.agent import Run
+from rainbow.agent.executors.shared_folder import Desk, key_of
 from rainbow.former_modules import FORMER
 from rainbow.selection import select, selectors
 
@@ -86,3 +91,13 @@ def test_a_plug_in_written_for_the_former_modules_is_used(tmp_path, monkeypatch)
     verdict = import_module("rainbow.matching.verdict").Verdict
     request = import_module("rainbow.jobspec").Request(((),), ())
     assert select(request, [verdict("alpha", True), verdict("bravo", True)], {}, selector="first").cluster == "alpha"
+
+
+def test_a_run_that_waits_in_a_queue_since_before_starts(tmp_path):
+    run = Run(("t-0", 1), "j", ("echo", "still", "here"))
+    desk = Desk(tmp_path)
+    desk.put(run, {"PATH": "/usr/bin:/bin"})
+    start = Path(rainbow.__file__).parent / "agent" / "bare.py"
+    argv = [sys.executable, "-I", "-S", start, "on_node", tmp_path, key_of(run.id), "1"]
+    subprocess.run(argv, check=True, timeout=60)
+    assert (desk.read_end(run.id, 0).exit_code, desk.read_end(run.id, 0).output) == (0, "still here\n")
