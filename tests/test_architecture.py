@@ -1,6 +1,7 @@
 """The shape of the code holds: imports go down the floors of docs/design/floors.json, and the pure part is pure."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,12 @@ def test_a_house_in_order_has_no_faults(check, house):
 def test_a_part_that_is_gone_is_noticed(house):
     code, floors = house({}, {**FLOORS, "rainbow/low": [["one"], ["two", "gone"]]})
     assert list(architecture.without_floor(code, floors)) == ["rainbow/low/gone has a floor and is not there"]
+
+
+def test_migrations_are_numbered_one_after_the_other():
+    """Two of the same number leave two heads, and no store opens any more."""
+    files = sorted((ROOT / "rainbow" / "store" / "migrations" / "versions").glob("[0-9]*.py"))
+    told = [re.findall(r'^(?:down_)?revision = (?:"(\d+)"|None)', path.read_text(), re.MULTILINE) for path in files]
+    numbers = [path.name[:4] for path in files]
+    assert numbers == [f"{k + 1:04}" for k in range(len(files))]
+    assert told == [[number, before] for number, before in zip(numbers, ["", *numbers], strict=False)]
