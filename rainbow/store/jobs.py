@@ -260,6 +260,7 @@ class UnplacedRecord:
     home: str
     selector: str | None = None  # its own; None: the server's
     options: Mapping[str, Any] | None = None
+    backend: str | None = None  # how it is matched; None: as the server is set
 
 
 @dataclass(frozen=True, slots=True)

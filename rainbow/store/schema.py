@@ -251,6 +251,7 @@ unplaced = sa.Table(
     sa.Column("home", ID, nullable=False, server_default=""),  # whose readers are told of it
     sa.Column("selector", NAME),
     sa.Column("options", JSON),
+    sa.Column("backend", NAME),
 )
 
 reaches = sa.Table(

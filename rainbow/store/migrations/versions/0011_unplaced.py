@@ -23,6 +23,7 @@ def upgrade() -> None:
         sa.Column("home", ID, nullable=False, server_default=""),
         sa.Column("selector", sa.String(100)),
         sa.Column("options", sa.JSON()),
+        sa.Column("backend", sa.String(100)),
         sa.ForeignKeyConstraint(["job"], ["jobs.id"], name="fk_unplaced_job", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("job", name="pk_unplaced"),
     )
