@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 import rainbow
+from rainbow.jobspec import Condition, Constraint, Count, Need, Request, Resource
 from rainbow.matching import backends, smallest_change
 from rainbow.matching.model.verdict import Why
 from rainbow.matching.workers.occupancy import Occupancy
+from tests import strategies
 from tests.oracle import Oracle, TooLargeError, Used
 from tests.oracle_cases import case
 
@@ -26,8 +28,12 @@ def said(verdict):
 
 
 def check(number):
-    """Compare one case in everything that is answered; None if the oracle finds it too large."""
-    cluster, request = case(number)
+    """Compare one generated case, see `compare`."""
+    return compare(*case(number))
+
+
+def compare(cluster, request):
+    """Compare a case in everything that is answered; return the verdict, None if the oracle finds it too large."""
     try:
         expected = judged(cluster, request)
     except TooLargeError:
@@ -92,6 +98,58 @@ def check_refusal(cluster, request, verdict):
     assert (plain and plain.text) == (index and index.text)
     if plain:
         assert judged(cluster, plain.request), plain.text
+
+
+CORES = Resource("core", Count(4, 4))
+GCC = (Need("sw", (Condition("match", {"field": "name", "value": "gcc"}),)),)
+HAS_GCC = ("sw", "lib", "gcc", "12.1")
+UNEQUAL = [("node", ["core"] * 2), ("node", ["core"] * 2), ("node", ["core"] * 4)]
+TWO_SLOTS = (
+    Resource("slot", label="a", children=(Resource("node", children=(CORES,)),)),
+    Resource("slot", label="b", children=(Resource("node", Count(2, 2), children=(Resource("core"),)),)),
+)
+EXCLUSIVE = Resource("core", Count(1, 1), "", True)
+# what is asked for: shape, what hangs where, requests, constraint, the answer
+REPORTED = {
+    "an answer inherited by address": (UNEQUAL, [], TWO_SLOTS, None, True),
+    "an answer inherited by address, hosts named": (UNEQUAL, [], TWO_SLOTS, "node[0-2]", True),
+    "counted as fitting, not found": (
+        [("rack", [("node", ["core"])])],
+        [(2, HAS_GCC)],
+        (Resource("slot", label="a", needs=GCC, children=(Resource("rack"),)),),
+        None,
+        True,
+    ),
+    "fits without a slot's needs": (
+        [("node", ["core"] * 5)] * 2,
+        [(1, HAS_GCC)],
+        (Resource("slot", label="a", needs=GCC, children=(Resource("node", children=(Resource("core"),)),)),),
+        None,
+        True,
+    ),
+    "two slots on one exclusive vertex": (
+        [("node", ["core:2"])],
+        [],
+        (Resource("slot", Count(2, 2), label="a", children=(EXCLUSIVE,)),),
+        None,
+        False,
+    ),
+    "amounts with units": (
+        [("node", ["core:2", "memory:4:GB"])],
+        [],
+        (Resource("slot", label="a", children=(Resource("memory", Count(500, 500), "MB"),)),),
+        None,
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("reported", REPORTED)
+def test_what_was_answered_wrongly_is_answered_as_trying_every_way_does(reported):
+    shape, hung, forest, hosts, expected = REPORTED[reported]
+    constraint = Constraint("hostlist", (hosts,)) if hosts else None
+    for _ in range(20):  # a memory may be right by chance
+        assert compare(strategies.cluster(shape, hung), Request((forest,), (), constraint=constraint)) is expected
 
 
 @pytest.mark.parametrize("tens", range(10))
