@@ -10,7 +10,7 @@ from typing import Any
 from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec.hostlist import count_hosts, count_ids
 from rainbow.jobspec.request import Condition, Constraint, Dependency, Need
-from rainbow.jobspec.version import coerce
+from rainbow.jobspec.version import coerce, in_range
 from rainbow.jobspec.yaml_reader import as_text, step
 
 LONGEST_HOST = 255  # characters (RFC 1035)
@@ -199,6 +199,9 @@ def _range(field: Any, entry: Mapping[str, Any], pointer: str) -> Condition:
     for side, bound in bounds.items():
         if isinstance(bound, bool) or not isinstance(bound, (str, int, float)) or coerce(str(bound)) is None:
             raise JobspecError(f"{str(bound)[:40]!r} is no version", pointer=f"{pointer}/{side}")
+    if len(bounds) == 2 and in_range(str(bounds["min"]), None, str(bounds["max"])) is False:
+        text = f"no version is in the range: max {str(bounds['max'])[:40]} is below min {str(bounds['min'])[:40]}"
+        raise JobspecError(text, pointer=f"{pointer}/max")
     return Condition("range", {"field": field, **{side: str(bound) for side, bound in bounds.items()}})
 
 

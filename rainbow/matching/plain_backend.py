@@ -97,7 +97,8 @@ class Walk:
             apart = cannot_collide(resources, laid_out, meter)
             meter = meter.timed if apart else meter
             taken = Taken(laid_out, barred(request.constraint, laid_out, meter))
-            found = shortfall(resources, Walked(laid_out, taken, meter)) or search(resources, laid_out, taken, meter)
+            counts = Walked(laid_out, taken, meter, request.constraint)
+            found = shortfall(resources, counts) or search(resources, laid_out, taken, meter)
         except OutOfBudgetError:
             return undecided()
         if isinstance(found, Reason):

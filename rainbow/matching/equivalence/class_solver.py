@@ -97,7 +97,8 @@ class Trial:
     def tallied(self, meter: Meter = FREE) -> Tallied:
         """Count what the root offers to the parts of the variant."""
         satisfied = self.question.satisfied(self.rooted)
-        return Tallied(self.rooted, self.resources, satisfied, self.question.passes, meter)
+        constraint = self.question.request.constraint
+        return Tallied(self.rooted, self.resources, satisfied, self.question.passes, meter, constraint)
 
     def _refusal(self, meter: Meter) -> Refusal | None:
         reason = quick_check(self.resources, self.rooted.totals, self.rooted)

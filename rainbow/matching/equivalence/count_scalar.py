@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from rainbow.lazy import cached_property
 from rainbow.matching.equivalence.count_recurrence import Columns
 from rainbow.matching.model.budget import FREE, Meter
-from rainbow.matching.model.conditions import NearMiss, ask, no_subsystem, nothing_hung
+from rainbow.matching.model.conditions import NearMiss, ask, least_met, no_subsystem, nothing_hung
 
 if TYPE_CHECKING:
-    from rainbow.jobspec import Need, Resource
+    from rainbow.jobspec import Constraint, Need, Resource
     from rainbow.matching.equivalence.cluster_class import Rooted
     from rainbow.matching.equivalence.subtree_classes import Kind, Pool, Row
 
@@ -34,9 +35,11 @@ class Tallied:
         satisfied: Satisfied,
         passes: Callable[[Kind], bool] | None,
         meter: Meter = FREE,
+        constraint: Constraint | None = None,
     ) -> None:
         self.rooted = rooted
         self.meter = meter
+        self.constraint = constraint
         self.resources = resources
         self.satisfied = satisfied
         self.passes = passes
@@ -77,6 +80,22 @@ class Tallied:
         passing = sum(many for kind, many in workers if self.passes is None or self.passes(kind))
         return sum(many for _, many in workers), passing
 
+    def unmet(self) -> str:
+        """Return which part of the constraint fewest workers satisfy, in words."""
+        kinds = [(kind, many) for kind, many in self.rooted.many.items() if self.rooted.is_worker(kind)]
+        facts = [({"properties": kind.properties, "name": None, "rank": None}, many) for kind, many in kinds]
+        return least_met(self.constraint, facts, self.meter)
+
+    def offering(self, part: Resource, child: Resource) -> int:
+        """Return how many vertices of `part` offer all of `child`, its needs aside."""
+        tally = self.tally(needs=False)
+        states = [state for state in tally.of_type(part.type) if tally.below_one(child, state) >= child.count.min]
+        return sum(tally.many[state] for state in states)
+
+    def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
+        """Return (size, unit, whether it contains nothing) of the vertices of a type."""
+        return self.rooted.sizes_of(type_)
+
     def meeting(self, needs: tuple[Need, ...], type_: str) -> tuple[int, int, NearMiss | None]:
         """How many vertices of a type there are, how many meet all needs, and the nearest miss if none does."""
         candidates = meeting = 0
@@ -108,7 +127,7 @@ class Tallied:
 
     def _nearest(self, need: Need, kind: Kind) -> NearMiss | None:
         if need.subsystem not in self.rooted.tables:
-            return no_subsystem(need)
+            return no_subsystem(need, tuple(self.rooted.tables))
         nearest, known = nothing_hung(need), self._asked.setdefault(need.number, {})
         for row in kind.rows:
             if row.subsystem == need.subsystem:
@@ -306,6 +325,18 @@ class Tally:
                 if below in self.found and below not in seen:
                     seen.add(below)
                     stack.append(below)
+
+    @cached_property
+    def many(self) -> dict[State, int]:
+        """How many vertices there are of every open state."""
+        found = {self.start: 1}
+        states = set(self.open())
+        for state in sorted(states, key=lambda s: s.number, reverse=True):  # what contains others has larger numbers
+            for child, times in self.kinds[state].children.items():
+                below = self.child(self.kinds[state], state, child)
+                if below in states:
+                    found[below] = found.get(below, 0) + found[state] * times
+        return found
 
     def of_type(self, type_: str) -> Iterator[State]:
         """Yield the open states of a type."""

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec.quantities import quantity
 from rainbow.lazy import cached_property
-from rainbow.matching.explain.smallest_change import called, question
+from rainbow.matching.explain.smallest_change import question
 from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred, needs_met
-from rainbow.matching.model.layout import OUTSIDE, layout
+from rainbow.matching.model.layout import OUTSIDE, called, layout
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster

@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec import Constraint, Count
 from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
+from rainbow.matching.model.conditions import conjuncts, in_words
+from rainbow.matching.model.layout import called
 from rainbow.matching.model.verdict import Why
 
 if TYPE_CHECKING:
@@ -127,11 +129,6 @@ def edits_of(request: Request) -> Iterator[Edit]:
     yield from _of_constraint(request.constraint)
 
 
-def called(resource: Resource) -> str:
-    """Name a request as people do."""
-    return f"slot {resource.label}".strip() if resource.is_slot else resource.type
-
-
 def _of_resource(resource: Resource, path: Path, within: tuple[str, ...]) -> Iterator[Edit]:
     name = called(resource)
     if resource.count.min > 1:
@@ -175,27 +172,10 @@ def question(need: Need, condition: Condition) -> str:
 def _of_constraint(constraint: Constraint | None) -> Iterator[Edit]:
     if constraint is None:
         return
-    parts = list(_parts(constraint))
+    parts = list(conjuncts(constraint))
     for part in parts if parts != [constraint] else []:
-        yield Edit(Kind.CONSTRAINT, of=f"constraint {_words(part)}", constraint=part)
-    yield Edit(Kind.CONSTRAINT, of=f"constraint {_words(constraint)}", constraint=constraint)
-
-
-def _parts(constraint: Constraint) -> Iterator[Constraint]:
-    """Yield what must hold all at once."""
-    if constraint.operator == "and":
-        for operand in constraint.operands:
-            yield from _parts(operand)
-    elif constraint.operator == "properties":
-        yield from (Constraint("properties", (value,)) for value in constraint.values)
-    else:
-        yield constraint
-
-
-def _words(constraint: Constraint) -> str:
-    if not constraint.operands:
-        return f"{constraint.operator} {', '.join(constraint.values)}".strip()
-    return f"{constraint.operator} ({'; '.join(_words(operand) for operand in constraint.operands)})"
+        yield Edit(Kind.CONSTRAINT, of=f"constraint {in_words(part)}", constraint=part)
+    yield Edit(Kind.CONSTRAINT, of=f"constraint {in_words(constraint)}", constraint=constraint)
 
 
 def names_of(request: Request, edit: Edit) -> frozenset[str]:

@@ -115,7 +115,7 @@ def refusal(request: Request, resources: Siblings, layout: Layout, meter: Meter)
     plain = tuple(map(_without_units, resources))
     reason = quick_check(plain, layout.by_type, layout)
     reason = reason or shortfall(
-        plain, Walked(layout, Taken(layout, barred(request.constraint, layout, meter)), meter)
+        plain, Walked(layout, Taken(layout, barred(request.constraint, layout, meter)), meter, request.constraint)
     )
     reason = reason or next(_crowded("", plain), None) or next(_levels("", plain, layout), None)
     return (
@@ -188,7 +188,7 @@ def _between(host: str, kind: str, layout: Layout) -> Iterator[list[str]]:
 def _constrained(request: Request, resources: Siblings, layout: Layout, meter: Meter) -> Reason | None:
     if request.constraint is None or not Traversal(layout, None, Held(), meter).find(resources):
         return None
-    text = "it fits without the constraint, not on the nodes that pass it"
+    text = "fits on the cluster, but not on the nodes that satisfy the constraint"
     return Reason(Why.CONSTRAINT_UNMET, text, "constraint")
 
 
@@ -197,7 +197,8 @@ def _needing(request: Request, resources: Siblings, layout: Layout, meter: Meter
     without = tuple(map(_without_needs, resources))
     if not names or not Traversal(layout, request.constraint, Held(), meter).find(without):
         return None
-    return Reason(Why.NEED_UNMET, f"it fits without what is needed of {names}, not with it", names)
+    text = f"fits on the cluster, but not on the vertices that meet the {names} requirements"
+    return Reason(Why.NEED_UNMET, text, names)
 
 
 def _without_needs(r: Resource) -> Resource:

@@ -8,26 +8,31 @@ serves its nodes), or on something inside it. The order of neighbours never deci
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
+from functools import lru_cache
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rainbow.jobspec import Constraint
 from rainbow.jobspec.attributes import MOST_NAMES
 from rainbow.jobspec.hostlist import expand_hosts, expand_ids
 from rainbow.jobspec.version import in_range
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.plugins import Registry
+from rainbow.text import LONGEST, meant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import networkx as nx
 
-    from rainbow.jobspec import Condition, Constraint, Need
+    from rainbow.jobspec import Condition, Need
     from rainbow.matching.model.layout import Layout
 
 
+MOST_PARTS = 64  # of a constraint, that are asked one by one to explain it
 MOST_CLUES = 64  # of one operand: hosts or ranks it names
 
 
@@ -99,6 +104,45 @@ def barred(constraint: Constraint | None, layout: Layout, meter: Meter = FREE) -
     return [i for i in layout.workers if not rule.passes(layout.facts(i), meter)]
 
 
+def conjuncts(constraint: Constraint) -> Iterator[Constraint]:
+    """Yield what must hold all at once."""
+    if constraint.operator == "and":
+        for operand in constraint.operands:
+            yield from conjuncts(operand)
+    elif constraint.operator == "properties":
+        yield from (Constraint("properties", (value,)) for value in constraint.values)
+    else:
+        yield constraint
+
+
+def in_words(constraint: Constraint) -> str:
+    """Write a constraint in words."""
+    if not constraint.operands:
+        return f"{constraint.operator} {', '.join(constraint.values)}".strip()
+    return f"{constraint.operator} ({'; '.join(in_words(operand) for operand in constraint.operands)})"
+
+
+def least_met(constraint: Constraint | None, workers: Sequence[tuple[Mapping[str, Any], int]], meter: Meter) -> str:
+    """Say which part of a constraint fewest workers satisfy: "0 have property a1000; did you mean a100?".
+
+    `workers`: what is known of some that are alike, and how many they are.
+    """
+    passing: list[tuple[int, Constraint]] = []
+    for part in islice(conjuncts(constraint), MOST_PARTS) if constraint else ():
+        rule = Rule(part)
+        passing.append((sum(many for facts, many in workers if rule.passes(facts, meter)), part))
+    if not passing:
+        return "the request needs more"
+    many, part = min(passing, key=lambda one: one[0])
+    if part.operator != "properties":
+        return f"{many} satisfy {in_words(part)[:LONGEST]}"
+    name = part.values[0]
+    known = frozenset[str]().union(*(facts["properties"] for facts, _ in workers))
+    hint = meant(name, sorted(known)) if name not in known and not name.startswith("^") else ""
+    said = f"lack property {name.removeprefix('^')}" if name.startswith("^") else f"have property {name}"
+    return f"{many} {said}{hint and f'; {hint}'}"
+
+
 matchers: Registry[Matcher] = Registry("rainbow.matchers")
 
 
@@ -143,7 +187,9 @@ def match_field(
     """Meet a field that equals a value."""
     found = field_of(vertex, options["field"])
     return (
-        None if equal(options["value"], found) else f"{options['field']} is {_shown(found)}, not {options['value']}"
+        None
+        if equal(options["value"], found)
+        else f"{options['field']} is {_shown(found)}, requested {options['value']}"
     )
 
 
@@ -170,7 +216,7 @@ def match_range(
     if inside is None:
         return f"{field} {_shown(found)} is no version"
     bounds = " and ".join(f"{side} {bound}" for side, bound in (("min", low), ("max", high)) if bound is not None)
-    return None if inside else f"{field} {found} is outside {bounds}"
+    return None if inside else f"{field} {found} does not satisfy {bounds}"
 
 
 def _shown(found: Any) -> str:
@@ -192,17 +238,31 @@ class NearMiss:
     met: int
     text: str
     has_field: bool = False  # what the next condition asks for is there, but other than wanted
+    wanted: str = ""  # the text asked for, and what is there in its place
+    found: str = ""
 
     def nearer(self, other: NearMiss) -> NearMiss:
-        """Return the one that met more; of two that met as much, the order of neighbours never decides."""
-        return min(self, other, key=lambda miss: (-miss.met, not miss.has_field, miss.text))
+        """Return the one that met more, then the nearest in spelling; the order of neighbours never decides."""
+        if (self.met, self.has_field) != (other.met, other.has_field):
+            return max(self, other, key=lambda miss: (miss.met, miss.has_field))
+        return min(self, other, key=lambda miss: (-likeness(miss.wanted, miss.found), miss.text))
+
+
+@lru_cache(maxsize=65_536)  # the same few names stand on every node
+def likeness(wanted: str, found: str) -> float:
+    """Return how alike two texts are spelled, 0 to 1.
+
+    >>> likeness("gc", "gcc") > likeness("gc", "cmake"), likeness("", "")
+    (True, 0.0)
+    """
+    return difflib.SequenceMatcher(None, wanted[:LONGEST], found[:LONGEST]).ratio() if wanted else 0.0
 
 
 def judge(need: Need, layout: Layout, i: int) -> NearMiss | None:
     """Ask whether the vertex at position `i` has what `need` wants; None for yes, else the nearest miss."""
     rows = layout.rows(need.subsystem, i)
     if rows is None:
-        return no_subsystem(need)
+        return no_subsystem(need, layout.subsystem_names)
     nearest, graph = nothing_hung(need), layout.subsystem(need.subsystem)
     for vertex in rows:
         miss = ask(need.conditions, vertex, graph)
@@ -212,14 +272,20 @@ def judge(need: Need, layout: Layout, i: int) -> NearMiss | None:
     return nearest
 
 
-def no_subsystem(need: Need) -> NearMiss:
+def no_subsystem(need: Need, known: tuple[str, ...]) -> NearMiss:
     """Say that there is nothing of the kind at all."""
-    return NearMiss(0, f"the cluster has no subsystem {need.subsystem}")
+    return _unknown_subsystem(need.subsystem, known)
+
+
+@lru_cache(maxsize=1_024)  # a search asks this of every vertex
+def _unknown_subsystem(name: str, known: tuple[str, ...]) -> NearMiss:
+    hint = meant(name, known)
+    return NearMiss(0, f"the cluster has no subsystem {name}{hint and f'; {hint}'}")
 
 
 def nothing_hung(need: Need) -> NearMiss:
     """Say that a vertex has nothing of a subsystem."""
-    return NearMiss(-1, f"nothing of subsystem {need.subsystem} hangs on it")
+    return NearMiss(-1, f"no vertex of subsystem {need.subsystem} is attached")
 
 
 def ask(
@@ -230,7 +296,9 @@ def ask(
         why = matchers.get(condition.matcher)(condition.options, vertex, graph)
         if why is not None:
             called = vertex["name"] if has_name(vertex) else vertex["type"]
-            return NearMiss(met, f"{called}: {why}", field_of(vertex, condition.options.get("field", "")) is not None)
+            found, wanted = field_of(vertex, condition.options.get("field", "")), condition.options.get("value")
+            texts = (wanted, found) if isinstance(wanted, str) and isinstance(found, str) else ("", "")
+            return NearMiss(met, f"{called}: {why}", found is not None, *texts)
     return None
 
 

@@ -115,6 +115,11 @@ class Layout:
         """Yield the vertices of a subsystem that serve position `i`: hung on it, above it or inside it."""
         raise NotImplementedError
 
+    @cached_property
+    def subsystem_names(self) -> tuple[str, ...]:
+        """The names of the subsystems."""
+        return ()
+
     def subsystem(self, name: str) -> nx.DiGraph[str] | None:
         """The graph of a subsystem."""
         raise NotImplementedError
@@ -311,6 +316,11 @@ class ClusterLayout(Layout):
         graph = self.subsystem(subsystem)
         return None if graph is None else (graph.nodes[name] for name in self._hung(subsystem, i))
 
+    @cached_property
+    def subsystem_names(self) -> tuple[str, ...]:
+        """The names of the subsystems."""
+        return tuple(self.cluster.subsystems)
+
     def subsystem(self, name: str) -> nx.DiGraph[str] | None:
         """The graph of a subsystem."""
         return self.cluster.subsystems[name].graph if name in self.cluster.subsystems else None
@@ -390,3 +400,8 @@ def host_needs(request: Resource, worker_type: str) -> tuple[Need, ...]:
         needs += () if asks_workers(slot, worker_type) else slot.needs
         slots += [child for child in slot.children if child.is_slot]
     return tuple(needs)
+
+
+def called(resource: Resource) -> str:
+    """Name a request as people do."""
+    return f"slot {resource.label}".strip() if resource.is_slot else resource.type

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from rainbow.matching.model.layout import host_needs
+from rainbow.jobspec.quantities import is_known, quantity
+from rainbow.matching.model.layout import called, host_needs
 from rainbow.matching.model.verdict import Reason, Why
+from rainbow.text import meant, some
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Iterable, Iterator
 
     from rainbow.jobspec import Need, Resource
     from rainbow.matching.model.conditions import NearMiss
+
+
+UNCOUNTED = ("memory", "storage", "bandwidth", "power")  # nouns without a plural
+CLUSTER = "cluster"
 
 
 class Counts(Protocol):
@@ -33,8 +39,17 @@ class Counts(Protocol):
     def meeting(self, needs: tuple[Need, ...], type_: str) -> tuple[int, int, NearMiss | None]:
         """How many vertices of a type there are, how many meet all needs, and the nearest miss if none does."""
 
+    def offering(self, part: Resource, child: Resource) -> int:
+        """Return how many vertices of `part` offer all of `child`, its needs aside."""
+
     def workers(self) -> tuple[int, int]:
         """How many workers there are, and how many pass the constraint."""
+
+    def unmet(self) -> str:
+        """Return which part of the constraint fewest workers satisfy, in words."""
+
+    def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
+        """Return (size, unit, whether it contains nothing) of the vertices of a type."""
 
 
 def shortfall(resources: tuple[Resource, ...], counts: Counts) -> Reason | None:
@@ -54,7 +69,9 @@ def shortfall(resources: tuple[Resource, ...], counts: Counts) -> Reason | None:
 def collision(resources: tuple[Resource, ...]) -> Reason:
     """Say that each part would fit alone, but not all of them together."""
     names = ", ".join(resource.label or resource.type for resource in resources)
-    return Reason(Why.SIBLINGS_COLLIDE, f"each part fits alone, not all together: {names}", names)
+    return Reason(
+        Why.SIBLINGS_COLLIDE, f"each part fits by itself, but they compete for the same resources: {names}", names
+    )
 
 
 def unexplained() -> Reason:
@@ -74,7 +91,7 @@ def _are_both_unmet(resource: Resource, counts: Counts) -> bool:
 
 def _constrained(counts: Counts) -> Reason:
     workers, passing = counts.workers()
-    text = f"only {passing} of {workers} {counts.worker_type}s pass the constraint, too few for the request"
+    text = f"only {passing} of {some(workers, counts.worker_type)} satisfy the constraint; {counts.unmet()}"
     return Reason(Why.CONSTRAINT_UNMET, text, "constraint", None, passing, {"workers": workers})
 
 
@@ -89,27 +106,53 @@ def _needing(resource: Resource, counts: Counts) -> Reason:
         if miss or meeting < part.count.min:
             names = ", ".join(dict.fromkeys(need.subsystem for need in needs))
             why = f"; {miss.text}" if miss else ""
-            text = f"{meeting} {kind} of {candidates} with what is needed of {names}{why}"
+            text = f"{meeting} of {some(candidates, kind)} meet the {names} requirements{why}"
             facts = {"nearest": miss.text if miss else ""}
             return Reason(Why.NEED_UNMET, text, names, part.count.min, meeting, facts)
     names = ", ".join(dict.fromkeys(need.subsystem for part in resource.walk() for need in part.needs))
-    return Reason(Why.NEED_UNMET, f"too few vertices large enough have what is needed of {names}", names)
+    return Reason(Why.NEED_UNMET, f"no {names} match on vertices that are also large enough", names)
 
 
 def _too_small(resource: Resource, counts: Counts) -> Reason:
     """Go down to the innermost request that is short at the vertex that has most of it."""
-    wanted, found = resource.count.min, counts.units(resource, needs=False)
-    part, place, most = resource, "", found
-    while True:
-        step = _shortest_child(part, counts)
-        if step is None:
-            break
+    for part in resource.walk():
+        if (found := _incomparable(part, counts)) is not None:
+            return found
+    wanted, most = resource.count.min, counts.units(resource, needs=False)
+    part, place, text = resource, "", f"found {most} of {_units(resource)}"
+    while (step := _shortest_child(part, counts)) is not None:
         part, place, most = step
-    inner = "" if part is resource else f"; the most {part.type} in one {place} is {most}, {part.count.min} wanted"
-    text = f"{wanted} {_called(resource)} wanted, {found} found{inner}"
+    is_split = len(part.children) > 1
+    if place == CLUSTER and not is_split:
+        text += f"; the cluster has {most} of {_units(part)}"
+    elif place and not is_split:
+        text += f"; requested {_units(part)} per {place}, the largest {place} has {most}"
+    if is_split:
+        text += f"; {_together(part, counts, most)}"
     if part is resource:
-        return Reason(Why.VERTEX_TOO_SMALL, text, _called(part), wanted, found)
+        return Reason(Why.VERTEX_TOO_SMALL, text, called(part), wanted, most)
     return Reason(Why.VERTEX_TOO_SMALL, text, part.type, part.count.min, most, {"in": place})
+
+
+def _together(part: Resource, counts: Counts, most: int) -> str:
+    """Say that vertices have each of several things, and too few of them all."""
+    every = [_units(child) for child in part.children]
+    all_of = f"{'both ' if len(every) == 2 else ''}{', '.join(every[:-1])} and {every[-1]}"
+    having = [(counts.offering(part, child), _units(child)) for child in part.children]
+    alone = ", ".join(f"{many} {'has' if many == 1 else 'have'} {units}" for many, units in having)
+    return f"{f'only {most}' if most else f'no {called(part)}'} {'have' if most > 1 else 'has'} {all_of}; {alone}"
+
+
+def _incomparable(part: Resource, counts: Counts) -> Reason | None:
+    """Say that a type is not counted in the unit that is asked for."""
+    units = {unit for _, unit, _ in counts.sizes_of(part.type)} if part.unit else set()
+    if not units or any(quantity(unit)[0] == quantity(part.unit)[0] for unit in units):
+        return None
+    counted = f"in {' and '.join(sorted(filter(None, units)))}" if any(units) else "without a unit"
+    byte = f"{part.unit}B"
+    hint = f"did you mean {byte}?" if is_known(byte) and any(units) else meant(part.unit, units)
+    text = f"{part.type} of this cluster is counted {counted}, requested {part.unit}{hint and f'; {hint}'}"
+    return Reason(Why.VERTEX_TOO_SMALL, text, part.type, part.count.min, 0, {"unit": part.unit})
 
 
 def _shortest_child(part: Resource, counts: Counts) -> tuple[Resource, str, int] | None:
@@ -120,8 +163,14 @@ def _shortest_child(part: Resource, counts: Counts) -> tuple[Resource, str, int]
     return None
 
 
-def _called(resource: Resource) -> str:
-    return f"slot {resource.label}".strip() if resource.is_slot else resource.type
+def _units(resource: Resource) -> str:
+    """Write how many a request wants: "4 cores", "64 GB memory", "2 slots build"."""
+    wanted = resource.count.min
+    if resource.is_slot:
+        return f"{some(wanted, 'slot')} {resource.label}".strip()
+    if resource.unit or resource.type in UNCOUNTED:
+        return f"{wanted} {resource.unit} {resource.type}".replace("  ", " ")
+    return some(wanted, resource.type)
 
 
 def wanted(resources: tuple[Resource, ...]) -> dict[tuple[str, str], int]:
@@ -156,14 +205,16 @@ class Totals(Protocol):
         """The total of a type in `unit`; None where some vertex's unit cannot be compared."""
 
 
-def quick_check(resources: tuple[Resource, ...], types: Container[str], totals: Totals) -> Reason | None:
+def quick_check(resources: tuple[Resource, ...], types: Iterable[str], totals: Totals) -> Reason | None:
     """Return why the totals of a cluster that has `types` are too small, None if they are not."""
     for (kind, unit), units in wanted(resources).items():
         if kind not in types:
-            return Reason(Why.TYPE_MISSING, f"there is no {kind} in the cluster", kind, units, 0)
+            hint = meant(kind, types)
+            text = f"the cluster has no resource of type {kind}{hint and f'; {hint}'}"
+            return Reason(Why.TYPE_MISSING, text, kind, units, 0)
         found = totals.total(kind, unit)
         if found is not None and found < units:
-            text = f"{_amount(units, unit)} of {kind} wanted in all, the cluster has {_amount(found, unit)}"
+            text = f"requested {_amount(units, unit)} of {kind} in total, the cluster has {_amount(found, unit)}"
             return Reason(Why.TOTAL_TOO_SMALL, text, kind, units, found)
     return None
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from rainbow.jobspec.quantities import quantity
 from rainbow.matching.model.budget import FREE, Meter
-from rainbow.matching.model.conditions import misses, needs_met
+from rainbow.matching.model.conditions import least_met, misses, needs_met
 from rainbow.matching.model.layout import OUTSIDE, host_needs, parts, pools_of
 from rainbow.matching.search.trail import Taken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Set
 
-    from rainbow.jobspec import Need, Resource
+    from rainbow.jobspec import Constraint, Need, Resource
     from rainbow.matching.model.conditions import NearMiss
     from rainbow.matching.model.layout import Layout, Parts, Pools
 
@@ -296,9 +296,12 @@ def units_of(request: Resource, size: int, unit: str, is_leaf: bool, forms: Form
 class Walked:
     """Counts on what is not taken; `taken` knows the workers that the constraint bars."""
 
-    def __init__(self, layout: Layout, taken: Taken, meter: Meter = FREE) -> None:
+    def __init__(
+        self, layout: Layout, taken: Taken, meter: Meter = FREE, constraint: Constraint | None = None
+    ) -> None:
         self.layout = layout
         self.meter = meter
+        self.constraint = constraint
         self.taken = taken
         self.worker_type = layout.worker_type
         self._bounds: dict[tuple[bool, bool], Bound] = {}
@@ -333,3 +336,18 @@ class Walked:
     def workers(self) -> tuple[int, int]:
         """How many workers there are, and how many pass the constraint."""
         return len(self.layout.workers), len(self.layout.workers) - len(self.taken.barred)
+
+    def unmet(self) -> str:
+        """Return which part of the constraint fewest workers satisfy, in words."""
+        return least_met(self.constraint, [(self.layout.facts(i), 1) for i in self.layout.workers], self.meter)
+
+    def offering(self, part: Resource, child: Resource) -> int:
+        """Return how many vertices of `part` offer all of `child`, its needs aside."""
+        bound, wanted = self._bound(True, needs=False), child.count.min
+        places = self.layout.by_type.get(part.type, [])
+        open_ones = (i for i in places if self.layout.worker[i] not in self.taken.barred)
+        return sum(1 for i in open_ones if bound.available(child, i, i + 1, enough=wanted) >= wanted)
+
+    def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
+        """Return (size, unit, whether it contains nothing) of the vertices of a type."""
+        return self.layout.sizes_of(type_)

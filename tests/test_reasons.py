@@ -1,0 +1,107 @@
+"""Reasons that do not mislead (issue 16, 6): each names what is short, in both backends alike."""
+
+import pytest
+
+import rainbow
+from rainbow.errors import JobspecError
+from rainbow.matching import backends
+from tests.shapes import cluster
+
+HUNG = [{"at": "node0", "subsystem": "spack", "type": "package", "name": name} for name in ("cmake", "gcc", "zlib")]
+
+
+def reason(made, **document):
+    """Return the reason of a refusal, the same of every backend."""
+    job = rainbow.parse_jobspec(document)
+    found = [rainbow.match(job, [made], backend=name)[0].reason for name in backends.names()]
+    assert found[0] == found[1]
+    return found[0]
+
+
+def group(kind="core", **more):
+    return {"work": {"type": kind, **more}}
+
+
+def test_a_node_that_has_each_part_and_not_all_of_them_is_told_so():
+    made = cluster("cluster(node(core*4) node(core*2 gpu*1) node(core*2))")
+    inside = [{"type": "core", "count": 4}, {"type": "gpu", "count": 1}]
+    found = reason(made, resources=group("node", **{"with": inside}))
+    assert found.text.endswith("no node has both 4 cores and 1 gpu; 1 has 4 cores, 1 has 1 gpu")
+    assert (found.subject, found.wanted, found.found) == ("node", 1, 0)
+
+
+def test_some_nodes_have_all_parts_and_fewer_than_wanted():
+    made = cluster("cluster(node*2(core*4 gpu*1) node*3(core*4) node*4(gpu*1))")
+    inside = [{"type": "core", "count": 4}, {"type": "gpu", "count": 1}]
+    found = reason(made, resources=group("node", count=3, **{"with": inside}))
+    assert found.text.endswith("only 2 have both 4 cores and 1 gpu; 5 have 4 cores, 6 have 1 gpu")
+
+
+@pytest.mark.parametrize(("asked", "nearest"), [("gc", "gcc"), ("cmak", "cmake"), ("zlb", "zlib")])
+def test_the_nearest_package_is_the_nearest_in_spelling(asked, nearest):
+    need = [{"name": "spack", "field": "name", "match": asked}]
+    found = reason(cluster("cluster(node*2(core*4))", hung=HUNG), resources=group(requires=need))
+    assert found.text.endswith(f"{nearest}: name is {nearest}, requested {asked}")
+
+
+def test_the_property_that_no_node_has_is_named():
+    made = cluster("cluster(node*3(core*4))", properties={"node0": ["a100", "fast"], "node1": ["fast"]})
+    system = {"system": {"constraints": {"properties": ["fast", "a1000"]}}}
+    found = reason(made, resources=group(), attributes=system)
+    assert found.text == "only 0 of 3 nodes satisfy the constraint; 0 have property a1000; did you mean a100?"
+
+
+@pytest.mark.parametrize(
+    ("constraint", "said"),
+    [
+        ({"properties": ["^fast"]}, "0 lack property fast"),
+        ({"and": [{"properties": ["fast"]}, {"hostlist": ["nowhere"]}]}, "0 satisfy hostlist nowhere"),
+    ],
+)
+def test_the_part_of_a_constraint_that_fails_is_named(constraint, said):
+    made = cluster("cluster(node*2(core*4))", properties={"node0": ["fast"], "node1": ["fast"]})
+    found = reason(made, resources=group(), attributes={"system": {"constraints": constraint}})
+    assert found.text == f"only 0 of 2 nodes satisfy the constraint; {said}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ({"type": "cores"}, "the cluster has no resource of type cores; did you mean core?"),
+        (
+            {"type": "core", "requires": [{"name": "sapck", "field": "name", "match": "gcc"}]},
+            "the cluster has no subsystem sapck; did you mean spack?",
+        ),
+        ({"type": "banana"}, "the cluster has no resource of type banana"),
+    ],
+)
+def test_a_misspelled_type_or_subsystem_is_answered_with_the_one_meant(asked, hint):
+    found = reason(cluster("cluster(node*2(core*4))", hung=HUNG), resources={"work": asked})
+    assert found.text.endswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("shape", "unit", "said"),
+    [
+        ("memory:64GB", "G", "memory of this cluster is counted in GB, requested G; did you mean GB?"),
+        ("memory:64", "GB", "memory of this cluster is counted without a unit, requested GB"),
+        ("memory:64GB", "furlong", "memory of this cluster is counted in GB, requested furlong"),
+    ],
+)
+def test_an_amount_in_a_unit_that_cannot_be_compared_says_so(shape, unit, said):
+    inside = [{"type": "memory", "count": 4, "unit": unit}]
+    found = reason(cluster(f"cluster(node*2(core*4 {shape}))"), resources=group("node", **{"with": inside}))
+    assert found.text == said
+
+
+@pytest.mark.parametrize(("low", "high"), [("13", "12"), ("1.3", "1.2.9"), ("2.0", "2.0-rc1")])
+def test_a_range_without_any_version_is_a_validation_error(low, high):
+    need = [{"name": "spack", "field": "version", "min": low, "max": high}]
+    with pytest.raises(JobspecError, match=f"max {high} is below min {low}") as caught:
+        rainbow.parse_jobspec({"resources": group(requires=need)})
+    assert caught.value.pointer.endswith("/max")
+
+
+def test_a_range_whose_max_names_fewer_numbers_is_read():
+    need = [{"name": "spack", "field": "version", "min": "1.2.5", "max": "1.2"}]
+    assert rainbow.parse_jobspec({"resources": group(requires=need)})
