@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.api.queries import QUERIES
+from rainbow.api.wire import QUERIES
 from tests.conftest import ADMIN, Api
 
 

@@ -47,6 +47,15 @@ def test_the_pure_part_is_pure(code):
     assert list(architecture.impurities(code)) == []
 
 
+def test_migrations_are_one_chain():
+    """Two that are made at the same time have the same number; then no store opens."""
+    folder = ROOT / "rainbow" / "store" / "migrations" / "versions"
+    texts = [path.read_text() for path in sorted(folder.glob("[0-9]*.py"))]
+    revisions = [re.search(r'^revision = "(\w+)"', text, re.M)[1] for text in texts]
+    before = [(re.search(r'^down_revision = "(\w+)"', text, re.M) or [None, None])[1] for text in texts]
+    assert before == [None, *revisions[:-1]]
+
+
 def test_nothing_is_keyed_by_the_address_of_an_object(code):
     assert list(architecture.keyed_by_address(code)) == []
 

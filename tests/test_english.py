@@ -3,7 +3,7 @@
 import pytest
 
 from rainbow.cli.output.decisions import often
-from rainbow.scheduling.fair_share.figures import TEXTS, _text
+from rainbow.scheduling.fair_share.policy import TEXTS, _text
 from rainbow.text import some
 
 

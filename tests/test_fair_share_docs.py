@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from benchmarks import sharing
-from rainbow.scheduling.fair_share.figures import TEXTS
+from rainbow.scheduling.fair_share.policy import TEXTS
 from rainbow.scheduling.fair_share.settings import ALL, DEFAULTS, KEYS, check_settings
 from rainbow.scheduling.settings_schema import read_settings
 from tests.conftest import SHARED

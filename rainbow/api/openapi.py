@@ -9,8 +9,8 @@ from typing import Any
 from flask import Blueprint, Flask, current_app, jsonify
 
 from rainbow import __version__
-from rainbow.api.queries import QUERIES
 from rainbow.api.schemas import ANSWERS, BY_ENDPOINT, EXAMPLES, NAME, SCHEMAS
+from rainbow.api.wire import QUERIES
 
 openapi = Blueprint("openapi", __name__)
 

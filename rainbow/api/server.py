@@ -36,13 +36,13 @@ from rainbow.api.connections import Connection
 from rainbow.api.front import Front
 from rainbow.api.openapi import openapi
 from rainbow.api.places import Places
-from rainbow.api.queries import refuse_unknown_queries
 from rainbow.api.rate_limit import pace
 from rainbow.api.supervisor import Supervisor
 from rainbow.api.views.administration import config, health, metrics, tokens
 from rainbow.api.views.clusters import agents, clusters, reservations
 from rainbow.api.views.events import events
 from rainbow.api.views.jobs import batch, jobs
+from rainbow.api.wire import refuse_unknown_queries
 from rainbow.errors import ConfigError, RainbowError
 from rainbow.service import Service, Settings, check_service, open_service, read_config
 from rainbow.service.core.counters import gauge

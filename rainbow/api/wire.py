@@ -1,19 +1,21 @@
-"""What a request brings: its body, its credentials, its times."""
+"""What a request brings: its query, its body, its credentials, its times."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
-from flask import current_app, request
+from flask import Flask, current_app, request
 
 from rainbow.api.schemas import check
 from rainbow.errors import JobspecError, LimitError, RequestError
 from rainbow.jobspec.yaml_reader import Limits, load
 from rainbow.service.core.access import Caller, caller
+from rainbow.state_machine import JobState
 
 if TYPE_CHECKING:
     from rainbow.service import Service
@@ -171,3 +173,43 @@ def rfc3339(seconds: object) -> object:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         return seconds
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+LARGEST = 2**63 - 1
+ANY_STATE = f"({'|'.join(JobState)}|)"
+PAGE = {
+    "state": {"type": "string", "pattern": f"^{ANY_STATE}(,{ANY_STATE})*$"},
+    "cluster": {"type": "string"},
+    "requestor": {"type": "string"},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "cursor": {"type": "string"},
+}
+QUERIES: dict[str, dict[str, Any]] = {
+    "clusters.delete": {"drain": {"type": "boolean"}},
+    "metrics.show": {"brief": {"type": "boolean"}},
+    "clusters.put_graph": {"drain": {"type": "boolean"}},
+    "reservations.listing": {"over": {"type": "boolean"}},
+    "clusters.patch_graph": {"drain": {"type": "boolean"}},
+    "jobs.why": {"verify": {"type": "boolean"}},
+    "jobs.listing": PAGE,
+    "jobs.decisions": PAGE,
+    "events.stream": {
+        "follow": {"type": "boolean"},
+        "after": {"type": "integer", "minimum": 0, "maximum": LARGEST},
+        "cluster": {"type": "string"},
+    },
+}
+
+
+def refuse_unknown_queries(app: Flask) -> None:
+    """Refuse what a request asks in its query that the operation does not read: an ignored filter shows too much."""
+
+    @app.before_request
+    def _check() -> None:
+        known = QUERIES.get(request.endpoint or "", {})
+        unknown = next((name for name in request.args if name not in known), None)
+        if unknown is None or request.url_rule is None:
+            return
+        near = get_close_matches(unknown, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
+        raise RequestError(f"unknown query parameter {unknown[:40]!r}; {hint}", pointer=f"/{unknown[:40]}")

@@ -2,7 +2,7 @@
 
 choice         what a selector is, and what it answers
 expression/    an expression about a cluster: text → tree → code, for one cluster or for many
-options, lint  the options of the selector `constraint`: read, checked, warned of
+options        the options of the selector `constraint`: read, checked, warned of
 variables      what expressions can read
 constraint     the selector of filters, calculations and sorts
 select         the entry, and the selector `random`

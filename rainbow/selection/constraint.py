@@ -21,11 +21,11 @@ from rainbow.errors import SelectionError
 from rainbow.selection.choice import Choice, Scalar, Step
 from rainbow.selection.expression.compiler import Expression, compile_expression
 from rainbow.selection.expression.scalar import Broken, describe, is_number, shown, truth
-from rainbow.selection.lint import advise
 from rainbow.selection.options import (
     Instruction,
     Priority,
     Settings,
+    advise,
     check_work,
     nearest,
     read_options,

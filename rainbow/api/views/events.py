@@ -10,8 +10,7 @@ from typing import Any, cast
 from flask import Blueprint, Response, request
 
 from rainbow.api.pauses import without_pauses
-from rainbow.api.queries import LARGEST
-from rainbow.api.wire import flag, rfc3339, service, tokens, who
+from rainbow.api.wire import LARGEST, flag, rfc3339, service, tokens, who
 from rainbow.errors import RainbowError, RequestError
 from rainbow.service import Service
 from rainbow.service.core import event_stream

@@ -21,8 +21,7 @@ from hashlib import blake2b
 from typing import Any
 
 from rainbow.scheduling.fair_share.caps import Hosting, job_cap
-from rainbow.scheduling.fair_share.defragmentation import defragment
-from rainbow.scheduling.fair_share.eviction import clear_closed, clear_reserved, shrink
+from rainbow.scheduling.fair_share.eviction import clear_closed, clear_reserved, defragment, shrink
 from rainbow.scheduling.fair_share.grants import Grants
 from rainbow.scheduling.fair_share.how_much import how_much
 from rainbow.scheduling.fair_share.model import Job, World

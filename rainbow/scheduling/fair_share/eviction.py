@@ -1,23 +1,35 @@
-"""Which jobs give back shares.
-
-Which shares of a job go first: those that least is lost with.
+"""Which jobs give back shares, and which of those who have most give space to the needy.
 
 A share that has not initialised goes before one that has; of two that have not, the one that initialised for the
 shorter time; of two that have, the one with less invested; then the one in the most deeply nested nodepool, on the
-larger machine, and last the newest. The order is total.
+larger machine, and last the newest. The order is total. `classic` leaves out the depth, which the original compares
+with itself, and keeps shares that have not initialised in the order they come (docs/decisions/0012).
 
-`classic` leaves out the depth, which the original compares with itself, and keeps shares that have not initialised in
-the order they come (docs/decisions/0012).
+Defragmentation takes from the rich and gives to the needy:
+
+    needy     holds less than the threshold, than it deserves and than it was counted, or less than it can work with
+              (what cannot be preempted: than it was counted)
+    rich      would not be needy after giving one share away, and has initialised
+    poor      gives only to strictly better priorities, when the rich cannot help
+    wealth    qshares a user's jobs hold that can be preempted
+
+A needy job first keeps space that is being left anyway. Then machines are cleared of the shares of the rich, those
+with the richest user on them first. What was cleared is kept for the job until it starts there (what_of.py). A start
+that nobody has heard of yet is taken back rather than a running share stopped.
+
+Every gift lowers somebody's need and raises nobody's of the same or a better priority, so giving comes to an end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any
 
-from rainbow.scheduling.fair_share.model import Job, Share, World
-from rainbow.scheduling.fair_share.what_of import Space
+from rainbow.scheduling.fair_share.model import Job, Machine, Share, World
+from rainbow.scheduling.fair_share.settings import Rule
+from rainbow.scheduling.fair_share.what_of import Shelves, Space, place
 from rainbow.state_machine import WorkerState
 
 
@@ -102,3 +114,171 @@ def eviction_order(shares: Iterable[Invested], classic: bool = False) -> list[In
 def _rank(share: Invested) -> tuple[bool, float, int, int]:
     lost = share.investment if share.initialised else share.initialising
     return share.initialised, lost, -share.depth, -share.memory
+
+
+def floor_of(job: Job, threshold: int) -> int:
+    """How many shares a job must hold not to be needy."""
+    most = min(max(threshold, job.least), max(job.deserved, job.least))
+    return min(most, job.counted) if job.cls.fair else job.counted
+
+
+def defragment(world: World, space: Space) -> list[Job]:
+    """Make room for needy jobs; return them: they come first in the next epoch."""
+    threshold = world.settings.threshold
+    needy = [job for top in world.tops for jobs in world.priorities(top) for job in jobs]
+    needy = [job for job in needy if job.held < floor_of(job, threshold)]
+    if needy and world.settings.defragmentation:
+        gifts = Gifts(world, space, {job.id for job in needy})
+        for job in needy:
+            if job.cls.rule is not Rule.RESERVE:  # its machines have been cleared already
+                gifts.help(job, floor_of(job, threshold) - job.held)
+        for job in world.jobs:
+            _hold_back(job, space)
+    return needy
+
+
+def _hold_back(job: Job, space: Space) -> None:
+    """Keep the space of what was going to start, where gifts to better priorities leave too little to work with."""
+    if job.cls.fair and job.held < job.least:
+        for machine in list(job.starts):
+            space.give_back(job, machine)
+            space.claim(job, machine)
+
+
+@dataclass(frozen=True, slots=True)
+class Gift:
+    """One share a rich job can spare: one that runs, or one that was only going to start (`share` None)."""
+
+    giver: Job
+    order: int
+    share: Share | None = None
+
+
+class Gifts:
+    """What the rich have given so far in this epoch."""
+
+    def __init__(self, world: World, space: Space, needy: set[str]) -> None:
+        self.space = space
+        self.threshold = world.settings.threshold
+        self.needy = needy
+        self.left = Shelves(world.machines, lambda machine: max(0, machine.eventual))
+        self.wealth: dict[str, int] = {}
+        self.pending: dict[Machine, list[Job]] = {}
+        self.rank: dict[Share, int] = {}
+        self.heaps: dict[tuple[object, ...], list[tuple[int, int, str, Machine]]] = {}
+        self.worst = max((job.cls.priority for job in world.jobs if job.cls.fair and job.held), default=0)
+        for job in world.jobs:
+            if job.cls.fair:
+                self.wealth[job.user] = self.wealth.get(job.user, 0) + job.held * job.order
+                self.rank.update({share: k for k, share in enumerate(in_order(job))})
+                for machine in job.starts:
+                    self.pending.setdefault(machine, []).append(job)
+
+    def help(self, job: Job, missing: int) -> None:
+        """Keep and clear space until the job has what it misses, or nobody can give."""
+        missing -= sum(job.claims.values())
+        missing -= self._keep_what_is_left(job, missing) if missing > 0 else 0
+        better = [False, True] if self._may_take_from_poor(job) else [False]
+        for poor in better:
+            while missing > 0 and self._clear_one(job, poor):
+                missing -= 1
+        place(job, self.space)
+        if missing > 0:
+            job.reason = job.reason or "defragmentation"
+
+    def _keep_what_is_left(self, job: Job, missing: int) -> int:
+        """Keep space that is free or being left, the tightest first."""
+        chosen: list[tuple[Machine, int]] = []
+        for machine in (m for pool in job.reach() for m in self.left.tightest(pool, job)):
+            if missing <= 0:
+                break
+            chosen.append((machine, min(missing, machine.eventual // job.order)))
+            missing -= chosen[-1][1]
+        for machine, count in chosen:
+            self._claim(job, machine, count)
+        return sum(count for _, count in chosen)
+
+    def _claim(self, job: Job, machine: Machine, count: int = 1) -> None:
+        self.space.claim(job, machine, count)
+        self.left.file(machine)
+
+    def _may_take_from_poor(self, job: Job) -> bool:
+        return job.cls.priority < self.worst
+
+    def _clear_one(self, job: Job, poor: bool) -> bool:
+        """Clear one machine for one share, where the richest user has something; tell whether there is one.
+
+        A machine that once could not be cleared for a job cannot be for one like it: nobody has more to give later.
+        """
+        heap = self._candidates(job, poor)
+        while heap:
+            wealth, memory, name, machine = heappop(heap)
+            now = -self._richest(machine)
+            if now > wealth:  # the richest there have given since
+                heappush(heap, (now, memory, name, machine))
+                continue
+            if gifts := self._enough(job, machine, poor):
+                for gift in gifts:
+                    self._give(gift, machine)
+                self._claim(job, machine)
+                heappush(heap, (-self._richest(machine), memory, name, machine))
+                return True
+        return False
+
+    def _candidates(self, job: Job, poor: bool) -> list[tuple[int, int, str, Machine]]:
+        likeness = (job.order, job.pool, frozenset(job.amounts), job.cls.fair, job.cls.priority, poor)
+        if likeness not in self.heaps:
+            self.heaps[likeness] = [
+                (-self._richest(m), -m.memory, m.id, m)
+                for pool in job.reach()
+                for m in pool.machines
+                if m.open and m.order >= job.order and m.kind in job.amounts
+            ]
+            heapify(self.heaps[likeness])
+        return self.heaps[likeness]
+
+    def _richest(self, machine: Machine) -> int:
+        running = [self.wealth[s.job.user] for s in machine.shares if s.preemptable and not s.leaving]
+        return max((*running, *(self.wealth[giver.user] for giver in self.pending.get(machine, ()))), default=0)
+
+    def _enough(self, job: Job, machine: Machine, poor: bool) -> list[Gift]:
+        """Choose gifts on a machine that make room for one share, as few as will do; none if they cannot."""
+        missing = job.order - max(0, machine.eventual)
+        spare: dict[Job, int] = {}
+        chosen: list[Gift] = []
+        offered = list(self._offered(job, machine, poor))
+        exact = [gift for gift in offered if gift.order == missing]
+        for gift in [*exact, *(gift for gift in offered if gift.order != missing)]:
+            if missing <= 0:
+                break
+            left = spare.setdefault(gift.giver, self._spare(gift.giver, job, poor))
+            if left > 0:
+                spare[gift.giver] -= 1
+                chosen.append(gift)
+                missing -= gift.order
+        return chosen if missing <= 0 else []
+
+    def _offered(self, job: Job, machine: Machine, poor: bool) -> list[Gift]:
+        """Shares on a machine that may be given: those not yet started first, then the richest user's."""
+        gifts = [Gift(giver, giver.order) for giver in self.pending.get(machine, ())]
+        running = [s for s in machine.shares if s.preemptable and not s.leaving]
+        running.sort(key=lambda s: (-self.wealth[s.job.user], self.rank[s], s.id))
+        gifts += [Gift(share.job, share.order, share) for share in running]
+        return [gift for gift in gifts if gift.giver is not job]
+
+    def _spare(self, giver: Job, job: Job, poor: bool) -> int:
+        """How many shares a job can give to another."""
+        if poor and job.cls.priority < giver.cls.priority:
+            return giver.held
+        if giver.cls.priority < job.cls.priority or giver.id in self.needy or giver.load.initialising:
+            return 0
+        return giver.held - max(floor_of(giver, self.threshold), giver.least)
+
+    def _give(self, gift: Gift, machine: Machine) -> None:
+        self.wealth[gift.giver.user] -= gift.order
+        if gift.share is not None:
+            gift.share.evict("defragmentation")
+        else:
+            self.pending[machine].remove(gift.giver)
+            self.space.give_back(gift.giver, machine)
+        self.left.file(machine)

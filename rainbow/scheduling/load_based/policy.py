@@ -3,7 +3,7 @@
 The load-based policy: classes share the workers by percent, and lend what they do not use.
 
     1 count      workers each class holds and waits for
-    2 reserve    the gang that has waited longest in vain comes first, beyond its class's target (patience.py)
+    2 reserve    the gang that has waited longest in vain comes first, beyond its class's target (gang_reservation.py)
     3 grant      entitlements, then loans (task_counts.py)
     4 pick       round robin: the next gang of the job that runs least (class_queues.py)
     5 place      the matcher says where; a gang that lacks workers has what its class is granted reserved

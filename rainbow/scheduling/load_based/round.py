@@ -19,8 +19,7 @@ from rainbow.scheduling.cluster_index import Census
 from rainbow.scheduling.interface import Order, Rest, View, Wait
 from rainbow.scheduling.load_based.class_queues import Queue
 from rainbow.scheduling.load_based.entitlements import ClassCount
-from rainbow.scheduling.load_based.gang_reservation import Amounts, Reserved, next_end
-from rainbow.scheduling.load_based.patience import Patience
+from rainbow.scheduling.load_based.gang_reservation import Amounts, Patience, Reserved, next_end
 from rainbow.scheduling.load_based.rebalance import Exchange, given_back, units
 from rainbow.scheduling.load_based.settings import CLASSIC, WORKER, Classes
 from rainbow.scheduling.load_based.shared_workers import Sharing
