@@ -92,6 +92,11 @@ _CHANGED = (
     .order_by(jobs.c.submitted_at, jobs.c.id)
 )
 _EPOCH = sa.select(clusters.c.epoch).where(clusters.c.id == sa.bindparam("of_cluster")).scalar_subquery()
+_MOVE = (
+    jobs.update()
+    .where(jobs.c.id == sa.bindparam("moved"))
+    .values(cluster_id=sa.bindparam("of_cluster"), stamp=sa.func.coalesce(_EPOCH, 0))
+)
 _ADD = jobs.insert().values(stamp=sa.func.coalesce(_EPOCH, 0))
 
 
@@ -192,6 +197,11 @@ def decision(connection: sa.Connection, job_id: str) -> dict[str, Any]:
 def change(connection: sa.Connection, job_id: str, **values: Any) -> None:
     """Store new values of a job's columns."""
     connection.execute(_changing(tuple(values)), {"changed": job_id, **{f"new_{key}": values[key] for key in values}})
+
+
+def move(connection: sa.Connection, job_id: str, cluster_id: str) -> None:
+    """Let a job belong to another cluster, as one that is new there."""
+    connection.execute(_MOVE, {"moved": job_id, "of_cluster": cluster_id})
 
 
 @cache

@@ -83,12 +83,17 @@ def of_job(connection: sa.Connection, job_id: str) -> list[Task]:
     return _tasks(connection, tasks.c.job == job_id)
 
 
+_STATES_OF = sa.select(
+    *(
+        sa.exists().where(tasks.c.job == sa.bindparam("wanted"), tasks.c.state == state).label(state.lower())
+        for state in TaskState
+    )
+)
+
+
 def states_of(connection: sa.Connection, job_id: str) -> list[TaskState]:
     """Return the states a job's tasks are in, each once: one look for each state, however many tasks there are."""
-    found = [
-        sa.exists().where(tasks.c.job == job_id, tasks.c.state == state).label(state.lower()) for state in TaskState
-    ]
-    row = connection.execute(sa.select(*found)).one()
+    row = connection.execute(_STATES_OF, {"wanted": job_id}).one()
     return sorted(state for state, is_there in zip(TaskState, row, strict=True) if is_there)
 
 

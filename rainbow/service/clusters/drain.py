@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, NotFound
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.jobs.lifecycle import end
-from rainbow.service.placement.failover import evacuate, place_anew
+from rainbow.service.placement.failover import Elsewhere, Looks, evacuate
 from rainbow.state_machine import WORKER_MOVES, Task, TaskState, WorkerState, advance
 from rainbow.store import clusters, events, jobs, tasks, workers
 from rainbow.store.events import Change
@@ -79,7 +79,7 @@ def _drain(
             told["running"].append(job.id)
             continue
         _take_back(connection, record, own, service.clock())
-        if place_anew(service, connection, job, "its cluster was deleted"):
+        if Elsewhere(service, connection).place(job, "its cluster was deleted"):
             told["placed"].append(job.id)
         else:
             why = f"cluster {record.name} was drained, and no other can take it"
@@ -138,7 +138,7 @@ def move_cluster(service: Service, who: Caller, name: str, verb: str) -> dict[st
             else:
                 at = record.drained_at
         service.compile(name)
-    service.looked.pop(record.id, None)
+    service.state(Looks).pop(record.id, None)
     service.tell(record.id, changed=True)
     return {"name": name, "drained_at": at}
 

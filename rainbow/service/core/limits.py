@@ -71,6 +71,11 @@ def admit(connection: sa.Connection, record: JobRecord, new: int, limits: Mappin
             raise TooMany(text, limit=key, most=limited[key], present=has)
 
 
+def limits_tasks(limits: Mapping[str, int]) -> bool:
+    """Return whether it matters to a cluster how many tasks a job has."""
+    return limits["max_waiting_tasks"] >= 0 or limits["throttle"] >= 0
+
+
 def _counted(connection: sa.Connection, record: JobRecord, new: int) -> dict[str, tuple[int, int]]:
     """Return by limit how much there is, and how much the job adds."""
     own = jobs.live_by_requestor(connection, record.cluster_id)

@@ -269,6 +269,12 @@ class Mirror:
         self.blocked.pop(job_id, None)
         self.doomed.pop(job_id, None)
 
+    def see_off(self, job_id: str) -> None:
+        """Forget a job that this process has moved to another cluster, and that it has."""
+        if job_id in self.jobs:
+            self.drop_job(job_id)
+        self.moves += 1
+
     # ── tasks ──
 
     def put_task(self, task: Task) -> None:

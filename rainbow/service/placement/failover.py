@@ -12,14 +12,16 @@ submitted, by the credentials brought then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rainbow.errors import TooMany
 from rainbow.matching import match
-from rainbow.selection import reads, select
-from rainbow.service.core.limits import admit, check_limits
+from rainbow.selection import reads, reads_states, select
+from rainbow.service.core.limits import admit, check_limits, limits_tasks
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.placement import ledger
 from rainbow.service.placement.candidates import barred, candidate_ids, states_of
@@ -29,12 +31,18 @@ from rainbow.store import clusters, events, jobs, tasks, workers
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.jobspec import Request
+    from rainbow.matching import Verdict
     from rainbow.service.core.service import Entry, Service
     from rainbow.store.jobs import JobRecord
 
 
 GONE = frozenset({WorkerState.LOST, WorkerState.OFFLINE, WorkerState.DRAINING})
-PAUSE = 10.0  # seconds before jobs that found no other place are looked at again
+Pair = tuple[str, str]
+PAUSE = 10.0  # seconds before jobs that found no other place are looked at again, from the end of the last look
+SLICE = 0.05  # seconds that one transaction takes about
+AT_LEAST = 16  # jobs are looked at in it, however long that takes
+SHARE = 0.25  # of the time, at most, goes to the jobs of one cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,34 @@ class Move:
     record: JobRecord
     decision: dict[str, Any]
     left: str  # the id of the cluster it was at
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How far the jobs of a cluster that is away have been looked at."""
+
+    ended: float = 0.0  # by the service's clock
+    pause: float = 0.0  # seconds before the next
+    left: deque[str] = field(default_factory=deque)  # jobs still to be looked at before it begins again
+
+
+class Looks(dict[str, Look]):
+    """{cluster id: how far its jobs have been looked at}."""
+
+
+class Departed(Protocol):
+    """The mirror of a cluster that is away, as far as its jobs leave it."""
+
+    @property
+    def entry(self) -> Entry:
+        """The cluster."""
+
+    @property
+    def jobs(self) -> Mapping[str, Any]:
+        """Its jobs by id."""
+
+    def see_off(self, job_id: str) -> None:
+        """Forget a job that has gone."""
 
 
 def is_away(states: Iterable[WorkerState]) -> bool:
@@ -56,87 +92,134 @@ def is_away(states: Iterable[WorkerState]) -> bool:
     return bool(known) and known <= GONE
 
 
-def leave(service: Service, entry: Entry) -> None:
-    """Place anew what waits at a cluster that is away; what fits nowhere else goes on waiting."""
-    now = service.clock()
-    if now < service.looked.get(entry.id, 0.0):
+def leave(service: Service, mirror: Departed) -> None:
+    """Place anew some of what waits at a cluster that is away; what fits nowhere else goes on waiting.
+
+    One short transaction a step, and then a pause, so that others get most of the time; the next step takes up where
+    this one has ended. After the last job the cluster rests for PAUSE seconds.
+    """
+    look = service.state(Looks).get(mirror.entry.id) or Look()
+    if 0 <= service.clock() - look.ended < look.pause:
         return
-    service.looked[entry.id] = now + PAUSE
+    left = look.left or deque(sorted(mirror.jobs))
     with service.store.write() as connection:
-        for record in movable(connection, entry.id):
-            place_anew(service, connection, record, "its cluster takes no tasks")
-    service.tell()
+        began = perf_counter()
+        moved = dict(_moved_some(service, connection, left, began))
+        spent = perf_counter() - began
+    for job_id in moved:
+        mirror.see_off(job_id)
+    pause = spent * (1 / SHARE - 1) if left else max(PAUSE, spent)
+    service.state(Looks)[mirror.entry.id] = Look(service.clock(), pause, left)
+    if moved:
+        service.tell(mirror.entry.id, *set(moved.values()), offers=False)
+
+
+def is_leaving(service: Service, cluster_id: str) -> bool:
+    """Return whether jobs of a cluster that is away have still to be looked at."""
+    look = service.state(Looks).get(cluster_id)
+    return bool(look and look.left)
+
+
+def _moved_some(service: Service, connection: sa.Connection, left: deque[str], began: float) -> Iterator[Pair]:
+    """Place jobs from the front of a queue until the time is over; yield those that have gone, and the cluster."""
+    elsewhere, looked_at = Elsewhere(service, connection), 0
+    while left and (looked_at < AT_LEAST or perf_counter() - began < SLICE):
+        record = jobs.get(connection, left.popleft())
+        looked_at += 1
+        if record and is_movable(connection, record):
+            move = elsewhere.place(record, "its cluster takes no tasks")
+            if move:
+                yield record.id, move.record.cluster_id
 
 
 def evacuate(service: Service, connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
     """Place anew what waits at a cluster that is to be deleted; return the live jobs that remain."""
-    for record in movable(connection, cluster_id):
-        place_anew(service, connection, record, "its cluster was deleted")
+    elsewhere = Elsewhere(service, connection)
+    for record in jobs.live(connection, cluster_id):
+        if is_movable(connection, record):
+            elsewhere.place(record, "its cluster was deleted")
     return jobs.live(connection, cluster_id)
 
 
-def movable(connection: sa.Connection, cluster_id: str) -> Iterator[JobRecord]:
-    """Yield the jobs of a cluster of which it runs nothing for certain."""
-    for record in jobs.live(connection, cluster_id):
-        waiting = record.accepted_clock is None and record.canceled_at is None
-        if waiting and set(tasks.states_of(connection, record.id)) <= {TaskState.WAITING, TaskState.CANCELED}:
-            yield record
-
-
-def place_anew(service: Service, connection: sa.Connection, record: JobRecord, why: str) -> bool:
-    """Place a job at another of its candidates; tell whether there is one."""
-    move = _place(service, connection, record, why)
-    if move:
-        carry_out(connection, move)
-        told = {"job": record.id, "state": str(move.record.state), "cluster": move.record.cluster}
-        events.add(connection, service.clock(), move.record.cluster_id, "job", **told)
-    return move is not None
-
-
-def _place(service: Service, connection: sa.Connection, record: JobRecord, why: str) -> Move | None:
-    decision = jobs.decision(connection, record.id)
-    again, moves = ledger.whole(connection, record.id).get("again", {}), decision.get("moves", [])
-    left = {record.cluster, *(move["from"] for move in moves)}
-    entries = [service.catalogue[name] for name in again.get("clusters", []) if name in service.catalogue]
-    open_ = [entry for entry in entries if entry.cluster.name not in left and _open(connection, entry, record)]
-    request = reading(connection, record.id).request
-    without = barred(connection, request, {entry.id: entry.cluster.name for entry in open_})
-    open_ = [entry for entry in open_ if entry.cluster.name not in without]
-    settings = service.settings
-    verdicts = match(request, [entry.cluster for entry in open_], settings.backend, settings.budget())
-    selector, options = again.get("selector", ""), again.get("options", {})
-    ids = candidate_ids(service, verdicts)
-    found = states_of(service, connection, ids, reads(selector, options, "queue.idle_workers"))
-    seed = f"{record.id}-{len(moves) + 1}"
-    choice = select(request, verdicts, found, selector, options, seed=seed)
-    verdict = next((v for v in verdicts if v.cluster == choice.cluster), None)
-    if verdict is None:
-        return None
-    told = {"from": record.cluster, "to": verdict.cluster, "at": service.clock(), "why": why, "seed": seed}
-    to = {"cluster_id": service.catalogue[verdict.cluster].id, "cluster": verdict.cluster}
-    there = record.moved(**to, nodes=verdict.totals.get("nodes", 0))
-    if not _admitted(connection, there):
-        return None
-    return Move(
-        there, {**decision, "moves": [*moves, {**told, "selection": ledger.written(choice)}]}, record.cluster_id
-    )
-
-
-def _open(connection: sa.Connection, entry: Entry, record: JobRecord) -> bool:
-    """Tell whether a cluster is the one that was meant, not a later one of its name, and takes tasks."""
-    found = clusters.get(connection, entry.id)
-    known = workers.of_cluster(connection, entry.id)
-    if found is None or found.draining_at is not None or found.drained_at is not None:
+def is_movable(connection: sa.Connection, record: JobRecord) -> bool:
+    """Return whether a job's cluster runs nothing of it for certain."""
+    if record.state not in jobs.LIVE or record.accepted_clock is not None or record.canceled_at is not None:
         return False
-    if found.created_at > record.submitted_at:
-        return False
-    return not is_away(worker.state for worker in known.values())
+    return set(tasks.states_of(connection, record.id)) <= {TaskState.WAITING, TaskState.CANCELED}
+
+
+class Elsewhere:
+    """Places jobs anew in one transaction: what is the same for many of them is read once."""
+
+    def __init__(self, service: Service, connection: sa.Connection) -> None:
+        self._service, self._connection = service, connection
+        self._since: dict[str, float | None] = {}  # cluster id → when it was registered, None if it takes nothing
+        self._verdicts: dict[tuple[bytes, tuple[str, ...]], Sequence[Verdict]] = {}
+
+    def place(self, record: JobRecord, why: str) -> Move | None:
+        """Place a job at another of its candidates; None if there is none."""
+        service, connection = self._service, self._connection
+        move = self._move(record, why)
+        if move:
+            carry_out(connection, move)
+            told = {"job": record.id, "state": str(move.record.state), "cluster": move.record.cluster}
+            events.add(connection, service.clock(), move.record.cluster_id, "job", **told)
+        return move
+
+    def _move(self, record: JobRecord, why: str) -> Move | None:
+        service, connection = self._service, self._connection
+        decision = jobs.decision(connection, record.id)
+        again, moves = ledger.whole(connection, record.id).get("again", {}), decision.get("moves", [])
+        request = reading(connection, record.id).request
+        left = {record.cluster, *(move["from"] for move in moves)}
+        verdicts = self._matched(request, self._open(record, again.get("clusters", []), left, request))
+        selector, options = again.get("selector", ""), again.get("options", {})
+        ids = candidate_ids(service, verdicts) if reads_states(selector) else {}
+        found = states_of(service, connection, ids, reads(selector, options, "queue.idle_workers")) if ids else {}
+        seed = f"{record.id}-{len(moves) + 1}"
+        choice = select(request, verdicts, found, selector, options, seed=seed)
+        verdict = next((v for v in verdicts if v.cluster == choice.cluster), None)
+        if verdict is None:
+            return None
+        told = {"from": record.cluster, "to": verdict.cluster, "at": service.clock(), "why": why, "seed": seed}
+        to = {"cluster_id": service.catalogue[verdict.cluster].id, "cluster": verdict.cluster}
+        there = record.moved(**to, nodes=verdict.totals.get("nodes", 0))
+        if not _admitted(connection, there):
+            return None
+        moves = [*moves, {**told, "selection": ledger.written(choice)}]
+        return Move(there, {**decision, "moves": moves}, record.cluster_id)
+
+    def _open(self, record: JobRecord, names: Sequence[str], left: set[str], request: Request) -> list[Entry]:
+        """Return the clusters a job may go to: as they were when it was submitted, not later ones of their names."""
+        catalogue = self._service.catalogue
+        entries = [catalogue[name] for name in names if name in catalogue and name not in left]
+        entries = [e for e in entries if (since := self._taking(e)) is not None and since <= record.submitted_at]
+        without = barred(self._connection, request, {entry.id: entry.cluster.name for entry in entries})
+        return [entry for entry in entries if entry.cluster.name not in without]
+
+    def _taking(self, entry: Entry) -> float | None:
+        """Return when a cluster was registered that takes tasks."""
+        if entry.id not in self._since:
+            found = clusters.get(self._connection, entry.id)
+            closed = found is None or found.draining_at is not None or found.drained_at is not None
+            states = (worker.state for worker in workers.of_cluster(self._connection, entry.id).values())
+            self._since[entry.id] = None if found is None or closed or is_away(states) else found.created_at
+        return self._since[entry.id]
+
+    def _matched(self, request: Request, entries: Sequence[Entry]) -> Sequence[Verdict]:
+        key = request.key, tuple(entry.cluster.name for entry in entries)
+        if key not in self._verdicts:
+            settings = self._service.settings
+            among = [entry.cluster for entry in entries]
+            self._verdicts[key] = match(request, among, settings.backend, settings.budget())
+        return self._verdicts[key]
 
 
 def _admitted(connection: sa.Connection, record: JobRecord) -> bool:
     limits = check_limits(clusters.limits(connection, record.cluster_id))
+    new = sum(tasks.counts(connection, [record.id])[record.id].values()) if limits_tasks(limits) else 0
     try:
-        admit(connection, record, len(tasks.of_job(connection, record.id)), limits)
+        admit(connection, record, new, limits)
     except TooMany:
         return False
     return True
@@ -145,7 +228,8 @@ def _admitted(connection: sa.Connection, record: JobRecord) -> bool:
 def carry_out(connection: sa.Connection, move: Move) -> None:
     """Store where a job is now."""
     record = move.record
-    there = {"cluster_id": record.cluster_id, "cluster": record.cluster, "nodes": record.nodes}
+    there = {"cluster": record.cluster, "nodes": record.nodes}
     jobs.change(connection, record.id, **there, wait=None, decision=move.decision)
+    jobs.move(connection, record.id, record.cluster_id)
     tasks.move(connection, record.id, record.cluster_id)
-    clusters.count_move(connection, move.left, record.cluster_id)
+    clusters.count_move(connection, move.left)

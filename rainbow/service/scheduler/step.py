@@ -31,7 +31,7 @@ from rainbow.service.agents.liveness import lose_the_silent
 from rainbow.service.core.limits import check_limits
 from rainbow.service.jobs.lifecycle import end, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
-from rainbow.service.placement.failover import is_away, leave
+from rainbow.service.placement.failover import is_away, is_leaving, leave
 from rainbow.service.scheduler.view import Frozen, freeze, frozen
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState, advance
 from rainbow.store import clusters, jobs, tasks
@@ -106,6 +106,8 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
         record = follow(service, mirror)
     seen = frozen(service, mirror, record) if record else None  # 3
     service.restless.discard(entry.id)
+    if is_leaving(service, entry.id):
+        service.restless.add(entry.id)
     if seen is None:
         return False
     policy = policies.get(seen.record.policy)
@@ -130,7 +132,7 @@ def look_around(service: Service, mirror: Mirror) -> bool:
     """Look for what is lost and what is overdue; tell whether anything was written."""
     wrote = lose_the_silent(service, mirror)
     if mirror.entry.drained or is_away(state for state, count in mirror.states.items() if count):
-        leave(service, mirror.entry)
+        leave(service, mirror)
         wrote = True
     return stop_the_overdue(service, mirror) or wrote
 
