@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rainbow.store.engine import Store
 
 
+PATIENCE = 30.0  # seconds that a thread waits for the turn of another
 PAUSED = 30  # seconds
 
 
@@ -62,8 +63,12 @@ class Turns:
 
     @contextmanager
     def of(self, cluster_id: str) -> Iterator[Turn | None]:
-        """Give the turn of a cluster, None while another process has it."""
-        with self._locks.setdefault(cluster_id, threading.Lock()):
+        """Give the turn of a cluster, None while another process has it, or another thread for long."""
+        lock = self._locks.setdefault(cluster_id, threading.Lock())
+        if not lock.acquire(timeout=PATIENCE):
+            yield None
+            return
+        try:
             if not self._store.many_processes:
                 yield Turn(self._store)
                 return
@@ -72,6 +77,8 @@ class Turns:
                 query = sa.text("SELECT pg_try_advisory_xact_lock(:key)")
                 mine = connection.execute(query, {"key": _key(cluster_id)}).scalar()
                 yield Turn(self._store, connection) if mine else None
+        finally:
+            lock.release()
 
     def scheduling(self) -> bool:
         """Tell whether this process may step clusters at all: of those on one SQLite file, one may."""

@@ -44,11 +44,15 @@ METRICS = {
     "rainbow_tasks": ("gauge", "cluster,state", "Tasks that have not ended: waiting, or holding workers"),
     "rainbow_workers": ("gauge", "cluster,state", "Workers by state"),
     "rainbow_connections": ("gauge", "kind", "Open connections: with a known credential, or of strangers"),
+    "rainbow_steps_overdue": ("gauge", "cluster", "Seconds that a step has taken which does not come back"),
     "rainbow_clusters": ("gauge", "", "Registered clusters"),
 }
 
 _lock = threading.Lock()
-_gauges: dict[str, Callable[[], Mapping[str, float]]] = {}  # name → {label: value now}
+_gauges: dict[str, Callable[[], Mapping[str, float]]] = {  # name → {label: value now}
+    "rainbow_connections": dict,
+    "rainbow_steps_overdue": dict,
+}
 _counters: dict[tuple[str, str], float] = {}
 _histograms: dict[tuple[str, str], list[float]] = {}  # a count for each bucket, all, and the sum
 

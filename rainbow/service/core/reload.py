@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CHANGES = ("selector", "selector_options", "policy", "unplaced", "tick", "lease", "grace")
 TAKEN_OVER = (*CHANGES, "warnings")
-WIRED = ("name", "secret", "admin", "backend", "limits", "history", "server")
+WIRED = ("name", "secret", "admin", "backend", "limits", "step_seconds", "history", "server")
 PAUSE = 1.0  # seconds between two looks at the file
 OF_NO_CLUSTER = ""  # events of it are the administrator's alone
 

@@ -155,6 +155,7 @@ class Service:
         self.administration = digest(self.settings.admin or mint("admin"))
         self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed
         self.timed: dict[str, float] = {}  # cluster id → when it was last looked for what is lost
+        self.overdue: dict[str, float] = {}  # cluster id → when the step began that does not come back
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
         self.changing = threading.RLock()  # held from writing a cluster's new graphs until they are seen
         self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there

@@ -27,6 +27,7 @@ SCHEDULER = {
     "tick",
     "lease",
     "grace",
+    "step_seconds",
     "history",
 }
 SECTIONS = {"scheduler", "limits", "admission", "server"}
@@ -87,6 +88,7 @@ def _settings(document: Any) -> Settings:
         tick=_seconds(scheduler, "tick", default.tick),
         lease=_seconds(scheduler, "lease", default.lease),
         grace=_seconds(scheduler, "grace", default.grace),
+        step_seconds=_seconds(scheduler, "step_seconds", default.step_seconds),
         history=_number(scheduler, "history", default.history / DAY, "/scheduler", 36_500) * DAY,
         limits=_limits(_mapping(top.get("limits"), "/limits"), warnings),
         admission=_admission(_mapping(top.get("admission"), "/admission"), warnings),
@@ -273,6 +275,7 @@ class Settings:
     tick: float = 0.25  # seconds between two scheduling steps when nothing happens
     lease: float = 60.0  # seconds without the server after which an agent stops its tasks
     grace: float = 10.0  # seconds more that the server waits before it gives them to the queue again
+    step_seconds: float = 10.0  # after which a step that has not come back is named, and left to its own thread
     history: float = 90 * 86_400.0  # seconds that ended jobs, events and decisions are kept
     limits: Limits = Limits()
     admission: Admission = Admission()

@@ -18,6 +18,7 @@ from dataclasses import replace
 from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
+from rainbow.errors import TryLater
 from rainbow.matching import consumables
 from rainbow.scheduling import Accounts, Ended, GangView, RunView, Wait, WorkerView, policies
 from rainbow.scheduling.cluster_index import Census
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from rainbow.store.workers import WorkerRecord
 
 
+PATIENCE = 0.5  # seconds between two looks at whether a step is overdue
 NOTHING = tasks.Waiting((), {})
 
 
@@ -57,12 +59,23 @@ def mirrored(service: Service, entry: Entry) -> Iterator[Mirror]:
     mirror = mirrors.get(entry.id)
     if mirror is None or mirror.entry.revision != entry.revision or mirror.placing.name != service.settings.backend:
         mirror = mirrors[entry.id] = Mirror(entry, service.settings.backend)
-    with mirror.lock:
-        try:
-            yield mirror
-        except BaseException:
-            mirrors.pop(entry.id, None)
-            raise
+    _take(service, mirror)
+    try:
+        yield mirror
+    except BaseException:
+        mirrors.pop(entry.id, None)
+        raise
+    finally:
+        mirror.lock.release()
+
+
+def _take(service: Service, mirror: Mirror) -> None:
+    """Take a mirror's lock; TryLater while a step has it that does not come back."""
+    while not mirror.lock.acquire(timeout=PATIENCE):
+        if mirror.entry.id in service.overdue:
+            name = mirror.entry.cluster.name
+            told = f"the policy of cluster {name} does not come back; rainbow scheduler show {name} says where it is"
+            raise TryLater(told, retry_after=30)
 
 
 def follow(service: Service, mirror: Mirror) -> ClusterRecord | None:

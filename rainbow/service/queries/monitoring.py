@@ -7,7 +7,7 @@ from dataclasses import asdict
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import PolicyError
+from rainbow.errors import PolicyError, TryLater
 from rainbow.scheduling import diagram, plan_diagram
 from rainbow.scheduling.interface import Order
 from rainbow.service.clusters.scheduling_settings import _told
@@ -28,6 +28,8 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     fault = service.faults.get(record.id)
     try:
         decided = plan_only(service, record)
+    except TryLater:  # its step does not come back: the fault says where it is
+        decided, fault = None, service.faults.get(record.id)
     except PolicyError as unusable:  # stored by a version that took what this one refuses
         decided, fault = None, fault or str(unusable)
     return {**told, "figures": dict(decided[1].figures) if decided else {}, "fault": fault}

@@ -9,24 +9,29 @@ The scheduler's thread: steps a cluster when something happens there, and at eve
 
 Where nothing can start, and where nothing happens, it is looked at all the same, one cluster after another in a share
 of the time (loop.py): a thousand clusters whose agents are away leave the processor to those who submit.
+
+A policy is anybody's code. One that does not come back within `scheduler.step_seconds` is named, and another thread
+takes over the other clusters; its own cluster is stepped again when it has come back.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rainbow.errors import RainbowError
 from rainbow.scheduling import policies
 from rainbow.service.clusters.drain import finish
-from rainbow.service.core.counters import count, observe
+from rainbow.service.core.counters import count, gauge, observe
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.service import log
 from rainbow.service.jobs.lifecycle import forget_old
-from rainbow.service.placement.unplaced import Round
 from rainbow.service.placement.failover import is_leaving
+from rainbow.service.placement.unplaced import Round
 from rainbow.service.scheduler.step import step
 from rainbow.store import clusters, workers
 
@@ -88,6 +93,16 @@ QUIET = 5.0  # seconds between two looks at a cluster where nothing happens, a q
 SHORTEST_PAUSE = 0.02  # a burst of submits is one step, not one each
 SHARE = 0.05  # of the time, at most, goes to clusters that wait to be looked at
 LEASE_PARTS = 10  # what other processes changed is looked for so often in a lease
+MOST_OVERDUE = 8  # threads that are left to policies that do not come back
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The step that is being taken."""
+
+    cluster_id: str
+    name: str
+    began: float
 
 
 class Loop:
@@ -99,19 +114,29 @@ class Loop:
         self._line = Line()
         self._free = 0.0  # clusters that wait for it are looked at from then on: their share is used up until then
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._swept = 0.0
         self._unplaced = Round(service, clock)
+        self._thread = self._stepper()
+        self._watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._at: _Step | None = None
+        self._changing = threading.Lock()  # of `_at`, `_thread` and service.overdue
+        gauge("rainbow_steps_overdue", self._overdue)
 
     def start(self) -> None:
         """Begin to step."""
         self._thread.start()
+        self._watcher.start()
 
     def stop(self) -> None:
         """End after the step at hand."""
         self._stop.set()
         self.service.news.hear([])
-        self._thread.join(timeout=10)
+        for thread in (self._thread, self._watcher):
+            if thread.ident is not None:
+                thread.join(timeout=10)
+
+    def _stepper(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     def _run(self) -> None:
         version = -1
@@ -122,14 +147,58 @@ class Loop:
             try:
                 scheduling = self.service.turns.scheduling()
                 for name in self.turn(began) if scheduling else ():
-                    step_safely(self.service, name)
-                    self._end(name)
+                    if not self._step(name):
+                        return
                 if scheduling:
                     self._unplaced.look()
             except RainbowError as fault:  # the store is away: it may come back
                 log.warning("scheduler-waits", fault=str(fault))
             # a long queue makes long steps: whoever submits to it gets as much of the processor as they do
             self._stop.wait(min(max(self._clock() - began, SHORTEST_PAUSE), LONGEST_PAUSE))
+
+    def _step(self, name: str) -> bool:
+        """Step a cluster; False if it took so long that another thread is in this one's place."""
+        entry = self.service.catalogue.get(name)
+        if entry is None or entry.id in self.service.overdue:
+            return True
+        with self._changing:
+            self._at = _Step(entry.id, name, self._clock())
+        step_safely(self.service, name)
+        with self._changing:
+            if self.service.overdue.pop(entry.id, None) is None or threading.current_thread() is self._thread:
+                self._at = None
+            else:
+                log.info("step-came-back", cluster=name)
+                return False
+        self._end(name)
+        return True
+
+    # ── steps that do not come back ──
+
+    def _watch(self) -> None:
+        most = self.service.settings.step_seconds
+        while not self._stop.wait(min(1.0, most / 10)):
+            with self._changing:
+                at = self._at
+                if at is not None and self._clock() - at.began >= most and at.cluster_id not in self.service.overdue:
+                    self._give_up(at, most)
+
+    def _give_up(self, at: _Step, most: float) -> None:
+        """Name a step that has not come back, and let another thread step the other clusters."""
+        where = _where(self._thread)
+        told = f"the policy has not come back for {most:g} s, in {where}; its cluster is not stepped until it does"
+        self.service.faults[at.cluster_id] = told
+        count("rainbow_step_faults", at.name)
+        log.error("step-overdue", cluster=at.name, seconds=most, where=where, others=len(self.service.overdue))
+        self.service.overdue[at.cluster_id] = at.began
+        if len(self.service.overdue) <= MOST_OVERDUE:
+            self._at, self._thread = None, self._stepper()
+            self._thread.start()
+
+    def _overdue(self) -> dict[str, float]:
+        names = {entry.id: name for name, entry in self.service.catalogue.items()}
+        now = self._clock()
+        return {names[one]: now - began for one, began in self.service.overdue.copy().items() if one in names}
 
     def _end(self, name: str) -> None:
         """Let a draining cluster go once it has nothing to do; not while the store is away."""
@@ -182,6 +251,12 @@ class Loop:
         if over:
             self._swept = now
             forget_old(self.service)
+
+
+def _where(thread: threading.Thread) -> str:
+    """Return the line of code that a thread is at."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else "an unknown place"
 
 
 def step_safely(service: Service, name: str) -> bool:
