@@ -97,6 +97,7 @@ class Agent:
         self._lease = 0.0  # the first heartbeat is due at once, and its answer says how long the lease is
         self._last_beat = clock()
         self._explained: dict[RunId, Pending] = {}
+        self._has_beaten = False
         self._stop_by: float | None = None
         self._told_to_stop = False
         self._away = False  # the server, as far as we know
@@ -214,6 +215,8 @@ class Agent:
     def _received(self, answer: responses.Received) -> None:
         self._keep_lease(answer)
         self._obey(answer)
+        if self._has_beaten and self._measure is None and not self._executor.running():
+            self._last_beat = self._clock()  # to ask for work is a sign of life, and there is nothing else to say
         fresh = [offer for offer in answer["tasks"] if run_id(offer) not in self._journal.starting]
         if not self._told_to_stop:
             self._journal.keep(fresh)
@@ -303,6 +306,7 @@ class Agent:
         self._voice.call(beat, partial(self._beaten, ours, workers), partial(self._not_beaten, workers))
 
     def _beaten(self, said: Sequence[RunId], workers: Sequence[str] | None, answer: responses.Beat) -> None:
+        self._has_beaten = True
         self._keep_lease(answer)
         self._last_beat, self._workers_told = self._clock(), workers
         self._obey(answer)

@@ -95,6 +95,11 @@ class Turns:
         self._file = file
         return True
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other process steps clusters while this one lives."""
+        return self._file is not None
+
     def close(self) -> None:
         """Let another process step."""
         if self._file is not None:

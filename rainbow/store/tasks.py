@@ -101,15 +101,15 @@ def of_cluster(
     connection: sa.Connection, cluster_id: str, states: Collection[TaskState], most: int | None = None
 ) -> list[Task]:
     """Return the cluster's tasks in these states (the first so many), by job and in the order of its jobspec."""
-    query = _of_cluster(frozenset(states))
-    rows = connection.execute(query.limit(most) if most is not None else query, {"wanted": cluster_id})
-    return [_task(row) for row in rows]
+    query = _of_cluster(frozenset(states), most is not None)
+    return [_task(row) for row in connection.execute(query, {"wanted": cluster_id, "most": most})]
 
 
 @cache
-def _of_cluster(states: frozenset[TaskState]) -> sa.Select[Any]:
+def _of_cluster(states: frozenset[TaskState], some: bool) -> sa.Select[Any]:
     of_it = tasks.c.cluster_id == sa.bindparam("wanted")
-    return sa.select(*_COLUMNS).where(of_it, tasks.c.state.in_(states)).order_by(tasks.c.job, tasks.c.index)
+    query = sa.select(*_COLUMNS).where(of_it, tasks.c.state.in_(states)).order_by(tasks.c.job, tasks.c.index)
+    return query.limit(sa.bindparam("most", type_=sa.Integer)) if some else query
 
 
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[Task]:
@@ -156,11 +156,19 @@ def resting(connection: sa.Connection, cluster_id: str) -> list[Task]:
 
 def to_hold(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[list[Task], list[Task]]:
     """Return an agent's tasks that run and are to be held, and those that are held and are to go on."""
-    own = (tasks.c.cluster_id == cluster_id, tasks.c.agent == agent)
+    own = {"of_cluster": cluster_id, "of_agent": agent}
+    running, held = (connection.execute(query, own).all() for query in _holds())
+    return [_task(row) for row in running], [_task(row) for row in held]
+
+
+@cache
+def _holds() -> tuple[sa.Select[Any], sa.Select[Any]]:
+    own = (tasks.c.cluster_id == sa.bindparam("of_cluster"), tasks.c.agent == sa.bindparam("of_agent"))
     asked = sa.exists().where(jobs.c.id == tasks.c.job, jobs.c.suspended_at.is_not(None))
     wanted = sa.or_(tasks.c.hold == Hold.POLICY, sa.and_(asked, tasks.c.hold != Hold.UNABLE))
+    every = sa.select(*_COLUMNS).where(*own).order_by(tasks.c.job, tasks.c.index)
     running, held = tasks.c.state == TaskState.RUNNING, tasks.c.state == TaskState.SUSPENDED
-    return _tasks(connection, *own, running, wanted), _tasks(connection, *own, held, sa.not_(wanted))
+    return every.where(running, wanted), every.where(held, sa.not_(wanted))
 
 
 def let_go(connection: sa.Connection, cluster_id: str) -> None:

@@ -12,6 +12,7 @@ from rainbow.state_machine import BOOKED, WorkerState
 from rainbow.store.schema import agents, clusters, tasks, workers
 
 _AGENTS_OF = sa.select(agents).where(agents.c.cluster_id == sa.bindparam("wanted"))
+_ONE = _AGENTS_OF.where(agents.c.name == sa.bindparam("called"))
 _SEEN = agents.update().where(agents.c.cluster_id == sa.bindparam("of"), agents.c.name == sa.bindparam("called"))
 
 
@@ -33,6 +34,12 @@ class AgentRecord:
 def agents_of(connection: sa.Connection, cluster_id: str) -> dict[str, AgentRecord]:
     """Return {agent: its last sign of life}."""
     return {row.name: _agent_record(row) for row in connection.execute(_AGENTS_OF, {"wanted": cluster_id})}
+
+
+def agent(connection: sa.Connection, cluster_id: str, name: str) -> AgentRecord | None:
+    """Return an agent's last sign of life."""
+    row = connection.execute(_ONE, {"wanted": cluster_id, "called": name}).first()
+    return _agent_record(row) if row else None
 
 
 def put_agent(connection: sa.Connection, cluster_id: str, record: AgentRecord, *, beats: bool = True) -> None:
@@ -66,6 +73,12 @@ def _written(up: Collection[str] | None) -> list[str] | None:
     return None if up is None else sorted(up)
 
 
+_AWAY = (
+    sa.select(workers.c.name)
+    .where(workers.c.cluster_id == sa.bindparam("wanted"), workers.c.state.in_((WorkerState.NEW, WorkerState.LOST)))
+    .order_by(workers.c.name)
+)
+_AWAY_OF = _AWAY.where(workers.c.name.in_(sa.bindparam("names", expanding=True)))
 _OF_CLUSTER = sa.select(workers).where(workers.c.cluster_id == sa.bindparam("wanted"))
 _CHANGED = sa.select(workers).where(
     workers.c.cluster_id == sa.bindparam("cluster"), workers.c.stamp >= sa.bindparam("since")
@@ -98,6 +111,15 @@ class WorkerRecord:
 def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, WorkerRecord]:
     """Return {worker: its state}."""
     return _records(connection.execute(_OF_CLUSTER, {"wanted": cluster_id}))
+
+
+def away(connection: sa.Connection, cluster_id: str, names: Collection[str] | None) -> list[str]:
+    """Return those of these workers (None: all) that nobody has spoken for, or that were lost, in order of name."""
+    if names is not None and len(names) <= NAMED:
+        found = connection.execute(_AWAY_OF, {"wanted": cluster_id, "names": sorted(names)}) if names else ()
+        return [row[0] for row in found]
+    found = connection.execute(_AWAY, {"wanted": cluster_id})
+    return [row[0] for row in found if names is None or row[0] in names]
 
 
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> dict[str, WorkerRecord]:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 
 BEATS = 3  # an agent says so often in a lease that it is there
-EVERY = 1.0  # seconds between two signs of an agent that say nothing new and are stored
+EVERY = 1.0  # seconds between two looks for what is lost
+STORED = 6  # a sign that says nothing new is stored so often in a lease
 
 
 def greet(service: Service, who: Caller, name: str, agent: str, seq: int = 0) -> ClusterRecord:
@@ -83,32 +84,50 @@ def _note(
         record = own_cluster(connection, who, name)
         if agent.startswith(PULLS):
             return record
-        signs = workers.agents_of(connection, record.id)
-        known = workers.of_cluster(connection, record.id)
-    last = signs.get(agent)
-    if last and 0 < seq < last.seq:
-        return record
-    said = up if beats or last is None else last.workers
-    measured = load if beats or last is None else last.load
-    kept = keeps if beats or last is None else last.keeps
-    sign = AgentRecord(agent, now, said, max(seq, last.seq if last else 0), measured, kept)
-    before = spoken_for(alive(service, record.id, signs).values(), known)
-    service.leases.hear(record.id, sign)
-    after = spoken_for(alive(service, record.id, {**signs, agent: sign}).values(), known)
-    back = [name for name in sorted(after) if known[name].state in (WorkerState.NEW, WorkerState.LOST)]
-    lost = [name for name in sorted(before - after) if known[name].state is WorkerState.READY]
-    if back or lost or _is_news(last, sign, service.settings.lease):
+        last = workers.agent(connection, record.id, agent)
+        newest = max(last.seq if last else 0, service.leases.newest(record.id, agent))
+        if last and 0 < seq < newest:
+            return record
+        said = up if beats or last is None else last.workers
+        measured = load if beats or last is None else last.load
+        kept = keeps if beats or last is None else last.keeps
+        sign = AgentRecord(agent, now, said, max(seq, newest), measured, kept)
+        back = workers.away(connection, record.id, said)
+        lost = _lost_with(service, connection, record.id, last, sign)
+    news = bool(back or lost) or _is_news(service, last, sign)
+    service.leases.hear(record.id, sign, stored=news)
+    if news:
         service.store.together(lambda connection: _store(connection, record.id, sign, back, lost, beats=beats))
     if back or lost:
         service.tell(record.id, offers=False)
     return record
 
 
-def _is_news(last: AgentRecord | None, sign: AgentRecord, lease: float) -> bool:
-    """Tell whether a sign has to be stored: one that says nothing new need not be, for a moment."""
-    if last is None or abs(sign.seen_at - last.seen_at) >= min(EVERY, lease / 20):
+def _lost_with(
+    service: Service, connection: sa.Connection, cluster_id: str, last: AgentRecord | None, sign: AgentRecord
+) -> list[str]:
+    """Return the ready workers that only this agent spoke for, and no longer does: others are read only then."""
+    if last is None or sign.workers is None or (last.workers is not None and last.workers <= sign.workers):
+        return []
+    living = alive(service, cluster_id, workers.agents_of(connection, cluster_id))
+    known = workers.of_cluster(connection, cluster_id)
+    before = spoken_for(living.values(), known)
+    after = spoken_for({**living, sign.name: sign}.values(), known)
+    return [name for name in sorted(before - after) if known[name].state is WorkerState.READY]
+
+
+def _is_news(service: Service, last: AgentRecord | None, sign: AgentRecord) -> bool:
+    """Return whether a sign has to be stored: one that says nothing new need not be, for a moment.
+
+    Where this process alone steps clusters it remembers the rest. Others count silence from what is stored, and it
+    must not be much longer than it was: tasks would be given away before their agent has stopped them.
+    """
+    alone, lease = service.turns.alone, service.settings.lease
+    if last is None or abs(sign.seen_at - last.seen_at) >= (lease / STORED if alone else min(EVERY, lease / 20)):
         return True
-    return (last.workers, last.seq, last.load, last.keeps) != (sign.workers, sign.seq, sign.load, sign.keeps)
+    if not alone and last.seq != sign.seq:
+        return True
+    return (last.workers, last.load, last.keeps) != (sign.workers, sign.load, sign.keeps)
 
 
 def _store(
@@ -125,9 +144,9 @@ def spoken_for(signs: Iterable[AgentRecord], known: Collection[str]) -> set[str]
     >>> spoken_for([AgentRecord("a", 0.0, frozenset({"n1", "other"}))], ["n0", "n1"])
     {'n1'}
     """
-    up: set[str] = set()
+    up, names = set[str](), frozenset(known)
     for sign in signs:
-        up |= set(known) if sign.workers is None else sign.workers & set(known)
+        up |= names if sign.workers is None else sign.workers & names
     return up
 
 

@@ -39,6 +39,7 @@ class Leases:
         self._monotonic, self._clock = monotonic, clock
         self.began = monotonic()
         self._seen: dict[Key, _Seen] = {}
+        self._heard: dict[Key, tuple[int, float]] = {}  # the highest number said here, and when; stored or not
 
     def silence(self, cluster_id: str, sign: AgentRecord) -> Silence:
         """Return how long an agent has been silent whose last sign this is."""
@@ -49,11 +50,23 @@ class Leases:
             while len(self._seen) >= MOST:
                 del self._seen[next(iter(self._seen))]
             seen = self._seen[(cluster_id, sign.name)] = _Seen(mark, now, age)
+        _, heard = self._heard.get((cluster_id, sign.name), (0, seen.at))
+        if heard > seen.at:
+            return Silence(now - heard, now - heard)
         return Silence(now - seen.at, now - seen.at + seen.age)
 
-    def hear(self, cluster_id: str, sign: AgentRecord) -> None:
-        """Note a sign that came just now, whether or not it is stored."""
-        self._seen[(cluster_id, sign.name)] = _Seen((sign.seen_at, sign.seq), self._monotonic(), 0.0)
+    def hear(self, cluster_id: str, sign: AgentRecord, *, stored: bool = True) -> None:
+        """Note a sign that came just now, and whether it is stored."""
+        key, now = (cluster_id, sign.name), self._monotonic()
+        while len(self._heard) >= MOST and key not in self._heard:
+            del self._heard[next(iter(self._heard))]
+        self._heard[key] = sign.seq, now
+        if stored:
+            self._seen[key] = _Seen((sign.seen_at, sign.seq), now, 0.0)
+
+    def newest(self, cluster_id: str, name: str) -> int:
+        """Return the highest number of a message of an agent that this process has heard, 0 if it has heard none."""
+        return self._heard.get((cluster_id, name), (0, 0.0))[0]
 
     def silences(self, cluster_id: str, signs: Mapping[str, AgentRecord]) -> dict[str, Silence]:
         """Return how long each of a cluster's agents has been silent."""
