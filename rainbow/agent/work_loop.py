@@ -11,6 +11,7 @@ the agent is in its journal: started anew on the same folder it is the same agen
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from functools import partial
 from rainbow.agent.background_call import Line
 from rainbow.agent.executors import lease
 from rainbow.agent.executors.interface import Executor, Explains, Leased, Suspends
-from rainbow.agent.executors.run import Ended, Pending, Result, RunId
+from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId
 from rainbow.agent.journal import Journal
 from rainbow.agent.messages import batch, ended, happened, refs, run_id, run_of, stale_runs, waits
 from rainbow.client import Client, Problem, responses
@@ -39,6 +40,7 @@ def hold(executor: Executor, run: RunId, verb: str) -> responses.Event:
 
 
 MAX_TASKS = 64  # at once
+PROCESSES = 1  # of a task for each core it holds; 0: no limit
 STOP, KEEP = "stop", "keep"  # what becomes of tasks when the server has not answered for a lease
 OVER = "its agent had no word from the server for a lease"
 WAIT = 20.0  # seconds the server may let us wait for work
@@ -70,6 +72,7 @@ class Agent:
         wait: float = WAIT,
         say: Callable[[str], None] = print,
         on_lost_server: str = STOP,
+        processes_per_core: int = PROCESSES,
         clock: Callable[[], float] = lease.now,
         measure: Callable[[], Mapping[str, float]] | None = None,
     ) -> None:
@@ -89,6 +92,7 @@ class Agent:
         self._ears = Line(self._wake, clock, self._note, self._heard)
         self._voice = Line(self._wake, clock, self._note, self._heard)
         self._batch = EVENTS
+        self._processes_per_core = processes_per_core
         self._keeps = on_lost_server == KEEP
         self._sign: float | None = None  # when the last message that was answered was sent
         self._renewed = -math.inf
@@ -339,11 +343,24 @@ class Agent:
             self._journal.tell(ended(Ended(run.id, Result.LOST, detail=OVER)))
             return
         self._renew()
+        if too_many := self._too_many(run):
+            self._journal.tell(ended(Ended(run.id, Result.FAILED, detail=too_many)))
+            return
         self._journal.start(run.id)
         try:
             self._executor.start(run)
         except Exception as fault:  # an executor may be anybody's; its fault is one task's end, not ours
             self._journal.tell(ended(Ended(run.id, Result.FAILED, detail=f"the executor failed: {fault}")))
+
+    def _too_many(self, run: Run) -> str:
+        """Say that a run would start more processes than its cores may have, whatever the server says."""
+        workers = [amounts for name, amounts in run.placement.items() if name]
+        cores = sum(amounts.get("core", 0) for amounts in workers)
+        # what holds no core is held by its worker's, of which we know this machine's
+        most = self._processes_per_core * max(1, cores or (os.cpu_count() or 1) * len(workers))
+        if 0 < most < run.processes:
+            return f"it starts {run.processes:,} processes, and may start {most:,} here (--processes-per-core)"
+        return ""
 
     def _collect(self) -> None:
         ends = self._executor.poll()

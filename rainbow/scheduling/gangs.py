@@ -8,6 +8,7 @@ a worker of its own. Everything else (sockets, constraints, subsystem needs, exc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -117,6 +118,9 @@ def _add(held: dict[str, int], amounts: Mapping[str, int]) -> None:
         held[kind] = held.get(kind, 0) + amount
 
 
+WHOLE = frozenset({"node", "host", "machine", "socket", "cluster", "rack"})  # what has cores though nobody says so
+
+
 def processes(spec: TaskSpec, slots: int, placement: Placement, worker_type: str) -> int:
     """How many processes a task starts over its slots, or over what its placement holds (RFC 14 `count`)."""
     if spec.total is not None:
@@ -221,3 +225,61 @@ def _grown(count: Count, most: int) -> Collection[int]:
             value**count.operand, most + 1
         )
     return found
+
+
+def processes_at_least(request: Request, spec: TaskSpec, whole: int) -> tuple[int, int]:
+    """Return (processes, cores) of a task when its request is met with the least counts.
+
+    Of slots it may have alternatively, and of variants, those that give each process most cores. `whole` is how many
+    cores a worker counts that is asked for without cores. A slot without any is one process's.
+    """
+    found = [
+        _processes_and_cores(tree, spec, labels, whole)
+        for tree in request.variants
+        for labels in ([{label} for label in spec.slots] or [set[str]()])
+    ]
+    return min(found, key=lambda each: (each[0] / max(each[1], 1), each), default=(1, 1))
+
+
+def _processes_and_cores(
+    resources: Iterable[Resource], spec: TaskSpec, labels: set[str], whole: int
+) -> tuple[int, int]:
+    slots = [
+        (resource, times)
+        for tree in resources
+        for resource, times in _counted(tree, 1)
+        if resource.is_slot and (not labels or resource.label in labels)
+    ]
+    copies = sum(times for _, times in slots) or 1
+    amounts: Counter[str] = Counter()
+    for slot, times in slots:
+        amounts.update(_amounts(slot, times, whole))
+    cores = max(amounts["core"], copies)
+    if spec.total is not None:
+        return spec.total, cores
+    if spec.per_resource is None:
+        return copies * spec.per_slot, cores
+    kind, each = spec.per_resource
+    return max(1, amounts[kind]) * each, cores
+
+
+def _counted(resource: Resource, times: int) -> Iterable[tuple[Resource, int]]:
+    """Yield a request and all below it, with how many of each there are at least."""
+    stack = [(resource, times * max(resource.count.min, 1))]
+    while stack:
+        one, many = stack.pop()
+        yield one, many
+        stack.extend((child, many * max(child.count.min, 1)) for child in one.children)
+
+
+def _amounts(slot: Resource, slots: int, whole: int) -> Counter[str]:
+    """Return how much of each type all slots hold; what is asked for whole, without cores, counts as a worker."""
+    amounts: Counter[str] = Counter()
+    for child in slot.children:
+        held: Counter[str] = Counter()
+        for resource, many in _counted(child, slots):
+            held[resource.type] += many
+        if not held["core"] and child.type in WHOLE:
+            held["core"] = whole * slots * max(child.count.min, 1)
+        amounts.update(held)
+    return amounts

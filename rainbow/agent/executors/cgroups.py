@@ -35,7 +35,7 @@ def limits_of(run: Run) -> dict[str, int]:
     """
     held = [amounts for worker, amounts in run.placement.items() if worker]
     cores = sum(amounts.get("core", 0) for amounts in held)
-    memory = sum(amounts.get("memory", 0) for amounts in held) * MIB
+    memory = sum(amounts.get("memory", 0) for amounts in held) * (1 if "memory" in run.units else MIB)
     return {"memory": memory, "cores": cores, "pids": PROCESSES * max(cores, run.processes, 1)}
 
 

@@ -17,21 +17,23 @@ from rainbow import process_secrets
 from rainbow.agent import Agent, cluster_survey, open_executor
 from rainbow.agent.background_call import NOT_OURS
 from rainbow.agent.cluster_survey import Survey, Watch, survey
-from rainbow.agent.executors import isolation
+from rainbow.agent.executors import cgroups, isolation
 from rainbow.agent.executors.local import allowed
 from rainbow.agent.journal import Journal, take_folder
-from rainbow.agent.work_loop import MAX_TASKS
+from rainbow.agent.work_loop import MAX_TASKS, PROCESSES
 from rainbow.cli import session
 from rainbow.cli.output import printer
 from rainbow.cli.session import FILE, lines, with_secret
 from rainbow.client import Client, Problem
 from rainbow.errors import RequestError
 
+APART = "local:apart"  # each task in a space of processes of its own
 SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the cluster is, by executor
 
 
 @click.command()
-@click.option("--cluster", required=True, help="The cluster to work for.")
+@click.argument("action", required=False, type=click.Choice(["doctor"]))
+@click.option("--cluster", help="The cluster to work for.")
 @click.option("--executor", default="local", show_default=True, help="What starts tasks: NAME or NAME:ARGUMENT.")
 @click.option("--max-tasks", type=click.IntRange(1, 100_000), default=MAX_TASKS, show_default=True, help="At once.")
 @click.option("--worker", "workers", multiple=True, help="A worker it speaks for; none given: all.")
@@ -54,6 +56,13 @@ SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the c
 @click.option("--policy", help="The scheduling policy of a new cluster; else the server's default.")
 @click.option("--report-load", is_flag=True, help="Tell this machine's load as that of every worker it speaks for.")
 @click.option(
+    "--processes-per-core",
+    type=click.IntRange(min=0),
+    default=PROCESSES,
+    show_default=True,
+    help="Most processes of a task for each core it holds, whatever the server says; 0 is no limit.",
+)
+@click.option(
     "--on-lost-server",
     type=click.Choice(["stop", "keep"]),
     default="stop",
@@ -71,7 +80,8 @@ SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the c
 @with_secret
 def agent(
     client: Client,
-    cluster: str,
+    action: str | None,
+    cluster: str | None,
     executor: str,
     max_tasks: int,
     workers: tuple[str, ...],
@@ -83,6 +93,7 @@ def agent(
     registration_secret_file: Path | None,
     policy: str | None,
     report_load: bool,
+    processes_per_core: int,
     on_lost_server: str,
     isolate: str,
     quiet: bool,
@@ -91,8 +102,13 @@ def agent(
 
     Tasks run as the user that runs the agent, see a few of its environment variables (PATH, HOME, LANG, ...)
     and never its secret. SIGTERM or Ctrl-C stops the tasks; the server gives them to the queue again. Killed and
-    started again it goes on with what still runs.
+    started again it goes on with what still runs. `rainbow agent doctor` says what of this the machine allows.
     """
+    if action == "doctor":
+        _doctor()
+        return
+    if not cluster:
+        raise click.UsageError("missing option --cluster: the cluster to work for")
     registration_secret = registration_secret or next(iter(lines(registration_secret_file)), None)
     process_secrets.forget(registration_secret, click.get_current_context().params.get("secret"))
     say = partial(_say, quiet)
@@ -100,7 +116,7 @@ def agent(
     if register:
         client = enrolled(client, cluster, look(), registration_secret, policy, say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
-    chosen = "local:apart" if executor == "local" and isolate == "auto" else executor
+    chosen = APART if executor == "local" and isolate == "auto" else executor
     opened = open_executor(chosen, allowed(os.environ, pass_env), folder)
     measure = cluster_survey.load if report_load else None
     working = Agent(
@@ -113,21 +129,46 @@ def agent(
         say=say,
         measure=measure,
         on_lost_server=on_lost_server,
+        processes_per_core=processes_per_core,
     )
+    say(f"agent {working.id} works for {cluster}")
+    if chosen == APART and (why := isolation.allowed()):
+        say(f"tasks see each other's processes, and can signal them: {why}; run each user's agent as its own user")
+    _work(working, cluster, Watch(client, cluster, look, working.speak_for, say) if register else None)
+
+
+def _work(working: Agent, cluster: str, watch: Watch | None) -> None:
+    """Work until a signal comes; keep the server's picture of the cluster true meanwhile, if asked to."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: working.stop())
-    say(f"agent {working.id} works for {cluster}")
-    if chosen == "local:apart" and (why := isolation.allowed()):
-        say(f"tasks see each other's processes, and can signal them: {why}; run each user's agent as its own user")
-    watch = Watch(client, cluster, look, working.speak_for, say)
-    if register:
+    if watch:
         watch.start()
     try:
         working.run()
     except Problem as problem:
         raise _in_plain_words(problem, cluster) from None
     finally:
-        watch.stop()
+        if watch:
+            watch.stop()
+
+
+def _doctor() -> None:
+    """Say what the machine allows an agent to do for its tasks."""
+    apart, groups, mine = isolation.allowed(), cgroups.bases_here(), os.getuid()
+    whole = len(groups) == len(cgroups.CONTROLLERS)
+    held = f"each task has a control group: {', '.join(groups)}"
+    none = "no control group may be made: a task may take more memory, cores and processes than it holds"
+    space = (
+        f"tasks see and can signal each other: {apart}" if apart else "each task has a space of processes of its own"
+    )
+    user = f"tasks run as user {mine}" if mine else "tasks run as root: run the agent as a user of its own"
+    found = [
+        ("isolation", "warning" if apart else "ok", space),
+        ("limits", "ok" if whole else "warning", held if groups else none),
+        ("user", "ok" if mine else "warning", user),
+        ("clock", "ok", "leases are measured since the machine was booted; the time of day may be set"),
+    ]
+    printer.console().print(printer.table(["CHECK", "RESULT", "DETAIL"], found))
 
 
 def _in_plain_words(problem: Problem, cluster: str) -> Problem:

@@ -211,6 +211,7 @@ class Limits:
     offers: int = 1_000  # tasks in one answer to an agent
     listed: int = 1_000  # jobs in one page
     tasks: int = 100_000  # of one job
+    processes_per_core: int = 1  # that a task starts, for each core it holds; 0: no limit
     output: int = 65_536  # characters of a task's output that are kept
     vertices: int = 2_000_000  # of one cluster with its subsystems
     edges: int = 8_000_000

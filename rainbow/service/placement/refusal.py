@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import NoClusterNow, RainbowError, Refused, TooMany, Undecided
-from rainbow.matching import match, names_of
+from rainbow.matching import match, names_of, worker_capacity
+from rainbow.scheduling.gangs import processes_at_least
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.placement.match_cache import TOLD, Found, Match
 from rainbow.state_machine import JobState
@@ -22,10 +23,14 @@ from rainbow.text import some
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
     from rainbow.selection import Choice
     from rainbow.service.core.service import Service
     from rainbow.service.placement.candidates import Reach
     from rainbow.store.jobs import JobRecord, UnplacedRecord
+
+UNCOUNTED = 128  # cores of a worker whose graph counts none; its agent knows better
 
 
 def refusal(
@@ -114,3 +119,27 @@ def enter(
     reach = None if ids is None else jobs.keep_reach(connection, ids)
     jobs.add_unplaced(connection, replace(kept, reach=reach))
     events.add(connection, service.clock(), kept.home, "job", job=record.id, state=str(record.state), cluster=None)
+
+
+def check_processes(service: Service, request: Request, cluster: Cluster) -> None:
+    """Refuse a task that starts more processes than the cores it holds may have."""
+    most = service.settings.limits.processes_per_core  # 0 is no limit
+    whole, seen = 0, set[object]()
+    for spec in request.tasks if most else ():
+        # most tasks start one for each slot, which has a core or counts as one
+        if spec.total is None and spec.per_resource is None and spec.per_slot <= most:
+            continue
+        if (key := (spec.slots, spec.per_slot, spec.total, spec.per_resource)) in seen:
+            continue
+        seen.add(key)
+        whole = whole or _largest(cluster)
+        processes, cores = processes_at_least(request, spec, whole)
+        if processes > most * cores:
+            told = f"task {spec.name} starts {processes:,} processes on {some(cores, 'core')}; at most {most} "
+            told += "for each core it holds (limits.processes_per_core)"
+            raise Refused(told, task=spec.name, processes=processes, cores=cores, most=most * cores)
+
+
+def _largest(cluster: Cluster) -> int:
+    """Return how many cores the largest worker has; where none are counted, as many as a large machine has."""
+    return max((amounts.get("core", 0) for amounts in worker_capacity(cluster).values()), default=0) or UNCOUNTED

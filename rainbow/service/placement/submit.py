@@ -155,6 +155,7 @@ class Placement:
         """Store a job, new or waiting for it, at the cluster that was chosen."""
         cluster = _taking(connection, decided.choice.cluster or "")
         self._check_matched(cluster)
+        refusal.check_processes(self.service, self.wanted.request, self.found.reach.entry(cluster.name).cluster)
         record = self._record(connection, decided.job, cluster, waiting)
         decision = {**decided.told, "again": self._again(record.requestor)}
         self._store(connection, record, cluster, self._kept(decided, decision), waiting is None)
@@ -166,9 +167,10 @@ class Placement:
     ) -> tuple[JobRecord, dict[str, Any]]:
         """Store a job that waits for a cluster."""
         service, asked, reach = self.service, self.asked, self.found.reach
+        for name in list(self.found.ids.values())[:1]:  # where it may be placed later
+            refusal.check_processes(service, self.wanted.request, reach.entry(name).cluster)
         homes = [*self.found.ids, *(entry.id for entry in reach.drained if entry.cluster.name in self.drained)]
-        requestor = refusal.requestor_for(asked.requestor, self.who, homes)
-        refusal.check_room(service, connection, requestor)
+        refusal.check_room(service, connection, requestor := refusal.requestor_for(asked.requestor, self.who, homes))
         record = self._new(decided.job, requestor)
         wait = refusal.wait_of(why, record.submitted_at)
         record = replace(record, state=JobState.UNPLACED, wait=wait, awaits=self._awaits(connection, record))
