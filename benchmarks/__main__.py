@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import fair_share, matching, priority
+from benchmarks import budget, fair_share, matching, priority
 from benchmarks.agents import running_tasks
 from benchmarks.host import hosting
 from benchmarks.load_based import planning
@@ -13,6 +13,7 @@ from benchmarks.submits import submitting
 
 if __name__ == "__main__":
     matching.main()
+    budget.main()
     selecting()
     planning()
     sharing()

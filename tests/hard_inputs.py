@@ -10,7 +10,7 @@ from typing import Any
 
 import rainbow
 from rainbow.graph import Cluster
-from rainbow.jobspec import Constraint, Count, Request, Resource
+from rainbow.jobspec import Condition, Constraint, Count, Need, Request, Resource
 
 Nodes = list[dict[str, Any]]
 Hard = tuple[Request, Cluster]
@@ -124,3 +124,19 @@ HARD: dict[str, tuple[Callable[[int], Hard], int]] = {
     "an OR of ANDs": (many_constraints, 5_000),
     "whole nodes beside sockets": (wholes_beside_sockets, 500),
 }
+
+
+def many_needs(size: int = 3_000) -> Hard:
+    """Ask for slots of different sizes, each with a need of its own, on nodes that are too small for them."""
+    gcc = Condition("match", {"field": "name", "value": "gcc"})
+    slots = [
+        Resource(
+            "slot",
+            Count(2, 2),
+            label=f"s{k}",
+            needs=(Need("spack", (gcc,)),),
+            children=(wanted("core", 34 + k % 50),),
+        )
+        for k in range(size)
+    ]
+    return asked(*slots), hard_cluster([{"core": 8} for _ in range(30)])

@@ -125,6 +125,7 @@ class Batch:
             group.first, group.last = first, first + len(group.kinds)
             first = group.last
         self.below = [self._contents(group, at) for group in self.groups]
+        self.rows = len(self.states) + sum(len(below.states) for below in self.below if below is not None)
         self.loose = np.array([root.kind.number in root.loose for root in roots])
 
     def _states(self) -> set[State]:
@@ -177,7 +178,7 @@ class Batch:
             return None
         satisfied = {need.number: self._meeting(need) for need in question.needs}
         program = Columns(resources, self.like, np.minimum)
-        if program.width * len(self.states) > MOST_CELLS:
+        if program.width * self.rows > MOST_CELLS:
             return None
         meter.check()
         if any(satisfied.values()) and self._hangs_between(program, satisfied):
