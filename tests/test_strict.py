@@ -127,6 +127,7 @@ def test_match_under_strict_levels_is_a_match_under_the_default(case):
     assume(not swallowed(request.resources))
     assume(not any(part.unit for top in request.resources for part in top.walk()))
     built = strategies.cluster(shape, hung)
-    assume(request.constraint is None or "node" in built.totals)  # without nodes the root is judged, see decision 8
+    # Without nodes the root is judged, see docs/design/jobs-share-a-node.md.
+    assume(request.constraint is None or "node" in built.totals)
     if rainbow.match(request, [replace(built, levels="strict")])[0].matched:
         assert rainbow.match(request, [built])[0].matched

@@ -10,7 +10,8 @@ Passes over decreasing order: large shares are given while large machines are wh
 small ones. An entity too light for a single share is rounded up to one; the rest goes round one at a time (bonus).
 
 `classic` repeats the original to the last share, its faults included: its bonus forgets what an entity still wants,
-it gives up while something fits, and the odd share of every pass goes to the same entity. See docs/decisions/0010.
+it gives up while something fits, and the odd share of every pass goes to the same entity.
+See docs/design/fair-share-corrects-the-resource-manager.md.
 """
 
 from __future__ import annotations

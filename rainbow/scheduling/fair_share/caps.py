@@ -9,7 +9,8 @@ How many shares a job can certainly use right now, whatever the cluster has (the
     cap         potential, held back while it initialises and by doubling
 
 Ignorance never shrinks a job: without a rate there is no projection, and the rate says nothing about initialising.
-The original lets an unknown rate send a running job back to its initialization cap (docs/decisions/0011).
+The original lets an unknown rate send a running job back to its initialization cap.
+See docs/design/fair-share-corrects-the-resource-manager.md.
 
 How many shares the machines a job may use could hold, where it may not use all of its nodepool.
 

@@ -3,7 +3,8 @@
 A share that has not initialised goes before one that has; of two that have not, the one that initialised for the
 shorter time; of two that have, the one with less invested; then the one in the most deeply nested nodepool, on the
 larger machine, and last the newest. The order is total. `classic` leaves out the depth, which the original compares
-with itself, and keeps shares that have not initialised in the order they come (docs/decisions/0012).
+with itself, and keeps shares that have not initialised in the order they come.
+See docs/design/fair-share-corrects-the-resource-manager.md.
 
 Defragmentation takes from the rich and gives to the needy:
 

@@ -7,7 +7,7 @@ The original's counting: how many tasks each class starts or stops, with its rou
     order   classes by percent, the largest first (equal ones by name: the original draws lots)
 
 Its 0/0 is not carried over: where the original divides nothing by nothing and starts tasks at random, what is idle
-is lent by percent. See docs/decisions/0030.
+is lent by percent. See docs/design/targets-keep-the-quota.md.
 """
 
 from __future__ import annotations

@@ -8,14 +8,15 @@ Whole workers for fractional shares.
 `targets` is the quota method of Balinski and Young ("The quota method of apportionment", American Mathematical
 Monthly 82, 1975): seat by seat the one that is due first, so one more worker never costs a class one. `divide` hands
 out what is free one by one to whoever has least for its weight (Jefferson's divisor rule), which is monotone too and
-takes into account what each holds already. See docs/decisions/0003 and 0031.
+takes into account what each holds already. See docs/design/targets-keep-the-quota.md.
 
 How a class whose share is less than one worker runs its share over time.
 
     credit   the part of all starts a class was due since it waits, less the starts it had
     turn     the class with the most credit, once that is a whole start: it has the first seat until it runs something
 
-A class of 1 % of 50 workers has a target of 0, but every hundredth start is its own. See docs/decisions/0031.
+A class of 1 % of 50 workers has a target of 0, but every hundredth start is its own. See
+docs/design/targets-keep-the-quota.md.
 
 How many workers each class may take now: first its entitlement, then loans of what nobody is entitled to.
 
