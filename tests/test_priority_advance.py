@@ -29,16 +29,17 @@ def view_of(runs):
     return make_view(NOW, {name: {"core": CORES} for name in free}, [], found)
 
 
-def free_over(view, kept, worker, start, end):
-    """How much is free on a worker for the whole of [start, end), instant by instant."""
-    spans = [(-inf, r.until or inf, r.placement.get(worker, {}).get("core", 0)) for r in view.runs]
+def free_over(view, kept, worker, start, end, endless=True):
+    """How much is free on a worker for the whole of [start, end), instant by instant; with `endless` tasks there."""
+    there = [r for r in view.runs if r.until or endless]
+    spans = [(-inf, r.until or inf, r.placement.get(worker, {}).get("core", 0)) for r in there]
     spans += [(r.start, r.end, r.placement.get(worker, {}).get("core", 0)) for r in kept]
     times = [start, *(begin for begin, _, _ in spans if start < begin < end)]
     return CORES - max(sum(n for begin, over, n in spans if begin <= t < over) for t in times)
 
 
-def room(view, kept, slots, apart, start, end):
-    free = [free_over(view, kept, worker.id, start, end) for worker in view.workers]
+def room(view, kept, slots, apart, start, end, endless=True):
+    free = [free_over(view, kept, worker.id, start, end, endless) for worker in view.workers]
     return sum(min(1, max(0, n)) if apart else max(0, n) for n in free) >= slots
 
 
@@ -52,13 +53,18 @@ def test_4_and_6_what_is_kept_is_there_and_what_is_refused_is_not(runs, asked):
         if found.placement is None:
             assert found.text.startswith(("0/3 workers", "1/3", "2/3", "3/3"))
             times = [at] if at is not None else [NOW, *(r.until for r in view.runs), *(r.end for r in kept)]
-            assert not any(room(view, kept, slots, apart, t, t + length) for t in times if t >= NOW)
+            assert not any(room(view, kept, slots, apart, t, t + length, at is None) for t in times if t >= NOW)
             continue
         assert found.end == found.start + length
         assert at is None or found.start == at
         assert sum(amounts["core"] for amounts in found.placement.values()) == slots
         for worker, amounts in found.placement.items():
-            assert free_over(view, kept, worker, found.start, found.end) >= amounts["core"]
+            assert free_over(view, kept, worker, found.start, found.end, endless=not found.ends) >= amounts["core"]
+        if found.ends:  # only where there is no other room, and all that stand in the way
+            assert not room(view, kept, slots, apart, found.start, found.end)
+            left = replace(view, runs=[run for run in view.runs if run.task not in found.ends])
+            for worker, amounts in found.placement.items():
+                assert free_over(left, kept, worker, found.start, found.end) >= amounts["core"]
         if at is None:  # the earliest there is
             ends = [NOW, *(r.until for r in view.runs if r.until), *(r.end for r in kept)]
             earlier = [t for t in ends if NOW <= t < found.start]

@@ -54,10 +54,12 @@ def test_own_duration_is_stronger_than_the_default_one():
     assert promised(plan(view([asking("j")], runs=runs, default_duration=USUAL))) == {"j": NOW + 490}
 
 
-def test_without_a_default_no_time_is_found_and_that_is_not_never():
-    wait = waits(plan(view([asking("j")], runs=full())))["j"]
-    assert (wait.reason, wait.facts["endless"]) == ("no-time", 4)
-    assert wait.text == "0/4 workers: 4 busy; no time was found at which it fits: 4 running tasks have no known end"
+def test_without_a_default_space_is_promised_and_no_time():
+    made = plan(view([asking("j"), asking("k")], runs=full()))
+    wait, behind = waits(made)["j"], waits(made)["k"]
+    assert (wait.reason, wait.facts["endless"], wait.facts["start"]) == ("reserved", 4, None)
+    assert wait.text == "0/4 workers: 4 busy; space is kept until 1 task of 4 without a time limit ends"
+    assert (behind.reason, behind.facts["reasons"]) == ("busy", {"busy": 4})
 
 
 def test_never_is_what_no_end_of_a_task_changes():

@@ -157,7 +157,8 @@ def test_10_what_is_backfilled_ends_before_a_promise_or_leaves_it_alone(view):
 
 @given(views())
 def test_12_without_reservations_the_run_is_first_fit_in_order(view):
-    plain = {**view.settings, "discipline": "tuned", "max_reservation": 0}
+    """As in the original: here the first that does not start has a promise in any case."""
+    plain = {**view.settings, "discipline": "tuned", "max_reservation": 0, "compat": "grid_engine"}
     plan = Priority().plan(replace(view, settings=plain))
     runs, taken, memory = list(view.runs), [], view.memory
     workers = {w.id: w.capacity for w in view.workers}

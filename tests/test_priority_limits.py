@@ -5,6 +5,7 @@ from dataclasses import replace
 from rainbow.matching import Take
 from rainbow.scheduling import GangView, JobView, Priority, ReservationView, Reserve, Start
 from rainbow.scheduling.feasibility import can_ever, can_now
+from rainbow.text import rfc3339
 from tests.dispatching import Job, job_view
 from tests.priority_cases import NOW, asking, placed, plan, running, view, waits
 
@@ -35,7 +36,7 @@ def test_quota_binds_by_name_in_braces_and_together_without():
     assert (facts["reasons"], facts["limits"], facts["start"]) == (
         {"quota used": 4},
         ["quota q/0/ann slots"],
-        NOW + 100,
+        rfc3339(NOW + 100),
     )
     together = [{"name": "q", "limits": [{"users": "ann,bob", "to": {"slots": 2}}]}]
     assert set(placed(plan(view(jobs, quotas=together)))) == {"a1", "a2"}
@@ -93,7 +94,7 @@ def test_advance_reservation_holds_its_jobs_and_ends_them_in_time():
     assert placed(made) == {"in": {"n0": 2}}
     assert waits(made)["long"].reason == "never"
     assert waits(made)["no"].reason == "attributes"
-    assert waits(made)["free"].facts["start"] == NOW + 50
+    assert waits(made)["free"].facts["start"] == rfc3339(NOW + 50)
 
 
 def test_advance_reservation_gives_no_more_than_is_really_free():
@@ -122,7 +123,7 @@ def test_reasons_are_counted_as_people_know_them():
     made = plan(view([job_], workers, runs))
     wait = waits(made)["j"]
     assert wait.text == "0/3 workers: 2 busy until 00:17, 1 too small; expected to start at 00:17"
-    assert wait.facts["start"] == wait.facts["busy_until"] == NOW + 60
+    assert wait.facts["start"] == wait.facts["busy_until"] == rfc3339(NOW + 60)
 
 
 def test_can_ever_and_can_now_are_two_answers():

@@ -5,6 +5,7 @@ from structlog.testing import capture_logs
 
 from rainbow.scheduling import policies
 from rainbow.service.scheduler.step import step
+from rainbow.text import rfc3339
 from tests.agent_by_hand import Agent
 from tests.asking import api, cluster
 
@@ -74,14 +75,14 @@ def test_jobs_behind_others_without_a_duration_are_promised_a_time_by_the_defaul
     assert step(service, "one")
     assert state(api, cluster, first) == "ASSIGNED"
     wait = why(api, cluster, second)
-    assert (wait["reason"], wait["facts"]["start"]) == ("reserved", clock.now + 300)
+    assert (wait["reason"], wait["facts"]["start"]) == ("reserved", rfc3339(clock.now + 300))
     assert "; expected to start at " in wait["text"]
     assert why(api, cluster, third)["reason"] == "busy"
     small = submit(api, cluster, 4, 1, duration=60)
     switch(api, cluster, "priority", default_duration=0)
     step(service, "one")
     wait = api("GET", f"/v1/jobs/{second}/why?verify=true", cluster["token"]).json
-    assert (wait["wait"]["reason"], wait["verify"]["ever"]["can"]) == ("no-time", True)
+    assert (wait["wait"]["reason"], wait["verify"]["ever"]["can"]) == ("reserved", True)
     assert state(api, cluster, small) == "WAITING"
 
 

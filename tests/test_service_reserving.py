@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rainbow.service.scheduler.step import step
+from rainbow.text import rfc3339
 from tests.conftest import ADMIN, jobspec
 
 
@@ -60,8 +61,8 @@ def test_reserved_space_is_left_to_the_jobs_that_name_it(api, oak, clock):
     (offer,) = oak.take()
     assert offer["job"] == short
     waits = [show(api, oak, job)["wait"] for job in (long_, inside)]
-    assert waits[0]["facts"]["start"] == clock.now + 150
-    assert waits[1]["facts"]["start"] == clock.now + 100
+    assert waits[0]["facts"]["start"] == rfc3339(clock.now + 150)
+    assert waits[1]["facts"]["start"] == rfc3339(clock.now + 100)
     oak.end(offer)
     clock.now += 101
     oak.say("heartbeat")
@@ -79,11 +80,23 @@ def test_without_a_start_it_is_the_earliest_there_is(api, oak, clock):
     assert third["state"] == "active"
 
 
+def test_maintenance_of_all_nodes_is_reserved_over_jobs_without_a_limit_and_says_which_must_end(api, oak, clock):
+    endless = submit(api, oak, 0)
+    oak.take()
+    made = reserve(api, oak, body(clock))
+    assert made["must_end"] == [f"{endless}-0"]
+    waits = [submit(api, oak, 0), submit(api, oak, 500)]
+    oak.say("heartbeat")
+    assert oak.take() == []  # nothing starts that would still run then
+    assert {show(api, oak, job)["wait"]["facts"]["kept_for"]["reservation"] for job in waits} == {made["id"]}
+    assert reserve(api, oak, body(clock, 5_000, nodes=1))["must_end"] == []
+
+
 def test_what_has_no_room_is_refused_with_every_workers_reason(api, oak, clock):
-    submit(api, oak, 0)  # runs for ever
+    submit(api, oak, 10_000)
     oak.take()
     told = api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", body(clock), oak.token)
-    assert told["detail"].endswith("1/2 workers: 1 busy, 1 room for one slot")
+    assert told["detail"].endswith("1/2 workers: 1 busy until 16:33, 1 room for one slot")
     reserve(api, oak, body(clock, nodes=1))
     told = api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", body(clock, nodes=1), oak.token)
     assert "2 busy" in told["detail"]

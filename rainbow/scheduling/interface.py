@@ -162,12 +162,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Space found for an advance reservation; none: `text` says why."""
+    """Space found for an advance reservation; none: `text` says why. `ends`: tasks to be ended before it starts."""
 
     placement: Placement | None = None
     start: float = 0.0
     end: float = 0.0
     text: str = ""
+    ends: tuple[str, ...] = ()
 
 
 @runtime_checkable

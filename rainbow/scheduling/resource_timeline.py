@@ -298,6 +298,13 @@ class Timeline:
         """Take a booking out again."""
         self.add({w: {kind: -amount for kind, amount in a.items()} for w, a in placement.items()}, start, end)
 
+    def copy(self) -> Timeline:
+        """Return a diagram of its own with the same use; capacities stay common to both."""
+        made = Timeline({})
+        made.capacity = self.capacity
+        made.lines = {w: {kind: Profile.total([use]) for kind, use in of.items()} for w, of in self.lines.items()}
+        return made
+
     # ── questions ──
 
     def used(self, worker: str, kind: str, start: float, end: float) -> int:
@@ -325,6 +332,13 @@ class Timeline:
                 if most == 0:
                     break
         return most
+
+    def room_for(self, placement: Mapping[str, Amounts], start: float, end: float) -> dict[str, dict[str, int]]:
+        """Return as much of a placement as is free for the whole of [start, end)."""
+        return {
+            worker: {kind: max(0, min(n, self.free(worker, kind, start, end))) for kind, n in amounts.items()}
+            for worker, amounts in placement.items()
+        }
 
     def fits(self, placement: Mapping[str, Amounts], start: float, end: float) -> bool:
         """Tell whether all of a placement is free for the whole of [start, end)."""

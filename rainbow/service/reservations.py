@@ -60,7 +60,7 @@ def create(service: Service, who: Caller, name: str, body: Mapping[str, Any]) ->
             reservations.add(connection, made)
             _note(connection, service, who, record, made, None, "made")
     service.tell(record.id)
-    return _shown(made, service.clock())
+    return _shown(made, service.clock()) | {"must_end": list(kept.ends)}
 
 
 def listing(service: Service, who: Caller, name: str, *, every: bool = False) -> list[dict[str, Any]]:

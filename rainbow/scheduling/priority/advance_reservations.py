@@ -4,6 +4,8 @@ Advance reservations: space for a while to come, found by the dispatcher's own s
 
 At a time that is given, the question is whether the job could start then, were it alone: what will have ended is left
 out of the view, and `now` is that time. Without one, it is the job's earliest start. All of it is found, or nothing.
+What runs without a known end is no obstacle at a given time, if there is no room around it: it is named, for somebody
+must end it, or drain its worker, before the reservation begins; nothing starts there that would still run then.
 Load, queues, environments and quotas are matters of the jobs that will run there, not of the space; space promised to
 waiting jobs is no obstacle, for promises are made again in every run.
 """
@@ -11,8 +13,9 @@ waiting jobs is no obstacle, for promises are made again in every run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from rainbow.scheduling.interface import Kept, View
@@ -21,7 +24,7 @@ from rainbow.scheduling.priority.items import items
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.lines import Lines, end_of
 from rainbow.scheduling.priority.reasons import Explainer
-from rainbow.scheduling.snapshot import JobView
+from rainbow.scheduling.snapshot import JobView, Placement, RunView
 
 COUNTED = ("slot_type", "schedule_interval", "consumables", "default_duration", "utc_offset")
 
@@ -31,7 +34,33 @@ def keep(view: View, job: JobView, start: float | None, seconds: float) -> Kept:
     settings = check_settings({key: value for key, value in view.settings.items() if key in COUNTED})
     gang = replace(job.gangs[0], expected=seconds)
     alone = replace(job, gangs=(gang,), attributes={})
-    then = replace(_at(view, view.now if start is None else start, settings), jobs=[alone])
+    found = _found(view, alone, start, seconds, settings)
+    if found.placement is not None or start is None:
+        return found
+    endless = [run for run in view.runs if end_of(run, view.now, settings) == inf]
+    held = {worker for run in endless for worker in run.placement}
+    spared = replace(view, workers=sorted(view.workers, key=lambda worker: worker.id in held))
+    over = _found(_without(spared, endless), alone, start, seconds, settings)
+    if over.placement is None:
+        return found
+    lacking = _lacking(view, over.placement, start, settings)
+    return replace(over, ends=tuple(run.task for run in endless if lacking & run.placement.keys()))
+
+
+def _lacking(view: View, placement: Placement, start: float, settings: Mapping[str, Any]) -> set[str]:
+    """Return the workers on which less of a placement will be free than it takes."""
+    then = _at(view, start, settings)
+    free = {worker.id: worker.free for worker in then.workers} | {"": then.consumables}
+    return {
+        worker
+        for worker, amounts in placement.items()
+        if any(free[worker].get(kind, 0) < amount for kind, amount in amounts.items())
+    }
+
+
+def _found(view: View, job: JobView, start: float | None, seconds: float, settings: dict[str, Any]) -> Kept:
+    """Find space around everything that is there."""
+    then = replace(_at(view, view.now if start is None else start, settings), jobs=[job])
     (item,) = items(then, settings)
     lines = Lines(then, settings)
     assigner = Assigner(lines, settings, {})
@@ -48,21 +77,30 @@ def keep(view: View, job: JobView, start: float | None, seconds: float) -> Kept:
 
 def _at(view: View, time: float, settings: Mapping[str, Any]) -> View:
     """Return a view as it will be at a time, as far as what runs has a known end."""
-    gone = [run for run in view.runs if end_of(run, view.now, settings) <= time]
+    left = _without(view, [run for run in view.runs if end_of(run, view.now, settings) <= time])
+    return replace(
+        left,
+        now=time,
+        workers=[replace(worker, load={}) for worker in left.workers],
+        reservations=[kept for kept in view.reservations if kept.end > time],
+        memory={},
+        settings=settings,
+        census=None,
+    )
+
+
+def _without(view: View, gone: Sequence[RunView]) -> View:
+    """Return a view in which some tasks have given back what they hold."""
     freed: dict[str, Counter[str]] = {}
     for run in gone:
         for holder, amounts in run.placement.items():
             freed.setdefault(holder, Counter()).update(amounts)
-    seen = [replace(w, free=_more(w.free, freed.get(w.id, {})), load={}) for w in view.workers]
+    over = {run.task for run in gone}
     return replace(
         view,
-        now=time,
-        workers=seen,
+        workers=[replace(w, free=_more(w.free, freed.get(w.id, {}))) for w in view.workers],
         consumables=_more(view.consumables, freed.get("", {})),
-        runs=[run for run in view.runs if run not in gone],
-        reservations=[kept for kept in view.reservations if kept.end > time],
-        memory={},
-        settings=settings,
+        runs=[run for run in view.runs if run.task not in over],
         census=None,
     )
 

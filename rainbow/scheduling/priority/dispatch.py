@@ -1,7 +1,8 @@
 """One scheduling run: every item in order of priority is started, given a reservation, or told why not.
 
 1 start     the item fits now for its whole duration, around every reservation made before it
-    2 reserve   else, while reservations are left, it is promised the earliest time it fits
+    2 reserve   else, while reservations are left, it is promised the earliest time it fits, or space behind what has
+                no known end (placement/endless_tasks.py); the first that does not start is promised one in any case
     3 judge     else its category cannot start in this run: nothing is freed while the run lasts
 
 Backfilling needs no pass of its own: an item of lower priority starts only where it leaves reservations alone.
@@ -10,16 +11,17 @@ Backfilling needs no pass of its own: an item of lower priority starts only wher
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.priority.config.settings import FCFS, GRID_ENGINE, most_reservations
 from rainbow.scheduling.priority.model import Grant, Item
 from rainbow.scheduling.priority.placement.assign import Assigner
+from rainbow.scheduling.priority.placement.endless_tasks import SomeDay
 from rainbow.scheduling.priority.placement.lines import Lines
-from rainbow.scheduling.priority.reasons import Explainer, Reasons
+from rainbow.scheduling.priority.reasons import FITS, KEPT, Ahead, Explainer, Reasons
 from rainbow.scheduling.priority.suspension import suspended_spots
 
 STARTED, RESERVED, REFUSED, BEHIND, LIMITED, FAULTY = "started", "reserved", "refused", "behind", "limited", "faulty"
@@ -34,6 +36,7 @@ class Judged:
     refused: bool = False  # cannot start now
     never: bool = False  # cannot be promised any time
     reasons: Reasons | None = None  # why not now, when it was first refused
+    ahead: Ahead | None = None  # what is kept for others that it would outlast
 
 
 @dataclass(slots=True)
@@ -45,6 +48,7 @@ class Outcome:
     grant: Grant | None = None
     never: bool = False  # no time was found for it
     reasons: Reasons | None = None
+    ahead: Ahead | None = None
 
 
 @dataclass
@@ -68,6 +72,8 @@ class Dispatch:
         self.tasks = Counter(run.job for run in self.view.runs)
         self.explainer = Explainer(self.lines)
         self.most = most_reservations(self.settings)
+        self.heads = self.settings["discipline"] != FCFS and self.settings["compat"] != GRID_ENGINE
+        self.some_day = SomeDay(self.lines, self.settings) if self.heads else None
         if self.lines.queues:
             self._sort_out()
 
@@ -95,15 +101,27 @@ class Dispatch:
                 self._started(item, grant)
                 return Outcome(item, STARTED, grant)
             judged.refused, judged.reasons = True, self._reasons(item)
+            judged.ahead = self._ahead(item, judged.reasons)
         self.blocked = self.settings["discipline"] == FCFS
-        if not judged.never and item.reserve and self._may_reserve():
-            grant = self.assigner.later_for(item)
+        if not judged.never and (self.heads or (item.reserve and self._may_reserve())):
+            grant = self._promised(item)
             if grant is not None:
-                self.reservations += 1
-                self._book(grant)
-                return Outcome(item, RESERVED, grant, False, judged.reasons)
+                return Outcome(item, RESERVED, grant, False, judged.reasons, judged.ahead)
             judged.never = True
-        return Outcome(item, REFUSED, None, judged.never, judged.reasons)
+        return Outcome(item, REFUSED, None, judged.never, judged.reasons, judged.ahead)
+
+    def _promised(self, item: Item) -> Grant | None:
+        """Promise an item a time, or space; what an advance reservation keeps already takes nobody's turn."""
+        grant = self.assigner.later_for(item)
+        if grant is None and self.some_day is not None:
+            grant = self.some_day.promise(item)
+        if grant is None:
+            return None
+        if not item.asks.reservation:
+            self.reservations += item.reserve
+            self.heads = False
+        self._book(item, grant)
+        return grant
 
     def _reasons(self, item: Item) -> Reasons:
         """Say why an item does not start; beyond a bound of work only that it does not."""
@@ -111,6 +129,36 @@ class Dispatch:
             return Reasons(len(self.lines.workers), {"not asked one by one": len(self.lines.workers)})
         self.explained += len(self.lines.workers)
         return self.explainer.explain(item)
+
+    def _ahead(self, item: Item, reasons: Reasons) -> Ahead | None:
+        """Find the space kept for others that keeps an item from starting now, and what limit would let it start.
+
+        An item fits for any shorter time if it does for a longer one, so halving the times at which space is kept
+        finds the longest.
+        """
+        if not {KEPT, FITS} & set(reasons.counts) or not item.groups:
+            return None
+        now, kept = self.lines.view.now, sorted(self._kept(item), key=lambda one: one.start)
+        low, high = 0, len(kept)
+        while low < high and self.explained <= MOST:
+            self.explained += len(self.lines.workers)
+            middle = (low + high + 1) // 2
+            seconds = kept[middle - 1].start - now
+            shorter = replace(item, duration=seconds, category=("shorter", item.category, seconds))
+            low, high = (middle, high) if self.assigner.now_for(shorter) else (low, middle - 1)
+        return kept[low - 1] if low else None
+
+    def _kept(self, item: Item) -> Iterator[Ahead]:
+        """Yield what is kept ahead of an item's end, by reservations and for the items before it."""
+        now, offset = self.lines.view.now, float(self.settings["duration_offset"])
+        for one in self.lines.view.reservations:
+            if now < one.start < now + item.duration and one.id != item.asks.reservation:
+                yield Ahead("reservation", one.id, one.start, one.end, one.start - now - offset)
+        for outcome in self.outcomes:
+            grant = outcome.grant
+            if outcome.verdict == RESERVED and grant is not None and now < grant.start < now + item.duration:
+                name, seconds = outcome.item.job.id, grant.start - now - offset
+                yield Ahead("job", name, grant.start, grant.end, seconds, bool(grant.after))
 
     def _limited(self, item: Item) -> bool:
         """Tell whether an owner's jobs or a job's tasks that run are as many as may."""
@@ -121,7 +169,7 @@ class Dispatch:
 
     def _started(self, item: Item, grant: Grant) -> None:
         """Book a start and everything that follows from it for the rest of the run."""
-        self._book(grant)
+        self._book(item, grant)
         if item.job.id not in self.running:
             self.running.add(item.job.id)
             self.by_user[item.user] += 1
@@ -132,8 +180,12 @@ class Dispatch:
         if self.lines.reacts:
             self._sort_out()
 
-    def _book(self, grant: Grant) -> None:
-        self.lines.timeline.add(grant.booking, grant.start, grant.end)
+    def _book(self, item: Item, grant: Grant) -> None:
+        timeline = self.lines.timeline
+        booking = timeline.room_for(grant.booking, grant.start, grant.end) if grant.after else grant.booking
+        timeline.add(booking, grant.start, grant.end)
+        if self.some_day is not None:
+            self.some_day.book(item, grant)
         self.explainer.forget(grant.booking)
 
     def _sort_out(self) -> None:

@@ -186,7 +186,7 @@ def owners(job: str, user: str, asks: Asks) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Space for an item over [start, end)."""
+    """Space for an item over [start, end); `after`: tasks without a known end, the start is when they have ended."""
 
     start: float
     end: float
@@ -196,6 +196,7 @@ class Grant:
     environment: Environment
     spots: tuple[tuple[Spot, int], ...] = ()  # and how many slots lie there
     violations: int = 0
+    after: tuple[str, ...] = ()
 
     def take(self) -> Take:
         """Return the same as the matcher would say it; which vertices of a worker is left to its agent."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isinf
+from math import inf, isinf
 from typing import Any
 
 from rainbow.scheduling.interface import Kept, Order, Plan, Reserve, Resume, Start, Suspend, View, Wait
@@ -32,6 +32,7 @@ from rainbow.scheduling.priority.reasons import FITS, SMALL, UNFIT
 from rainbow.scheduling.priority.share_tree import counted, expected, lengths
 from rainbow.scheduling.priority.suspension import paced, suspended_spots, suspensions
 from rainbow.scheduling.snapshot import JobView
+from rainbow.text import rfc3339, some
 
 
 def orders(view: View, outcomes: Iterable[Outcome]) -> list[Order]:
@@ -47,7 +48,8 @@ def orders(view: View, outcomes: Iterable[Outcome]) -> list[Order]:
         else:
             workers = {CLUSTER, *(spot.worker for spot, _ in grant.spots)}
             held = {line: dict(amounts) for line, amounts in grant.booking.items() if line in workers}
-            made.append(Reserve(outcome.item.job.id, held, grant.start, grant.end))
+            start, end = (inf, inf) if grant.after else (grant.start, grant.end)
+            made.append(Reserve(outcome.item.job.id, held, start, end))
     return made
 
 
@@ -196,15 +198,31 @@ def _wait(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
         return Wait(item.job.id, "behind", f"{ahead} gangs before it wait for room", facts)
     now, offset = lines.view.now, lines.settings["utc_offset"]
     text, facts = reasons.text(now, offset), {**facts, **reasons.facts()}
+    if outcome.ahead is not None:
+        text, facts = text + outcome.ahead.text(now, offset), {**facts, **outcome.ahead.facts()}
+    if grant is not None and grant.after:
+        return _after(lines, item, grant, text, facts)
     if grant is not None:
         soon = f"; expected to start at {clock(grant.start + offset, now + offset)}"
         workers = sorted({spot.worker for spot, _ in grant.spots})
-        return Wait(item.job.id, "reserved", text + soon, {**facts, "start": grant.start, "kept": workers[:100]})
+        return Wait(
+            item.job.id, "reserved", text + soon, facts | {"start": rfc3339(grant.start), "kept": workers[:100]}
+        )
     if outcome.never:
         return _unpromised(lines, item, text, facts)
     if reasons.counts.get(FITS):
         return Wait(item.job.id, "too-few", f"{text}, too few for all its slots", facts)
     return Wait(item.job.id, "busy", text, facts)
+
+
+def _after(lines: Lines, item: Item, grant: Grant, text: str, facts: dict[str, Any]) -> Wait:
+    """Say that space is kept until tasks without a known end have ended."""
+    endless = sum(isinf(lines.until(run)) for run in lines.view.runs)
+    workers = sorted({spot.worker for spot, _ in grant.spots})
+    wanted = some(len(grant.after), "task")
+    why = f"; space is kept until {wanted} of {endless} without a time limit end{'s' * (len(grant.after) == 1)}"
+    known = {"start": None, "after": list(grant.after[:100]), "endless": endless, "kept": workers[:100]}
+    return Wait(item.job.id, "reserved", text + why, facts | known)
 
 
 def _unpromised(lines: Lines, item: Item, text: str, facts: dict[str, Any]) -> Wait:

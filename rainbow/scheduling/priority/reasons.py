@@ -19,10 +19,36 @@ from rainbow.scheduling.priority.model import Item, Need, Spot
 from rainbow.scheduling.priority.placement.lines import Lines
 from rainbow.scheduling.snapshot import Placement, WorkerView
 from rainbow.state_machine import WorkerState
+from rainbow.text import rfc3339
 
 UNFIT, SMALL, STATE, ACCESS, LOADED, CLOSED = "unfit", "too small", "not ready", "no access", "overloaded", "closed"
 BUSY, KEPT, QUOTA, ENVIRONMENT, CLUSTER = "busy", "kept for others", "quota used", "pe used", "cluster resource used"
 FITS = "room for one slot"
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Space kept for a job or in advance that an item would outlast; with a limit of `seconds` it would start now."""
+
+    kind: str  # "job" or "reservation"
+    name: str
+    start: float
+    end: float
+    seconds: float
+    unknown: bool = False  # its start: it waits for tasks without a known end
+
+    def text(self, now: float, offset: float) -> str:
+        """Name it with its times of day, and say what would start now."""
+        until = f" until {clock(self.end + offset, now + offset)}" if isfinite(self.end) and not self.unknown else ""
+        since = "" if self.unknown else f" from {clock(self.start + offset, now + offset)}"
+        limit = f"; \u2264 {int(self.seconds)} s would start now" if self.seconds >= 1 else ""
+        return f"; kept{since}{until} for {self.kind} {self.name}{limit}"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the same as facts."""
+        start, end = (None, None) if self.unknown else (rfc3339(self.start), rfc3339(self.end))
+        found: dict[str, Any] = {"kept_for": {self.kind: self.name, "start": start, "end": end}}
+        return {**found, "starts_now_within": int(self.seconds)} if self.seconds >= 1 else found
 
 
 @dataclass(slots=True)
@@ -50,7 +76,7 @@ class Reasons:
         if not self._facts:
             self._facts = {"workers": self.workers, "reasons": dict(self.counts)}
             if isfinite(self.until):
-                self._facts["busy_until"] = self.until
+                self._facts["busy_until"] = rfc3339(self.until)
             if self.lines:
                 self._facts["limits"] = sorted(self.lines)
         return self._facts

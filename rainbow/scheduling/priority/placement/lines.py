@@ -89,7 +89,7 @@ class Lines:
         self._book_queues()
         for kept in view.reservations:
             self._book_reservation(kept)
-        self.timeline.fill((self._booking(run), min(run.started, view.now), self.until(run)) for run in view.runs)
+        self.timeline.fill((self.booking(run), min(run.started, view.now), self.until(run)) for run in view.runs)
 
     def until(self, run: RunView) -> float:
         """When a running task is taken to end."""
@@ -125,6 +125,10 @@ class Lines:
         """Tell whether a start can change which spots are usable, or their order."""
         sensitive = any(q.given["load_thresholds"] or q.given["subordinates"] for q in self.queues.values())
         return sensitive or bool(self.settings["load_adjustments"])
+
+    def forget_reach(self) -> None:
+        """Forget which spots items reach, after the spots or their order have changed."""
+        self._reachable = {}
 
     def overloaded(self, spot: Spot) -> bool:
         """Tell whether a queue's load threshold is reached on a worker, by load or by what of a type is left."""
@@ -175,7 +179,7 @@ class Lines:
                 there.update(run.placement.get(worker, {}))
         return {kind: min(amount, there[kind]) for kind, amount in kept.placement[worker].items()}
 
-    def _booking(self, run: RunView) -> Placement:
+    def booking(self, run: RunView) -> Placement:
         """What a running task holds of every line."""
         asks = read_asks(run)
         if not (asks.reservation or self.queues or self.limits or self.quotas.sets):
