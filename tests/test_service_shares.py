@@ -2,6 +2,7 @@
 
 import pytest
 
+from rainbow.service.live_state.mirror import Mirrors
 from rainbow.service.scheduler.step import step
 from rainbow.store import clusters
 from tests.agent_by_hand import Agent
@@ -62,7 +63,7 @@ def test_usage_is_read_from_the_record_after_a_restart(api, service, agent, clus
     for who in ["ann", "ann"]:
         whole(api, cluster, who)
     run_one(api, service, agent, clock, 100.0)
-    service.mirrors.clear()
+    service.state(Mirrors).clear()
     clock.now += 50.0
     step(service, "one")
     assert usage(service) == pytest.approx({"/ann": 800.0})

@@ -25,14 +25,16 @@ from rainbow.scheduling.fair_share.eviction import clear_closed, clear_reserved,
 from rainbow.scheduling.fair_share.grants import Grants
 from rainbow.scheduling.fair_share.how_much import how_much
 from rainbow.scheduling.fair_share.model import Job, World
+from rainbow.scheduling.fair_share.patience import Patience
 from rainbow.scheduling.fair_share.what_of import Place, Space, gather, restore, to_keep, what_of
 
 
 class Epoch:
     """One tree's epoch; `memory` is what its last one left."""
 
-    def __init__(self, world: World, memory: Mapping[str, Any], place: Place) -> None:
+    def __init__(self, world: World, memory: Mapping[str, Any], place: Place, now: float) -> None:
         self.world = world
+        self.patience = Patience(world, memory, now)
         self.memory = memory
         self.place = place
         self.settling = Settling(world, memory.get("settling", {}))
@@ -42,11 +44,13 @@ class Epoch:
         world = self.world
         clear_closed(world)
         granted = grants.copy()
-        gathered = gather(world, granted, self.place, self.memory.get("gathered", {}))
+        self.patience.serve(granted, self.place)
+        gathered = gather(world, granted, self.place, self.memory.get("gathered", {}), self.patience.job)
         if self.settling.due:
             self._count(granted.copy(), unhurried=True)
             self.settling.fix(world)
         self._count(granted)
+        self.patience.settle()
         space = Space(world.machines)
         clear_reserved(world, space)
         restore(world, space, self.memory.get("claims", {}))
@@ -55,7 +59,7 @@ class Epoch:
         needy = defragment(world, space)
         settled = self.settling.remember(world)
         memory = {"needy": [job.id for job in needy], "claims": to_keep(world), "gathered": gathered}
-        return granted, {**memory, "settling": settled}
+        return granted, {**memory, "settling": settled, **self.patience.remember()}
 
     def _count(self, grants: Grants, unhurried: bool = False) -> None:
         """Count every job's shares; `unhurried`: as if nobody had to double."""

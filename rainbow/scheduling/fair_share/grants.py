@@ -114,7 +114,7 @@ class Grants:
                 yield machine
 
     def _any_of_order(self, job: Job) -> bool:
-        return any(machine.open and self._right(job, machine) for machine in job.pool.machines)
+        return any(machine.usable and self._right(job, machine) for machine in job.pool.machines)
 
     def _right(self, job: Job, machine: Machine) -> bool:
         """A whole machine is of exactly the order that was asked for, or a little larger if that is allowed."""
@@ -129,5 +129,5 @@ def _trouble(machine: Machine) -> tuple[int, float, int]:
 
 
 def _no_space(job: Job) -> str:
-    fits = any(m.open and m.kind in job.amounts and m.order >= job.order for m in job.pool.machines)
+    fits = any(m.usable and m.kind in job.amounts and m.order >= job.order for m in job.pool.machines)
     return "no-space" if fits else "too-large"

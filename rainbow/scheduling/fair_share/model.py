@@ -34,6 +34,7 @@ class Load:
 
 
 Amounts = Mapping[str, int]
+KEPT = "kept"  # why a machine is closed that one job is to have
 
 
 @dataclass(slots=True, eq=False)
@@ -81,6 +82,11 @@ class Machine:
     services: set[str] = field(default_factory=set)  # with an instance here, one that only starts now included
     leaving: int = 0  # qshares of shares that were told to stop
     why_closed: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it takes new work, or will when the one it is kept for has started."""
+        return self.open or self.why_closed == KEPT
 
     @property
     def free(self) -> int:

@@ -36,6 +36,7 @@ TEXTS = {
     "maximum": "has its own maximum of {shares}",
     "no-machine-of-order": "no machine of nodepool {nodepool} has exactly {order} quanta",
     "no-space": "nodepool {nodepool} has no room left for what cannot be preempted",
+    "patience": "{machines} until there is room for it; it has waited since {since}",
     "preemptions": "waits for shares of others to end: counted {counted}, holds {held}",
     "prediction": "more than {shares} would be ready only after its work is done",
     "settled": "shares have gone to and fro since the last change; {own} its own until the next",
@@ -55,7 +56,7 @@ def reason_of(job: Job) -> str:
 
 def _too_large(job: Job) -> str:
     fits = not job.amounts or any(
-        m.open and m.order >= job.order and m.kind in job.amounts for pool in job.reach() for m in pool.machines
+        m.usable and m.order >= job.order and m.kind in job.amounts for pool in job.reach() for m in pool.machines
     )
     return "" if fits else "too-large"
 
@@ -92,6 +93,8 @@ def waits_of(world: World) -> Iterator[Wait]:
 def _text(reason: str, facts: Mapping[str, Any]) -> str:
     counts = {"shares": some(facts["cap"], "share"), "minimum": some(facts["least"], "share")}
     counts["own"] = some(facts["counted"], "is", "are")
+    kept = len(facts.get("kept", ()))
+    counts["machines"] = f"{some(kept, 'machine')} {'takes' if kept == 1 else 'take'} nothing new"
     return TEXTS[reason].format_map({**counts, **facts})
 
 
@@ -207,7 +210,7 @@ class Decided:
         for tree in world.trees():
             name = tree.tops[0].name
             try:
-                grants, memory = Epoch(tree, before.get(name, {}), view.place).run(grants)
+                grants, memory = Epoch(tree, before.get(name, {}), view.place, view.now).run(grants)
                 orders = [*_stops(tree.jobs), *_starts(tree, building, consumables)]
             except Exception as fault:
                 self._fail(tree, name, f"{type(fault).__name__}: {fault}", before.get(name, {}))

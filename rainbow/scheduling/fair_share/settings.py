@@ -56,6 +56,7 @@ DEFAULTS: dict[str, Any] = {
     "defragmentation": True,
     "reserve_overage": 0,
     "epoch": 10,  # seconds between two plans, for the prediction
+    "patience": 3600,  # seconds a job may hold nothing before room is made for it whatever others ask; null: for ever
     "mode": "own",  # classic: apportioning, caps and eviction order as in the original, faults included
 }
 QUANTUM: dict[str, Check] = {"type": text, "amount": whole(1, "the quantum")}
@@ -65,6 +66,7 @@ OTHERS: dict[str, Check] = {
     "defragmentation": flag,
     "reserve_overage": whole(0, "reserve_overage"),
     "epoch": number("epoch"),
+    "patience": optional(number("patience")),
     "mode": one_of("own", "classic"),
 }
 
@@ -317,6 +319,7 @@ class Settings:
     defragmentation: bool
     reserve_overage: int
     classic: bool
+    patience: float | None  # seconds; None: jobs may wait for ever
     unit: int = 1  # base units that one unit of the quantum's type is in what the policy was told
 
     def counted_in(self, unit: int) -> Settings:
@@ -362,6 +365,7 @@ def compile_settings(checked: Mapping[str, Any]) -> Settings:
         defragmentation=checked["defragmentation"],
         reserve_overage=checked["reserve_overage"],
         classic=checked["mode"] == "classic",
+        patience=checked["patience"] if checked["mode"] == "own" else None,
     )
 
 

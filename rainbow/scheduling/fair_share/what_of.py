@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling.fair_share.grants import Grants
-from rainbow.scheduling.fair_share.model import CLUSTER, Job, Machine, Pool, World
+from rainbow.scheduling.fair_share.model import CLUSTER, KEPT, Job, Machine, Pool, World
 from rainbow.scheduling.fair_share.settings import Rule
 from rainbow.scheduling.snapshot import GangView
 
@@ -194,10 +194,17 @@ def _place_in(job: Job, pool: Pool, space: Space) -> None:
 Place = Callable[[str, Sequence[str]], "Take | None"]
 
 
-def gather(world: World, grants: Grants, place: Place, kept: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Choose machines for every such gang in turn; return what is kept for those that cannot start yet."""
+def gather(
+    world: World, grants: Grants, place: Place, kept: Mapping[str, Any], served: Job | None = None
+) -> dict[str, list[str]]:
+    """Choose machines for every such gang in turn, but for the job that is `served` otherwise.
+
+    Return what is kept for those that cannot start yet.
+    """
     keeping: dict[str, list[str]] = {}
     for job in world.wide:
+        if job is served:
+            continue
         job.reason, job.facts, job.wanted = "", {}, 1
         for gang in job.gangs:
             found = _choose(world, job, gang, place, set(kept.get(job.id, ())))
@@ -236,7 +243,7 @@ def _granted(grants: Grants, job: Job, machines: Sequence[Machine]) -> bool:
 
 
 def _close(machine: Machine) -> None:
-    machine.open, machine.why_closed = False, "kept"
+    machine.open, machine.why_closed = False, KEPT
     for share in machine.shares:
         if not share.leaving:
             share.evict("reservation")

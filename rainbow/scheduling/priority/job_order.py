@@ -30,6 +30,8 @@ from rainbow.jobspec.request import HIGHEST, LOWEST
 from rainbow.scheduling.priority.model import Item
 from rainbow.scheduling.priority.share_tree import charge, entitlements, leaf_of, turns
 
+PACE = 3600.0  # seconds from one job that is put first for its age to the next
+
 
 def normalised(value: float, low: float, high: float) -> float:
     """Return where a value lies between two bounds, from 0 to 1; 0.5 if they are the same."""
@@ -90,6 +92,25 @@ def prioritise(waiting: Sequence[Item], now: float, settings: Mapping[str, Any],
 def ordered(waiting: Sequence[Item]) -> list[Item]:
     """Return items by priority, the best first; ties by submission, then id."""
     return sorted(waiting, key=lambda item: (-item.priority, item.job.submitted, item.place))
+
+
+def first_of_all(
+    ordered: Sequence[Item], now: float, patience: float, before: Mapping[str, Any]
+) -> tuple[list[Item], dict[str, Any]]:
+    """Put the job first that has waited longest, and longer than the patience: another one only after PACE seconds.
+
+    Return the order, and what is to be remembered: {"job", "at"} of the last one put first. Every job has its turn
+    so, and priorities decide about nearly all starts.
+    """
+    late = [item for item in ordered if patience and now - item.job.submitted >= patience and not item.asks.fault]
+    known = any(item.job.id == before.get("job") for item in late)
+    if not known and now - before.get("at", now - PACE) < PACE:
+        return list(ordered), dict(before)
+    if not late:
+        return list(ordered), {}
+    oldest = min(late, key=lambda item: (item.job.submitted, item.place))
+    job, at = (before["job"], before["at"]) if known else (oldest.job.id, now)
+    return sorted(ordered, key=lambda item: item.job.id != job), {"job": job, "at": at}
 
 
 KINDS = ("user", "project", "department", "job")

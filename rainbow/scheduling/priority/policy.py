@@ -24,7 +24,7 @@ from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.settings import GRID_ENGINE, check_settings
 from rainbow.scheduling.priority.dispatch import FAULTY, LIMITED, STARTED, Dispatch, Outcome
 from rainbow.scheduling.priority.items import environments, items
-from rainbow.scheduling.priority.job_order import ordered, prioritise, tickets
+from rainbow.scheduling.priority.job_order import first_of_all, ordered, prioritise, tickets
 from rainbow.scheduling.priority.model import Grant, Item, owners, read_asks
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.lines import CLUSTER, Lines
@@ -97,7 +97,10 @@ def dispatch(view: View) -> Run:
     memory = _prioritise(view, waiting, settings)
     lines = Lines(view, settings, environments(settings).values())
     assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
-    outcomes = Dispatch(view, settings, lines, assigner).run(ordered(waiting))
+    patience = settings["patience"] if settings["compat"] != GRID_ENGINE else 0.0
+    order, first = first_of_all(ordered(waiting), view.now, patience, view.memory.get("first", {}))
+    memory |= {"first": first} if first else {}
+    outcomes = Dispatch(view, settings, lines, assigner).run(order)
     return Run(settings, lines, assigner, outcomes, memory)
 
 

@@ -161,6 +161,7 @@ FIELDS: dict[str, tuple[Any, Check]] = {
     "compat": ("", one_of("", GRID_ENGINE)),
     "search": ("gaps", one_of("gaps", "backwards")),
     "schedule_interval": (15.0, number()),
+    "patience": (86_400.0, number()),  # seconds after which a job may be put first for its age; 0: never
     "default_duration": (0.0, number()),  # of a job that names none; 0: it may run for ever
     "duration_offset": (0.0, number()),
     "slot_search": ("auto", one_of("auto", *model.WAYS)),
