@@ -58,7 +58,7 @@ def test_without_a_default_space_is_promised_and_no_time():
     made = plan(view([asking("j"), asking("k")], runs=full()))
     wait, behind = waits(made)["j"], waits(made)["k"]
     assert (wait.reason, wait.facts["endless"], wait.facts["start"]) == ("reserved", 4, None)
-    assert wait.text == "0/4 workers: 4 busy; space is kept until 1 task of 4 without a time limit ends"
+    assert wait.text == "0/4 workers: 4 busy; space is kept until 1 task without a time limit ends"
     assert (behind.reason, behind.facts["reasons"]) == ("busy", {"busy": 4})
 
 

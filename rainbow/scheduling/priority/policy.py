@@ -222,8 +222,8 @@ def _after(lines: Lines, item: Item, grant: Grant, text: str, facts: dict[str, A
     """Say that space is kept until tasks without a known end have ended."""
     endless = sum(isinf(lines.until(run)) for run in lines.view.runs)
     workers = sorted({spot.worker for spot, _ in grant.spots})
-    wanted = some(len(grant.after), "task")
-    why = f"; space is kept until {wanted} of {endless} without a time limit end{'s' * (len(grant.after) == 1)}"
+    one = len(grant.after) == 1
+    why = f"; space is kept until {some(len(grant.after), 'task')} without a time limit end{'s' if one else ''}"
     known = {"start": None, "after": list(grant.after[:100]), "endless": endless, "kept": workers[:100]}
     return Wait(item.job.id, "reserved", text + why, facts | known)
 
