@@ -38,6 +38,26 @@ def test_every_link_leads_to_a_file(page):
         assert (page.parent / target).exists(), target
 
 
+def test_every_file_that_the_design_names_exists():
+    """Rooms and files of docs/design.md, by their full path or the end of it."""
+    there = [
+        f"/{path.relative_to(ROOT)}" for folder in ("rainbow", "tests", "docs") for path in (ROOT / folder).rglob("*")
+    ]
+    named = re.findall(r"`([a-z_/]+(?:\.py|/))`", (ROOT / "docs/design.md").read_text())
+    assert len(named) > 80
+    assert not [name for name in named if not any(path.endswith(f"/{name.rstrip('/')}") for path in there)]
+
+
+def test_every_decision_is_a_record_in_the_index():
+    index = (ROOT / "docs/design/README.md").read_text()
+    for record in sorted((ROOT / "docs/design").glob("*.md")):
+        if record.name != "README.md":
+            assert f"({record.name})" in index, record.name
+            assert re.findall(r"^## (.*)", record.read_text(), re.M) == ["Context", "Decision", "Consequences"], (
+                record.name
+            )
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/load-based.md"])
 def test_examples_run(page, monkeypatch):
     monkeypatch.chdir(ROOT)
