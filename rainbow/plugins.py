@@ -5,13 +5,17 @@ registry's group, for example in its pyproject.toml:
 
     [project.entry-points."rainbow.selectors"]
     cheapest = "their_package:Cheapest"
+
+`Cheapest` may be the plug-in itself, or a class that makes it without arguments. An exception that it raises, unless
+it is one of Rainbow's own, is told as the plug-in's: PluginFault.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import wraps
 from importlib import metadata
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from rainbow.errors import RainbowError
 
@@ -24,30 +28,63 @@ class UnknownPlugin(RainbowError):
     code = "plugin-unknown"
 
 
-class Registry(Generic[P]):
-    """The plug-ins of one kind, by name; built-ins win over entry points of the same name."""
+class PluginFault(RainbowError):
+    """An installed plug-in failed; whoever wrote it can mend it."""
 
-    def __init__(self, group: str) -> None:
+    code = "plugin-failed"
+
+
+class Registry(Generic[P]):
+    """The plug-ins of one kind, by name; built-ins win over entry points of the same name.
+
+    Where the plug-ins are `factories`, called to make what is used, a class is one of them as it is.
+    """
+
+    def __init__(self, group: str, *, factories: bool = False) -> None:
         self.group = group
+        self._factories = factories
         self._built_in: dict[str, P] = {}
+        self._installed: dict[str, P] = {}
 
     def add(self, name: str) -> Callable[[P], P]:
         """Register a built-in under `name`; used as a decorator."""
 
         def register(plugin: P) -> P:
-            self._built_in[name] = plugin
+            self._built_in[name] = self._made(plugin)
             return plugin
 
         return register
 
     def get(self, name: str) -> P:
         """Return the plug-in called `name`; UnknownPlugin names those there are."""
-        if name in self._built_in:
-            return self._built_in[name]
+        for known in (self._built_in, self._installed):
+            if name in known:
+                return known[name]
         for entry in metadata.entry_points(group=self.group, name=name):
-            self._built_in[name] = entry.load()
-            return self._built_in[name]
+            self._installed[name] = self._load(entry)
+            return self._installed[name]
         raise UnknownPlugin(f"no plug-in {name!r} in {self.group}; there are: {', '.join(self.names())}")
+
+    def _load(self, entry: metadata.EntryPoint) -> P:
+        try:
+            made = self._made(entry.load())
+        except Exception as fault:  # somebody else's module: anything may be wrong with it
+            raise self.fault(entry.name, fault) from fault
+        return made if self._factories else cast("P", _guarded(made, lambda fault: self.fault(entry.name, fault)))
+
+    def _made(self, found: Any) -> P:
+        """Return a plug-in: what was given, or what a class makes; a factory of what was given if that is none."""
+        if self._factories:
+            return cast("P", found if callable(found) else lambda *_: found)
+        return cast("P", found() if isinstance(found, type) else found)
+
+    def fault(self, name: str, fault: Exception) -> PluginFault:
+        """Return what is told of an exception of an installed plug-in."""
+        return PluginFault(f"plug-in {name} of {self.group} failed: {type(fault).__name__}: {str(fault)[:200]}")
+
+    def is_installed(self, name: str) -> bool:
+        """Tell whether a plug-in is somebody else's."""
+        return name not in self._built_in
 
     def names(self) -> list[str]:
         """Return the names of all plug-ins of this kind, sorted."""
@@ -58,3 +95,41 @@ class Registry(Generic[P]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
+
+
+Blame = Callable[[Exception], PluginFault]
+
+
+def _guarded(plugin: Any, blame: Blame) -> Any:
+    """Return what is used in place of a plug-in: its attributes, and calls whose exceptions are told as its own."""
+    public = [name for name in dir(plugin) if not name.startswith("_")]
+    inside: dict[str, Any] = {name: property(_reading(plugin, name, blame)) for name in public}
+    if callable(plugin):
+        inside["__call__"] = staticmethod(_calling(plugin, blame))
+    return type(type(plugin).__name__, (), inside)()
+
+
+def _reading(plugin: Any, name: str, blame: Blame) -> Callable[[Any], Any]:
+    def read(_: Any) -> Any:
+        value = getattr(plugin, name)
+        return _calling(value, blame) if callable(value) else value
+
+    return read
+
+
+def _calling(call: Callable[..., Any], blame: Blame) -> Callable[..., Any]:
+    @wraps(call)
+    def guarded(*given: Any, **named: Any) -> Any:
+        try:
+            return call(*given, **named)
+        except RainbowError:
+            raise
+        except Exception as fault:  # somebody else's code: anything may be wrong with it
+            raise blame(fault) from fault
+
+    return guarded
+
+
+def names_of(group: str) -> list[str]:
+    """Return the names that installed packages declare in a group."""
+    return sorted({entry.name for entry in metadata.entry_points(group=group)})

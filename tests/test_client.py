@@ -8,12 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 from werkzeug.wrappers import Request
 
 from rainbow.client import Client, Problem
 from rainbow.client.transport import TRIES
-from rainbow.errors import RequestError, TryLater, Unavailable
+from rainbow.errors import JobspecError, RequestError, TryLater, Unavailable
+from rainbow.graph import read_cluster
+from rainbow.jobspec import Request as JobRequest
+from rainbow.jobspec import parse_jobspec
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.live import Answer, Script, agent_of, http, rainbow_at, url_of
 
@@ -259,3 +263,58 @@ def test_a_submit_repeated_under_its_key_is_one_job(tmp_path: Path) -> None:
             ids = {user.submit(jobspec(), idempotency_key="once")["id"] for _ in range(3)}
             assert len(ids) == 1
             assert len(user.jobs()["jobs"]) == 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.job(None),
+        lambda client: client.job(5),
+        lambda client: client.why([]),
+        lambda client: client.cancel({}),
+        lambda client: client.wait(None),
+        lambda client: client.cluster(None),
+        lambda client: client.graph(object()),
+        lambda client: client.submit(object()),
+        lambda client: client.submit(Path("job.yaml")),
+        lambda client: client.submit({}, clusters=5),
+        lambda client: client.submit({}, clusters="oak"),
+        lambda client: client.submit_batch(5),
+        lambda client: client.submit_batch("jobs"),
+        lambda client: client.match(object()),
+        lambda client: client.match({}, read_cluster(grid(1, 1))),
+        lambda client: client.receive("oak", "a", wait="long"),
+        lambda client: client.put_state("oak", {1, 2}),
+    ],
+)
+def test_a_wrong_type_is_a_documented_error_and_nothing_is_sent(asked: Any, ask: Callable[[Client], Any]) -> None:
+    with pytest.raises(RequestError):
+        ask((one := asked()).client)
+    assert one.script.requests == []
+
+
+def test_what_a_library_holds_can_be_sent(tmp_path: Path) -> None:
+    """A DiGraph, a Request, names of clusters; what makes no sense to the server is its Problem."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_node("c", type="cluster")
+    for node in ("n0", "n1"):
+        graph.add_node(node, type="node")
+        graph.add_edge("c", node, relation="contains")
+        graph.add_node(f"{node}c", type="core")
+        graph.add_edge(node, f"{node}c", relation="contains")
+    with rainbow_at(tmp_path) as url:
+        told = Client(url, REGISTRATION).register_cluster("oak", graph)
+        assert told["totals"] == {"cluster": 1, "node": 2, "core": 2}
+        client = Client(url, told["token"])
+        request = parse_jobspec(json.dumps(jobspec()))
+        assert [one["cluster"] for one in client.match(request, clusters=["oak"])["candidates"]] == ["oak"]
+        assert client.submit(request, clusters=["oak"])["cluster"] == "oak"
+        with pytest.raises(Problem):
+            client.match({}, [])  # type: ignore[arg-type]  # as somebody may write it
+        with pytest.raises(RequestError, match="made by hand"):
+            client.submit(JobRequest(((),), ()))
+
+
+def test_a_jobspec_that_is_a_path_is_refused_in_words() -> None:
+    with pytest.raises(JobspecError, match="a jobspec is text or a mapping, got PosixPath"):
+        parse_jobspec(Path("job.yaml"))  # type: ignore[arg-type]  # as somebody may write it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 import time
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.errors import Unavailable
+from rainbow.errors import ConfigError, Unavailable
 from rainbow.service import Service, Settings
 from rainbow.service.core.reload import Configuration, Watch
 from rainbow.service.core.settings import read_config
@@ -235,3 +236,73 @@ def test_watch_sees_a_change_by_itself(service: Service, file: File, monkeypatch
         assert service.settings.selector == "constraint"
     finally:
         watch.stop()
+
+
+def test_every_field_of_the_settings_is_reloaded_or_listed_as_one_that_needs_a_restart(
+    service: Service, watch: Watch, file: File
+) -> None:
+    """One field after the other is changed in the file; none is ignored silently."""
+    first = "scheduler: {algorithms: {selection: {name: constraint, options: {priorities: [%s]}}}}"
+    texts = {
+        "name": "scheduler: {name: other}",
+        "secret": "scheduler: {secret: rbr_other}",
+        "admin": "scheduler: {admin: rba_other}",
+        "selector": first % "{priority: 1, steps: [{select: first}]}",
+        "selector_options": DOWN,
+        "backend": "scheduler: {backend: networkx}",
+        "policy": "scheduler: {policy: priority}",
+        "unplaced": "scheduler: {unplaced: wait}",
+        "tick": "scheduler: {tick: 9}",
+        "lease": "scheduler: {lease: 50}",
+        "grace": "scheduler: {grace: 7}",
+        "history": "scheduler: {history: 3}",
+        "limits": "limits: {batch: 3}",
+        "admission": "admission: {max_retries: 3}",
+        "server": "server: {threads: 5}",
+    }
+    assert {*texts, "warnings"} == {field.name for field in dataclasses.fields(Settings)}
+    for name, text in texts.items():
+        file.write("scheduler: {}")
+        watch.reload("admin")
+        before = getattr(service.settings, name)
+        file.write(text)
+        told = watch.reload("admin")
+        assert name in told["changed"] + told["needs_restart"], name
+        now, wanted = getattr(service.settings, name), getattr(read_config(file.path), name)
+        assert (now == wanted) is (name in told["changed"]), name
+        assert (now == before) is (name in told["needs_restart"]), name
+
+
+def test_reloaded_admission_is_what_new_clusters_begin_with(api: Api, watch: Watch, file: File) -> None:
+    file.write("admission: {max_retries: 3}")
+    assert watch.look()
+    oak = api.register("oak")
+    shown = api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)
+    assert shown["limits"]["max_retries"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "pointer"),
+    [
+        ("scheduler: {backend: indx}", "backend indx not found; did you mean index?", "/scheduler/backend"),
+        (
+            "scheduler: {algorithms: {match: {name: fuzzy}}}",
+            "match fuzzy not found; there are: flat, match, range",
+            "/scheduler/algorithms/match/name",
+        ),
+        ("scheduler: {policy: priorty}", "policy priorty not found; did you mean priority?", "/scheduler/policy"),
+        ("scheduler: {unplaced: maybe}", "unplaced must be refuse or wait, got maybe", "/scheduler/unplaced"),
+    ],
+)
+def test_config_check_refuses_a_backend_and_a_match_algorithm_that_do_not_exist(
+    file: File, text: str, told: str, pointer: str
+) -> None:
+    file.write(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(file.path)
+    assert (caught.value.message, caught.value.pointer, caught.value.line) == (told, pointer, 1)
+
+
+def test_misspelt_algorithm_is_a_warning(file: File) -> None:
+    file.write("scheduler: {algorithms: {slection: {name: random}}}")
+    assert read_config(file.path).warnings == ("scheduler.algorithms.slection is not read: unknown key",)

@@ -19,6 +19,7 @@ from flask import Flask, Response, json, request
 from werkzeug.exceptions import HTTPException
 
 from rainbow.errors import InputError, RainbowError, TryLater
+from rainbow.plugins import PluginFault
 
 log = structlog.get_logger("rainbow.api")
 
@@ -38,6 +39,7 @@ STATUS = {
     "config-invalid": 422,
     "policy-invalid": 422,
     "plugin-unknown": 422,
+    "plugin-failed": 502,
     "unsatisfiable": 422,
     "timed-out": 408,
     "undecided": 422,
@@ -45,6 +47,7 @@ STATUS = {
     "unavailable": 503,
     "try-later": 503,
 }
+AS_IT_IS = "with curl send the file as it is: --data-binary @FILE -H 'Content-Type: application/yaml' (or json)"
 TYPES = "https://rainbow-scheduler.github.io/problems/"
 
 
@@ -81,7 +84,11 @@ def headers_of(fault: RainbowError) -> dict[str, str]:
 
 def of_fault(fault: RainbowError) -> Response:
     """Turn one of our faults into a problem."""
+    if isinstance(fault, PluginFault):
+        log.error("plugin-failed", fault=fault.message, exc_info=fault)
     body = body_of(fault)
+    if isinstance(fault, InputError) and request.mimetype == "application/x-www-form-urlencoded":
+        body["detail"] += f"; {AS_IT_IS}"  # `curl -d @FILE` has taken the line breaks out
     return Response(json.dumps(body), body["status"], headers_of(fault))
 
 

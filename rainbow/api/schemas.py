@@ -8,15 +8,17 @@ place, by the part that reads it; here they are any JSON.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
+from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.protocols import Validator
 
 from rainbow.errors import RequestError
 from rainbow.service.clusters.registration import VARIABLE
+from rainbow.text import meant
 
 WORD = {"type": "string"}
 WHOLE = {"type": "integer"}
@@ -215,6 +217,11 @@ def _object(required: list[str], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "required": required, "properties": properties}
 
 
+def _closed(required: list[str], **properties: Any) -> dict[str, Any]:
+    """Return an object without other keys: one that is not known may be a misspelt one, and would be ignored."""
+    return {**_object(required, **properties), "additionalProperties": False}
+
+
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [schema, {"type": "null"}]}
 
@@ -251,6 +258,7 @@ ENVELOPE = {
     "basis": _or_null(WORDS),
     "tag": _or_null(WORDS),
     "queue": _or_null({"type": "boolean"}),
+    "backend": _or_null(WORDS),
 }
 OPTIMAL = {"required": ["assign"], "properties": {"assign": {"const": "optimal"}}}
 CHANGE = _object(
@@ -283,15 +291,16 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     },
     "Policy": {**_object([], policy=ANY, settings=ANY, limits=ANY), "additionalProperties": False},
     "Jobspec": {"description": "a jobspec of any dialect", "type": "object"},
-    "Submission": _object(["jobspec"], **ENVELOPE),
-    "Question": _object(["jobspec"], **ENVELOPE, explain={"type": "boolean"}),
-    "Batch": _object(
+    "Submission": _closed(["jobspec"], **ENVELOPE),
+    "Question": _closed(["jobspec"], **ENVELOPE, explain={"type": "boolean"}),
+    "Batch": _closed(
         ["jobs"],
         jobs={**_list(ANY), "minItems": 1},
         selector=ENVELOPE["selector"],
         clusters=ENVELOPE["clusters"],
         requestor=ENVELOPE["requestor"],
         queue=ENVELOPE["queue"],
+        backend=ENVELOPE["backend"],
         assign=_or_null({"enum": ["greedy", "optimal"]}),
         minimise=_or_null(WORDS),
         time_limit={"type": "number", "minimum": 0},
@@ -355,8 +364,26 @@ def check(body: Any, name: str) -> None:
     if fault is not None:
         parts = [str(part).replace("~", "~0").replace("/", "~1") for part in fault.absolute_path]
         missing = fault.validator == "required" and next(p for p in fault.validator_value if p not in fault.instance)
-        pointer = "".join(f"/{part}" for part in [*parts, *([missing] if missing else [])])
-        raise RequestError(_said(fault.message), pointer=pointer)
+        unknown = _unknown(fault)
+        named = missing or (unknown or "").replace("~", "~0").replace("/", "~1")
+        pointer = "".join(f"/{part}" for part in [*parts, *([named] if named else [])])
+        raise RequestError(_said(fault.message) if unknown is None else _not_known(unknown, fault), pointer=pointer)
+
+
+def _unknown(fault: ValidationError) -> str | None:
+    """Return the key that an object may not have, if that is the fault."""
+    if fault.validator != "additionalProperties" or not isinstance(fault.instance, dict):
+        return None
+    return next((key for key in fault.instance if key not in _properties(fault)), None)
+
+
+def _properties(fault: ValidationError) -> list[str]:
+    return [*fault.schema.get("properties", {})] if isinstance(fault.schema, Mapping) else []
+
+
+def _not_known(key: str, fault: ValidationError) -> str:
+    known = _properties(fault)
+    return f"unknown key {key:.80}; {meant(key, known) or 'known are: ' + ', '.join(known)}"
 
 
 def _said(message: str) -> str:

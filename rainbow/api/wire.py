@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, current_app, request
 
+from rainbow.api.problems import AS_IT_IS
 from rainbow.api.schemas import check
 from rainbow.errors import JobspecError, LimitError, RequestError
 from rainbow.jobspec.yaml_reader import Limits, load
@@ -49,10 +51,29 @@ def body(graph: bool = False) -> bytes:
     most = limits.graph if graph else limits.body
     if (request.content_length or 0) > most:
         raise LimitError(f"a body of {request.content_length} bytes, the limit is {most}", limit="body")
-    data = request.stream.read(most + 1)
+    if request.mimetype == "multipart/form-data":
+        raise RequestError(f"the body is a form with files; {AS_IT_IS}", pointer="")
+    data = _unpacked(bytes(request.stream.read(most + 1)), most)
     if len(data) > most:
         raise LimitError(f"a body of more than {most} bytes", limit="body")
-    return bytes(data)
+    return data
+
+
+def _unpacked(data: bytes, most: int) -> bytes:
+    """Return a body without its Content-Encoding: gzip, or none; no more than a byte beyond what is allowed."""
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        return data
+    if encoding not in ("gzip", "x-gzip"):
+        raise RequestError(f"Content-Encoding must be gzip or identity, got {encoding:.40}", pointer="")
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        found = inflate.decompress(data, most + 1)
+    except zlib.error as fault:
+        raise RequestError(f"the body is not gzip: {fault}", pointer="") from None
+    if len(found) <= most and (not inflate.eof or inflate.unused_data):
+        raise RequestError("the body is not gzip: it ends before its end, or something follows it", pointer="")
+    return found
 
 
 def read_json(graph: bool = False) -> Any:
@@ -64,10 +85,19 @@ def read_json(graph: bool = False) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """Parse JSON; ValueError also for half a surrogate pair, which no store and no program can hold."""
-    found = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+    """Parse JSON; ValueError also for a key that comes twice, and half a surrogate pair, which no store can hold."""
+    found = json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_once)
     if "\\ud" in text.lower():
         json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {twice[:80]!r} comes twice")
     return found
 
 

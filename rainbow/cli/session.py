@@ -97,7 +97,7 @@ def with_secret(command: Callable[..., Any]) -> Callable[..., Any]:
         url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, cluster: str, **rest: Any
     ) -> Any:
         saved = _saved(credentials)
-        found = secret or next(iter(lines(secret_file)), None) or saved.secret(cluster)
+        found = secret or next(iter(lines(secret_file)), None) or saved.secret(cluster) or _admin()
         return command(_client(url or saved.url, [found] if found else []), cluster=cluster, **rest)
 
     return _add(run, [*_server, *_secret])
@@ -124,7 +124,8 @@ def with_any_secret(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
         saved = _saved(credentials)
         given = [secret] if secret else lines(secret_file)
-        return command(_client(url or saved.url, given or saved.secrets), **rest)
+        admin = _admin()
+        return command(_client(url or saved.url, given or ([admin] if admin else saved.secrets)), **rest)
 
     return _add(run, [*_server, *_secret])
 
@@ -136,10 +137,16 @@ def with_registration(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
         saved = _saved(credentials)
         url = url or saved.url or DEFAULT_URL
-        found = secret or next(iter(lines(secret_file)), None)
+        found = secret or next(iter(lines(secret_file)), None) or _admin()
         return command(_client(url, [found] if found else []), url=url, **rest)
 
     return _add(run, [*_server, *_registration])
+
+
+def _admin() -> str | None:
+    """Return the administrator's token, if the environment holds it for the commands that take tokens."""
+    words = os.environ.get("RAINBOW_TOKEN", "").replace(",", " ").split()
+    return next((word for word in words if word.startswith("rba_")), None)
 
 
 def _add(command: Callable[..., Any], options: Sequence[Callable[[Any], Any]]) -> Callable[..., Any]:

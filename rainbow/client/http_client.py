@@ -10,13 +10,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import quote
 
 from rainbow.client import responses
-from rainbow.client.transport import Calls, Problem, given, of_cluster, path
+from rainbow.client.transport import Calls, Problem, given, named, of_cluster, path
 from rainbow.client.wait import Waiting
-from rainbow.errors import TryLater
+from rainbow.errors import RequestError, TryLater
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from rainbow.jobspec import Request
 
 
 class AgentVerbs:
@@ -193,8 +198,8 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
     def register_cluster(
         self,
         name: str,
-        graph: Document,
-        subsystems: Mapping[str, Document] | None = None,
+        graph: Document | nx.DiGraph[Any],
+        subsystems: Mapping[str, Document | nx.DiGraph[Any]] | None = None,
         state: Document | None = None,
         levels: str = "any",
         policy: Document | None = None,
@@ -224,11 +229,11 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         """Fetch the cluster's graph as it was given."""
         return self._object("GET", of_cluster(name, "graph"))
 
-    def put_graph(self, name: str, graph: Document) -> dict[str, Any]:
+    def put_graph(self, name: str, graph: Document | nx.DiGraph[Any]) -> dict[str, Any]:
         """Replace the cluster's graph."""
         return self._object("PUT", of_cluster(name, "graph"), graph)
 
-    def put_subsystem(self, name: str, subsystem: str, graph: Document) -> dict[str, Any]:
+    def put_subsystem(self, name: str, subsystem: str, graph: Document | nx.DiGraph[Any]) -> dict[str, Any]:
         """Hang a subsystem graph on the cluster, in place of one of the same name."""
         return self._object("PUT", of_cluster(name, "subsystems", subsystem), graph)
 
@@ -285,18 +290,19 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
 
     def submit(
         self,
-        jobspec: str | Document,
+        jobspec: str | Document | Request,
         name: str | None = None,
         requestor: str | None = None,
         selector: Document | None = None,
-        clusters: Sequence[Document] | None = None,
+        clusters: Sequence[str | Document] | None = None,
         idempotency_key: str | None = None,
         basis: str | None = None,
         tag: str | None = None,
         *,
         queue: bool | None = None,
+        backend: str | None = None,
     ) -> responses.Submission:
-        """Submit a jobspec (YAML or JSON text, or a mapping); sent twice under one key, it is one job.
+        """Submit a jobspec (YAML or JSON text, a mapping, or a Request); sent twice under one key, it is one job.
 
         A job with a basis takes the place of the requestor's live jobs of that basis with another tag.
 
@@ -304,9 +310,9 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
 
         Without a key one is made for this call, so that a try repeated over a broken connection is harmless.
         """
-        body = {"jobspec": jobspec}
-        body |= given(name=name, requestor=requestor, selector=selector, clusters=clusters, basis=basis, tag=tag)
-        body |= given(queue=queue)
+        body: dict[str, Any] = {"jobspec": jobspec}
+        body |= given(name=name, requestor=requestor, selector=selector, clusters=named(clusters))
+        body |= given(basis=basis, tag=tag, queue=queue, backend=backend)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return cast("responses.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
 
@@ -322,6 +328,8 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
 
         `minimise` names a variable of the priorities: the jobs are placed so that it sums to the least.
         """
+        if isinstance(jobs, str | Mapping) or not isinstance(jobs, Sequence):
+            raise RequestError(f"jobs is a list of {{jobspec, ...}}, got {jobs!r:.80}")
         body: dict[str, Any] = {"jobs": list(jobs), "assign": "optimal" if minimise else "greedy"}
         body |= given(minimise=minimise, selector=selector, time_limit=time_limit)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
@@ -329,14 +337,16 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
 
     def match(
         self,
-        jobspec: str | Document,
+        jobspec: str | Document | Request,
         selector: Document | None = None,
-        clusters: Sequence[Document] | None = None,
+        clusters: Sequence[str | Document] | None = None,
         *,
         explain: bool = False,
+        backend: str | None = None,
     ) -> responses.Match:
         """Ask which clusters could run a jobspec; nothing is stored. `explain`: each with an `explanation`."""
-        body = {"jobspec": jobspec} | given(selector=selector, clusters=clusters, explain=explain or None)
+        body: dict[str, Any] = {"jobspec": jobspec} | given(selector=selector, clusters=named(clusters))
+        body |= given(explain=explain or None, backend=backend)
         return cast("responses.Match", self._calls.call("POST", "/v1/match", body))
 
     def jobs(

@@ -137,6 +137,8 @@ class Calls:
         headers: Mapping[str, str] | None,
         patience: float,
     ) -> httpx.Request:
+        if not isinstance(patience, int | float):
+            raise RequestError(f"a time to wait is a number of seconds, got {patience!r:.80}")
         content = None if body is None else _encode(body)
         headers = {**(headers or {}), **({"Content-Type": "application/json"} if content else {})}
         sending: bytes | Told | None = content
@@ -148,7 +150,7 @@ class Calls:
             return self._http.build_request(
                 verb, path, content=sending, params=given or None, headers=headers, timeout=timeout
             )
-        except (httpx.InvalidURL, UnicodeError) as error:
+        except (httpx.InvalidURL, UnicodeError, TypeError, ValueError) as error:
             raise RequestError(f"cannot be asked for: {error}") from error
 
 
@@ -196,11 +198,34 @@ def _json(answer: httpx.Response) -> Any:
 
 def _encode(body: Any) -> bytes:
     try:
-        return json.dumps(body, allow_nan=False).encode()
+        return json.dumps(body, allow_nan=False, default=_document).encode()
     except RecursionError as error:
         raise RequestError("nested too deeply to be sent") from error
     except (TypeError, ValueError) as error:
         raise RequestError(f"cannot be sent as JSON: {error}") from error
+
+
+def _document(value: Any) -> Any:
+    """Return what stands for a library's own object: a graph as node-link JSON, a Request as it was read."""
+    package = type(value).__module__.partition(".")[0]  # neither is imported only to tell what a value is
+    if package == "rainbow" and hasattr(value, "variants"):  # a Request
+        if value.document is None:
+            raise TypeError("this Request was made by hand, and has no jobspec to send")
+        return value.document.decode() if isinstance(value.document, bytes) else value.document
+    if package == "networkx" and hasattr(value, "nodes"):
+        from networkx import node_link_data
+
+        return node_link_data(value, edges="edges")
+    raise TypeError(f"{type(value).__name__} is nothing that JSON can say")
+
+
+def named(clusters: Any) -> list[Any] | None:
+    """Return clusters as an envelope names them; names alone will do."""
+    if clusters is None:
+        return None
+    if isinstance(clusters, str | Mapping) or not isinstance(clusters, Sequence):
+        raise RequestError(f"clusters is a list of names or of {{name, token}}, got {clusters!r:.80}")
+    return [{"name": one} if isinstance(one, str) else one for one in clusters]
 
 
 def given(**values: Any) -> dict[str, Any]:
@@ -211,8 +236,8 @@ def given(**values: Any) -> dict[str, Any]:
 def path(*parts: str) -> str:
     """Return the path of something; RequestError for a name that would lead elsewhere."""
     for part in parts:
-        if part in ("", ".", ".."):  # they would name another address
-            raise RequestError(f"{part!r} is not the name of anything")
+        if not isinstance(part, str) or part in ("", ".", ".."):  # they would name another address
+            raise RequestError(f"{part!r:.80} is not the name of anything")
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 

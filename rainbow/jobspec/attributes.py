@@ -11,7 +11,9 @@ from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec.hostlist import count_hosts, count_ids
 from rainbow.jobspec.request import Condition, Constraint, Dependency, Need
 from rainbow.jobspec.version import coerce, in_range
-from rainbow.jobspec.yaml_reader import as_text, step
+from rainbow.jobspec.yaml_reader import as_number, as_text, step
+from rainbow.plugins import names_of
+from rainbow.text import meant
 
 LONGEST_HOST = 255  # characters (RFC 1035)
 _PROPERTY = re.compile(r"\^?[^\s!&'\"^`|()]+")  # RFC 31 lists the characters a property cannot hold
@@ -130,19 +132,23 @@ def task_needs(resources: Any, pointer: str) -> tuple[Need, ...]:
         at = f"{pointer}/{step(subsystem)}"
         for key, value in mapping(wanted, at).items():
             here = f"{at}/{step(key)}"
-            if key in ("match", "range") and isinstance(value, list):
+            if isinstance(value, list) and _is_matcher(key):
                 needs.extend(Need(subsystem, tuple(_item(key, item, f"{here}/{k}"))) for k, item in enumerate(value))
             elif isinstance(value, Scalar):
                 needs.append(Need(subsystem, (Condition("flat", {"field": key, "value": as_text(value)}),)))
             else:
-                raise JobspecError("a need is match: [...], range: [...] or key: value", pointer=here)
+                hint = meant(key, ["match", "range", *names_of(MATCHERS)]) if isinstance(value, list) else ""
+                text = "a need is match: [...], range: [...], another matcher: [...], or key: value"
+                raise JobspecError(text + (hint and f"; {hint}"), pointer=here)
     return tuple(needs)
 
 
 def _item(matcher: str, item: Any, pointer: str) -> Iterator[Condition]:
-    """Read one entry of match or range; `all` holds several conditions for the same vertex."""
+    """Read one entry of a matcher; `all` of match and range holds several conditions for the same vertex."""
     entry = mapping(item, pointer)
-    if "all" in entry:
+    if matcher not in ("match", "range"):
+        yield _asked_of(matcher, entry, pointer)
+    elif "all" in entry:
         for k, part in enumerate(listing(entry["all"], f"{pointer}/all")):
             kind = "range" if isinstance(part, Mapping) and {"min", "max"} & set(part) else "match"
             yield from _item(kind, part, f"{pointer}/all/{k}")
@@ -154,6 +160,20 @@ def _item(matcher: str, item: Any, pointer: str) -> Iterator[Condition]:
         if not entry:
             raise JobspecError("an empty need asks for nothing", pointer=pointer)
         yield from (_match(field, value, f"{pointer}/{step(field)}") for field, value in entry.items())
+
+
+MATCHERS = "rainbow.matchers"  # the group in which packages declare others
+
+
+def _is_matcher(name: Any) -> bool:
+    return name in ("match", "range") or name in names_of(MATCHERS)
+
+
+def _asked_of(matcher: str, entry: Mapping[str, Any], pointer: str) -> Condition:
+    """Read what is asked of an installed matcher: a field, and whatever else it wants to know."""
+    if not isinstance(entry.get("field"), str) or not entry["field"]:
+        raise JobspecError(f"{matcher} needs a field", pointer=f"{pointer}/field" if "field" in entry else pointer)
+    return Condition(matcher, {key: as_number(value) for key, value in entry.items()})
 
 
 def requires(entries: Any, pointer: str) -> tuple[Need, ...]:
@@ -174,12 +194,16 @@ def _required(entry: Mapping[str, Any], pointer: str) -> Iterator[Condition]:
         for k, part in enumerate(listing(entry["all"], f"{pointer}/all")):
             yield from _required(mapping(part, f"{pointer}/all/{k}"), f"{pointer}/all/{k}")
         return
-    if "match" in entry or "value" in entry:
+    if ("match" in entry and not isinstance(entry["match"], list)) or "value" in entry:
         yield _match(entry.get("field", "type"), entry.get("match", entry.get("value")), pointer)
     if "min" in entry or "max" in entry:
         yield _range(entry.get("field"), entry, pointer)
-    if not {"match", "value", "min", "max"} & set(entry):
-        raise JobspecError("a need says match, min or max", pointer=pointer)
+    others = [key for key, value in entry.items() if isinstance(value, list) and key != "all" and _is_matcher(key)]
+    for matcher in others:
+        for k, item in enumerate(entry[matcher]):
+            yield from _item(matcher, item, f"{pointer}/{step(matcher)}/{k}")
+    if not {"match", "value", "min", "max", *others} & set(entry):
+        raise JobspecError("a need says match, min, max or another matcher: [...]", pointer=pointer)
 
 
 def _match(field: Any, value: Any, pointer: str) -> Condition:

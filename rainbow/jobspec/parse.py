@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -46,13 +47,16 @@ def parse_jobspec(source: str | bytes | Mapping[str, Any], limits: Limits | None
     'work'
     """
     limits = limits or Limits()
+    if not isinstance(source, str | bytes | Mapping):
+        text = f"a jobspec is text or a mapping, got {type(source).__name__}"
+        raise JobspecError(f"{text}; of a file give its text (path.read_text())", pointer="")
     loaded, positions = (source, Positions()) if isinstance(source, Mapping) else load(source, limits)
     try:
         document = sound(loaded, limits)
         if not isinstance(document, Mapping):
             raise JobspecError(f"a jobspec is a mapping, not {type(document).__name__}", pointer="")
         _check_resources(document)
-        return dialect_of(document)(document)
+        return replace(dialect_of(document)(document), document=source)
     except InputError as fault:
         _locate(fault, positions)
         raise

@@ -187,6 +187,7 @@ class Request:
     attributes: Mapping[str, Any] = field(default_factory=dict)  # as given
     warnings: tuple[str, ...] = ()
     unfit: tuple[tuple[str, str], ...] = ()  # why it can be matched and not run: pointer, what is wrong
+    document: Any = field(default=None, compare=False, repr=False)  # what it was read from: text or a mapping
     number: int = _numbered()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -92,7 +92,17 @@ def select(
         return Choice(None, selector, reason="no cluster matches")
     rng = Random(seed)  # noqa: S311  # to be replayed, not to be secret
     ordered = candidates if is_in_order(verdicts) else [candidates[at] for at in _in_order(names_of(candidates))]
-    return plugin.select(ordered, states, request.parameters, options, rng)
+    choice = plugin.select(ordered, states, request.parameters, options, rng)
+    return choice if not selectors.is_installed(selector) else _checked(choice, ordered, selector)
+
+
+def _checked(choice: Any, candidates: Sequence[Verdict], selector: str) -> Choice:
+    """Return what somebody else's selector chose, if it is a choice among the candidates."""
+    known = {None, *names_of(candidates)}
+    if isinstance(choice, Choice) and choice.cluster in known:
+        return choice
+    told = f"it chose {choice.cluster!r:.80}" if isinstance(choice, Choice) else f"it returned {choice!r:.80}"
+    raise selectors.fault(selector, ValueError(f"{told}, which is no choice among the candidates"))
 
 
 def check_options(selector: str, options: Mapping[str, Any]) -> Sequence[str]:

@@ -78,7 +78,7 @@ class Explains(Protocol):
 # which it remembers what runs; None: whatever it starts ends with it
 MakeExecutor = Callable[[str, Mapping[str, str], Path | None], Executor]
 
-executors: Registry[MakeExecutor] = Registry("rainbow.executors")
+executors: Registry[MakeExecutor] = Registry("rainbow.executors", factories=True)
 
 
 def open_executor(text: str, environment: Mapping[str, str], folder: Path | None = None) -> Executor:

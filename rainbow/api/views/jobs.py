@@ -26,7 +26,13 @@ from rainbow.store.jobs import Filter
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")
 SECONDS = 2.0  # that an optimal assignment may take, unless said
-COMMON = ("selector", "clusters", "requestor", "queue")  # of the batch, for the jobs that do not bring their own
+COMMON = (
+    "selector",
+    "clusters",
+    "requestor",
+    "queue",
+    "backend",
+)  # of the batch, for the jobs that do not bring their own
 
 
 @batch.post("/jobs:batch", endpoint="submit")
@@ -146,6 +152,7 @@ def submission_of(jobspec: Any, envelope: Mapping[str, Any], brought: list[str],
         key,
         [digest(token) for token in [*tokens(), *brought]],
         envelope.get("explain", False),
+        backend=envelope.get("backend"),
         queue=envelope.get("queue"),
     )
 

@@ -48,6 +48,7 @@ def match(
     clusters: tuple[str, ...],
     selector: str | None,
     selector_options: Path | None,
+    backend: str | None,
     explain: bool,
     graphs: tuple[Path, ...],
     output: str,
@@ -62,14 +63,15 @@ def match(
             raise click.UsageError("--selector is the server's; it has no meaning with --graph")
         among_files = _named(files.clusters_of(graphs), clusters)
         if len(requests := _requests(given)) > 1:
-            swept = sweep(requests, among_files, explain)
+            swept = sweep(requests, among_files, explain, backend or DEFAULT_BACKEND)
             printer.show(output, swept, lambda console: draw_sweep(console, swept))
             _end(any(row["matched"] for row in swept["jobspecs"]))
-        answer: Any = local_answer(next(iter(requests.values())), among_files, explain)
+        answer: Any = local_answer(next(iter(requests.values())), among_files, explain, backend or DEFAULT_BACKEND)
     else:
         jobspec = given.jobspec()
         among = [{"name": one} for one in clusters] or None
-        answer = client.match(jobspec, _selector(selector, selector_options), among, explain=explain)
+        chosen = _selector(selector, selector_options)
+        answer = client.match(jobspec, chosen, among, explain=explain, backend=backend)
     printer.show(output, answer, lambda console: draw(console, dict(answer)))
     _end(bool(answer["candidates"]))
 
@@ -103,17 +105,21 @@ def _requests(given: Given) -> dict[Path, Request]:
 Row = dict[str, Any]
 
 
-def local_answer(request: Request, clusters: Sequence[Cluster], explain: bool) -> dict[str, Any]:
+def local_answer(
+    request: Request, clusters: Sequence[Cluster], explain: bool, backend: str = DEFAULT_BACKEND
+) -> dict[str, Any]:
     """Answer one jobspec as the server does."""
-    verdicts = match_clusters(request, clusters, budget=Budget(time.monotonic))
+    verdicts = match_clusters(request, clusters, backend, budget=Budget(time.monotonic))
     if explain:
-        return shown_explained(request, clusters, verdicts, backends.get(DEFAULT_BACKEND), Budget(time.monotonic))
+        return shown_explained(request, clusters, verdicts, backends.get(backend), Budget(time.monotonic))
     return shown(request, verdicts)
 
 
-def sweep(requests: Mapping[Path, Request], clusters: Sequence[Cluster], explain: bool) -> dict[str, Any]:
+def sweep(
+    requests: Mapping[Path, Request], clusters: Sequence[Cluster], explain: bool, backend: str = DEFAULT_BACKEND
+) -> dict[str, Any]:
     """Match every jobspec with every cluster; count by jobspec and by folder of jobspecs."""
-    rows = [{"jobspec": str(path), **_row(request, clusters, explain)} for path, request in requests.items()]
+    rows = [{"jobspec": str(path), **_row(request, clusters, explain, backend)} for path, request in requests.items()]
     folders: dict[str, list[Row]] = {}
     for path, row in zip(requests, rows, strict=True):
         folders.setdefault(str(path.parent), []).append(row)
@@ -124,8 +130,8 @@ def sweep(requests: Mapping[Path, Request], clusters: Sequence[Cluster], explain
     }
 
 
-def _row(request: Request, clusters: Sequence[Cluster], explain: bool) -> Row:
-    verdicts = match_clusters(request, clusters, budget=Budget(time.monotonic))
+def _row(request: Request, clusters: Sequence[Cluster], explain: bool, backend: str) -> Row:
+    verdicts = match_clusters(request, clusters, backend, budget=Budget(time.monotonic))
     refused = {v.cluster: str(v.reason.why) if v.reason else "unknown" for v in verdicts if v.matched is False}
     row = {
         "of": len(clusters),
@@ -134,12 +140,14 @@ def _row(request: Request, clusters: Sequence[Cluster], explain: bool) -> Row:
         "refusals": _counts(refused.values()),
         "undecided": sum(1 for v in verdicts if v.matched is None),
     }
-    return {**row, "changes": _changes(request, clusters, refused)} if explain else row
+    return {**row, "changes": _changes(request, clusters, refused, backend)} if explain else row
 
 
-def _changes(request: Request, clusters: Iterable[Cluster], refused: Mapping[str, str]) -> dict[str, int]:
-    backend = backends.get(DEFAULT_BACKEND)
-    found = [smallest_change(cluster, request, backend) for cluster in clusters if cluster.name in refused]
+def _changes(
+    request: Request, clusters: Iterable[Cluster], refused: Mapping[str, str], backend: str
+) -> dict[str, int]:
+    chosen = backends.get(backend)
+    found = [smallest_change(cluster, request, chosen) for cluster in clusters if cluster.name in refused]
     return _counts(change.text if change else "none found" for change in found)
 
 

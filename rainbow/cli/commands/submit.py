@@ -73,6 +73,7 @@ def _job_options(command: Any) -> Any:
         click.option(
             "--selector-options", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A JSON file."
         ),
+        click.option("--backend", help="How graphs are matched: index, networkx, ...; else as the server is set."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -102,6 +103,7 @@ def submit(
     clusters: tuple[str, ...],
     selector: str | None,
     selector_options: Path | None,
+    backend: str | None,
     name: str | None,
     requestor: str | None,
     basis: str | None,
@@ -122,12 +124,13 @@ def submit(
             "requestor": requestor,
             "selector": _selector(selector, selector_options),
         }
-        common |= {"queue": queue or None}
+        common |= {"queue": queue or None, "backend": backend}
         _submit_many(client, given, {**common, "clusters": among}, key, output, alone=bool(wait or basis or tag))
     jobspec = given.jobspec()
     try:
         chosen = _selector(selector, selector_options)
-        made = client.submit(jobspec, name, requestor, chosen, among, key, basis, tag, queue=queue or None)
+        how: dict[str, Any] = {"basis": basis, "tag": tag, "queue": queue or None, "backend": backend}
+        made = client.submit(jobspec, name, requestor, chosen, among, key, **how)
     except Problem as problem:
         _show_refusals(problem, output)
         raise

@@ -4,8 +4,9 @@ The configuration file read again while the server runs: checked first, taken ov
 
 It is looked at every second, and read at once when the administrator says so; either way an event tells who did it.
 
-What is decided anew with every request or step is taken over: selector and options, the policy of new clusters, tick
-and lease. The rest is wired at the start (WIRED): a change there is told, and waits for the next start.
+What is decided anew with every request or step is taken over: selector and options, the policy and the limits of new
+clusters, what becomes of jobs that no cluster takes, tick and lease. The rest is wired at the start (WIRED): a change
+there is told, and waits for the next start.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.settings import Settings
 
 
-CHANGES = ("selector", "selector_options", "policy", "unplaced", "tick", "lease", "grace")
+CHANGES = ("selector", "selector_options", "policy", "unplaced", "tick", "lease", "grace", "admission")
 TAKEN_OVER = (*CHANGES, "warnings")
 WIRED = ("name", "secret", "admin", "backend", "limits", "step_seconds", "history", "server")
 PAUSE = 1.0  # seconds between two looks at the file

@@ -11,10 +11,12 @@ from typing import Any
 from rainbow.errors import ConfigError, InputError, JobspecError, PolicyError, RainbowError
 from rainbow.jobspec.yaml_reader import Limits as TextLimits
 from rainbow.jobspec.yaml_reader import Positions, load
-from rainbow.matching import Budget
+from rainbow.matching import Budget, backends, matchers
+from rainbow.plugins import Registry
 from rainbow.scheduling import policies
 from rainbow.selection import check_options
 from rainbow.service.core.limits import check_limits
+from rainbow.text import meant
 
 SCHEDULER = {
     "secret",
@@ -30,6 +32,8 @@ SCHEDULER = {
     "step_seconds",
     "history",
 }
+ALGORITHMS = "/scheduler/algorithms"
+READ = {"selection", "match"}  # of the algorithms
 SECTIONS = {"scheduler", "limits", "admission", "server"}
 DAY = 86_400
 UPSTREAM = {
@@ -75,6 +79,9 @@ def _settings(document: Any) -> Settings:
         raise ConfigError(fault.message, pointer=at + (fault.pointer or ""), **fault.facts) from None
     except RainbowError as fault:
         raise ConfigError(fault.message, pointer="/scheduler/algorithms/selection/name") from None
+    matching = _mapping(algorithms.get("match"), f"{ALGORITHMS}/match")
+    _known(matchers, _text(matching, "name", "match", f"{ALGORITHMS}/match"), f"{ALGORITHMS}/match/name")
+    warnings += [f"scheduler.algorithms.{key} is not read: unknown key" for key in algorithms if key not in READ]
     default = Settings()
     return Settings(
         name=_text(scheduler, "name", default.name, "/scheduler"),
@@ -82,8 +89,8 @@ def _settings(document: Any) -> Settings:
         admin=_text(scheduler, "admin", "", "/scheduler") or None,
         selector=name,
         selector_options=options,
-        backend=_text(scheduler, "backend", default.backend, "/scheduler"),
-        policy=_policy(_text(scheduler, "policy", default.policy, "/scheduler")),
+        backend=_known(backends, _text(scheduler, "backend", default.backend, "/scheduler"), "/scheduler/backend"),
+        policy=_known(policies, _text(scheduler, "policy", default.policy, "/scheduler"), "/scheduler/policy"),
         unplaced=_unplaced(_text(scheduler, "unplaced", default.unplaced, "/scheduler")),
         tick=_seconds(scheduler, "tick", default.tick),
         lease=_seconds(scheduler, "lease", default.lease),
@@ -97,10 +104,13 @@ def _settings(document: Any) -> Settings:
     )
 
 
-def _policy(name: str) -> str:
-    if name not in policies.names():
-        told = f"there is no policy {name[:40]}; there are: {', '.join(policies.names())}"
-        raise ConfigError(told, pointer="/scheduler/policy")
+def _known(registry: Registry[Any], name: str, pointer: str) -> str:
+    """Return the name of a plug-in that there is."""
+    known = registry.names()
+    if name not in known:
+        what, hint = pointer.removesuffix("/name").rpartition("/")[2], meant(name, known)
+        told = f"{what} {name:.40} not found; {hint or 'there are: ' + ', '.join(known)}"
+        raise ConfigError(told, pointer=pointer)
     return name
 
 

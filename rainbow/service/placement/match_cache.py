@@ -117,7 +117,7 @@ class Matches:
 
     def __init__(self) -> None:
         self._requests: Memory[tuple[type, str], Request] = Memory(MOST_TEXTS)
-        self._known: OrderedDict[tuple[bytes, Reach], Match] = OrderedDict()
+        self._known: OrderedDict[tuple[bytes, Reach, str], Match] = OrderedDict()
         self._verdicts = 0
         self._lock = threading.Lock()
 
@@ -125,7 +125,7 @@ class Matches:
         """Read a jobspec and match it, as far as that is not known; an undecided match is not kept."""
         with phase("parse"):
             request = self._read(jobspec)
-        key = (request.key, reach)
+        key = (request.key, reach, backend)
         with phase("match"):
             found = self._get(key) or Match(reach, match(request, reach.clusters, backend, budget))
             return Found(request, found if found.undecided else self._keep(key, found))
@@ -136,13 +136,13 @@ class Matches:
         known = self._requests.get(key) or parse_jobspec(jobspec)
         return self._requests.put(key, known) if len(text) <= LONGEST else known
 
-    def _get(self, key: tuple[bytes, Reach]) -> Match | None:
+    def _get(self, key: tuple[bytes, Reach, str]) -> Match | None:
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)
             return self._known.get(key)
 
-    def _keep(self, key: tuple[bytes, Reach], found: Match) -> Match:
+    def _keep(self, key: tuple[bytes, Reach, str], found: Match) -> Match:
         with self._lock:
             if key not in self._known:
                 self._known[key] = found

@@ -8,16 +8,16 @@ no-cluster-now    some match, and the rules of selection leave none now; this jo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import NoClusterNow, RainbowError, Refused, TooMany, Undecided
+from rainbow.errors import Conflict, NoClusterNow, RainbowError, Refused, TooMany, Undecided
 from rainbow.matching import match, names_of, worker_capacity
 from rainbow.scheduling.gangs import processes_at_least
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.placement.match_cache import TOLD, Found, Match
 from rainbow.state_machine import JobState
 from rainbow.store import events, jobs
+from rainbow.store.jobs import UnplacedRecord
 from rainbow.text import some
 
 if TYPE_CHECKING:
@@ -28,9 +28,17 @@ if TYPE_CHECKING:
     from rainbow.selection import Choice
     from rainbow.service.core.service import Service
     from rainbow.service.placement.candidates import Reach
-    from rainbow.store.jobs import JobRecord, UnplacedRecord
+    from rainbow.store.jobs import JobRecord
 
 UNCOUNTED = 128  # cores of a worker whose graph counts none; its agent knows better
+
+
+class Outdated(Conflict):
+    """The graphs of the cluster that was selected changed after they were matched."""
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__(f"the graphs of cluster {cluster} keep changing; submit again")
+        self.cluster = cluster
 
 
 def refusal(
@@ -113,12 +121,12 @@ def told(record: JobRecord, decision: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def enter(
-    service: Service, connection: sa.Connection, record: JobRecord, kept: UnplacedRecord, ids: list[str] | None
+    connection: sa.Connection, record: JobRecord, home: str, ids: list[str] | None, how: tuple[Any, Any, Any]
 ) -> None:
-    """Let a stored job wait for one of these clusters; None: for any."""
+    """Let a stored job wait for one of these clusters (None: for any), to be placed by selector, options, backend."""
     reach = None if ids is None else jobs.keep_reach(connection, ids)
-    jobs.add_unplaced(connection, replace(kept, reach=reach))
-    events.add(connection, service.clock(), kept.home, "job", job=record.id, state=str(record.state), cluster=None)
+    jobs.add_unplaced(connection, UnplacedRecord(record.id, reach, record.submitted_at, home, *how))
+    events.add(connection, record.submitted_at, home, "job", job=record.id, state=str(record.state), cluster=None)
 
 
 def check_processes(service: Service, request: Request, cluster: Cluster) -> None:

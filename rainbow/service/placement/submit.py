@@ -38,7 +38,7 @@ from rainbow.service.placement.match_cache import Found, Match, Matches
 from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
 from rainbow.state_machine import JobState, Task
 from rainbow.store import clusters, events, jobs, statistics, tasks
-from rainbow.store.jobs import JobRecord, UnplacedRecord
+from rainbow.store.jobs import JobRecord
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -67,23 +67,16 @@ class Submission:
     credentials: Sequence[str] = field(default_factory=tuple)  # digest of who asks, part of the key
     explain: bool = False  # of match: say what was looked for and found, and what would do
     place: str | None = None  # only this one of them, by the plan of a batch; no part of what was asked
+    backend: str | None = None  # how it is matched; None: as the server is set
     queue: bool | None = None  # wait where clusters match and none takes it now; None: as the server is set
 
     def digest(self) -> str:
         """Return what tells two requests apart."""
         parts: list[Any] = [self.jobspec, self.selector, self.options, self.clusters, self.name, self.requestor]
         parts += [self.basis, self.tag] if self.basis or self.tag else []
-        parts += [self.queue] if self.queue is not None else []
+        parts += [value for value in (self.queue, self.backend) if value is not None]
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-class Outdated(Conflict):
-    """The graphs of the cluster that was selected changed after they were matched."""
-
-    def __init__(self, cluster: str) -> None:
-        super().__init__(f"the graphs of cluster {cluster} keep changing; submit again")
-        self.cluster = cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +172,7 @@ class Placement:
         self._add(connection, record, kept)
         jobs.keep_records(connection, record.id, texts)
         ids = refusal.open_to(reach, self.who, requestor, named=asked.clusters is not None)
-        waits = UnplacedRecord(record.id, None, record.submitted_at, homes[0], asked.selector, asked.options)
-        refusal.enter(service, connection, record, waits, ids)
+        refusal.enter(connection, record, homes[0], ids, (asked.selector, asked.options, asked.backend))
         return record, decided.told
 
     def _kept(self, decided: Decided, decision: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -196,7 +188,7 @@ class Placement:
         """Raise Outdated if another process replaced the graphs that were matched."""
         matched = self.found.reach.entry(cluster.name)
         if (matched.id, matched.revision) != (cluster.id, cluster.revision):
-            raise Outdated(cluster.name)
+            raise refusal.Outdated(cluster.name)
 
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice]:
         selector, options, found = self.selector, self.options, self.found
@@ -357,7 +349,7 @@ def find_for(service: Service, who: Caller, asked: Submission) -> Found:
     names = asked.clusters if asked.place is None else [asked.place]
     among = reach_of(service, who, names, even_drained=_queues(service, asked))
     settings = service.settings
-    found = service.state(Matches).find(asked.jobspec, among, settings.backend, settings.budget())
+    found = service.state(Matches).find(asked.jobspec, among, asked.backend or settings.backend, settings.budget())
     for verdict, times in found.match.counts.items():
         count("rainbow_matches", verdict, times)
     return found
@@ -371,8 +363,9 @@ def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
     request = parse_jobspec(asked.jobspec)
     among = reach_of(service, who, asked.clusters).clusters
     settings = service.settings
-    verdicts = match(request, among, settings.backend, settings.budget())
-    return shown_explained(request, among, verdicts, backends.get(settings.backend), settings.budget())
+    backend = asked.backend or settings.backend
+    verdicts = match(request, among, backend, settings.budget())
+    return shown_explained(request, among, verdicts, backends.get(backend), settings.budget())
 
 
 # ── submit ──
@@ -390,7 +383,7 @@ def submit_all(service: Service, many: Sequence[tuple[Caller, Submission]]) -> l
     """Place several jobs, each or not, in order; what became of each. One wait for the disk for all of them."""
     answers = _attempt(service, dict(enumerate(many)))
     for _ in range(ATTEMPTS - 1):
-        outdated = {k: found.cluster for k, found in answers.items() if isinstance(found, Outdated)}
+        outdated = {k: found.cluster for k, found in answers.items() if isinstance(found, refusal.Outdated)}
         if not outdated:
             break
         for cluster in sorted(set(outdated.values())):

@@ -111,7 +111,14 @@ class Round:
             record, kept = jobs.get(connection, job), jobs.get_unplaced(connection, job)
             if record is None or kept is None or record.state is not JobState.UNPLACED:
                 return False
-            own = (kept.reach, kept.selector, kept.options, record.requestor, jobs.jobspec(connection, job))
+            own = (
+                kept.reach,
+                kept.selector,
+                kept.options,
+                kept.backend,
+                record.requestor,
+                jobs.jobspec(connection, job),
+            )
             shape = json.dumps(own, sort_keys=True)
         if shape in failed:
             return False
@@ -173,5 +180,6 @@ def _asked_of(waiting: JobRecord, kept: UnplacedRecord, jobspec: Any) -> Submiss
         requestor=waiting.requestor,
         basis=waiting.basis or None,
         tag=waiting.tag or None,
+        backend=kept.backend,
         queue=True,
     )

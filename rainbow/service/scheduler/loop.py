@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rainbow.errors import RainbowError
+from rainbow.plugins import PluginFault
 from rainbow.scheduling import policies
 from rainbow.service.clusters.drain import finish
 from rainbow.service.core.counters import count, gauge, observe
@@ -271,7 +272,9 @@ def step_safely(service: Service, name: str) -> bool:
         observe("rainbow_step_seconds", "failed", time.monotonic() - began)
         if entry and service.faults.get(entry.id) != told:
             service.faults[entry.id] = told
-            expected = isinstance(fault, RainbowError)  # says all there is to say: where it was raised adds nothing
+            expected = isinstance(fault, RainbowError) and not isinstance(
+                fault, PluginFault
+            )  # says all there is to say: where it was raised adds nothing
             log.error("step-failed", cluster=name, fault=told, expected=expected, exc_info=not expected)
         return False
     if entry:
