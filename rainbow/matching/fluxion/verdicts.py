@@ -48,7 +48,7 @@ def match(request: Request, cluster: Cluster, meter: Meter, later: Callable[[], 
     except OutOfBudgetError:
         return Verdict(cluster.name, None, reason=undecided())
     try:
-        return Verdict(cluster.name, False, reason=refusal(request, request.resources, laid_out, meter.timed))
+        return Verdict(cluster.name, False, reason=refusal(request, request.resources, laid_out, later().timed))
     except OutOfBudgetError:
         return Verdict(cluster.name, False, reason=unexplained())
 
