@@ -37,7 +37,8 @@ def asked(case):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_refusal_has_its_reason_its_numbers_and_its_change(case, backend):
     made, job = built(case), asked(case)
-    verdict = rainbow.match(job, [made], backend=backend)[0]
+    budget = Budget(cluster_steps=2_000, query_steps=2_000) if case["reason"] == "undecided" else Budget()
+    verdict = rainbow.match(job, [made], backend=backend, budget=budget)[0]
     assert not verdict.matched
     reason = verdict.reason
     assert (reason.why, [reason.subject, reason.wanted, reason.found]) == (case["reason"], case["about"])
