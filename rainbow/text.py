@@ -31,6 +31,17 @@ def natural(text: str) -> tuple[tuple[int, str], ...]:
 Found = TypeVar("Found")
 
 
+def seconds_of(text: str) -> float:
+    """Read an RFC 3339 time, leap seconds and small letters too, in seconds since 1970; without a zone it is UTC.
+
+    >>> seconds_of("1970-01-01T00:00:01Z"), seconds_of("1969-12-31t23:59:60z")
+    (1.0, 0.0)
+    """
+    leap = text[16:19] == ":60"  # no datetime has it: the second after :59
+    found = datetime.fromisoformat((f"{text[:17]}59{text[19:]}" if leap else text).upper())
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() + leap
+
+
 MOST_WARNINGS = 50
 
 

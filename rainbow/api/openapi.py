@@ -62,7 +62,8 @@ HEADERS: dict[str, dict[str, Any]] = {
     "clusters.patch_graph": {"If-Match": WORD},
     "events.stream": {"Last-Event-ID": {"type": "string", "pattern": "^[0-9]{0,18}$"}},
 }
-IN_PATH = {"name": NAME, "subsystem": NAME}
+ID = {"type": "string", "pattern": "^[^/:]+$"}
+IN_PATH = {"name": NAME, "subsystem": NAME, **dict.fromkeys(("job_id", "token_id", "reservation_id"), ID)}
 FAULTS = {
     400: "not of this form",
     401: "no credential, or none known",
@@ -147,7 +148,7 @@ def _bodies(endpoint: str) -> dict[str, Any]:
     example = {"example": EXAMPLES[endpoint]}
     if endpoint in ("jobs.submit", "jobs.match"):
         bare = {"schema": {"anyOf": [_ref(BODIES[endpoint]), _ref("Jobspec")]}, **example}
-        return {"application/json": bare, "application/yaml": {"schema": {"type": "string"}}}
+        return {"application/json": bare, "application/yaml": {"schema": {"type": "string", "pattern": "\\S"}}}
     return {"application/json": {"schema": _ref(BODIES[endpoint]), **example}}
 
 

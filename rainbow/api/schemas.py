@@ -259,7 +259,11 @@ ENVELOPE = {
     "tag": _or_null(WORDS),
     "queue": _or_null({"type": "boolean"}),
     "backend": _or_null(WORDS),
+    "explain": {"type": "boolean"},  # of a match; a submit says it by itself
 }
+MOMENT = {"type": "string", "format": "date-time", "pattern": "^(?!0000)"}  # no calendar of ours has a year 0
+LASTING = {"required": ["duration"], "properties": {"duration": {"type": "number"}, "end": {"type": "null"}}}
+FROM_TO = {"start": {"type": "string"}, "end": {"type": "string"}, "duration": {"type": "null"}}
 OPTIMAL = {"required": ["assign"], "properties": {"assign": {"const": "optimal"}}}
 CHANGE = _object(
     ["op"],
@@ -276,7 +280,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         ["name", "graph"],
         name=NAME,
         graph=ANY,
-        subsystems=_or_null({"type": "object"}),
+        subsystems=_or_null({"type": "object", "propertyNames": NAME}),
         state=ANY,
         levels=ANY,
         worker_type={"type": "string"},
@@ -290,9 +294,9 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "additionalProperties": {"type": ["string", "number", "boolean"]},
     },
     "Policy": {**_object([], policy=ANY, settings=ANY, limits=ANY), "additionalProperties": False},
-    "Jobspec": {"description": "a jobspec of any dialect", "type": "object"},
+    "Jobspec": {"description": "a jobspec of any dialect", "type": "object", "not": {"required": ["jobspec"]}},
     "Submission": _closed(["jobspec"], **ENVELOPE),
-    "Question": _closed(["jobspec"], **ENVELOPE, explain={"type": "boolean"}),
+    "Question": _closed(["jobspec"], **ENVELOPE),
     "Batch": _closed(
         ["jobs"],
         jobs={**_list(ANY), "minItems": 1},
@@ -326,7 +330,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             clusters={**_list({**NAME}, 1_000), "minItems": 1},
             requestors=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
             monitor={"const": True},
-            expires_at=_or_null({"type": "string", "format": "date-time"}),
+            expires_at=_or_null(MOMENT),
             name=_or_null({"type": "string", "maxLength": 100}),
         ),
         "oneOf": [
@@ -337,13 +341,14 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "Reservation": _object(
         ["jobspec"],
         jobspec={"type": ["string", "object"]},
-        start=_or_null({"type": "string", "format": "date-time"}),
-        end=_or_null({"type": "string", "format": "date-time"}),
+        start=_or_null(MOMENT),
+        end=_or_null(MOMENT),
         duration=_or_null({"type": "number", "exclusiveMinimum": 0, "maximum": 2**31}),
         requestor=_or_null({**WORDS, "minLength": 1}),
         requestors=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
         name=_or_null({"type": "string", "maxLength": 100}),
-    ),
+    )
+    | {"oneOf": [LASTING, {"required": ["start", "end"], "properties": FROM_TO}]},
     "Problem": _object(
         ["type", "title", "status", "code", "detail"],
         type={"type": "string", "format": "uri"},

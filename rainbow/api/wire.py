@@ -14,7 +14,7 @@ from flask import Flask, current_app, request
 
 from rainbow.api.problems import AS_IT_IS
 from rainbow.api.schemas import check
-from rainbow.errors import JobspecError, LimitError, RequestError
+from rainbow.errors import JobspecError, LimitError, RequestError, StateError
 from rainbow.jobspec.yaml_reader import Limits, load
 from rainbow.service.core.access import Caller, caller
 from rainbow.state_machine import JobState
@@ -127,7 +127,16 @@ def read_state() -> Any:
     try:
         return load(data, Limits())[0]
     except JobspecError as fault:
-        raise RequestError(fault.message, pointer=fault.pointer, line=fault.line, column=fault.column) from None
+        kind = StateError if _is_json(data) else RequestError  # what no state can hold is no matter of form
+        raise kind(fault.message, pointer=fault.pointer, line=fault.line, column=fault.column) from None
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        _parsed(data.decode())
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def read_jobspec() -> tuple[Any, Mapping[str, Any]]:

@@ -25,6 +25,7 @@ from rainbow.service.scheduler.view import Frozen, freeze
 from rainbow.store import clusters, events, reservations
 from rainbow.store.events import Change
 from rainbow.store.reservations import ReservationRecord
+from rainbow.text import seconds_of
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -123,14 +124,14 @@ def _times(service: Service, body: Mapping[str, Any], limits: Mapping[str, int])
     """Read start (None: the earliest) and seconds."""
     now, start = service.clock(), _time(body, "start")
     if start is not None and start < now - LATE:
-        raise RequestError("start lies in the past", pointer="/start")
+        raise Refused("start lies in the past", pointer="/start")
     start = None if start is None else max(start, now)
     end = _time(body, "end")
     if (end is None) == (body.get("duration") is None) or (end is not None and start is None):
         raise RequestError("give duration, or start and end", pointer="/duration")
     seconds = float(body["duration"]) if end is None else end - (start or 0.0)
     if not seconds > 0:
-        raise RequestError("it ends before it starts", pointer="/end")
+        raise Refused("it ends before it starts", pointer="/end")
     days = limits["reservation_days"]
     if days and seconds > days * 86_400:
         raise TooMany(f"a reservation may last {days} days", limit="reservation_days", most=days)
@@ -141,8 +142,7 @@ def _time(body: Mapping[str, Any], key: str) -> float | None:
     if body.get(key) is None:
         return None
     try:
-        found = datetime.fromisoformat(body[key])
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        return seconds_of(body[key])
     except (ValueError, OverflowError):
         raise RequestError(f"{key} is a time: 2030-01-31T12:00:00Z", pointer=f"/{key}") from None
 

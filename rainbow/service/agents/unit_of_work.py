@@ -62,6 +62,6 @@ class Desk:
 def _names(references: Sequence[Mapping[str, Any]], key: str) -> list[str]:
     for k, reference in enumerate(references):
         named = isinstance(reference, Mapping) and isinstance(reference.get(key), str)
-        if not named or not isinstance(reference.get("attempt"), int):
+        if not named or not isinstance(reference.get("attempt"), (int, float)):  # 1.0 is an integer of JSON Schema
             raise RequestError(f"a task is named by {key} and attempt", pointer=f"/{k}")
     return [reference[key] for reference in references]

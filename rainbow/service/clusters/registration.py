@@ -99,7 +99,8 @@ def _documents(given: Any) -> dict[str, Any]:
         return {}
     if not isinstance(given, Mapping):
         raise RequestError("subsystems is a mapping of names to graphs", pointer="/subsystems")
-    return {check_name(name, "subsystem"): document for name, document in given.items()}
+    with _below("/subsystems"):
+        return {check_name(name, "subsystem"): document for name, document in given.items()}
 
 
 def _read(body: Mapping[str, Any], name: str, documents: Mapping[str, Any]) -> Cluster:

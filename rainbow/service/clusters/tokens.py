@@ -9,20 +9,24 @@ belong to nobody but the administrator.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, Forbidden, NotFound, RequestError
+from rainbow.errors import Conflict, Forbidden, NotFound, Refused, RequestError
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.token_digests import MONITOR, SECRET, TOKEN, digest, mint, minted
 from rainbow.store import clusters, credentials, events
 from rainbow.store.credentials import CredentialRecord
+from rainbow.text import seconds_of
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.service.core.service import Service
+
+
+ZONED = re.compile(r"([Zz]|[+-]\d\d(:?\d\d)?)$")  # a time that says of which zone it is
 
 
 def mint_token(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,11 +131,11 @@ def _end(service: Service, body: Mapping[str, Any]) -> float | None:
     if given is None:
         return None
     try:
-        end = datetime.fromisoformat(given) if isinstance(given, str) else None
-    except ValueError:
+        end = seconds_of(given) if isinstance(given, str) and ZONED.search(given) else None
+    except (ValueError, OverflowError):
         end = None
-    if end is None or end.tzinfo is None:
+    if end is None:
         raise RequestError("expires_at is a time like 2030-01-31T12:00:00Z", pointer="/expires_at")
-    if end.timestamp() <= service.clock():
-        raise RequestError("expires_at is over already", pointer="/expires_at")
-    return end.timestamp()
+    if end <= service.clock():
+        raise Refused("expires_at is over already", pointer="/expires_at")
+    return end
