@@ -188,10 +188,15 @@ def campaign(folder: Path, processes: Processes, seconds: float, seed: int, task
     with rainbow_at(folder, lease=LEASE, grace=GRACE, tick=0.1) as url:
         trouble = Trouble(Site.registered(url), processes)
         trouble.site.limit(max_lost=0)
-        for _ in range(2):
-            trouble.add()
+        trouble.add()
         for _ in range(tasks):
-            trouble.site.submit("python3", "-c", ALIVE, str(folder / "lines"), f"{chance.uniform(2, 8):.1f}")
+            trouble.site.submit("python3", "-c", ALIVE, str(folder / "lines"), f"{chance.uniform(8, 14):.1f}")
+        until(lambda: (folder / "lines").exists())
+        trouble.add()
+        time.sleep(2)
+        trouble.begin(0, "cut", chance)  # at first for so long that its tasks are given to the other
+        time.sleep(3 * LEASE + GRACE)
+        trouble.lines[0].cut = False
         threads = [threading.Thread(target=trouble.make, args=(k, seed)) for k in range(2)]
         for thread in threads:
             thread.start()
@@ -207,9 +212,9 @@ def campaign(folder: Path, processes: Processes, seconds: float, seed: int, task
 
 def test_no_task_runs_twice_at_a_time_while_lines_are_cut_and_slowed(tmp_path: Path) -> None:
     with processes_of(tmp_path) as processes:
-        lines, attempts = campaign(tmp_path, processes, 20.0, seed=1, tasks=6)
+        lines, attempts = campaign(tmp_path, processes, 8.0, seed=1, tasks=4)
     assert lines
-    assert attempts > 6, "something must have been lost, or nothing was shown"
+    assert attempts > 4, "something must have been lost, or nothing was shown"
     assert overlaps(lines) == []
 
 

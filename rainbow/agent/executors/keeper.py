@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,8 @@ class Keeper:
         self._wards = Wards(folder)
         self._watched: dict[RunId, int] = {}  # the warden we have forked, 0: another keeper has
         self._ends: dict[RunId, Ended] = {}  # until the agent has said that it knows
+        self._dead: set[int] = set()  # wardens of ours that have ended
+        self._looked = 0.0  # at all runs
         self._begun: set[RunId] = set()
         self._told_begun: list[RunId] = []
         self._heard = time.monotonic()
@@ -97,7 +99,10 @@ class Keeper:
         while not self._over:
             for key, _ in self._selector.select(TICK):
                 key.data()
-            self._collect()
+            if dead := self._buried():
+                self._look_at(run for run, pid in self._watched.items() if pid in dead)
+            if time.monotonic() >= self._looked + TICK:
+                self._collect()
             silent = time.monotonic() > self._heard + self._patience
             self._over |= silent and self._may_end()
         self._close()
@@ -109,20 +114,37 @@ class Keeper:
     # ── what becomes of the runs ──
 
     def _hear_news(self) -> None:
-        _drain(self._news)
+        keys = set(_drain(self._news).decode("ascii", "replace").split("\n"))
+        self._look_at(run for run in self._watched if self._wards.name(run) in keys)
+
+    def _buried(self) -> set[int]:
+        """Return our wardens that have ended since the last look."""
+        found = set()
+        with contextlib.suppress(ChildProcessError):
+            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+                found.add(pid)
+        self._dead |= found
+        return found
 
     def _collect(self) -> None:
-        """Look at every run that has begun or ended since the last look."""
-        gone = _buried()
-        for run, pid in list(self._watched.items()):
+        """Look at every run: of a warden that another keeper has started nobody else says that it was killed."""
+        self._looked = time.monotonic()
+        self._buried()
+        self._look_at(self._watched)
+
+    def _look_at(self, runs: Iterable[RunId]) -> None:
+        """See which of these runs have begun or ended."""
+        for run in list(runs):
+            pid = self._watched[run]
             if run not in self._begun and self._wards.has_begun(run):
                 self._begun.add(run)
                 self._told_begun.append(run)
             end = self._wards.how_ended(run)
-            if end is None and not (pid in gone if pid else not self._wards.is_watched(run)):
+            if end is None and not (pid in self._dead if pid else not self._wards.is_watched(run)):
                 continue
             end = end or self._wards.how_ended(run) or self._lost(run)
             del self._watched[run]
+            self._dead.discard(pid)
             self._begun.discard(run)
             self._ends[run] = end
 
@@ -218,7 +240,6 @@ class Keeper:
         for run in map(_run_id, known):
             if self._ends.pop(run, None):
                 self._wards.clear(run)
-        self._collect()
         return [end_to_json(end) for end in self._ends.values()]
 
     def _new_begun(self) -> list[RunId]:
@@ -231,18 +252,10 @@ def _run_id(told: Any) -> RunId:
     return task, attempt
 
 
-def _drain(pipe: int) -> None:
+def _drain(pipe: int) -> bytes:
     with contextlib.suppress(BlockingIOError):
-        os.read(pipe, 1 << 16)
-
-
-def _buried() -> set[int]:
-    """Take note of all our wardens that have ended."""
-    found = set()
-    with contextlib.suppress(ChildProcessError):
-        while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-            found.add(pid)
-    return found
+        return os.read(pipe, 1 << 16)
+    return b""
 
 
 def main(folder: str, patience: str = str(PATIENCE), how: str = "") -> None:
