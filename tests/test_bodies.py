@@ -33,6 +33,7 @@ def test_body_in_gzip_is_read(api: Api) -> None:
         ("gzip", gzip.compress(b"{}") + b"more", 400, "something follows it"),
         ("gzip", gzip.compress(b" " * (20 << 20)), 413, "a body of more than"),
     ],
+    ids=["another encoding", "not gzip", "cut short", "followed", "a bomb"],  # the bytes hold the time of day
 )
 def test_other_encodings_are_refused_by_name_and_no_bomb_is_unpacked(
     api: Api, encoding: str, body: bytes, status: int, told: str

@@ -1,4 +1,4 @@
-"""`rainbow jobs`, `rainbow job show|why|replay|cancel|suspend|resume|wait`."""
+"""`rainbow jobs`, `rainbow job last|show|why|replay|cancel|suspend|resume|wait`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rainbow.cli.output import printer
 from rainbow.cli.output.decisions import draw_decision, draw_replay, draw_steps
 from rainbow.cli.session import with_tokens
 from rainbow.client import Client
+from rainbow.errors import NotFound
 from rainbow.state_machine import JobState
 
 Document = Mapping[str, Any]
@@ -57,7 +58,17 @@ def _waits(job: Document) -> str:
 
 @click.group()
 def job() -> None:
-    """One job: show, why, replay, cancel, suspend, resume, wait."""
+    """One job: last, show, why, replay, cancel, suspend, resume, wait."""
+
+
+@job.command()
+@with_tokens
+def last(client: Client) -> None:
+    """Print the id of the newest job: rainbow job why $(rainbow job last)."""
+    newest = next(iter(client.all_jobs()), None)
+    if newest is None:
+        raise NotFound("there are no jobs; submit one with rainbow submit")
+    click.echo(newest["id"])
 
 
 @job.command()
