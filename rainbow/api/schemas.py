@@ -73,7 +73,13 @@ TOKEN = {
     "expires_at": _maybe(TIME),
     "revoked_at": _maybe(TIME),
 }
-SCHEDULING = {"policy": WORD, "settings": ANY_OBJECT, "limits": ANY_OBJECT, "warnings": _array(WORD)}
+SCHEDULING = {
+    "policy": WORD,
+    "settings": ANY_OBJECT,
+    "limits": ANY_OBJECT,
+    "warnings": _array(WORD),
+    "visibility": WORD,
+}
 OFFER = _of(
     id=WORD,
     attempt=WHOLE,
@@ -249,6 +255,7 @@ EVENT = _object(
     detail=_or_null({"type": "string"}),
 )
 LOAD = _or_null({"type": "object", "maxProperties": 100, "additionalProperties": {"type": "number"}})
+VISIBILITY = {"enum": ["all", "own", None]}  # whose jobs a token that names requestors sees; null: all
 ENVELOPE = {
     "jobspec": {"type": ["string", "object"]},
     "selector": _or_null(_object([], name=_or_null(WORDS), options=_or_null({"type": "object"}))),
@@ -285,6 +292,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         levels=ANY,
         worker_type={"type": "string"},
         policy=ANY,
+        visibility=VISIBILITY,
     ),
     "Graph": {"description": "JGF, node-link JSON, R version 1", "type": ["object", "array"]},
     "Delta": _object(["changes"], changes=_list(CHANGE)),
@@ -293,7 +301,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "propertyNames": {"pattern": f"^{VARIABLE.pattern}$"},
         "additionalProperties": {"type": ["string", "number", "boolean"]},
     },
-    "Policy": {**_object([], policy=ANY, settings=ANY, limits=ANY), "additionalProperties": False},
+    "Policy": {
+        **_object([], policy=ANY, settings=ANY, limits=ANY, visibility=VISIBILITY),
+        "additionalProperties": False,
+    },
     "Jobspec": {"description": "a jobspec of any dialect", "type": "object", "not": {"required": ["jobspec"]}},
     "Submission": _closed(["jobspec"], **ENVELOPE),
     "Question": _closed(["jobspec"], **ENVELOPE),

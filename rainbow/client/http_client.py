@@ -203,10 +203,11 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         state: Document | None = None,
         levels: str = "any",
         policy: Document | None = None,
+        visibility: str | None = None,
     ) -> responses.Registration:
         """Register a cluster; the only answer that ever shows its token and secret."""
         body = {"name": name, "graph": graph, "levels": levels}
-        body |= given(subsystems=subsystems, state=state, policy=policy)
+        body |= given(subsystems=subsystems, state=state, policy=policy, visibility=visibility)
         return cast("responses.Registration", self._calls.call("POST", "/v1/clusters", body, repeatable=False))
 
     def clusters(self) -> list[dict[str, Any]]:
@@ -266,7 +267,7 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         return self._object("GET", of_cluster(name, "scheduler"))
 
     def set_scheduler(self, name: str, change: Document) -> dict[str, Any]:
-        """Change the cluster's policy, settings or limits, key by key; null brings a default back."""
+        """Change the cluster's policy, settings, limits or visibility, key by key; null brings a default back."""
         return self._object("PATCH", of_cluster(name, "scheduler"), change)
 
     def scheduler_changes(self, name: str) -> list[dict[str, Any]]:

@@ -11,6 +11,8 @@ import sqlalchemy as sa
 from rainbow.store import credentials
 from rainbow.store.schema import clusters, subsystems, summaries
 
+ALL, OWN = "all", "own"  # whose jobs a token that names requestors sees
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
@@ -31,6 +33,7 @@ class ClusterRecord:
     drained_at: float | None = None  # takes nothing new until it is reinstated
     epoch: int = 1  # of its jobs, tasks and workers: see schema.py
     moves: int = 0  # how often jobs came from or went to another cluster
+    visibility: str = ALL  # whose jobs a token that names requestors sees
 
 
 _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
@@ -74,6 +77,17 @@ def revisions(connection: sa.Connection) -> dict[str, tuple[str, int]]:
     """Return {name: (id, revision)} of all clusters."""
     rows = connection.execute(sa.select(clusters.c.name, clusters.c.id, clusters.c.revision))
     return {row.name: (row.id, row.revision) for row in rows}
+
+
+def confining(connection: sa.Connection, cluster_ids: Collection[str]) -> set[str]:
+    """Return those of these clusters that show a requestor's token its own jobs only."""
+    query = sa.select(clusters.c.id).where(clusters.c.id.in_(sorted(cluster_ids)), clusters.c.visibility == OWN)
+    return set(connection.execute(query).scalars())
+
+
+def set_visibility(connection: sa.Connection, cluster_id: str, visibility: str) -> None:
+    """Store whose jobs a token that names requestors sees."""
+    _change(connection, cluster_id, visibility=visibility)
 
 
 def names(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, str]:

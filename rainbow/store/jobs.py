@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
@@ -78,6 +78,7 @@ class Filter:
     before: str | None = None
     limit: int = 100
     requestor: str | None = None
+    own: Mapping[str, Collection[str]] = field(default_factory=dict)  # cluster → whose jobs there, if not everybody's
 
 
 _NAMES = [column.name for column in fields(JobRecord)]
@@ -159,7 +160,7 @@ def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
     """Return the chosen jobs, the newest first."""
     query = sa.select(*_COLUMNS).order_by(jobs.c.id.desc()).limit(chosen.limit)
     if chosen.clusters is not None:
-        query = query.where(sa.or_(jobs.c.cluster_id.in_(chosen.clusters), _in_reach(chosen.clusters)))
+        query = query.where(_shown(chosen.clusters, chosen.own))
     if chosen.states:
         query = query.where(jobs.c.state.in_(chosen.states))
     if chosen.name is not None:
@@ -313,6 +314,20 @@ def open_to(connection: sa.Connection, job_id: str) -> set[str]:
     """Return the ids of the clusters that a job without a cluster may go to; empty if it may go to any."""
     query = sa.select(reaches.c.cluster_id).join(unplaced, unplaced.c.reach == reaches.c.reach)
     return set(connection.execute(query.where(unplaced.c.job == job_id)).scalars())
+
+
+def _shown(cluster_ids: Collection[str], own: Mapping[str, Collection[str]]) -> sa.ColumnElement[bool]:
+    """Return the condition that a job is at one of these, or may go there, and that its requestor's are shown."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for cluster_id, requestors in own.items():
+        groups.setdefault(tuple(sorted(requestors)), []).append(cluster_id)
+    parts = [_there([one for one in cluster_ids if one not in own])]
+    parts += [sa.and_(_there(listed), jobs.c.requestor.in_(whose)) for whose, listed in groups.items()]
+    return sa.or_(*parts)
+
+
+def _there(cluster_ids: Collection[str]) -> sa.ColumnElement[bool]:
+    return sa.or_(jobs.c.cluster_id.in_(cluster_ids), _in_reach(cluster_ids))
 
 
 def _in_reach(cluster_ids: Collection[str]) -> sa.ColumnElement[bool]:

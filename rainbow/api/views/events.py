@@ -28,8 +28,8 @@ def stream() -> Any:
     start = _start(here)
     cluster_id = event_stream.chosen(here, asking, request.args.get("cluster"))
     if not flag("follow") and "follow" in request.args:
-        first = event_stream.since(here, asking, start, cluster_id)
-        return _answer(_whole(_pages(here, asking, first, cluster_id)))
+        first = event_stream.since(here, asking, start, cluster_id)  # what fails is answered with its status
+        return _answer(_whole(_pages(here, asking, *first, cluster_id)))
     held, limits = ExitStack(), here.settings.limits
     held.enter_context(event_stream.one_of_few("streams", ",".join(asking.known), limits.streams, limits.viewers))
     answer = _answer(without_pauses(_whole(_told(here, brought, start, cluster_id))))
@@ -67,10 +67,13 @@ def _told(here: Service, brought: list[str], start: int, cluster_id: str | None)
         yield some if isinstance(some, Pause) else "".join(map(_written, some)) or ": alive\n\n"
 
 
-def _pages(here: Service, asking: Caller, some: list[EventRecord], cluster_id: str | None) -> Iterator[str]:
-    while some:
-        yield "".join(map(_written, some))
-        some = event_stream.since(here, asking, some[-1].number, cluster_id)
+def _pages(
+    here: Service, asking: Caller, some: list[EventRecord], reached: int | None, cluster_id: str | None
+) -> Iterator[str]:
+    while reached is not None:
+        if some:
+            yield "".join(map(_written, some))
+        some, reached = event_stream.since(here, asking, reached, cluster_id)
 
 
 def _whole(parts: Iterator[str | Pause]) -> Iterator[str | Pause]:

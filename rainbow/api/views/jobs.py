@@ -196,6 +196,7 @@ def _filter(asking: Caller) -> Filter:
         arguments.get("cursor"),
         int(text),
         arguments.get("requestor"),
+        asking.own,
     )
 
 

@@ -34,6 +34,7 @@ def cluster() -> None:
 @click.option("--levels", type=click.Choice(["any", "strict"]), default="any", show_default=True)
 @click.option("--policy", help="The scheduling policy; else the server's default.")
 @click.option("--policy-settings", type=FILE, help="A YAML or JSON file: its settings, or {policy, settings}.")
+@click.option("--visibility", type=click.Choice(["all", "own"]), help="Whose jobs a requestor's token sees; all.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Add token and secret to this file.")
 @printer.output_option
 @with_registration
@@ -47,6 +48,7 @@ def register(
     levels: str,
     policy: str | None,
     policy_settings: Path | None,
+    visibility: str | None,
     save: Path | None,
     output: str,
 ) -> None:
@@ -60,6 +62,7 @@ def register(
         yaml_of(state) if state else None,
         levels,
         _policy(policy, policy_settings),
+        visibility,
     )
     if save:
         session.save(save, url, name, made["token"], made["secret"])

@@ -118,6 +118,7 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 @click.option("--rounding", type=click.Choice(["exact", "classic"]), help="How load_based counts.")
 @click.option("--rebalance-threshold", type=click.FloatRange(min=0), help="Percent points of spread; 0 is off.")
 @click.option("--rebalance-minimum-duration", type=click.FloatRange(min=0), help="Minutes above the threshold.")
+@click.option("--visibility", type=click.Choice(["all", "own"]), help="Whose jobs a requestor's token sees.")
 @click.option("--throttle", type=LIMIT, help="Most tasks waiting and running; 0 refuses all, -1 is no limit.")
 @click.option("--max-requestors", type=LIMIT, help="Most requestors with live jobs; -1 is no limit.")
 @click.option("--max-jobs-per-requestor", type=LIMIT, help="Most live jobs of one requestor; -1 is no limit.")
@@ -140,7 +141,7 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 @printer.output_option
 @with_secret
 def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> None:
-    """Change a cluster's policy, settings or limits; what is not given stays. Effective at the next step."""
+    """Change a cluster's policy, settings, limits or visibility from the next step on; what is not given stays."""
     file, policy = given.pop("file"), given.pop("policy")
     written = settings_file.read(file, policy) if file else None
     own, policy = (written.settings, written.policy) if written else ({}, policy)
@@ -155,6 +156,7 @@ def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> No
 def _change(own: Mapping[str, Any], policy: str | None, **given: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a change from the options."""
     yield "policy", policy
+    yield "visibility", given.pop("visibility")
     limits = {key: given.pop(key) for key in LIMITS}
     yield "limits", {key: value for key, value in limits.items() if value is not None}
     classes, requestors = given.pop("classes"), given.pop("requestors")

@@ -60,6 +60,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         policy,
         settings,
         limits=asdict(service.settings.admission) if policy == DEFAULT_POLICY else {},
+        visibility=body.get("visibility") or clusters.ALL,
     )
     with service.store.write() as connection:
         if clusters.find(connection, name):

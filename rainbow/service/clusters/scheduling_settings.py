@@ -44,11 +44,11 @@ def note(connection: sa.Connection, who: Caller, cluster_id: str, now: float, be
             events.add_change(connection, cluster_id, Change(now, who.called(cluster_id), what, was, becomes))
 
 
-PARTS = {"policy", "settings", "limits"}
+PARTS = {"policy", "settings", "limits", "visibility"}
 
 
 def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
-    """Set a cluster's policy, settings and limits, or (merge) some of them; effective at the next step.
+    """Set a cluster's policy, settings, limits and visibility, or (merge) some of them; effective at the next step.
 
     What is given replaces what was set; merged, key by key, and null brings a default back.
     """
@@ -60,13 +60,15 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
         settings = _checked(policy, {**kept, **_mapping(body.get("settings", {}), "settings")}, merge)
         begin = asdict(service.settings.admission) if policy == DEFAULT_POLICY else {}
         limits = _limits(record.limits, begin, body, merge)
-        after = replace(record, policy=policy, settings=settings, limits=limits)
+        shown = body.get("visibility", record.visibility) or clusters.ALL
+        after = replace(record, policy=policy, settings=settings, limits=limits, visibility=shown)
         note(connection, who, record.id, service.clock(), _parts(record), _parts(after))
         clusters.set_policy(connection, record.id, policy, settings)
         if policy != record.policy:
             _check_kept(connection, record, policy, service.clock())
             tasks.let_go(connection, record.id)
         clusters.set_limits(connection, record.id, after.limits)
+        clusters.set_visibility(connection, record.id, shown)
         told = _told(connection, after)
     service.tell(record.id)
     return told
@@ -87,7 +89,8 @@ def _told(connection: sa.Connection, record: ClusterRecord) -> dict[str, Any]:
         claimed = list(overlaps(settings["requestors"], requestors)) if record.policy == "load_based" else []
     except RegexError:  # stored by a version that took what this one refuses; the fault says so
         claimed = []
-    return {"policy": record.policy, "settings": settings, "limits": limits, "warnings": claimed}
+    told = {"policy": record.policy, "settings": settings, "limits": limits, "warnings": claimed}
+    return {**told, "visibility": record.visibility}
 
 
 def _parts(record: ClusterRecord) -> dict[str, dict[str, Any]]:
@@ -96,7 +99,8 @@ def _parts(record: ClusterRecord) -> dict[str, dict[str, Any]]:
         settings = dict(policies.get(record.policy).check(record.settings))
     except PolicyError:
         settings = dict(record.settings)
-    return {"policy": {"policy": record.policy}, "settings": settings, "limits": check_limits(record.limits)}
+    named = {"policy": record.policy, "visibility": record.visibility}
+    return {"policy": named, "settings": settings, "limits": check_limits(record.limits)}
 
 
 def changed(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:

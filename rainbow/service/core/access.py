@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Forbidden, NotFound, Unauthenticated
@@ -52,6 +52,7 @@ class Caller:
     ids: Mapping[str, str] = field(default_factory=dict)  # cluster id → id of its secret that was brought
     known: tuple[str, ...] = ()  # ids of the credentials brought that are known
     monitors: bool = False  # may read the metrics of the whole server
+    confined: frozenset[str] = frozenset()  # clusters where only the jobs of the requestors named are shown
 
     def called(self, cluster_id: str) -> str:
         """Say who this is to a cluster, without saying a credential."""
@@ -67,6 +68,15 @@ class Caller:
             return True
         allowed = self.submits.get(cluster_id)
         return allowed is None or requestor in allowed
+
+    def sees_of(self, cluster_id: str, requestor: str) -> bool:
+        """Tell whether a job of this requestor at a cluster exists for this caller."""
+        return self.sees(cluster_id) and (cluster_id not in self.confined or requestor in self.own[cluster_id])
+
+    @property
+    def own(self) -> dict[str, list[str]]:
+        """The requestors whose jobs are shown, by cluster, where not everybody's are."""
+        return {cluster: self.submits[cluster] or [] for cluster in self.confined}
 
     @property
     def visible(self) -> Collection[str] | None:
@@ -91,7 +101,17 @@ def caller(service: Service, connection: sa.Connection, brought: Collection[str]
         raise Unauthenticated(f"{UNKNOWN if hashes else MISSING} ({HELP})")
     key = (registers, admin, *sorted(found.items()))
     callers = service.state(Callers)
-    return callers.get(key) or callers.put(key, _made(connection, registers, admin, found))
+    known = callers.get(key) or callers.put(key, _made(connection, registers, admin, found))
+    return _confined(connection, known)
+
+
+def _confined(connection: sa.Connection, known: Caller) -> Caller:
+    """Add which clusters show their own jobs only: asked each time, as an owner may change it at any."""
+    named = {cluster for cluster, requestors in known.submits.items() if requestors is not None} - known.secrets
+    if known.admin or not named:
+        return known
+    confined = frozenset(clusters.confining(connection, named))
+    return replace(known, confined=confined) if confined else known
 
 
 def _made(connection: sa.Connection, registers: bool, admin: bool, ids: Collection[str]) -> Caller:

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 from rainbow.errors import TooMany
 from rainbow.service.core.access import Caller, visible_cluster
 from rainbow.service.core.pubsub import ALL, Pause
-from rainbow.store import events
+from rainbow.store import events, jobs
 from rainbow.store.events import EventRecord
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from rainbow.service.core.service import Service
 
 
 ALIVE = 15.0  # seconds after which a stream says that it is still there
+OF_CLUSTERS = ("cluster", "graph", "worker")  # kinds of events that are about nobody's jobs
 TOPICS = 1_000  # clusters that a stream listens to one by one; with more it is woken by any
 
 _open: Counter[tuple[str, str]] = Counter()  # (kind, caller): requests that wait
@@ -33,13 +36,37 @@ def chosen(service: Service, who: Caller, name: str | None) -> str | None:
         return visible_cluster(connection, who, name).id
 
 
-def since(service: Service, who: Caller, number: int, cluster_id: str | None = None) -> list[EventRecord]:
-    """Return events after this one that the caller may see (of one cluster), the oldest first, at most a page."""
+def since(
+    service: Service, who: Caller, number: int, cluster_id: str | None = None
+) -> tuple[list[EventRecord], int | None]:
+    """Return events after this one that the caller may see (of one cluster), the oldest first, at most a page.
+
+    And the number up to which all have been looked at; None: there are no more.
+    """
     seen = who.visible
     if cluster_id is not None:
         seen = [cluster_id] if who.sees(cluster_id) else []
     with service.store.read() as connection:
-        return events.after(connection, number, seen)
+        found = events.after(connection, number, seen)
+        return _shown(connection, who, found), found[-1].number if found else None
+
+
+def _shown(connection: sa.Connection, who: Caller, found: list[EventRecord]) -> list[EventRecord]:
+    """Leave out what is about other people's jobs, reservations and tokens where those are not shown."""
+    hidden = [event for event in found if event.cluster_id in who.confined and event.kind not in OF_CLUSTERS]
+    if not hidden:
+        return found
+    asked = {event.facts["job"] for event in hidden if "job" in event.facts}
+    whose = {record.id: record.requestor for record in jobs.some(connection, asked)}
+    own = {
+        id_ for event in hidden if (id_ := event.facts.get("job")) and _is_own(who, event.cluster_id, whose.get(id_))
+    }
+    left = {event.number for event in hidden if event.facts.get("job") not in own}
+    return [event for event in found if event.number not in left]
+
+
+def _is_own(who: Caller, cluster_id: str, requestor: str | None) -> bool:
+    return requestor is not None and who.sees_of(cluster_id, requestor)
 
 
 def last(service: Service) -> int:
@@ -59,10 +86,11 @@ def follow(
     while not service.ending:
         who = again()
         pause = service.news.pause(_topics(who, cluster_id), ALIVE)
-        found = since(service, who, number, cluster_id)
-        if found:
-            number = found[-1].number
-            yield found
+        found, reached = since(service, who, number, cluster_id)
+        if reached is not None:
+            number = reached
+            if found:
+                yield found
             continue
         yield pause
         if not service.news.is_over(pause):

@@ -45,9 +45,8 @@ def forget_old(service: Service) -> int:
 
 def sees(connection: sa.Connection, who: Caller, record: JobRecord) -> bool:
     """Tell whether a job exists for this caller; one without a cluster by the clusters it may go to."""
-    if record.cluster_id or who.admin:
-        return who.sees(record.cluster_id)
-    return any(map(who.sees, jobs.open_to(connection, record.id)))
+    at = [record.cluster_id] if record.cluster_id or who.admin else jobs.open_to(connection, record.id)
+    return any(who.sees_of(one, record.requestor) for one in at)
 
 
 def visible_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
