@@ -120,7 +120,7 @@ clusters = sa.Table(
     sa.Column("drained_at", TIME),  # takes nothing new until it is reinstated
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("moves", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("visibility", WORD, nullable=False, server_default="all"),  # whose jobs a requestor's token sees
+    sa.Column("visibility", NAME, nullable=False, server_default="all"),  # whose jobs a requestor's token sees
 )
 
 subsystems = sa.Table(
