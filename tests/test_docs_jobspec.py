@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,8 @@ def test_command_starts_as_often_as_the_page_says(api: Api, resource: str, start
 
 @pytest.mark.parametrize(("task", "tasks", "starts"), TASKS)
 def test_task_starts_its_slots_as_often_as_the_page_says(api: Api, task: str, tasks: int, starts: int) -> None:
+    limits = replace(api.service.settings.limits, processes_per_core=2)
+    api.service.settings = replace(api.service.settings, limits=limits)
     offers = offered(api, FOUR, task)
     assert [offer["processes"] for offer in offers] == [starts] * tasks
     assert [offer["id"] for offer in offers] == [f"{offer['job']}-{k}" for k, offer in enumerate(offers)]
