@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rainbow.service.live_state.mirror import Mirrors
 from rainbow.service.scheduler.step import step
 from tests.conftest import Clock, Cluster, grid
 from tests.test_service_retries import PATH, limit, show, submit, workers
@@ -66,7 +67,7 @@ def test_a_task_that_rests_says_why_it_waits(oak: Cluster, clock: Clock) -> None
 def test_a_task_rests_though_the_scheduler_is_started_again(oak: Cluster, clock: Clock) -> None:
     submit(oak)
     lose(oak, clock)
-    oak.api.service.mirrors.clear()
+    oak.api.service.state(Mirrors).clear()
     assert oak.take() == []
     clock.now += 1
     assert len(oak.take()) == 1
