@@ -87,7 +87,6 @@ def test_a_plug_in_written_for_the_former_modules_is_used(tmp_path, monkeypatch)
     (info / "entry_points.txt").write_text("[rainbow.selectors]\nfirst = their_package:First\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(selectors, "_built_in", dict(selectors._built_in))
-    selectors.add("first")(selectors.get("first")())
     verdict = import_module("rainbow.matching.verdict").Verdict
     request = import_module("rainbow.jobspec").Request(((),), ())
     assert select(request, [verdict("alpha", True), verdict("bravo", True)], {}, selector="first").cluster == "alpha"
