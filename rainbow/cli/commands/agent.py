@@ -131,6 +131,8 @@ def agent(
         on_lost_server=on_lost_server,
         processes_per_core=processes_per_core,
     )
+    for number in (signal.SIGTERM, signal.SIGINT):  # before it says that it works: who reads that may end it
+        signal.signal(number, lambda *_: working.stop())
     say(f"agent {working.id} works for {cluster}")
     if chosen == APART and (why := isolation.allowed()):
         say(f"tasks see each other's processes, and can signal them: {why}; run each user's agent as its own user")
@@ -139,8 +141,6 @@ def agent(
 
 def _work(working: Agent, cluster: str, watch: Watch | None) -> None:
     """Work until a signal comes; keep the server's picture of the cluster true meanwhile, if asked to."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: working.stop())
     if watch:
         watch.start()
     try:
