@@ -144,9 +144,9 @@ def test_hard_input_ends_within_twice_its_budget(name, backend):
     request, cluster = make(size)
     prepare(cluster, backend)
     begun = time.thread_time()
-    verdict = rainbow.match(request, [cluster], backend, Budget(time.thread_time, 0.05, 0.5))[0]
+    verdict = rainbow.match(request, [cluster], backend, Budget(time.thread_time, 0.05, 1.0))[0]
     assert verdict.reason is None or verdict.reason.text
-    assert time.thread_time() - begun < 1.0
+    assert time.thread_time() - begun < 2.0
 
 
 def test_clues_leave_out_only_operands_that_fail():

@@ -30,6 +30,7 @@ FACTS = {
     "least": 1,
     "order": 1,
     "counted": 1,
+    "since": "1970-01-01T00:00:00Z",
 }
 
 

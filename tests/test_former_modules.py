@@ -80,11 +80,11 @@ class First:
 
 
 def test_a_plug_in_written_for_the_former_modules_is_used(tmp_path, monkeypatch):
-    (tmp_path / "their_package.py").write_text(PLUGIN)
-    info = tmp_path / "their_package-1.0.dist-info"
+    (tmp_path / "their_older_package.py").write_text(PLUGIN)
+    info = tmp_path / "their_older_package-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[rainbow.selectors]\nfirst = their_package:First\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-older-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[rainbow.selectors]\nfirst = their_older_package:First\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(selectors, "_built_in", dict(selectors._built_in))
     verdict = import_module("rainbow.matching.verdict").Verdict
