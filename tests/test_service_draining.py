@@ -108,6 +108,6 @@ def test_the_list_asks_once_for_all_clusters(api, monkeypatch):
     for name in ("oak", "elm", "ash"):
         api.register(name, grid(1, 1))
     asked = []
-    monkeypatch.setattr(workers.workers, "counts", lambda _, ids: asked.append(len(ids)) or {})
+    monkeypatch.setattr(workers, "counts", lambda _, ids: asked.append(len(ids)) or {})
     states(api)
     assert asked == [3]
