@@ -61,7 +61,7 @@ def test_job_no_ready_worker_can_host_hears_of_the_others(states, more):
     of = cluster(*states, of=[job("wide", 3)])
     (wait,) = every_wait(of, plan(of))
     ready = states.count(W.READY)
-    assert wait.text == f"none of the {some(ready, 'ready worker')} can host it{more}"
+    assert wait.text == f"0 of {some(ready, 'ready worker')} can run this job{more}"
     assert wait.facts == {"ready": ready, "workers": 2, "states": {"LOST": 1} if LOST in states else {}}
 
 

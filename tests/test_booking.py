@@ -79,7 +79,7 @@ def test_200_submits_at_once_book_every_node_once(cluster: Cluster) -> None:
     assert len(answers) == 200
     assert sum(nodes for nodes, answer in answers if answer.status_code == 201) == NODES
     refused = [(nodes, answer.get_json()) for nodes, answer in answers if answer.status_code != 201]
-    assert {told["status"] for _, told in refused} == {422}
+    assert {told["status"] for _, told in refused} == {409}
     for nodes, told in refused:
         (why,) = told["selection"]["drops"].values()
         free = int(why.rpartition(" ")[2])
@@ -141,7 +141,7 @@ class History:
 
     def submit(self, k: int) -> None:
         answer = ask(self.cluster, k + 1)
-        assert answer.status_code == (201 if k + 1 <= self.free else 422)
+        assert answer.status_code == (201 if k + 1 <= self.free else 409)
         if answer.status_code == 201:
             self.live[answer.get_json()["id"]] = k + 1
 

@@ -21,7 +21,7 @@ def test_submit_shows_candidates_with_what_was_computed_and_the_chosen_one(shell
 def test_submit_that_selection_refuses_shows_the_step_that_dropped_each(shell: Shell) -> None:
     options = shell.file("options.json", {"priorities": [{"priority": 1, "steps": [{"filter": "price > 1000"}]}]})
     result = shell("submit", "-n", "1", "--selector", "constraint", "--selector-options", options, "--", "true")
-    assert result.exit_code == Exit.NO_MATCH
+    assert result.exit_code == Exit.CONFLICT
     assert re.search(r"^oak .* priority 1, filter: price > 1000 is false: price is 3$", result.stdout, re.MULTILINE)
 
 
