@@ -228,3 +228,42 @@ def test_places_are_never_exceeded_and_a_newcomer_closes_the_first_stranger(move
             known.discard(one)
         assert len(places) == len(open_) <= 6
         assert places.counts() == {"stranger": len(open_) - len(known), "known": len(known)}
+
+
+@pytest.mark.soak
+def test_five_thousand_idle_and_a_thousand_slow_connections(tmp_path: Path) -> None:
+    """The limits are the defaults. Submits go on at 80 % of their rate, and /livez answers within a second."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    with server(tmp_path, port):
+        oak = register(port)
+        submitted(port, oak["token"], 2)
+        alone = submitted(port, oak["token"], 10)
+        attack = [sys.executable, "-m", "tests.strangers", str(port), "5000", "1000", "60"]
+        strangers = subprocess.Popen(attack, cwd=Path(__file__).parents[1])
+        try:
+            time.sleep(10)
+            beside = submitted(port, oak["token"], 10)
+            waits = [seconds(lambda: httpx.get(f"http://127.0.0.1:{port}/livez", timeout=5)) for _ in range(10)]
+        finally:
+            strangers.kill()
+            strangers.wait()
+    print(f"submits in 10 s: {alone} alone, {beside} beside; longest /livez {max(waits):.2f} s")
+    assert max(waits) < 1
+    assert beside >= 0.8 * alone
+
+
+def submitted(port: int, token: str, most: float) -> int:
+    """Count the submits of one client in some seconds."""
+    done, end = 0, time.monotonic() + most
+    with client(port, token) as api:
+        while time.monotonic() < end:
+            done += api.post("/v1/jobs", json=jobspec()).status_code == 201
+    return done
+
+
+def seconds(act: Any) -> float:
+    began = time.monotonic()
+    act()
+    return time.monotonic() - began

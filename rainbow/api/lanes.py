@@ -19,6 +19,7 @@ from rainbow.errors import TryLater
 
 T = TypeVar("T")
 MOST = 1_000  # requests of a lane that are under way or wait for a thread
+MOST_OF_AGENTS = 10_000  # a restart of the server has all of them ask at once
 AGENTS = re.compile(r"/v1/clusters/[^/]+/(receive|accept|events|heartbeat)")
 ADMIN = re.compile(r"/(readyz|metrics|openapi\.json|v1/(tokens|config)\b.*)?")
 SUBMITS = re.compile(r"/v1/(jobs|match)(:.*)?")
@@ -27,7 +28,8 @@ SUBMITS = re.compile(r"/v1/(jobs|match)(:.*)?")
 class Lane:
     """Some threads. Its methods are called by the event loop's thread alone."""
 
-    def __init__(self, name: str, threads: int) -> None:
+    def __init__(self, name: str, threads: int, most: int = MOST) -> None:
+        self._most = most
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._share = max(1, threads // 2)
         self._callers: dict[str, tuple[asyncio.Semaphore, int]] = {}  # and how many of its requests are here
@@ -35,7 +37,7 @@ class Lane:
 
     async def run(self, caller: str, act: Callable[..., T], *arguments: Any) -> T:
         """Call a function in one of the threads; TryLater if too many wait for one."""
-        if self._held >= MOST:
+        if self._held >= self._most:
             raise TryLater("the server has more requests than it can answer in time", retry_after=1, limit="requests")
         share, held = self._callers.get(caller) or (asyncio.Semaphore(self._share), 0)
         self._callers[caller] = share, held + 1
@@ -57,7 +59,7 @@ class Lanes:
     def __init__(self, threads: int) -> None:
         self.door = Lane("door", 2)
         self.admin = Lane("admin", 4)
-        self.agents = Lane("agents", max(2, threads // 4))
+        self.agents = Lane("agents", max(2, threads // 2), MOST_OF_AGENTS)
         self.streams = Lane("streams", max(2, threads // 4))
         self.work = Lane("work", threads)
 

@@ -154,21 +154,25 @@ def resting(connection: sa.Connection, cluster_id: str) -> list[Task]:
     return _tasks(connection, tasks.c.cluster_id == cluster_id, _WAITS, tasks.c.not_before.is_not(None))
 
 
-def to_hold(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[list[Task], list[Task]]:
-    """Return an agent's tasks that run and are to be held, and those that are held and are to go on."""
-    own = {"of_cluster": cluster_id, "of_agent": agent}
-    running, held = (connection.execute(query, own).all() for query in _holds())
-    return [_task(row) for row in running], [_task(row) for row in held]
+def told(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[list[Task], list[Task], list[Task]]:
+    """Return an agent's tasks that are to stop, those that are to be held, and those that are to go on."""
+    rows = connection.execute(_told(), {"of_cluster": cluster_id, "of_agent": agent})
+    found = [_task(row) for row in rows]
+    stop, hold, go_on = TaskState.STOPPING, TaskState.RUNNING, TaskState.SUSPENDED
+    return tuple([task for task in found if task.state is state] for state in (stop, hold, go_on))  # type: ignore[return-value]
 
 
 @cache
-def _holds() -> tuple[sa.Select[Any], sa.Select[Any]]:
+def _told() -> sa.Select[Any]:
     own = (tasks.c.cluster_id == sa.bindparam("of_cluster"), tasks.c.agent == sa.bindparam("of_agent"))
     asked = sa.exists().where(jobs.c.id == tasks.c.job, jobs.c.suspended_at.is_not(None))
     wanted = sa.or_(tasks.c.hold == Hold.POLICY, sa.and_(asked, tasks.c.hold != Hold.UNABLE))
-    every = sa.select(*_COLUMNS).where(*own).order_by(tasks.c.job, tasks.c.index)
-    running, held = tasks.c.state == TaskState.RUNNING, tasks.c.state == TaskState.SUSPENDED
-    return every.where(running, wanted), every.where(held, sa.not_(wanted))
+    stop, running, held = (
+        tasks.c.state == state for state in (TaskState.STOPPING, TaskState.RUNNING, TaskState.SUSPENDED)
+    )
+    some = tasks.c.state.in_((TaskState.STOPPING, TaskState.RUNNING, TaskState.SUSPENDED))  # for the index
+    which = sa.or_(stop, sa.and_(running, wanted), sa.and_(held, sa.not_(wanted)))
+    return sa.select(*_COLUMNS).where(*own, some, which).order_by(tasks.c.job, tasks.c.index)
 
 
 def let_go(connection: sa.Connection, cluster_id: str) -> None:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 
 BEATS = 3  # an agent says so often in a lease that it is there
-EVERY = 1.0  # seconds between two looks for what is lost
+LOOK = 2.0  # seconds between two looks for what is lost
+EVERY = 1.0  # seconds between two times that a sign is stored which says nothing new, where others read it
 STORED = 6  # a sign that says nothing new is stored so often in a lease
 
 
@@ -95,9 +96,12 @@ def _note(
         back = workers.away(connection, record.id, said)
         lost = _lost_with(service, connection, record.id, last, sign)
     news = bool(back or lost) or _is_news(service, last, sign)
+    renewed = not news and service.turns.alone and _is_old(service, last, sign)
     service.leases.hear(record.id, sign, stored=news)
     if news:
         service.store.together(lambda connection: _store(connection, record.id, sign, back, lost, beats=beats))
+    elif renewed and (together := service.leases.put_off(record.id, sign)):
+        service.store.together(lambda connection: _renew(connection, together))
     if back or lost:
         service.tell(record.id, offers=False)
     return record
@@ -122,12 +126,23 @@ def _is_news(service: Service, last: AgentRecord | None, sign: AgentRecord) -> b
     Where this process alone steps clusters it remembers the rest. Others count silence from what is stored, and it
     must not be much longer than it was: tasks would be given away before their agent has stopped them.
     """
-    alone, lease = service.turns.alone, service.settings.lease
-    if last is None or abs(sign.seen_at - last.seen_at) >= (lease / STORED if alone else min(EVERY, lease / 20)):
+    if last is None:
         return True
-    if not alone and last.seq != sign.seq:
+    if not service.turns.alone and (last.seq != sign.seq or _is_old(service, last, sign)):
         return True
     return (last.workers, last.load, last.keeps) != (sign.workers, sign.load, sign.keeps)
+
+
+def _is_old(service: Service, last: AgentRecord | None, sign: AgentRecord) -> bool:
+    """Return whether what is stored of an agent is from too long ago."""
+    lease = service.settings.lease
+    most = lease / STORED if service.turns.alone else min(EVERY, lease / 20)
+    return last is not None and abs(sign.seen_at - last.seen_at) >= most
+
+
+def _renew(connection: sa.Connection, signs: Iterable[tuple[str, AgentRecord]]) -> None:
+    for cluster_id, sign in signs:
+        workers.put_agent(connection, cluster_id, sign, beats=False)
 
 
 def _store(
@@ -182,7 +197,7 @@ def lose_the_silent(service: Service, mirror: Mirror) -> bool:
     was written.
     """
     entry, now = mirror.entry, service.monotonic()
-    if not mirror.stirred and 0 <= now - service.timed.get(entry.id, 0.0) < min(EVERY, service.settings.lease / 20):
+    if not mirror.stirred and 0 <= now - service.timed.get(entry.id, 0.0) < min(LOOK, service.settings.lease / 20):
         return False
     service.timed[entry.id], mirror.stirred = now, False
     anew = service.leases.up() <= service.settings.lease

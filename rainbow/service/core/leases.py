@@ -9,6 +9,7 @@ process may have another. So each process notes by its own monotonic clock when 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from rainbow.store.workers import AgentRecord
 
 Key = tuple[str, str]  # a cluster's id, an agent's name
 PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
+TOGETHER = 1.0  # seconds between two times that signs are stored which say nothing new
 MOST = 100_000  # agents that are remembered
 
 
@@ -39,6 +41,9 @@ class Leases:
         self._monotonic, self._clock = monotonic, clock
         self.began = monotonic()
         self._seen: dict[Key, _Seen] = {}
+        self._lock = threading.Lock()
+        self._put_off: dict[Key, AgentRecord] = {}
+        self._stored = self.began  # when signs that were put off were stored last
         self._heard: dict[Key, tuple[int, float]] = {}  # the highest number said here, and when; stored or not
 
     def silence(self, cluster_id: str, sign: AgentRecord) -> Silence:
@@ -50,9 +55,9 @@ class Leases:
             while len(self._seen) >= MOST:
                 del self._seen[next(iter(self._seen))]
             seen = self._seen[(cluster_id, sign.name)] = _Seen(mark, now, age)
-        _, heard = self._heard.get((cluster_id, sign.name), (0, seen.at))
-        if heard > seen.at:
-            return Silence(now - heard, now - heard)
+        heard = self._heard.get((cluster_id, sign.name))
+        if heard is not None and heard[1] > seen.at:
+            return Silence(now - heard[1], now - heard[1])
         return Silence(now - seen.at, now - seen.at + seen.age)
 
     def hear(self, cluster_id: str, sign: AgentRecord, *, stored: bool = True) -> None:
@@ -63,6 +68,16 @@ class Leases:
         self._heard[key] = sign.seq, now
         if stored:
             self._seen[key] = _Seen((sign.seen_at, sign.seq), now, 0.0)
+
+    def put_off(self, cluster_id: str, sign: AgentRecord) -> list[tuple[str, AgentRecord]]:
+        """Keep a sign that may be stored later; return those to be stored now, together, once a second."""
+        now = self._monotonic()
+        with self._lock:
+            self._put_off[(cluster_id, sign.name)] = sign
+            if now - self._stored < TOGETHER:
+                return []
+            found, self._put_off, self._stored = self._put_off, {}, now
+        return [(cluster, each) for (cluster, _), each in found.items()]
 
     def newest(self, cluster_id: str, name: str) -> int:
         """Return the highest number of a message of an agent that this process has heard, 0 if it has heard none."""
