@@ -18,6 +18,7 @@ from rainbow.client import Client
 from rainbow.service import open_service
 from rainbow.service.core.reload import Configuration, Watch
 from rainbow.service.core.settings import read_config
+from tests.agent_sites import until
 from tests.conftest import REGISTRATION, grid
 from tests.live import http, url_of
 
@@ -36,6 +37,7 @@ def steady(text: str) -> list[str]:
     text = re.sub(r"^[0-9-]{10} [0-9:]{8} \[.*\n", "", text, flags=re.MULTILINE)  # the log of the server beside
     text = re.sub(r"\b[0-9a-f]{64}\b", "#" * 64, text)
     text = re.sub(r"\b[0-9a-f]{24}\b", "#" * 24, text)
+    text = re.sub(r"[0-9-]{10} [0-9:]{8}", "DATE TIME", text)
     return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
@@ -64,11 +66,19 @@ def test_commands_that_ask_a_server_print_what_is_shown(
     monkeypatch.chdir(ROOT)
     shown = [(command, output) for command, output in BLOCK.findall(PAGE) if not command.startswith(OFFLINE)]
     assert [" ".join(command.split()[:2]) for command, _ in shown] == [
-        *("config reload", "submit policies/spack.yaml", "job why", "job replay")
+        *("submit --queue", "config reload", "submit policies/spack.yaml", "job why", "job replay")
     ]
     made = ""
     for command, output in shown:
         words = [made if re.fullmatch("[0-9a-f]{24}", word) else word for word in shlex.split(command)]
+        if words[:2] == ["job", "why"]:
+            _until_it_waits(served, made)
         result = CliRunner().invoke(main, words, env=served)
         assert steady(result.output) == steady(output), result.output
         made = next(iter(re.findall(r"\b[0-9a-f]{24}\b", result.output)), made)
+
+
+def _until_it_waits(served: dict[str, str], job: str) -> None:
+    """Wait for the scheduler's first step with the job, which says why it waits."""
+    with Client(served["RAINBOW_URL"], ADMIN) as client:
+        until(lambda: client.why(job)["wait"] is not None)
