@@ -1,5 +1,6 @@
 """Steps, leases, ends and restarts: what the service does between submit and result."""
 
+import pytest
 from sqlalchemy.exc import OperationalError
 
 from rainbow.api import create_app
@@ -80,13 +81,20 @@ def test_task_goes_through_its_states_to_completed(api, service, cluster, agent)
 
 def test_job_of_higher_priority_goes_first(api, service, cluster, agent):
     agent.say("heartbeat")
-    asked = (0, -5, 7, 9_999, "no number", 3)  # for two workers
+    asked = (0, -5, 7, 1024, 3)  # for two workers
     sent = {submit(api, cluster, attributes={"system": {"priority": priority}}): priority for priority in asked}
     step(service, "one")
     started = [
         priority for job, priority in sent.items() if show(api, cluster, job)["tasks"][0]["state"] == "ASSIGNED"
     ]
-    assert started == [7, 9_999]
+    assert started == [7, 1024]
+
+
+@pytest.mark.parametrize("priority", [9_999, -1024, "no number", True, 1.5])
+def test_priority_that_is_none_is_refused(api, cluster, priority):
+    body = jobspec(attributes={"system": {"priority": priority}})
+    answer = api("POST", "/v1/jobs", cluster["token"], data=body)
+    assert (answer.status_code, answer.json["pointer"]) == (422, "/attributes/system/priority")
 
 
 def test_end_told_twice_is_recorded_once_more_and_changes_nothing(api, service, cluster, agent):

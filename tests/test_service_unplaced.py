@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.service.placement.unplaced import RETRY, Round, Turns
+from rainbow.service.placement.unplaced_jobs import RETRY, Round, Turns
 from rainbow.service.scheduler.loop import step_safely
 from rainbow.store import jobs as waits
 from rainbow.store.jobs import Waiting

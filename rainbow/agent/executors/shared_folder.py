@@ -176,7 +176,7 @@ def merged(ends: list[Ended]) -> Ended:
 
     >>> from rainbow.agent.executors.run import Result
     >>> merged([Ended(("t", 1), Result.EXITED, 0, "a"), Ended(("t", 1), Result.EXITED, 3, "b")])
-    Ended(id=('t', 1), result=<Result.EXITED: 'exited'>, exit_code=3, output='ab', detail='')
+    Ended(id=('t', 1), result=<Result.EXITED: 'exited'>, exit_code=3, output='ab', detail='', cause='')
     """
     first = next((end for end in ends if end.exit_code != 0), ends[0])
     output: Any = "".join(end.output for end in ends)

@@ -32,7 +32,7 @@ from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.service import log
 from rainbow.service.jobs.lifecycle import forget_old
 from rainbow.service.placement.failover import is_leaving
-from rainbow.service.placement.unplaced import Round
+from rainbow.service.placement.unplaced_jobs import Round
 from rainbow.service.scheduler.step import step
 from rainbow.store import clusters, workers
 
