@@ -28,6 +28,8 @@ def draw_decision(console: Console, decision: Document) -> None:
     for which, many in (decision.get("more") or {}).items():
         if many:
             console.print(Text(f"and {many} more {clean(which)}"))
+    if decision.get("unattended"):
+        console.print(Text(f"left out, for no agent works for them: {clean(words(decision['unattended']))}"))
     if decision.get("placed_by"):
         console.print(Text(f"placed by {clean(decision['placed_by'])}"))
     draw_warnings(console, decision)

@@ -20,7 +20,7 @@ from rainbow.selection import reads
 from rainbow.selection.assignment import Assignment, BatchJob, Bound, assign
 from rainbow.selection.expression.scalar import summable
 from rainbow.selection.integer_program import solve
-from rainbow.service.placement.candidates import candidate_ids, states_of
+from rainbow.service.placement.candidates import candidate_ids, states_of, unattended
 from rainbow.service.placement.submit import Submission, find_open, selector_of, submit_all
 
 if TYPE_CHECKING:
@@ -108,7 +108,10 @@ def _readable(service: Service, entry: Entry, at: int) -> BatchJob | None:
         return None
     try:
         found, _ = find_open(service, entry.who, entry.asked)
-        return BatchJob(found.request, found.match.verdicts, *selector_of(service, entry.asked), seed=at)
+        with service.store.read() as connection:
+            away = unattended(service, connection, found.match.ids)
+        verdicts = [verdict for verdict in found.match.verdicts if verdict.cluster not in away]
+        return BatchJob(found.request, verdicts, *selector_of(service, entry.asked), seed=at)
     except RainbowError:
         return None
 

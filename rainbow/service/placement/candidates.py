@@ -66,6 +66,17 @@ class Snapshots(Memory["Reach", Snapshot]):
         super().__init__(MOST)
 
 
+FEW = 64  # candidates whose agents are looked for at every decision
+NOTED = 1.0  # seconds that the look at the agents of more of them stands
+
+
+class Absences(Memory[Any, tuple[float, list[str]]]):
+    """When, and which candidates had no agent, by the ids of the candidates."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST)
+
+
 def snapshot(service: Service, among: Reach) -> Part:
     """Return the states for a decision that reads none of them: what another selector would have been given.
 
@@ -84,6 +95,26 @@ def candidate_ids(service: Service, verdicts: Sequence[Verdict]) -> dict[str, st
     """Return {cluster id: name} of the clusters that match."""
     entries = service.catalogue
     return {entries[v.cluster].id: v.cluster for v in verdicts if v.matched and v.cluster in entries}
+
+
+def unattended(service: Service, connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
+    """Name the candidates ({id: name}) that no agent works for, where another has one; else none.
+
+    A policy that needs no worker hands jobs over to whoever comes for them, so its clusters have no agent to miss.
+    """
+    if len(ids) <= FEW:
+        return _unattended(connection, ids)
+    absences, now = service.state(Absences), service.clock()
+    known = absences.get(Same(ids))
+    if known is None or not 0 <= now - known[0] < NOTED:
+        known = absences.put(Same(ids), (now, _unattended(connection, ids)))
+    return known[1]
+
+
+def _unattended(connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
+    found = workers.unattended(connection, ids) if len(ids) > 1 else {}
+    away = [one for one, policy in found.items() if getattr(policies.get(policy), "needs_workers", False)]
+    return sorted(ids[one] for one in away) if len(away) < len(ids) else []
 
 
 def states_of(

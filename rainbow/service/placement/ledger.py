@@ -171,12 +171,12 @@ def listing(service: Service, who: Caller, chosen: Filter) -> tuple[list[dict[st
 
 def _listed(connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any]) -> dict[str, Any]:
     selector, options = decision["given"]["policy"]
-    names = {one["cluster"] for one in decision["candidates"]}
+    names = {one["cluster"] for one in decision["candidates"]} - set(decision.get("unattended", ()))
     return {
         "id": record.id,
         "submitted_at": record.submitted_at,
         "cluster": record.cluster,
-        "candidates": decision["candidates"],
+        "candidates": [one for one in decision["candidates"] if one["cluster"] in names],
         "parameters": _plain(reading(connection, record.id).request.parameters),
         "states": {name: state for name, state in decision["given"]["states"].items() if name in names},
         "seed": decision["seed"],

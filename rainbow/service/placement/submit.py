@@ -33,7 +33,7 @@ from rainbow.service.jobs.dependency_targets import check_dependencies
 from rainbow.service.jobs.jobspecs import Reading, read_request, remember
 from rainbow.service.jobs.lifecycle import STARTS, sees
 from rainbow.service.placement import ledger, named_dependencies, refusal
-from rainbow.service.placement.candidates import Part, barred, reach_of, snapshot, states_of
+from rainbow.service.placement.candidates import Part, barred, reach_of, snapshot, states_of, unattended
 from rainbow.service.placement.match_cache import Found, Match, Matches
 from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
 from rainbow.state_machine import JobState, Task
@@ -133,11 +133,13 @@ class Placement:
         return decided
 
     def _decide(self, connection: sa.Connection, job_id: str) -> Decided:
-        states, choice = self._choose(connection, job_id)
+        states, choice, left_out = self._choose(connection, job_id)
         told = self.found.told(self.wanted.request, choice.cluster)
         decision = {**told, "selection": ledger.told(choice, self.found), "seed": job_id}
         if self.barred:
             decision["barred"] = dict(self.barred)
+        if left_out:
+            decision["unattended"] = left_out
         if self.asked.place is not None:
             decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
         return Decided(job_id, states, choice, decision)
@@ -190,11 +192,16 @@ class Placement:
         if (matched.id, matched.revision) != (cluster.id, cluster.revision):
             raise refusal.Outdated(cluster.name)
 
-    def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice]:
-        selector, options, found = self.selector, self.options, self.found
+    def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice, list[str]]:
+        """Choose where an agent is, else anywhere; say which candidates were left out for having none."""
         states = {} if self.snapshot else self._states(connection)
+        asked, how, verdicts = self.wanted.request, (self.selector, self.options, job_id), self.found.verdicts
         with phase("select"):
-            return states, select(self.wanted.request, found.verdicts, states, selector, options, seed=job_id)
+            if left_out := unattended(self.service, connection, self.found.ids):
+                attended = [verdict for verdict in verdicts if verdict.cluster not in left_out]
+                if (choice := select(asked, attended, states, *how)).cluster is not None:
+                    return states, choice, left_out
+            return states, select(asked, verdicts, states, *how), []
 
     def _states(self, connection: sa.Connection) -> States:
         idle = reads(self.selector, self.options, "queue.idle_workers")

@@ -141,6 +141,7 @@ _PARTS: dict[str, Callable[[Collection[str], Any], Any]] = {
     "ranks": _by_name,
     "drops": _by_name,
     "barred": _by_name,
+    "unattended": _names,
 }
 
 
