@@ -249,7 +249,8 @@ class Agent:
     def _speak(self) -> None:
         if not self._voice.free:
             return
-        if self._journal.offers:
+        # what starts before the lease is known would have none: offers of before a restart wait for the first beat
+        if self._journal.offers and (self._lease or self._told_to_stop):
             self._accept(list(self._journal.offers))
         elif self._journal.has_news:
             self._report(batch(self._journal.outbox, self._batch))
