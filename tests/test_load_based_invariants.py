@@ -235,7 +235,8 @@ def test_i13_everything_starts_after_finitely_many_rounds(of, rng):
     workers = max(1, workers % 12)
     state = {c.name: replace(c, running=0, waiting=min(c.waiting, 12)) for c in counts}
     credit, flood = {}, max(counts, key=lambda c: c.percent).name
-    for now in range(40 * len(state) * (1 + int(sum(c.percent for c in counts)))):
+    least = min(1.0, *(c.percent for c in counts if c.percent))
+    for now in range(40 * len(state) * (1 + int(sum(c.percent for c in counts) / least))):
         busy = sum(c.running for c in state.values())
         granted = starts(workers - busy, workers, list(state.values()), credit)
         base = targets(workers, {c.name: c.percent for c in counts})

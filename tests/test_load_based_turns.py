@@ -1,8 +1,13 @@
 """I10: fairness between the jobs of a class, and the order inside a job, over whole plans."""
 
+from collections import Counter
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rainbow.scheduling.cluster_index import turn
+from rainbow.scheduling.interface import census_of
+from rainbow.scheduling.load_based.class_queues import Queue
 from tests.views import job, plan, running, started, view
 
 queues = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 12), st.integers(0, 2)), min_size=1, max_size=6)
@@ -32,3 +37,21 @@ def test_i10_waiting_jobs_differ_by_one_unless_they_did_before(rows, idle):
 def test_of_jobs_that_run_equally_many_the_one_of_higher_priority_goes_first():
     jobs = [job("old", 1, 1), job("new", 1, 1, submitted=1.0, priority=2), job("few", 1, submitted=2.0)]
     assert started(plan(view(jobs, workers=4))) == ["new-0", "old-0", "few-0", "new-1"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(1, 3)), max_size=8),
+    st.lists(st.booleans(), max_size=8),
+)
+def test_jobs_of_several_requestors_come_in_one_order_of_turns(rows, moves):
+    jobs = [job(f"j{k}", *[1] * gangs, requestor=who, running=run) for k, (who, run, gangs) in enumerate(rows)]
+    queue = Queue(census_of(view(jobs)), "abc")
+    begun = Counter()
+    for starts in moves:
+        if (head := queue.head()) is not None and starts:
+            queue.advance()
+            begun[head[0].id] += 1
+        elif head is not None:
+            queue.give_up(None)
+    left = [one for one in jobs if begun[one.id] < len(one.gangs)]
+    assert list(queue.in_turn()) == sorted(left, key=lambda one: turn(one, begun[one.id]))

@@ -8,7 +8,7 @@ line   the jobs of one requestor, which the census keeps in order; a round goes 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from copy import copy
 from heapq import heapify, heappop, heappush, merge
 from itertools import count
@@ -98,7 +98,6 @@ class Queue:
         """Leave the job at the head out of this round; say why it waits, unless another one like it was told."""
         now, job = self._pop()
         self._turns[job.id] = now
-        self.left_out += 1
         if wait is not None:
             self.stuck[job.id] = wait
         self.left_out += 1
@@ -139,7 +138,7 @@ class Queue:
 
     def in_turn(self) -> Iterator[JobView]:
         """Yield all jobs that have something left to start, in order of their turns."""
-        lines = ((line[k] for k in range(at, len(line))) for line, at in zip(self._lines, self._at, strict=True))
+        lines = map(_rest, self._lines, self._at)
         for now in merge(sorted(self._turns.values()), *lines):
             job = self._jobs[now[-1]]
             if self.has_left(job):
@@ -167,6 +166,11 @@ class Queue:
 
     def _next(self, job: JobView) -> int:
         return self._begun.get(job.id, 0)
+
+
+def _rest(line: Sequence[Turn], at: int) -> Iterator[Turn]:
+    """Yield the turns of a line from a place on."""
+    return (line[k] for k in range(at, len(line)))
 
 
 Name = TypeVar("Name", bound=Hashable)
