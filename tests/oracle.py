@@ -407,7 +407,7 @@ def _splits(units, most):
         if not units:
             yield ()
         return
-    for here in range(min(units, most[0]) + 1):
+    for here in range(max(0, units - sum(most[1:])), min(units, most[0]) + 1):  # the others give the rest
         for rest in _splits(units - here, most[1:]):
             yield (here, *rest)
 

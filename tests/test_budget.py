@@ -10,6 +10,7 @@ import rainbow
 from rainbow.jobspec import Constraint, Resource
 from rainbow.matching import Budget, candidates_of, prepare, refusals_of, shown, undecided_of
 from rainbow.matching import match as match_purely
+from rainbow.matching.equivalence import class_solver
 from rainbow.matching.index_backend import Index
 from rainbow.matching.model.budget import STEPS, Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import Rule
@@ -214,3 +215,45 @@ def test_submit_goes_to_a_cluster_that_matches_beside_undecided_ones(hasty):
     made = hasty.good("POST", "/v1/jobs", {"jobspec": JOB}, *tokens)
     assert made["cluster"] == "zbig"
     assert [one["cluster"] for one in made["decision"]["undecided"]] == ["c0", "c1", "c2"]
+
+
+# ── what time cut short ──
+
+
+class Stalling:
+    """A clock that stands still; while it `stalls`, an hour passes between two looks."""
+
+    def __init__(self):
+        self.now, self.stalls = 0.0, False
+
+    def __call__(self):
+        self.now += 3_600 * self.stalls
+        return self.now
+
+
+def test_a_reason_that_a_busy_moment_cut_short_is_worked_out_for_the_next_who_asks():
+    clock, cluster = Stalling(), hard_cluster([{"core": k} for k in range(1, 60)], "c")
+    request, index = asked(Resource("node", children=(wanted("core", 100),))), Index()
+    [first] = index.match_all(request, [cluster], Budget(clock))
+    clock.stalls = True
+    cut_short = first.reason.text
+    clock.stalls = False
+    [second] = index.match_all(request, [cluster], Budget(clock))
+    assert "time limit" in cut_short
+    assert "the largest node has 59" in second.reason.text
+    clock.stalls = True
+    assert index.match_all(request, [cluster], STEPS)[0].reason == second.reason  # and remembered
+
+
+def test_what_never_ends_in_time_is_not_worked_out_at_every_look(monkeypatch):
+    clock, cluster, index = Stalling(), hard_cluster([{"core": k} for k in range(1, 60)], "c"), Index()
+    request = asked(Resource("node", children=(wanted("core", 100),)))
+    tried = []
+    whole = class_solver.Trial._shortfall
+    monkeypatch.setattr(class_solver.Trial, "_shortfall", lambda self, meter: tried.append(0) or whole(self, meter))
+    for _ in range(6):
+        clock.stalls = False
+        [verdict] = index.match_all(request, [cluster], Budget(clock))
+        clock.stalls = True
+        assert "time limit" in verdict.reason.text
+    assert len(tried) == class_solver.MOST_TRIES

@@ -38,7 +38,7 @@ def compare(cluster, request):
         expected = judged(cluster, request)
     except TooLargeError:
         return None
-    plain, index = (rainbow.match(request, [cluster], backend=name)[0] for name in BACKENDS)
+    plain, index = (rainbow.match(request, [cluster], name, rainbow.Budget())[0] for name in BACKENDS)
     assert plain.matched == expected, f"networkx says {plain.matched}: {plain.reason}"
     assert index.matched == expected, f"index says {index.matched}: {index.reason}"
     assert said(plain) == said(index)

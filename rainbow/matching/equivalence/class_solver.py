@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from rainbow.lazy import cached_property
 from rainbow.matching.equivalence.count_arrays import LARGEST, batch_of
 from rainbow.matching.equivalence.count_scalar import Tallied
 from rainbow.matching.equivalence.reduced_layout import Placed, Reach, Reduced
@@ -180,10 +179,13 @@ class Trial:
         return taken_copies(self.resources, found.reduced, found.taken, found.pieces, meter)
 
 
+MOST_TRIES = 3  # a busy machine may cut one short; what is hard is not worked out at every look
+
+
 class Finding:
     """One request on one root: the first variant that fits decides; `fits`: its only variant is known to.
 
-    `later` gives a meter for what is worked out when it is looked at.
+    `later` gives a meter for what is worked out when it is looked at; what its time cuts short is tried again.
     """
 
     def __init__(
@@ -192,6 +194,8 @@ class Finding:
         self.rooted = rooted
         self.trials: list[Trial] = []
         self._later = later
+        self._tries = 0
+        self._answer: Answer | None = None
         variants = question.request.variants
         for resources, part in zip(variants, meter.divided(len(variants)), strict=True):
             self.trials.append(Trial(question, rooted, resources, part, fits))
@@ -200,14 +204,24 @@ class Finding:
         fitting = self.trials[-1].refusal is None
         self.matched = fitting or (None if any(trial.is_undecided for trial in self.trials) else False)
 
-    @cached_property
+    @property
     def answer(self) -> Answer:
         """The answer for every cluster with the root; what is held is each one's own, see `take`."""
+        if self._answer is not None:
+            return self._answer
+        meter = self._later()
+        found = self._work_out(meter)
+        self._tries += 1
+        if self._tries == MOST_TRIES or not meter.is_over:
+            self._answer = found
+        return found
+
+    def _work_out(self, meter: Meter) -> Answer:
         if not self.matched:
             told = [trial for trial in self.trials if trial.is_undecided] or self.trials
             refusal = told[0].refusal
-            return Answer(reason=refusal(self._later()) if refusal else None)
-        fits, exact = self.trials[-1].copies(self._later())
+            return Answer(reason=refusal(meter) if refusal else None)
+        fits, exact = self.trials[-1].copies(meter)
         totals = self.trials[-1].totals()
         return Answer(fits, exact, totals, units=units_of(totals, self.rooted.pools))
 

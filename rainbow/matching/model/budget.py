@@ -59,8 +59,13 @@ class Meter:
     def check(self) -> None:
         """Look at the clock now: for what takes long and is no step."""
         self._due = PERIOD
-        if self._clock() > self._end:
+        if self.is_over:
             raise OutOfBudgetError
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the time has ended."""
+        return self._clock() > self._end
 
     def probe(self) -> Budget:
         """Return the budget of one of many small matches before the same end."""
