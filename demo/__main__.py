@@ -17,6 +17,7 @@ from demo.interrupts import Interrupted, install
 from demo.judging import Outcome, differences
 from demo.processes import DemoError, Server, process, server
 from demo.showing import BY_HAND, draw_placed, draw_refused, progress, say
+from rainbow.cli.output import printer
 from rainbow.cli.output.printer import console as new_console
 from rainbow.client import Client, Problem
 from rainbow.client.wait import ENDED
@@ -68,7 +69,7 @@ def _cluster(console: Console, there: Server, cluster: examples.ExampleCluster, 
     """Register a cluster and run its agent; yields the submit token."""
     with Client(there.url, there.secret) as client:
         made = client.register_cluster(cluster.name, cluster.graph, cluster.subsystems, cluster.state)
-    totals = ", ".join(f"{amount} {kind}" for kind, amount in made["totals"].items())
+    totals = ", ".join(f"{amount} {kind}" for kind, amount in printer.totals(made).items())
     say(console, f"cluster {cluster.name} ({totals}; subsystems {', '.join(cluster.subsystems)}) and its agent")
     words = ["agent", "--cluster", cluster.name, "--executor", "local", "--url", there.url]
     with process(words, folder / f"{cluster.name}.log", {"RAINBOW_SECRET": made["secret"]}):

@@ -156,7 +156,7 @@ def clock() -> Clock:
 
 
 # the suites that run over both stores; the others say nothing of the store
-ON_BOTH = ("test_store", "test_api", "test_service", "test_two_processes")
+ON_BOTH = ("test_store", "test_api", "test_service", "test_two_processes", "test_nobody_waits", "test_no_starvation")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

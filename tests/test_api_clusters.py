@@ -12,7 +12,7 @@ from tests.stored import stored
 
 def test_register_tells_credentials_once_and_keeps_only_digests(api: Api) -> None:
     told = api.good("POST", "/v1/clusters", {"name": "oak", "graph": grid(2, 2)}, REGISTRATION)
-    assert set(told) == {"name", "token", "secret", "revision", "totals"}
+    assert set(told) == {"name", "token", "secret", "revision", "totals", "units"}
     assert (told["name"], told["revision"]) == ("oak", 1)
     assert told["totals"] == {"cluster": 1, "core": 4, "node": 2}
     assert told["token"].startswith("rbt_")

@@ -9,6 +9,8 @@ from alembic import command
 import rainbow
 from rainbow.agent.executors.psij import resources_of
 from rainbow.agent.messages import run_of
+from rainbow.cli import session
+from rainbow.client import Client
 from rainbow.matching import Measure, measures, stated_units, worker_capacity
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.scheduling.fair_share.settings import check_settings, compile_settings
@@ -18,6 +20,8 @@ from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
 from rainbow.store.engine import configuration, open_engine
 from tests.conftest import ADMIN, REGISTRATION, Api
+from tests.live import rainbow_at
+from tests.shell import Shell, variables_of
 
 HALF = 500_000_000
 
@@ -144,3 +148,47 @@ def test_placements_of_an_older_store_are_converted(tmp_path):
         [placement] = connection.scalars(sa.text("SELECT placement FROM reservations"))
     store.close()
     assert json.loads(placement) == {"n0": {"core": 4, "memory": 16 * 10**9}}
+
+
+SIZES = {"elm": ("GB", 64), "fir": ("MB", 64_000), "oak": ("kB", 64_000_000)}  # one amount in three units
+CHEAP = {"priorities": [{"priority": 1, "steps": [{"calc": "cost=matched.memory / 1e9"}, {"filter": "cost <= 8"}]}]}
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory):
+    """Three clusters of equal memory, each in its own unit."""
+    folder = tmp_path_factory.mktemp("units")
+    saved = folder / "credentials.json"
+    with rainbow_at(folder) as url:
+        for name, (unit, size) in SIZES.items():
+            with Client(url, REGISTRATION) as client:
+                made = client.register_cluster(name, graph(unit, size))
+            assert (made["totals"]["memory"], made["units"]) == (64 * 10**9, {"memory": "B"})
+            session.save(saved, url, name, made["token"], made["secret"])
+        yield Shell(folder, url, "", "", variables_of(url, saved))
+
+
+def rows(text):
+    """The rows of a table that are about a cluster."""
+    return [line.split(None, 1) for line in text.splitlines() if line.split(None, 1)[0] in SIZES]
+
+
+def test_tables_show_one_amount_alike_in_whatever_unit_a_graph_has_it(shell):
+    file = shell.file("job.json", spec(8, "GB"))
+    listed, matched = rows(shell("cluster", "list").stdout), rows(shell("match", file).stdout)
+    assert [name for name, _ in listed] == [name for name, _ in matched] == list(SIZES)
+    assert {row for _, row in matched} == {"yes      fits 8 times: nodes 1, cores 1, memory 8 GB each"}
+    assert len({row for _, row in listed}) == 1
+    assert "memory 64 GB" in listed[0][1]
+    assert "memory 64 GB" in shell("cluster", "show", "oak").stdout
+
+
+def test_priorities_compute_with_bytes_in_whatever_unit_a_graph_has_them(shell):
+    selector = ("--selector", "constraint", "--selector-options", shell.file("priorities.json", CHEAP))
+    for count, unit in ((8, "GB"), (8_000, "MB")):
+        job = shell.json("submit", shell.file("job.json", spec(count, unit)), *selector)
+        chosen = job["decision"]["selection"]
+        assert chosen["values"] == {name: {"cost": 8} for name in SIZES}
+        assert chosen["drops"] == {}
+        why = rows(shell("job", "why", job["id"]).stdout)
+        assert ["memory 8 GB" in row for _, row in why] == [True] * 3

@@ -53,10 +53,10 @@ POLICIES = {
 class Crowd:
     """Two machines of four cores on which others always have work waiting; every task ends after some time."""
 
-    def __init__(self, folder, policy, seed, others):
+    def __init__(self, database, policy, seed, others):
         self.chance, self.clock, self.others = random.Random(seed), Clock(), others
         self.policy, (self.specs, given_) = policy, POLICIES[policy]
-        self.api = Api(open_service_at(folder, self.clock))
+        self.api = Api(open_service_at(database, self.clock))
         self.there = Site(self.api, self.api.register("one", grid(2, 4), policy={"name": policy, "settings": given_}))
         self.jobs, self.ends = [], {}
 
@@ -87,13 +87,17 @@ class Crowd:
         return False
 
 
-def tried(policy, seed, kind, others, most=60):
+def tried(database, policy, seed, kind, others, most=60):
+    crowd = Crowd(database, policy, seed, others)
+    try:
+        return crowd.starts(kind, most)
+    finally:
+        crowd.api.service.close()
+
+
+def tried_here(*crowd, most=150):
     with tempfile.TemporaryDirectory() as folder:
-        crowd = Crowd(Path(folder), policy, seed, others)
-        try:
-            return crowd.starts(kind, most)
-        finally:
-            crowd.api.service.close()
+        return tried(Path(folder), *crowd, most=most)
 
 
 CASES = [
@@ -108,12 +112,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("policy", "kind", "others"), CASES, ids=str)
-def test_job_starts_in_the_end_though_others_always_wait(policy, kind, others):
-    assert tried(policy, 1, kind, others)
+def test_job_starts_in_the_end_though_others_always_wait(database, policy, kind, others):
+    assert tried(database, policy, 1, kind, others)
 
 
 def test_job_of_low_priority_starts_in_the_end_though_others_are_always_before_it():
-    assert tried("priority", 1, "low", ["machine"], most=110)
+    assert tried_here("priority", 1, "low", ["machine"], most=110)
 
 
 @st.composite
@@ -126,11 +130,11 @@ def crowds(draw):
 @settings(max_examples=6, deadline=None)
 @given(crowds())
 def test_no_job_that_fits_waits_for_ever_with_others_always_waiting(crowd):
-    assert tried(*crowd, most=150)
+    assert tried_here(*crowd)
 
 
 @pytest.mark.soak
 @settings(max_examples=60, deadline=None)
 @given(crowds())
 def test_many_times_no_job_that_fits_waits_for_ever_with_others_always_waiting(crowd):
-    assert tried(*crowd, most=150)
+    assert tried_here(*crowd)

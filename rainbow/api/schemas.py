@@ -45,6 +45,7 @@ def _ref(name: str) -> dict[str, str]:
 
 
 TOTALS = {"type": "object", "additionalProperties": NUMBER}
+UNITS = {"type": "object", "additionalProperties": WORD}
 REFERENCE = _of(id=WORD, attempt=WHOLE)
 JOB = {
     "id": WORD,
@@ -61,7 +62,7 @@ JOB = {
     "tag": WORD,
 }
 TASK = _of(id=WORD, name=WORD, state=WORD, attempt=WHOLE, placement=ANY_OBJECT, exit_code=_maybe(WHOLE), output=WORD)
-CLUSTER = {"name": WORD, "revision": WHOLE, "levels": WORD, "totals": TOTALS, "workers": WHOLE}
+CLUSTER = {"name": WORD, "revision": WHOLE, "levels": WORD, "totals": TOTALS, "units": UNITS, "workers": WHOLE}
 STANDING = {"state": {"enum": ["up", "drained", "deleting", "unattended"]}, "ready": WHOLE}
 TOKEN = {
     "id": WORD,
@@ -92,7 +93,7 @@ OFFER = _of(
 )
 
 ANSWERS: dict[str, dict[str, Any]] = {
-    "Registered": _of(name=WORD, token=WORD, secret=WORD, revision=WHOLE, totals=TOTALS),
+    "Registered": _of(name=WORD, token=WORD, secret=WORD, revision=WHOLE, totals=TOTALS, units=UNITS),
     "Cluster": _of(**CLUSTER, **STANDING),
     "ClusterShown": _of(**CLUSTER, **STANDING, policy=WORD, created_at=TIME, draining=YES, drained_at=_maybe(TIME)),
     "Clusters": _of(clusters=_array(_ref("Cluster"))),

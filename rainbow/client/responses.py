@@ -15,7 +15,8 @@ class Registration(TypedDict):
     token: str
     secret: str
     revision: int
-    totals: dict[str, int]
+    totals: dict[str, int]  # in the units that `units` names
+    units: dict[str, str]
 
 
 class Submission(TypedDict):

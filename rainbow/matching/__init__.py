@@ -15,6 +15,7 @@ from rainbow.matching.model.verdict import Backend, Reason, Take, Verdict, Why
 from rainbow.matching.plain_backend import Walk
 from rainbow.matching.workers.worker_use import (
     Measure,
+    cluster_totals,
     consumables,
     hosting_kinds,
     measures,
@@ -67,6 +68,7 @@ __all__ = [
     "Why",
     "backends",
     "candidates_of",
+    "cluster_totals",
     "consumables",
     "hosting_kinds",
     "is_in_order",

@@ -214,7 +214,7 @@ def enrolled(
             cluster, found.document, state=found.state, policy={"name": policy} if policy else None
         )
     session.save(file, client.url, cluster, made["token"], made["secret"])
-    counted = ", ".join(f"{size} {kind}" for kind, size in made["totals"].items() if kind != "cluster")
+    counted = ", ".join(f"{size} {kind}" for kind, size in printer.totals(made).items() if kind != "cluster")
     say(f"registered {cluster}: {counted}; its token and secret are in {file}")
     ours = Client(client.url, made["secret"])
     click.get_current_context().call_on_close(ours.close)

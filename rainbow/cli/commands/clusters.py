@@ -76,7 +76,7 @@ def _policy(name: str | None, file: Path | None) -> dict[str, Any] | None:
 
 
 def _registered(made: responses.Registration, save: Path | None) -> Any:
-    shown: dict[str, Any] = {"cluster": made["name"], "totals": made["totals"]}
+    shown: dict[str, Any] = {"cluster": made["name"], "totals": printer.totals(made)}
     if save:
         shown["token, secret"] = f"saved in {save}"
     else:
@@ -90,7 +90,7 @@ def _registered(made: responses.Registration, save: Path | None) -> Any:
 def list_clusters(client: Client, output: str) -> None:
     """List the clusters your tokens cover."""
     found = client.clusters()
-    rows = [(one["name"], _state(one), _ready(one), one["subsystems"], one["totals"]) for one in found]
+    rows = [(one["name"], _state(one), _ready(one), one["subsystems"], printer.totals(one)) for one in found]
     titles = ["CLUSTER", "STATE", "READY", "SUBSYSTEMS", "TOTALS"]
     printer.show(output, found, lambda console: console.print(printer.table(titles, rows)))
 
@@ -118,9 +118,9 @@ def _ready(one: Mapping[str, Any]) -> str:
 
 def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is shown of a cluster: its state in words, with the time from which on it is in it."""
-    rest = {key: value for key, value in found.items() if key not in ("draining", "drained_at", "ready")}
+    rest = {key: value for key, value in found.items() if key not in ("draining", "drained_at", "ready", "units")}
     since = f" since {printer.minute(found['drained_at'])}" if found["state"] == "drained" else ""
-    told = {"state": _state(found) + since, "workers": f"{_ready(found)} ready"}
+    told = {"state": _state(found) + since, "totals": printer.totals(found), "workers": f"{_ready(found)} ready"}
     return {**rest, **told, "created_at": printer.when(found.get("created_at"))}
 
 

@@ -91,6 +91,11 @@ def amounts(given: Mapping[str, int], units: Mapping[str, str]) -> dict[str, Any
     return {key: in_words(n, units[key]) if key in units else n for key, n in given.items() if n}
 
 
+def totals(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the totals of a cluster that is shown, those with a base unit in words."""
+    return amounts(shown["totals"], shown.get("units") or {})
+
+
 def cell(value: Any) -> Text:
     """Return one value as it is shown."""
     text = clean(words(value))

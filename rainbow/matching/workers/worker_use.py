@@ -19,7 +19,7 @@ from rainbow.lazy import cached_property
 from rainbow.matching.equivalence.cluster_class import rooted
 from rainbow.matching.equivalence.query import Question
 from rainbow.matching.equivalence.reduced_layout import Reduced
-from rainbow.matching.equivalence.subtree_classes import compile_kinds
+from rainbow.matching.equivalence.subtree_classes import compile_kinds, root_of
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import layout, parts
 from rainbow.matching.model.verdict import Reason, Take
@@ -88,6 +88,13 @@ def consumables(cluster: Cluster) -> dict[str, int]:
     return sums
 
 
+def cluster_totals(cluster: Cluster) -> dict[str, int]:
+    """{type: amount of all vertices of that type, in base units}, in order of types."""
+    root = rooted(cluster, root_of(cluster))
+    totals = root.totals if cluster.levels == "strict" else root.amounts
+    return dict(sorted(totals.items()))
+
+
 class Measure(NamedTuple):
     """How amounts of a type are counted: in whole numbers of `unit`; one unit of the graph is `factor` of them."""
 
@@ -102,8 +109,7 @@ def measures(cluster: Cluster) -> dict[str, Measure]:
     amounts are in the graph's own.
     """
     found: dict[str, Measure] = {}
-    root = workers_of(cluster).rooted
-    for (type_, measured), largest in root.pools.items():
+    for (type_, measured), largest in rooted(cluster, root_of(cluster)).pools.items():
         if measured:
             found[type_] = Measure(base_unit(measured), largest)
     return {} if cluster.levels == "strict" else found

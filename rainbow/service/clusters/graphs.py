@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rainbow.errors import Conflict, NotFound, PreconditionFailed, RequestError
 from rainbow.graph import read_cluster, write_jgf
 from rainbow.graph.delta import apply_delta
-from rainbow.matching import prepare
+from rainbow.matching import cluster_totals, prepare, stated_units
 from rainbow.service.clusters.registration import check_name, check_size
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.service import Entry, keep_summary
@@ -112,7 +112,8 @@ def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool
             events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
         service.put_entry(Entry(record.id, revision, cluster))
     service.tell(record.id, changed=True)
-    return {"name": record.name, "revision": revision, "totals": dict(cluster.totals)}
+    amounts = {"totals": cluster_totals(cluster), "units": stated_units(cluster)}
+    return {"name": record.name, "revision": revision, **amounts}
 
 
 def _check_unchanged(connection: sa.Connection, record: ClusterRecord) -> None:

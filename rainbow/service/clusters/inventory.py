@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.matching import stated_units, worker_capacity
+from rainbow.matching import cluster_totals, stated_units, worker_capacity
 from rainbow.service.agents.liveness import missed_beats
 from rainbow.service.core.access import Caller, own_cluster, visible_cluster
 from rainbow.service.core.service import Entry
@@ -77,7 +77,8 @@ def _shown(entry: Entry, counts: Counts) -> dict[str, Any]:
         "state": _state(entry, counts),
         "revision": entry.revision,
         "levels": cluster.levels,
-        "totals": dict(cluster.totals),
+        "totals": cluster_totals(cluster),
+        "units": stated_units(cluster),
         "workers": cluster.worker_count,
         "ready": counts.get(WorkerState.READY, 0),
         "subsystems": sorted(cluster.subsystems),

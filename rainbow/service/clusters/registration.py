@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
-from rainbow.matching import prepare
+from rainbow.matching import cluster_totals, prepare, stated_units
 from rainbow.scheduling import DEFAULT_POLICY, policies
 from rainbow.selection.expression.scalar import is_number
 from rainbow.service.core.access import Caller, own_cluster
@@ -78,7 +78,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
     service.put_entry(Entry(record.id, record.revision, cluster))
     service.tell(record.id, changed=True)
     shown = {"name": name, "token": token, "secret": secret, "revision": record.revision}
-    return {**shown, "totals": dict(cluster.totals)}
+    return {**shown, "totals": cluster_totals(cluster), "units": stated_units(cluster)}
 
 
 def check_size(service: Service, cluster: Cluster) -> Cluster:
