@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rainbow.cli.exit_codes import Exit
-from rainbow.cli.input.job_options import seconds_of
+from rainbow.jobspec.durations import seconds_of
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
@@ -62,11 +62,14 @@ def test_a_file_and_a_command_are_not_both(shell: Shell) -> None:
         ("01:30:00", 5400),
         ("100:00:01", 360001),
         ("1-12:00:00", 129600),
+        ("30:00", 1800),
+        ("1-12", 129600),
+        ("1-12:30", 131400),
+        ("UNLIMITED", 0),
         ("", None),
         ("-5", None),
         ("10 m", None),
         ("1w", None),
-        ("30:00", None),
         ("1:99:00", None),
         ("nan", None),
         ("inf", None),

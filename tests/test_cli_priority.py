@@ -68,7 +68,7 @@ def until(true, seconds: float = 30) -> None:
 def test_timeline_and_gantt_show_what_runs_and_what_is_promised(place, tmp_path):
     held = place.submit("-c", "2", "-t", "500", "--", "sleep", "60")
     until(lambda: place.json("job", "show", held)["state"] == "RUNNING")
-    place.submit("-n", "2", "-c", "2", "-t", "100", "--", "true")
+    place.submit("-N", "2", "-c", "2", "-t", "100", "--", "true")
     assert place("scheduler", "timeline", "oak").startswith("WORKER TYPE of CAPACITY  SECONDS FROM NOW:IN USE")
     line = re.compile(r"^n\d core of 2 ( -?\d+:\d ?)+$", re.MULTILINE)
     until(lambda: len(line.findall(place("scheduler", "timeline", "oak"))) == 2)
@@ -81,7 +81,7 @@ def test_timeline_and_gantt_show_what_runs_and_what_is_promised(place, tmp_path)
 
 def test_job_why_says_what_blocks_it_since_when_and_whether_it_can_run(place):
     held = place.submit("-c", "2", "-t", "500", "--", "sleep", "60")
-    wide = place.submit("-n", "2", "-c", "2", "-t", "100", "--", "true")
+    wide = place.submit("-N", "2", "-c", "2", "-t", "100", "--", "true")
     until(lambda: (place.json("job", "show", wide)["wait"] or {}).get("reason") == "reserved")
     said = place("job", "why", wide)
     assert re.search(r"^waits +1/2 workers: 1 busy until \d\d:\d\d.*expected to start at", said, re.MULTILINE)
@@ -93,7 +93,7 @@ def test_job_why_says_what_blocks_it_since_when_and_whether_it_can_run(place):
 
 
 def test_priorities_are_a_table_of_twenty_lines(place):
-    place.submit("-n", "2", "-c", "2", "-t", "500", "--", "sleep", "60")
+    place.submit("-N", "2", "-c", "2", "-t", "500", "--", "sleep", "60")
     jobs = [place.submit("-c", "2", "-t", "100", "--", "true") for _ in range(24)]
     until(lambda: len(place.json("scheduler", "show", "oak")["figures"].get("priorities", [])) == len(jobs))
     shown = place("scheduler", "show", "oak")

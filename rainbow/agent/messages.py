@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from itertools import islice
 
@@ -15,13 +16,18 @@ def run_of(offer: responses.Offer) -> Run:
         id=run_id(offer),
         job=offer["job"],
         command=tuple(offer["command"]),
-        cwd=offer.get("cwd") or "",
+        cwd=offer.get("cwd") or _if_there(offer.get("submitted_from") or ""),
         environment=offer.get("environment") or {},
         duration=offer.get("duration") or 0.0,
         processes=offer.get("processes", 1),
         placement=offer.get("placement") or {},
         units=offer.get("units") or {},
     )
+
+
+def _if_there(folder: str) -> str:
+    """Return the folder a job was submitted from if it is here, too."""
+    return folder if folder and os.path.isdir(folder) and os.access(folder, os.X_OK) else ""
 
 
 def run_id(ref: responses.RunRef) -> RunId:

@@ -263,6 +263,7 @@ ENVELOPE = {
     "clusters": _or_null(_list(_object(["name"], name={"type": "string"}, token=_or_null({"type": "string"})))),
     "name": _or_null(WORDS),
     "requestor": _or_null(WORDS),
+    "login": _or_null(WORDS),  # of who submits: the requestor, where neither the request nor the token names one
     "basis": _or_null(WORDS),
     "tag": _or_null(WORDS),
     "queue": _or_null({"type": "boolean"}),
@@ -315,6 +316,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         selector=ENVELOPE["selector"],
         clusters=ENVELOPE["clusters"],
         requestor=ENVELOPE["requestor"],
+        login=ENVELOPE["login"],
         queue=ENVELOPE["queue"],
         backend=ENVELOPE["backend"],
         assign=_or_null({"enum": ["greedy", "optimal"]}),

@@ -28,6 +28,7 @@ from rainbow.cli.commands import (
 )
 from rainbow.cli.exit_codes import Exit, exit_of
 from rainbow.cli.output import printer
+from rainbow.cli.slurm import sbatch
 from rainbow.errors import NotFound, RainbowError
 
 
@@ -138,6 +139,8 @@ for _command in (
     cluster_parts.state,
     submit.submit,
     match.match,
+    sbatch.sbatch,
+    sbatch.jobspec,
     jobs.jobs,
     jobs.job,
     cluster_parts.worker,

@@ -11,6 +11,7 @@ ended; every other command reads it.
 from __future__ import annotations
 
 import functools
+import getpass
 import json
 import os
 import tempfile
@@ -159,6 +160,27 @@ def credentials_used() -> Path:
     """Return the credentials file of the command that runs."""
     path: Path = click.get_current_context().meta[USED]
     return path
+
+
+def first_time(what: str) -> bool:
+    """Return whether something is to be said that is said once; without a folder to note it in, each time."""
+    mark = credentials_used().expanduser().parent / f"told-{what}"
+    try:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        with mark.open("x"):
+            return True
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+
+
+def login() -> str | None:
+    """Return the name of the account that calls, None if it has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
 
 
 def _saved(path: Path) -> Saved:

@@ -302,10 +302,13 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         *,
         queue: bool | None = None,
         backend: str | None = None,
+        login: str | None = None,
     ) -> responses.Submission:
         """Submit a jobspec (YAML or JSON text, a mapping, or a Request); sent twice under one key, it is one job.
 
         A job with a basis takes the place of the requestor's live jobs of that basis with another tag.
+
+        `login`: whom the job is for where neither `requestor` nor the token says it; nobody: "anonymous".
 
         `queue`: let it wait, UNPLACED, where clusters match and none takes it now; None: as the server is set.
 
@@ -313,7 +316,7 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         """
         body: dict[str, Any] = {"jobspec": jobspec}
         body |= given(name=name, requestor=requestor, selector=selector, clusters=named(clusters))
-        body |= given(basis=basis, tag=tag, queue=queue, backend=backend)
+        body |= given(basis=basis, tag=tag, queue=queue, backend=backend, login=login)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return cast("responses.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
 

@@ -54,6 +54,7 @@ class Offer(RunRef):
     name: str
     command: list[str]
     cwd: str
+    submitted_from: str
     environment: dict[str, str | None]
     duration: float
     processes: int

@@ -119,6 +119,14 @@ class Elastic:
 
 
 @dataclass(frozen=True, slots=True)
+class Array:
+    """The ids of a job array's elements, and how many of them run at once (0: as many as there is room for)."""
+
+    ids: Numbers
+    at_once: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
     """One request: `count` units of `type` (below the request above it), each holding its children."""
 
@@ -177,12 +185,16 @@ class Request:
     dialect: str = "rfc14"  # shown to people; nothing decides by it
     duration: float = 0.0  # 0: no limit asked for
     cwd: str = ""
+    submitted_from: str = ""  # the working directory where there is no cwd, and the cluster has such a folder
     environment: Mapping[str, str | None] = field(default_factory=dict)
     constraint: Constraint | None = None
     dependencies: tuple[Dependency, ...] = ()  # on other jobs; TaskSpec.depends_on is on tasks of this one
     elastic: Elastic | None = None
     job_class: str = ""  # the class it is submitted to, where a policy has classes of jobs; "": the default one
     service: str = ""  # the service whose instances its slots are; "": it is none
+    script: str = ""  # text; the command of the only task is then its name and its arguments
+    array: Array | None = None  # the copies of the only task are its elements
+    held: bool = False  # it waits until it is resumed
     parameters: Mapping[str, Any] = field(default_factory=dict)  # for selection: attributes.parameter.*
     attributes: Mapping[str, Any] = field(default_factory=dict)  # as given
     warnings: tuple[str, ...] = ()

@@ -85,6 +85,7 @@ _NAMES = [column.name for column in fields(JobRecord)]
 _COLUMNS = [jobs.c[name] for name in _NAMES]
 _NO_KEY = {"idempotency": None, "request_digest": None}
 _ORDERED = sa.select(*_COLUMNS).order_by(jobs.c.submitted_at, jobs.c.id)
+_BY_PREFIX = sa.select(*_COLUMNS).order_by(jobs.c.id)
 _BY_ID = _ORDERED.where(jobs.c.id == sa.bindparam("wanted"))
 _LIVE = _ORDERED.where(jobs.c.cluster_id == sa.bindparam("wanted"), jobs.c.state.in_(LIVE))
 _CHANGED = (
@@ -119,6 +120,12 @@ def place(connection: sa.Connection, record: JobRecord, decision: Mapping[str, A
 def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
     """Return the job."""
     return next((_record(row) for row in connection.execute(_BY_ID, {"wanted": job_id})), None)
+
+
+def beginning_with(connection: sa.Connection, prefix: str, most: int) -> list[JobRecord]:
+    """Return the jobs whose ids begin with these hexadecimal digits, at most so many."""
+    within = (jobs.c.id >= prefix, jobs.c.id < prefix + "g")  # no digit comes after f: the index answers
+    return [_record(row) for row in connection.execute(_BY_PREFIX.where(*within).limit(most))]
 
 
 def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]:

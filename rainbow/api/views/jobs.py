@@ -30,6 +30,7 @@ COMMON = (
     "selector",
     "clusters",
     "requestor",
+    "login",
     "queue",
     "backend",
 )  # of the batch, for the jobs that do not bring their own
@@ -154,6 +155,7 @@ def submission_of(jobspec: Any, envelope: Mapping[str, Any], brought: list[str],
         envelope.get("explain", False),
         backend=envelope.get("backend"),
         queue=envelope.get("queue"),
+        login=envelope.get("login"),
     )
 
 
@@ -200,23 +202,29 @@ def _filter(asking: Caller) -> Filter:
     )
 
 
+def _named(job_id: str) -> tuple[Caller, str]:
+    """Say who asks, and the whole id of the job that is named by it or by its beginning."""
+    asking = who()
+    return asking, lifecycle.whole_id(service(), asking, job_id)
+
+
 @jobs.get("/jobs/<id:job_id>")
 def show(job_id: str) -> Any:
     """Show a job with its tasks."""
-    return jsonify(timed(lifecycle.show(service(), who(), job_id)))
+    return jsonify(timed(lifecycle.show(service(), *_named(job_id))))
 
 
 @jobs.get("/jobs/<id:job_id>/why")
 def why(job_id: str) -> Any:
     """Show the whole decision; with verify=true whether the job can ever run, and whether it could run now."""
     asked = job_queries.why_verified if flag("verify") else job_queries.why_now
-    return jsonify(timed(asked(service(), who(), job_id)))
+    return jsonify(timed(asked(service(), *_named(job_id))))
 
 
 @jobs.get("/jobs/<id:job_id>/replay")
 def replay(job_id: str) -> Any:
     """Take the decision again from what was kept of it."""
-    return jsonify(job_queries.replay(service(), who(), job_id))
+    return jsonify(job_queries.replay(service(), *_named(job_id)))
 
 
 @jobs.get("/decisions")
@@ -233,16 +241,16 @@ def decisions() -> Any:
 @jobs.post("/jobs/<id:job_id>:suspend")
 def suspend(job_id: str) -> Any:
     """Hold a job: what runs is stopped in place, what waits does not start."""
-    return jsonify(timed(suspension.suspend(service(), who(), job_id)))
+    return jsonify(timed(suspension.suspend(service(), *_named(job_id))))
 
 
 @jobs.post("/jobs/<id:job_id>:resume")
 def resume(job_id: str) -> Any:
     """Let a suspended job go on."""
-    return jsonify(timed(suspension.resume(service(), who(), job_id)))
+    return jsonify(timed(suspension.resume(service(), *_named(job_id))))
 
 
 @jobs.delete("/jobs/<id:job_id>")
 def cancel(job_id: str) -> Any:
     """Cancel a job."""
-    return jsonify(timed(lifecycle.cancel(service(), who(), job_id)))
+    return jsonify(timed(lifecycle.cancel(service(), *_named(job_id))))

@@ -155,6 +155,12 @@ def outcome(job: Document) -> Exit:
     return Exit.OK if job["state"] == JobState.COMPLETED else Exit.JOB_FAILED
 
 
+def exit_code_of(job: Document) -> int:
+    """Return the first exit code of its tasks that is not 0; else as the job has ended."""
+    codes = (task["exit_code"] for task in job["tasks"])
+    return next((code for code in codes if code), int(outcome(job)))
+
+
 def _on(task: Document, job: Document) -> dict[str, Any]:
     """Return what a task holds of each worker, in words."""
     units = job.get("units") or {}

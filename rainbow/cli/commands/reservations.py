@@ -25,7 +25,7 @@ def reserve() -> None:
 @reserve.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--cluster", required=True)
-@click.option("-n", "--nodes", type=click.IntRange(1), help="Nodes.")
+@click.option("-N", "-n", "--nodes", type=click.IntRange(1), help="Nodes.")
 @click.option("-c", "--cores", type=click.IntRange(1), help="Cores, on every node.")
 @click.option("-g", "--gpus", type=click.IntRange(1), help="GPUs, on every node.")
 @click.option("--start", help="2030-01-31T12:00:00Z; else the earliest time at which it fits.")

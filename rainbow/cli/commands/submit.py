@@ -14,13 +14,15 @@ from rainbow.cli.commands.jobs import draw_job, outcome
 from rainbow.cli.exit_codes import NO_CLUSTER_NOW, UNMATCHED, Exit
 from rainbow.cli.input import files
 from rainbow.cli.input.files import json_of, text_of
-from rainbow.cli.input.job_options import Given, JobCommand, check_files, job_options
+from rainbow.cli.input.job_options import Given, JobCommand, Jobspec, check_files, job_options
 from rainbow.cli.output import printer, progress
 from rainbow.cli.output.decisions import draw_decision, draw_warnings
-from rainbow.cli.session import with_tokens
+from rainbow.cli.session import first_time, login, with_tokens
 from rainbow.client import Client, Problem
 
 TOGETHER = 100  # jobs in one call
+BY_JOB = ("after", "afterany", "afterok", "afternotok")
+WHOLE_ID = 24  # characters
 Row = dict[str, Any]
 
 
@@ -88,14 +90,14 @@ def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
 
 @click.command(cls=JobCommand)
 @_job_options
-@click.option("--name", help="What the job is called.")
-@click.option("--requestor", help="Who it is for.")
+@click.option("-J", "--name", "--job-name", "name", help="Name of the job.")
+@click.option("--requestor", help="User the job is for; your login by default, where the token allows it.")
 @click.option("--basis", help="What it is a version of: it replaces your live jobs of this basis with other tags.")
 @click.option("--tag", help="Which version of the basis it is.")
 @click.option("--queue", is_flag=True, help="Wait for a cluster where some match and none takes the job now.")
 @click.option("--key", help="Idempotency key: submitted twice under one key, it is one job.")
 @click.option("--wait", is_flag=True, help="Wait for its end; exit 7 if it does not complete.")
-@printer.output_option
+@printer.answer_or_file_option
 @with_tokens
 def submit(
     client: Client,
@@ -113,26 +115,30 @@ def submit(
     wait: bool,
     output: str,
 ) -> None:
-    """Submit a jobspec FILE (- for stdin), or a command: rainbow submit -n 2 -c 4 -t 10m -- hostname.
+    """Submit a jobspec FILE (- for stdin), a batch SCRIPT, or a command: rainbow submit -N 2 -c 4 -t 10m -- hostname.
 
-    Several FILEs, or folders of them, are submitted together; each has its own answer.
+    A SCRIPT begins with #!; its #SBATCH lines are read as sbatch reads them. Several FILEs, or folders of them, are
+    submitted together; each has its own answer.
     """
     among = [{"name": one} for one in clusters] or None
     if given.many:
         common: dict[str, Any] = {
             "name": name,
             "requestor": requestor,
+            "login": None if requestor else login(),
             "selector": _selector(selector, selector_options),
         }
         common |= {"queue": queue or None, "backend": backend}
         _submit_many(client, given, {**common, "clusters": among}, key, output, alone=bool(wait or basis or tag))
-    jobspec = given.jobspec()
+    jobspec = ready(client, given.jobspec())
+    tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
     try:
         chosen = _selector(selector, selector_options)
         how: dict[str, Any] = {"basis": basis, "tag": tag, "queue": queue or None, "backend": backend}
+        how["login"] = None if requestor else login()
         made = client.submit(jobspec, name, requestor, chosen, among, key, **how)
     except Problem as problem:
-        _show_refusals(problem, output)
+        show_refusals(problem, output)
         raise
     if not wait:
         printer.show(output, made, lambda console: _draw(console, dict(made)))
@@ -142,6 +148,22 @@ def submit(
     ended = client.wait(made["id"])
     printer.show(output, ended, lambda console: draw_job(console, ended))
     click.get_current_context().exit(outcome(ended))
+
+
+def tell(notes: Sequence[str]) -> None:
+    """Say on stderr what is carried in another form, or read in another way than some expect."""
+    for note in notes:
+        click.echo(f"rainbow: {printer.one_line(note)}", err=True)
+
+
+def ready(client: Client, jobspec: Jobspec) -> Jobspec:
+    """Return a jobspec that was written here with whole ids for the jobs it depends on."""
+    if isinstance(jobspec, str):
+        return jobspec
+    for one in jobspec["attributes"]["system"].get("dependencies", ()):
+        if one["scheme"] in BY_JOB and len(one["value"]) < WHOLE_ID:
+            one["value"] = client.job(one["value"])["id"]
+    return jobspec
 
 
 def _submit_many(
@@ -156,7 +178,8 @@ def _submit_many(
     click.get_current_context().exit(exit_of_many(rows))
 
 
-def _show_refusals(problem: Problem, output: str) -> None:
+def show_refusals(problem: Problem, output: str) -> None:
+    """Show why no cluster takes a job."""
     if problem.code in (*UNMATCHED, NO_CLUSTER_NOW):
         told = {"detail": problem.detail, **problem.facts}
         printer.show(output, told, lambda console: draw_decision(console, problem.facts))

@@ -1,12 +1,12 @@
-"""A job on the command line: files, or a command with numbers and durations."""
+"""A job on the command line: jobspec files, a batch script, or a command, with the options of sbatch."""
 
 from __future__ import annotations
 
 import functools
-import math
-import re
+import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +14,12 @@ import click
 
 from rainbow.cli.input import files as input_files
 from rainbow.cli.input.files import text_of
+from rainbow.cli.output import printer
 from rainbow.errors import JobspecError, RainbowError
 from rainbow.jobspec import Request, parse_jobspec
+from rainbow.jobspec.durations import WANTED, seconds_of
+from rainbow.jobspec.sbatch import Call, Caller, is_script, jobspec_of_call, read_call
 from rainbow.text import NOT_READ
-
-UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}  # RFC 23: Flux Standard Duration
-FSD = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|[smhd]?)", re.ASCII)
-CLOCK = re.compile(r"(?:([0-9]+)-)?([0-9]+):([0-5][0-9]):([0-5][0-9])", re.ASCII)  # as Slurm writes its limits
-WANTED = "seconds, or a duration such as 90s, 10m, 2h, 1d or 01:30:00 (HH:MM:SS)"
-
-
-def seconds_of(text: str) -> float | None:
-    """Return how many seconds a duration has; None if it is none.
-
-    >>> [seconds_of(text) for text in ("90", "1.5h", "1d", "01:30:00", "2-00:00:10", "10 minutes")]
-    [90.0, 5400.0, 86400.0, 5400.0, 172810.0, None]
-    """
-    if clock := CLOCK.fullmatch(text):
-        days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
-        found = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    elif duration := FSD.fullmatch(text):
-        found = float(duration[1]) * UNITS[duration[2]]
-    else:
-        return None
-    return found if math.isfinite(found) else None
 
 
 def duration(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
@@ -56,26 +38,87 @@ def some_duration(context: click.Context, option: click.Parameter, value: str | 
     return found
 
 
+def caller() -> Caller:
+    """Return who calls: the time, the working directory and the environment of this process."""
+    try:
+        folder = str(Path.cwd())
+    except FileNotFoundError:
+        folder = ""
+    return Caller(datetime.now().astimezone(), folder, os.environ)
+
+
+PLAIN = "rainbow.plain_time"
+
+
+def limit(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    """Read a time limit; a bare number is kept as it was written, as beside a script it is minutes."""
+    if value is not None and value.strip().isdecimal():
+        context.meta[PLAIN] = value.strip()
+    return duration(context, option, value)
+
+
 Jobspec = str | dict[str, Any]
 AFTER = "rainbow.after_dashes"
-MISPLACED = "-n, -c, -g and -t go with a command after --"
-NUMBERS = ("nodes", "cores", "gpus", "seconds")
+MISPLACED = "-n, -c, -g and -t go with a command after -- or with a batch script, as do {}"
+TASKS_NOW = "-n is a number of tasks, as in Slurm; before it was nodes, which are -N now"
+SECONDS_STILL = "-t {0} is {0} seconds; Slurm's {0} minutes are -t {0}m"
+COUNT = click.IntRange(1)
+# options of sbatch that a submit has, by their names there
 _OPTIONS = [
-    click.argument("what", nargs=-1, metavar="FILE... | -- COMMAND..."),
-    click.option("-n", "--nodes", type=click.IntRange(1), help="Nodes for the command."),
-    click.option("-c", "--cores", type=click.IntRange(1), help="Cores for the command, on every node; else 1."),
-    click.option("-g", "--gpus", type=click.IntRange(1), help="GPUs for the command, on every node."),
+    click.argument("what", nargs=-1, metavar="FILE... | SCRIPT [ARGS...] | -- COMMAND..."),
+    click.option("-N", "--nodes", metavar="N[-MAX]", help="Number of nodes; else the tasks may share one or spread."),
+    click.option(
+        "-n", "--ntasks", type=COUNT, help="Number of tasks: how often the command starts; 1 a node by default."
+    ),
+    click.option("--ntasks-per-node", type=COUNT, help="Number of tasks on each node."),
+    click.option(
+        "-c", "--cpus-per-task", "--cores", "cpus_per_task", type=COUNT, help="Cores of each task; 1 by default."
+    ),
+    click.option("--mem", metavar="SIZE", help="Memory on each node, such as 500M or 4G; MiB without a unit."),
+    click.option("--mem-per-cpu", metavar="SIZE", help="Memory for each core."),
+    click.option("-G", "--gpus", metavar="N", help="GPUs of the whole job."),
+    click.option("-g", "--gpus-per-task", metavar="N", help="GPUs of each task."),
+    click.option("--gpus-per-node", metavar="N", help="GPUs on each node."),
+    click.option("--exclusive", is_flag=True, help="Whole nodes, though less is used; with --nodes."),
     click.option(
         "-t",
+        "--time",
         "--seconds",
+        "time",
         metavar="DURATION",
-        callback=duration,
-        help="The command's time limit: seconds, or as 10m, 2h, 1d, HH:MM:SS; 0: none.",
+        callback=limit,
+        help="Time limit of a task: seconds, or as 10m, 2h, 1d, MM:SS, HH:MM:SS, D-HH, D-HH:MM; 0: none. "
+        "Beside a batch script a bare number is minutes.",
     ),
     click.option(
-        "--strict", is_flag=True, help="Refuse a jobspec with keys that are not read, misspelt ones above all."
+        "-a", "--array", metavar="IDS[%K]", help="Copies of the job, such as 0-15 or 1,3,8-12:2, K at once."
     ),
+    click.option(
+        "-d", "--dependency", metavar="KIND:JOB", help="Start after other jobs: afterok:JOB[:JOB][,afterany:JOB]."
+    ),
+    click.option("-b", "--begin", metavar="TIME", help="Start no earlier: 16:00, now+1hour, 2030-01-31T12:00."),
+    click.option("-D", "--chdir", metavar="FOLDER", help="Working directory; else this one, if the cluster has it."),
+    click.option(
+        "--export", metavar="NAMES", help="Variables to send: A,B=1; ALL: your environment. None by default."
+    ),
+    click.option("-e", "--error", metavar="FILE", help="File for the error output, where the cluster writes one."),
+    click.option("-i", "--input", metavar="FILE", help="File to read as input, where the cluster opens one."),
+    click.option("-p", "--partition", metavar="NAME", help="Partition of a Slurm cluster."),
+    click.option("-A", "--account", metavar="NAME", help="Account of a Slurm cluster."),
+    click.option("-q", "--qos", metavar="NAME", help="Quality of service of a Slurm cluster."),
+    click.option("-C", "--constraint", metavar="PROPERTIES", help="Properties that nodes have: a&b, or a|b."),
+    click.option("-w", "--nodelist", metavar="HOSTS", help="Nodes to run on, such as n[1-3]."),
+    click.option("-x", "--exclude", metavar="HOSTS", help="Nodes to leave out."),
+    click.option("-H", "--hold", is_flag=True, help="Let it wait until `rainbow job resume`."),
+    click.option("--nice", metavar="N", help="Lower its priority by N."),
+    click.option("--comment", help="A comment."),
+    click.option("--strict", is_flag=True, help="Refuse a jobspec with unread keys, misspelt ones above all."),
 ]
+NAMES = (
+    *("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "mem", "mem_per_cpu", "gpus", "gpus_per_task"),
+    *("gpus_per_node", "exclusive", "time", "array", "dependency", "begin", "chdir", "export", "error", "input"),
+    *("partition", "account", "qos", "constraint", "nodelist", "exclude", "hold", "nice", "comment"),
+)
 
 
 class JobCommand(click.Command):
@@ -90,17 +133,27 @@ class JobCommand(click.Command):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Jobspec files and folders, or the words of a command and its numbers."""
+    """Jobspec files and folders, a batch script and its arguments, or a command's words; and options of sbatch."""
 
     words: tuple[str, ...]
-    numbers: Mapping[str, Any]
+    options: Mapping[str, str]
     command: bool
     strict: bool = False  # what has keys that are not read is refused
+    plain: str = ""  # a time limit that was written as a bare number
+    notes: list[str] = field(default_factory=list)  # what was carried in another form, once the jobspec was made
+
+    @property
+    def script(self) -> str | None:
+        """The text of the batch script that was given, None if none was."""
+        if self.command or not self.words or not _is_file(self.words[0]):
+            return None
+        with open(self.words[0], "rb") as file:
+            return text_of(Path(self.words[0])) if file.read(2) == b"#!" else None
 
     @property
     def files(self) -> list[Path]:
-        """The files and folders, which are there; none of a command, or of stdin."""
-        if self.command or "-" in self.words:
+        """The files and folders, which are there; none of a command, of a script, or of stdin."""
+        if self.command or "-" in self.words or self.script is not None:
             return []
         for word in self.words:
             _must_be_there(Path(word).exists(), word)
@@ -109,23 +162,43 @@ class Given:
     @property
     def many(self) -> bool:
         """Whether these are several jobspecs, or a folder of them."""
-        return not self.command and input_files.is_many(self.words)
+        return not self.command and self.script is None and input_files.is_many(self.words)
 
     def jobspec(self) -> Jobspec:
-        """Return the one jobspec that was given, or is written for the command."""
-        from rainbow.jobspec import jobspec_of
-
+        """Return the one jobspec that was given, or is written for the script or the command."""
         if self.command:
-            nodes, cores, gpus, seconds = (self.numbers.get(name) for name in NUMBERS)
-            return jobspec_of(self.words, nodes or 0, cores or 1, gpus or 0, seconds or 0.0)
+            return self._of(Call((self.options,), arguments=self.words))
+        if (script := self.script) is not None:
+            return self._of_script(script, Path(self.words[0]).name, self.words[1:])
         if len(self.words) != 1:
-            raise click.UsageError("give one jobspec FILE (or - for stdin), or a command after --")
+            raise click.UsageError("give one jobspec FILE (or - for stdin), a batch script, or a command after --")
         word = self.words[0]
         _must_be_there(word == "-" or Path(word).is_file(), word)
         text = text_of(Path(word))
+        if is_script(text):
+            return self._of_script(text, "sbatch", ())
+        if self.options:
+            raise click.UsageError(MISPLACED.format(", ".join(f"--{name}" for name in self.options)))
         if self.strict:
             check(text)
         return text
+
+    def _of_script(self, script: str, name: str, arguments: tuple[str, ...]) -> Jobspec:
+        limit = {"time": self.plain} if self.plain else {}  # beside a script a bare number is Slurm's: minutes
+        words = [*Call(({**self.options, **limit},)).argv(), "script", *arguments]
+        read = read_call(script, words, os.environ, name)
+        return self._of(Call(read.components, read.script, name, arguments, notes=read.notes))
+
+    def _of(self, call: Call) -> Jobspec:
+        document, notes = jobspec_of_call(call, caller())
+        self.notes[:] = notes
+        return document
+
+    @property
+    def news(self) -> dict[str, str]:
+        """What is said once to a user: {what it is about: words}."""
+        told = {"tasks": TASKS_NOW} if self.command and "ntasks" in self.options else {}
+        return told | ({"seconds": SECONDS_STILL.format(self.plain)} if self.command and self.plain else {})
 
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,24 +206,55 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def run(what: tuple[str, ...], strict: bool, **rest: Any) -> Any:
-        numbers = {name: value for name in NUMBERS if (value := rest.pop(name)) is not None}
-        return command(given=_given(what, numbers, strict), **rest)
+        values = {name: rest.pop(name) for name in NAMES}
+        if isinstance(said := rest.get("output"), tuple):
+            rest["output"], values["output"] = _answer_and_file(said)
+        return command(given=_given(what, values, strict), **rest)
 
     for option in reversed(_OPTIONS):
         run = option(run)
     return run
 
 
-def _given(words: tuple[str, ...], numbers: Mapping[str, Any], strict: bool) -> Given:
+def _answer_and_file(said: tuple[str, ...]) -> tuple[str, str | None]:
+    """Divide what -o says: how the answer is shown, and the file of the job's output."""
+    forms = [word for word in said if word in printer.FORMS]
+    files = [word for word in said if word not in printer.FORMS]
+    return (forms or [os.environ.get("RAINBOW_OUTPUT") or printer.FORMS[0]])[-1], files[-1] if files else None
+
+
+def _given(words: tuple[str, ...], values: Mapping[str, Any], strict: bool) -> Given:
     after = click.get_current_context().meta.get(AFTER)
     if after is not None and words != after:
         raise click.UsageError("give a jobspec FILE or a command after --, not both")
+    options, plain = _options_of(values)
     named = after is None and bool(words) and (words[0] == "-" or Path(words[0]).exists())
-    if numbers and (named or not words):
-        raise click.UsageError(MISPLACED)
+    given = Given(words, options, after is not None or bool(options and words and not named), strict, plain)
+    if options and not words:
+        raise click.UsageError(MISPLACED.format(", ".join(f"--{name}" for name in options)))
+    if options and named and words[0] != "-" and given.script is None:
+        raise click.UsageError(MISPLACED.format(", ".join(f"--{name}" for name in options)))
     if after is not None and not words:
         raise click.UsageError("there is no command after --")
-    return Given(words, numbers, after is not None or bool(numbers), strict)
+    return given
+
+
+def _options_of(values: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+    """Return the options by their names in sbatch, and a time limit that was written as a bare number."""
+    options = {
+        name.replace("_", "-"): "" if value is True else str(value)
+        for name, value in values.items()
+        if value is not None and value is not False
+    }
+    if "time" not in options:
+        return options, ""
+    seconds = float(values["time"])
+    options["time"] = f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+    return options, str(click.get_current_context().meta.get(PLAIN, ""))
+
+
+def _is_file(word: str) -> bool:
+    return word != "-" and Path(word).is_file()
 
 
 def _must_be_there(there: bool, word: str) -> None:

@@ -39,13 +39,24 @@ STYLES = {
     "LOST": "red",
 }
 
+FORMS = ("table", "json")
 output_option = click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "json"]),
+    type=click.Choice(FORMS),
     default="table",
     envvar="RAINBOW_OUTPUT",
     help="Tables for people (the default) or JSON for programs.",
+)
+
+# of a submit: what is none of the forms is the file that the job's output goes to, as sbatch has it
+answer_or_file_option = click.option(
+    "-o",
+    "--output",
+    metavar="[table|json|FILE]",
+    multiple=True,
+    envvar="RAINBOW_OUTPUT",
+    help="How the answer is shown, table (the default) or json; else the file of the job's output. May come twice.",
 )
 
 

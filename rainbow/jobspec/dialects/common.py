@@ -13,6 +13,8 @@ from typing import Any
 
 from rainbow.errors import JobspecError
 from rainbow.jobspec.attributes import read_constraint, read_dependencies
+from rainbow.jobspec.batch import arrayed, read_script
+from rainbow.jobspec.durations import WANTED, seconds_of
 from rainbow.jobspec.elastic import scattered
 from rainbow.jobspec.quantities import about_units, read_count
 from rainbow.jobspec.request import HIGHEST, LOWEST, OF_ITS_OWN, Count, Need, Request, Resource, TaskSpec
@@ -20,10 +22,12 @@ from rainbow.jobspec.yaml_reader import as_number, step
 from rainbow.text import shortened, unread
 
 SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environment", "job", "scatter"}
-SYSTEM |= {"class", "service"}
+SYSTEM |= {"class", "service", "script", "array", "hold", "submitted_from"}
 # what some policy reads: which one will have the job is not known here
 FOR_POLICIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
 FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}
+# what a resource manager reads that schedules for itself
+FOR_SITES = {"output", "error", "input", "comment", "requeue", "export", "export-file"}
 LONGEST_WORD = 200
 
 
@@ -111,29 +115,60 @@ def request_of(
     system = _mapping(attributes.get("system"), f"{at}/system")
     job = system.get("job")
     warnings = (*rest.pop("warnings", ()), *_unread(system, f"{at}/system"), *about_units(variants))
+    warnings = (*warnings, *_of_sites(attributes.get("site"), f"{at}/site"))
     name = rest.pop("name", "") or (job.get("name", "") if isinstance(job, Mapping) else "")
     constraints, dependencies = system.get("constraints"), system.get("dependencies")
     _check_priority(system.get("priority"), f"{at}/system/priority")
-    cwd = system.get("cwd") or ""
-    if not isinstance(cwd, str) or "\0" in cwd:
-        raise JobspecError("cwd must be text", pointer=f"{at}/system/cwd")
     request = Request(
         variants,
         tasks,
         name=str(name)[:200],
         duration=_duration(system.get("duration"), f"{at}/system/duration"),
-        cwd=cwd,
+        cwd=_folder(system, "cwd", at),
+        submitted_from=_folder(system, "submitted_from", at),
         environment=read_environment(system.get("environment"), f"{at}/system/environment"),
         constraint=None if constraints in (None, {}) else read_constraint(constraints, f"{at}/system/constraints"),
         dependencies=() if dependencies is None else read_dependencies(dependencies, f"{at}/system/dependencies"),
         job_class=_word(system.get("class"), f"{at}/system/class", "class is the name of a class"),
         service=_service(system.get("service"), f"{at}/system/service"),
+        script=read_script(system.get("script"), f"{at}/system/script"),
+        held=_flag(system.get("hold"), f"{at}/system/hold"),
         parameters=_parameters(attributes, at),
         attributes=attributes,
         warnings=warnings,
         **rest,
     )
-    return scattered(request, system, f"{at}/system")
+    _check_script(request, f"{at}/system/script")
+    return arrayed(scattered(request, system, f"{at}/system"), system, f"{at}/system")
+
+
+def _check_script(request: Request, at: str) -> None:
+    if request.script and len(request.tasks) != 1:
+        raise JobspecError(f"a script is the job's only task, got {len(request.tasks)} tasks", pointer=at)
+
+
+def _folder(system: Mapping[str, Any], key: str, at: str) -> str:
+    folder = system.get(key) or ""
+    if not isinstance(folder, str) or "\0" in folder:
+        raise JobspecError(f"{key} must be text", pointer=f"{at}/system/{key}")
+    return folder
+
+
+def _flag(value: Any, pointer: str) -> bool:
+    if value is not None and not isinstance(value, bool):
+        raise JobspecError(f"hold must be true or false, got {value!r:.40}", pointer=pointer)
+    return bool(value)
+
+
+def _of_sites(site: Any, at: str) -> Iterator[str]:
+    """Yield what only resource managers of one kind read; refuse what is no mapping of mappings."""
+    if site is None:
+        return
+    if not isinstance(site, Mapping) or not all(isinstance(options, Mapping) for options in site.values()):
+        raise JobspecError("site must be {kind of resource manager: {option: value}}", pointer=at)
+    for kind, options in site.items():
+        named = ", ".join(str(name) for name in options)
+        yield f"{at}/{step(kind)} ({named:.200}) is for clusters of that kind; others ignore it"
 
 
 def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:
@@ -145,7 +180,9 @@ def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:
 def _of_other(at: str, key: str) -> str:
     if key in FOR_POLICIES:
         return f"{at} is for the cluster's scheduling policy, and not every policy reads it"
-    return unread(at, key, sorted(SYSTEM | FOR_POLICIES))
+    if key in FOR_SITES:
+        return f"{at} is for a cluster's resource manager, such as Slurm; others ignore it"
+    return unread(at, key, sorted(SYSTEM | FOR_POLICIES | FOR_SITES))
 
 
 def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
@@ -159,9 +196,10 @@ def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
 def _duration(value: Any, pointer: str) -> float:
     if value is None:
         return 0.0
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise JobspecError("duration is a number of seconds, 0 for no limit", pointer=pointer)
-    return float(value)
+    found = seconds_of(value.strip()) if isinstance(value, str) else value
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found < math.inf:
+        raise JobspecError(f"duration is a number of {WANTED}; 0 for no limit", pointer=pointer)
+    return float(found)
 
 
 def _check_priority(value: Any, pointer: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict
+from rainbow.jobspec.batch import started
 from rainbow.matching import stated_units
 from rainbow.scheduling import processes
 from rainbow.service.agents import liveness
@@ -105,14 +106,16 @@ def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dic
 def _offer(connection: sa.Connection, task: Task, worker_type: str, limits: Mapping[str, int]) -> dict[str, Any]:
     asked = reading(connection, task.job)
     request, spec = asked.request, asked.tasks[task.index].spec
+    command, environment = started(request, spec, task.index)
     return {
         "id": task.id,
         "attempt": task.attempt,
         "job": task.job,
         "name": task.name,
-        "command": list(spec.command),
+        "command": command,
         "cwd": request.cwd,
-        "environment": {**request.environment, **spec.environment},
+        "submitted_from": request.submitted_from,
+        "environment": environment,
         "duration": may_run(request, limits),
         "processes": processes(spec, task.slots, task.placement, worker_type),
         "placement": task.placement,

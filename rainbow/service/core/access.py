@@ -154,10 +154,12 @@ def own_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRec
     return record
 
 
-def requestor_of(asked: str | None, allowed: list[str] | None) -> str:
-    """Return who a job is for: what the request says, if the token may speak for them."""
+def requestor_of(asked: str | None, allowed: list[str] | None, login: str | None = None) -> str:
+    """Return who a job is for: what the request says, if the token may speak for them, else the caller's login."""
     if allowed is None:
-        return asked or "anonymous"
+        return asked or login or "anonymous"
+    if asked is None and login in allowed:
+        return str(login)
     if asked is None and allowed:
         return allowed[0]
     if asked not in allowed:

@@ -7,6 +7,7 @@ A task may run as long as its jobspec says (`duration`), else as long as its clu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Service
 
 
+WHOLE_ID = 24  # hexadecimal digits
+NEAR = 100  # jobs looked at for a short id
+_DIGITS = re.compile("[0-9a-f]{4,}")
 MOST = 1_000  # jobs forgotten at once: those who want to write meanwhile wait for it
 
 
@@ -47,6 +51,22 @@ def sees(connection: sa.Connection, who: Caller, record: JobRecord) -> bool:
     """Tell whether a job exists for this caller; one without a cluster by the clusters it may go to."""
     at = [record.cluster_id] if record.cluster_id or who.admin else jobs.open_to(connection, record.id)
     return any(who.sees_of(one, record.requestor) for one in at)
+
+
+def whole_id(service: Service, who: Caller, text: str) -> str:
+    """Return the id of the one job that exists for this caller and begins so; NotFound if several do.
+
+    A text that is no beginning of an id is returned as it is: whoever looks the job up says what is wrong.
+    """
+    if len(text) >= WHOLE_ID or not _DIGITS.fullmatch(text):
+        return text
+    with service.store.read() as connection:
+        near = jobs.beginning_with(connection, text, NEAR)
+        found = [record.id for record in near if sees(connection, who, record)]
+    if len(found) > 1 or len(near) == NEAR:
+        named = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
+        raise NotFound(f"several jobs begin with {text}: {named}; give more digits of the id")
+    return found[0] if found else text
 
 
 def visible_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:

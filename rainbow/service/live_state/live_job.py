@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
 from rainbow.jobspec.request import Dependency
@@ -176,8 +177,16 @@ class LiveJob:
         """Whether nothing of it may start now, whatever is free."""
         return self.unmet is not None or self.record.suspended_at is not None
 
+    @property
+    def startable(self) -> int:
+        """How many of its tasks that wait may start: all, or as many as its array lets run at once."""
+        array = self.read.request.array
+        if array is None or not array.at_once:
+            return len(self.order)
+        return max(0, min(len(self.order), array.at_once - len(self.booked)))
+
     def _gangs(self) -> Sequence[GangView]:
-        if self.is_kept:
+        if self.is_kept or not self.startable:
             return ()
         if self.independent:
             return Gangs(self)
@@ -228,6 +237,16 @@ class LiveJob:
         """Say that its owner wants it held."""
         return Wait(self.record.id, "suspended", SUSPENDED)
 
+    def waits_for_its_own(self) -> Wait:
+        """Say that as many elements of its array run as may at once."""
+        array = self.read.request.array
+        most = array.at_once if array else 0
+        text = (
+            f"{some(len(self.booked), 'element')} of its array running, the limit is {most}; {len(self.order)} wait"
+        )
+        facts = {"running": len(self.booked), "limit": most, "waiting": len(self.order)}
+        return Wait(self.record.id, "array-limit", text, facts)
+
     def rests(self) -> Wait:
         """Say which of its tasks was lost, and that it starts again after a pause."""
         index, losses = max(self.resting.items(), key=lambda item: (len(item[1]), -item[0]))
@@ -248,7 +267,7 @@ class Gangs(Sequence[GangView]):
 
     def __init__(self, job: LiveJob) -> None:
         self._job = job
-        self._length = len(job.order)  # as it was counted, whatever has become of the job since
+        self._length = job.startable  # as it was counted, whatever has become of the job since
 
     def __len__(self) -> int:
         return self._length
@@ -265,7 +284,7 @@ class Gangs(Sequence[GangView]):
         return self._job.one(self._job.order[k % len(self)])
 
     def __iter__(self) -> Iterator[GangView]:
-        return (self._job.one(index) for index in self._job.order)
+        return (self._job.one(index) for index in islice(self._job.order, self._length))
 
 
 def elastic_of(read: Reading) -> Elastic | None:

@@ -412,6 +412,8 @@ class Mirror:
             return self.dependents.wait_of(job)
         if job.record.suspended_at is not None:
             return job.waits_held()
+        if job.order and not job.startable:
+            return job.waits_for_its_own()
         return job.awaits_itself() if job.order else job.rests()
 
     def _put_view(self, job_id: str, job: LiveJob | None) -> None:

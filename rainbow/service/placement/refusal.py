@@ -81,12 +81,12 @@ def drained(service: Service, found: Found) -> dict[str, str]:
 # ── jobs that wait ──
 
 
-def requestor_for(asked: str | None, who: Caller, cluster_ids: Iterable[str]) -> str:
+def requestor_for(asked: str | None, login: str | None, who: Caller, cluster_ids: Iterable[str]) -> str:
     """Return whom a job is for that no cluster has: by the first of these clusters whose token may say it."""
     fault: RainbowError | None = None
     for cluster_id in cluster_ids:
         try:
-            return requestor_of(asked, who.submits.get(cluster_id))
+            return requestor_of(asked, who.submits.get(cluster_id), login)
         except RainbowError as found:
             fault = fault or found
     raise fault or AssertionError("a job waits where some cluster matches")

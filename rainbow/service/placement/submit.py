@@ -68,6 +68,7 @@ class Submission:
     explain: bool = False  # of match: say what was looked for and found, and what would do
     place: str | None = None  # only this one of them, by the plan of a batch; no part of what was asked
     backend: str | None = None  # how it is matched; None: as the server is set
+    login: str | None = None  # of who submits: the requestor where none is named; no part of what was asked
     queue: bool | None = None  # wait where clusters match and none takes it now; None: as the server is set
 
     def digest(self) -> str:
@@ -165,7 +166,8 @@ class Placement:
         for name in list(self.found.ids.values())[:1]:  # where it may be placed later
             refusal.check_processes(service, self.wanted.request, reach.entry(name).cluster)
         homes = [*self.found.ids, *(entry.id for entry in reach.drained if entry.cluster.name in self.drained)]
-        refusal.check_room(service, connection, requestor := refusal.requestor_for(asked.requestor, self.who, homes))
+        requestor = refusal.requestor_for(asked.requestor, asked.login, self.who, homes)
+        refusal.check_room(service, connection, requestor)
         record = self._new(decided.job, requestor)
         wait = refusal.wait_of(why, record.submitted_at)
         record = replace(record, state=JobState.UNPLACED, wait=wait, awaits=self._awaits(connection, record))
@@ -215,7 +217,7 @@ class Placement:
     def _record(
         self, connection: sa.Connection, job_id: str, cluster: ClusterRecord, waiting: JobRecord | None
     ) -> JobRecord:
-        requestor = requestor_of(self.asked.requestor, self.who.submits.get(cluster.id))
+        requestor = requestor_of(self.asked.requestor, self.who.submits.get(cluster.id), self.asked.login)
         self._check_live(connection, cluster.id, requestor)
         nodes = self.found.verdict(cluster.name).totals.get("nodes", 0)
         if waiting is not None:
@@ -233,6 +235,7 @@ class Placement:
             cluster="",
             nodes=0,
             submitted_at=self.service.clock(),
+            suspended_at=self.service.clock() if self.wanted.request.held else None,
             basis=asked.basis or "",
             tag=asked.tag or (job_id if asked.basis else ""),
         )

@@ -1,0 +1,158 @@
+"""Batch jobs: arrays of a task, and scripts that travel with the job.
+
+`attributes.system.array: "0-99:2%5"` makes one task a bag of copies, one for every id, as `sbatch --array` does.
+Every copy sees its id as RAINBOW_ARRAY_INDEX and in its command as {index}.
+
+`attributes.system.script` is the text of a script; the task's command is then its name and its arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from rainbow.errors import JobspecError
+from rainbow.jobspec.request import Array, Numbers, Request, TaskSpec
+
+MOST = 1_000_000  # elements
+_PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
+_AT_ONCE = re.compile(r"(.*?)(?:%([0-9]{1,9}))?", re.DOTALL | re.ASCII)
+INDEX = "{index}"
+
+
+def read_array(value: Any, pointer: str) -> Array:
+    """Read ids as Slurm writes them: "0-15", "1,3,5-7", "0-15:4", each with %N for N at once.
+
+    >>> array = read_array("1,3,8-12:2%2", "")
+    >>> list(array.ids), array.at_once
+    ([1, 3, 8, 10, 12], 2)
+    """
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    found = _AT_ONCE.fullmatch(text) if isinstance(text, str) else None
+    spans = [_span(part) for part in found[1].removeprefix("[").removesuffix("]").split(",")] if found else []
+    if found is None or None in spans or found[2] == "0":
+        told = 'an array reads "0-15", "1,3,5-7" or "0-15:4", with %N for N at once'
+        raise JobspecError(f"{told}, got {value!r:.60}", pointer=pointer)
+    ids = [span for span in spans if span is not None]
+    if sum(map(len, ids)) > MOST:
+        raise JobspecError(f"an array of {sum(map(len, ids))} elements, the limit is {MOST}", pointer=pointer)
+    unique = sorted({one for span in ids for one in span})
+    whole = sum(map(len, ids)) == len(unique) and all(a[-1] < b[0] for a, b in pairwise(ids))
+    return Array(Numbers(tuple(ids) if whole else tuple(_spans(unique))), int(found[2] or 0))
+
+
+def _span(part: str) -> range | None:
+    found = _PART.fullmatch(part.strip())
+    if found is None:
+        return None
+    low, high, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+    return range(low, high + 1, step) if high >= low and step else None
+
+
+def _spans(ids: Sequence[int]) -> Iterable[range]:
+    """Write ascending ids as spans."""
+    begin = 0
+    for k in range(1, len(ids) + 1):
+        if k == len(ids) or ids[k] != ids[k - 1] + 1:
+            yield range(ids[begin], ids[k - 1] + 1)
+            begin = k
+
+
+def ids_text(ids: Numbers) -> str:
+    """Write ids as Slurm does.
+
+    >>> ids_text(read_array("1,3,8-12:2", "").ids)
+    '1,3,8-12:2'
+    """
+    return ",".join(_span_text(span) for span in ids.spans)
+
+
+def _span_text(span: range) -> str:
+    if len(span) == 1:
+        return str(span[0])
+    return f"{span[0]}-{span.stop - 1}{f':{span.step}' if span.step > 1 else ''}"
+
+
+def arrayed(request: Request, system: Mapping[str, Any], at: str) -> Request:
+    """Return the request with a copy of its task for every element, if it is an array; `at` points at `system`."""
+    if system.get("array") is None:
+        return request
+    array = read_array(system["array"], f"{at}/array")
+    if len(request.tasks) != 1 or request.elastic or request.service or system.get("scatter"):
+        told = "an array is one task in as many copies: no other tasks, no scatter, elastic or service beside it"
+        raise JobspecError(told, pointer=f"{at}/array")
+    [task] = request.tasks
+    if task.replicas not in (1, len(array.ids)):
+        told = f"the array has {len(array.ids)} elements, the task {task.replicas} replicas"
+        raise JobspecError(told, pointer=f"{at}/array")
+    return replace(request, array=array, tasks=(replace(task, replicas=len(array.ids)),), together=False)
+
+
+def index_at(array: Array, place: int) -> int:
+    """Return the id of an array's element, counted from 0.
+
+    >>> index_at(read_array("1,3,8-12:2", ""), 3)
+    10
+    """
+    left = place
+    for span in array.ids.spans:
+        if left < len(span):
+            return span[left]
+        left -= len(span)
+    raise IndexError(place)
+
+
+def read_script(value: Any, pointer: str) -> str:
+    """Read a script's text, which begins with the line that names its interpreter."""
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not value.startswith("#!") or not value[2:].splitlines()[0].strip():
+        raise JobspecError("script must be text that begins with #! and an interpreter", pointer=pointer)
+    return value
+
+
+PIECE = 100_000  # characters of one argument: the kernel takes no more than 128 KiB
+# what the interpreter reads is a file without a name: nothing is left behind, however the task ends
+_LOADER = """\
+f=$(mktemp) || exit; n=$1; shift
+while [ "$n" -gt 0 ]; do printf %s "$1" >>"$f" || exit; shift; n=$((n-1)); done
+exec 9<"$f"; rm -f "$f"; n=$1; shift
+case $n in 1) i=$1; shift; exec "$i" /dev/fd/9 "$@";; esac
+i=$1 a=$2; shift 2; exec "$i" "$a" /dev/fd/9 "$@"
+"""
+
+
+def loader(script: str, argv: Sequence[str]) -> list[str]:
+    """Return the command that runs a script with arguments (argv after its name), wherever there is a shell.
+
+    >>> loader("#!/bin/bash -l\\nhostname\\n", ["job.sh", "x"])[3:]
+    ['job.sh', '1', '#!/bin/bash -l\\nhostname\\n', '2', '/bin/bash', '-l', 'x']
+    """
+    interpreter = script[2:].splitlines()[0].strip().split(None, 1)  # as the kernel divides it
+    pieces = [script[k : k + PIECE] for k in range(0, len(script), PIECE)]
+    head = ["/bin/sh", "-c", _LOADER, argv[0] if argv else "script"]
+    return [*head, str(len(pieces)), *pieces, str(len(interpreter)), *interpreter, *argv[1:]]
+
+
+def started(request: Request, spec: TaskSpec, place: int) -> tuple[list[str], dict[str, str | None]]:
+    """Return the command and the environment of a task, the job's `place`th (from 0)."""
+    array, told = request.array, dict[str, str | None]()
+    words = list(spec.command)
+    if array is not None:
+        index = str(index_at(array, place))
+        words = [word.replace(INDEX, index) for word in words]
+        told |= {"RAINBOW_ARRAY_INDEX": index, **_as_slurm_says(array, index)}
+    if request.script:
+        folder = request.cwd or request.submitted_from
+        told |= {"SLURM_JOB_NAME": request.name, **({"SLURM_SUBMIT_DIR": folder} if folder else {})}
+        words = loader(request.script, words)
+    return words, {**told, **request.environment, **spec.environment}
+
+
+def _as_slurm_says(array: Array, index: str) -> dict[str, str]:
+    spans = array.ids.spans
+    told = {"ID": index, "COUNT": len(array.ids), "MIN": spans[0][0], "MAX": spans[-1][-1]}
+    return {f"SLURM_ARRAY_TASK_{name}": str(number) for name, number in told.items()}

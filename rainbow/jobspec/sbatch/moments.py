@@ -1,0 +1,87 @@
+"""Moments as `sbatch --begin` and `--deadline` read them.
+
+2030-01-31  2030-01-31T12:00[:30]  01/31/30  01/31  0131[30]   a day; a time follows after T, a blank or a dash
+16:00[:30]  4:00pm  midnight  noon  teatime  fika  elevenses    the next such time
+today  tomorrow                                                a day, at midnight if no time is said
+now  now+60  now+1hour  now+2days                              from now on; seconds if no unit is said
+
+Times without a date that are over today are tomorrow's. All are in the zone of `now`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+_NAMED = {"midnight": (0, 0), "elevenses": (11, 0), "noon": (12, 0), "fika": (15, 0), "teatime": (16, 0)}
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_NOW = re.compile(r"now(?:\s*\+\s*([0-9]{1,9})\s*([a-z]*))?", re.ASCII)
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?\s*(am|pm)?", re.ASCII)
+_DATES = (
+    re.compile(r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})", re.ASCII),
+    re.compile(r"(?P<month>[0-9]{1,2})[/.](?P<day>[0-9]{1,2})(?:[/.](?P<year>[0-9]{2,4}))?", re.ASCII),
+    re.compile(r"(?P<month>[0-9]{2})(?P<day>[0-9]{2})(?P<year>[0-9]{2})?", re.ASCII),
+)
+
+
+def moment(text: str, now: datetime) -> float | None:
+    """Return the moment in seconds since 1970; None if it is none.
+
+    >>> from datetime import UTC
+    >>> noon = datetime(2030, 1, 31, 12, tzinfo=UTC)
+    >>> [moment(text, noon) - noon.timestamp() for text in ("now+1hour", "16:00", "11:00", "tomorrow")]
+    [3600.0, 14400.0, 82800.0, 43200.0]
+    """
+    words = text.strip().lower()
+    if found := _NOW.fullmatch(words):
+        return _from_now(found, now)
+    day, rest = _day(words, now)
+    time = _time_of_day(rest) if rest else (0, 0, 0)
+    if time is None or (day is None and not rest):
+        return None
+    at = (day or now).replace(hour=time[0], minute=time[1], second=time[2], microsecond=0)
+    if day is None and at <= now:
+        at += timedelta(days=1)
+    return at.timestamp()
+
+
+def _from_now(found: re.Match[str], now: datetime) -> float | None:
+    unit = (found[2] or "seconds").removesuffix("s")
+    if unit not in _UNITS:
+        return None
+    return now.timestamp() + int(found[1] or 0) * _UNITS[unit]
+
+
+def _day(words: str, now: datetime) -> tuple[datetime | None, str]:
+    """Return the day that is named, and what follows it."""
+    for name, days in (("today", 0), ("tomorrow", 1)):
+        if words.startswith(name):
+            return now + timedelta(days=days), words.removeprefix(name).strip(" t-")
+    for form in _DATES:
+        found = form.match(words)
+        if found and (found.end() == len(words) or words[found.end()] in "t -"):
+            return _date(found, now), words[found.end() :].strip(" t-")
+    return None, words
+
+
+def _date(found: re.Match[str], now: datetime) -> datetime | None:
+    year = int(found["year"] or now.year)
+    try:
+        day = now.replace(year=year + 2000 if year < 100 else year, month=int(found["month"]), day=int(found["day"]))
+    except ValueError:
+        return None
+    return day.replace(year=day.year + 1) if not found["year"] and day < now else day
+
+
+def _time_of_day(text: str) -> tuple[int, int, int] | None:
+    if text in _NAMED:
+        return (*_NAMED[text], 0)
+    found = _TIME.fullmatch(text)
+    if not found:
+        return None
+    hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
+    if found[4]:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if found[4] == "pm" else 0)
+    return (hour, minute, second) if hour < 24 and minute < 60 and second < 60 else None
