@@ -16,7 +16,7 @@ from rainbow.scheduling.gangs import processes_at_least
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.placement.match_cache import TOLD, Found, Match
 from rainbow.state_machine import JobState
-from rainbow.store import events, jobs
+from rainbow.store import clusters, events, jobs
 from rainbow.store.jobs import UnplacedRecord
 from rainbow.text import some
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rainbow.selection import Choice
     from rainbow.service.core.service import Service
     from rainbow.service.placement.candidates import Reach
+    from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
 
 UNCOUNTED = 128  # cores of a worker whose graph counts none; its agent knows better
@@ -151,3 +152,13 @@ def check_processes(service: Service, request: Request, cluster: Cluster) -> Non
 def _largest(cluster: Cluster) -> int:
     """Return how many cores the largest worker has; where none are counted, as many as a large machine has."""
     return max((amounts.get("core", 0) for amounts in worker_capacity(cluster).values()), default=0) or UNCOUNTED
+
+
+def taking(connection: sa.Connection, name: str) -> ClusterRecord:
+    """Return the cluster that was selected; Conflict if it takes no jobs any more since it was matched."""
+    cluster = clusters.find(connection, name)
+    if cluster is None or cluster.draining_at is not None:
+        raise Conflict(f"cluster {name} is being deleted; submit again")
+    if cluster.drained_at is not None:
+        raise Conflict(f"cluster {name} was drained a moment ago; submit again")
+    return cluster

@@ -37,7 +37,7 @@ from rainbow.service.placement.candidates import Part, barred, reach_of, snapsho
 from rainbow.service.placement.match_cache import Found, Match, Matches
 from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
 from rainbow.state_machine import JobState, Task
-from rainbow.store import clusters, events, jobs, statistics, tasks
+from rainbow.store import events, jobs, statistics, tasks
 from rainbow.store.jobs import JobRecord
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Placement:
         self, connection: sa.Connection, decided: Decided, waiting: JobRecord | None = None
     ) -> tuple[JobRecord, dict[str, Any]]:
         """Store a job, new or waiting for it, at the cluster that was chosen."""
-        cluster = _taking(connection, decided.choice.cluster or "")
+        cluster = refusal.taking(connection, decided.choice.cluster or "")
         self._check_matched(cluster)
         refusal.check_processes(self.service, self.wanted.request, self.found.reach.entry(cluster.name).cluster)
         record = self._record(connection, decided.job, cluster, waiting)
@@ -291,16 +291,6 @@ class Placement:
         jobs.add(connection, record, _text(asked.jobspec), decision, **key)
         named_dependencies.keep(connection, record, self.wanted.request)
         remember(record.id, self.wanted)
-
-
-def _taking(connection: sa.Connection, name: str) -> ClusterRecord:
-    """Return the cluster that was selected; Conflict if it takes no jobs any more since it was matched."""
-    cluster = clusters.find(connection, name)
-    if cluster is None or cluster.draining_at is not None:
-        raise Conflict(f"cluster {name} is being deleted; submit again")
-    if cluster.drained_at is not None:
-        raise Conflict(f"cluster {name} was drained a moment ago; submit again")
-    return cluster
 
 
 def _tasks(job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float]) -> list[Task]:
