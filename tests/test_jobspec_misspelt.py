@@ -16,7 +16,10 @@ WARNED = [
         "/attributes/system/duraton is not read; did you mean duration?",
     ),
     ("{resources: {work: {type: node}}, taks: []}", "/taks is not read; did you mean tasks?"),
-    ("{task: {command: [x]}, resource: [1]}", "/resource is not read; did you mean resources?"),
+    (
+        "{task: {command: [x], resources: {io: {type: shm}}}, resource: [1]}",
+        "/resource is not read; did you mean resources?",
+    ),
     (
         "{version: 1, resources: [{type: slot, count: 1, label: a, with: [{type: core, count: 1}]}], attributes: {},"
         " tasks: [{command: [x], slot: a, count: {per_slot: 1}, attributes: {enviroment: {}}}]}",

@@ -124,10 +124,19 @@ def name_of(fields: Mapping[str, Any], pointer: str) -> str:
     return text(given(fields, "name", ""), f"{pointer}/name", "the name of a graph")
 
 
-def directed(fields: Mapping[str, Any], pointer: str) -> None:
-    """Refuse a graph that says its edges have no direction: it would not say what contains what."""
-    if fields.get("directed") is False:
-        raise GraphError("the graph must be directed", pointer=f"{pointer}/directed")
+def directed(fields: Mapping[str, Any], pointer: str, listed: Any) -> None:
+    """Refuse a graph that says its edges have no direction, unless each names its relation, from source to target."""
+    if fields.get("directed") is False and not (isinstance(listed, list) and listed and all(map(_relates, listed))):
+        text = 'the graph must be directed, or each edge must name its relation ("contains")'
+        raise GraphError(text, pointer=f"{pointer}/directed")
+
+
+def _relates(item: Any) -> bool:
+    """Tell whether an edge names its relation."""
+    inside = item.get("metadata") if isinstance(item, Mapping) else None
+    named = inside if isinstance(inside, Mapping) else {}
+    keys = ("relation", "relationship")
+    return isinstance(item, Mapping) and bool(named.get("name") or any(item.get(k) or named.get(k) for k in keys))
 
 
 def edges(items: Any, pointer: str, limits: Limits) -> list[Edge]:

@@ -71,7 +71,7 @@ def read_jgf(document: Mapping[str, Any], pointer: str, limits: Limits) -> Docum
     nodes = graph.get("nodes")
     if not isinstance(nodes, (Mapping, list, tuple)):
         raise GraphError("the nodes must be a mapping by id (JGF 2) or a list (JGF 1)", pointer=f"{at}/nodes")
-    directed(graph, at)
+    directed(graph, at, graph.get("edges"))
     limits.check("vertices", len(nodes), f"{at}/nodes")
     read = _by_id(nodes, f"{at}/nodes") if isinstance(nodes, Mapping) else _listed(nodes, f"{at}/nodes")
     name = name_of(document, pointer) or name_of(graph, at)
@@ -101,7 +101,7 @@ def read_node_link(document: Mapping[str, Any], limits: Limits) -> Document:
     """Turn {"nodes": [{"id": ...}], "links": [...]} (or "edges") into plain form."""
     key = "links" if document.get("links") is not None else "edges"
     nodes = sequence(document["nodes"], "/nodes", "the nodes")
-    directed(document, "")
+    directed(document, "", document.get(key))
     limits.check("vertices", len(nodes), "/nodes")
     graph = document.get("graph")
     name = name_of(document, "") or (name_of(graph, "/graph") if isinstance(graph, Mapping) else "")

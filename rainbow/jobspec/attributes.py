@@ -189,12 +189,41 @@ def requires(entries: Any, pointer: str) -> tuple[Need, ...]:
     return tuple(Need(name, tuple(conditions)) for (name, _), conditions in together.items())
 
 
+def system_needs(value: Any, pointer: str) -> tuple[Need, ...]:
+    """Read `attributes.system.requires`: {subsystem: [{field: value, ...}]}; an entry is met by one vertex.
+
+    >>> system_needs({"software": [{"name": "curl"}]}, "")[0].conditions
+    (Condition(matcher='match', options={'field': 'name', 'value': 'curl'}),)
+    """
+    found: list[Need] = []
+    for subsystem, entries in mapping({} if value is None else value, pointer).items():
+        for k, entry in enumerate(listing(entries, f"{pointer}/{step(subsystem)}")):
+            at = f"{pointer}/{step(subsystem)}/{k}"
+            kind = "range" if isinstance(entry, Mapping) and {"min", "max"} & set(entry) else "match"
+            found.append(Need(subsystem, tuple(_item(kind, entry, at))))
+    return tuple(found)
+
+
+def named_needs(value: Any, pointer: str, named: Mapping[str, tuple[Need, ...]]) -> tuple[Need, ...]:
+    """Read `requires` where it stands: a list of needs, or the name of a list that the jobspec gives at its top."""
+    if not isinstance(value, str):
+        return requires(value, pointer)
+    if value not in named:
+        hint = meant(value, named)
+        raise JobspecError(f"requires names no list {value[:80]}" + (hint and f"; {hint}"), pointer=pointer)
+    return named[value]
+
+
 def _required(entry: Mapping[str, Any], pointer: str) -> Iterator[Condition]:
     if "all" in entry:
         for k, part in enumerate(listing(entry["all"], f"{pointer}/all")):
             yield from _required(mapping(part, f"{pointer}/all/{k}"), f"{pointer}/all/{k}")
         return
-    if ("match" in entry and not isinstance(entry["match"], list)) or "value" in entry:
+    if "attribute" in entry:  # compspec asks a second field of the same vertex so
+        yield _match(entry["attribute"], entry.get("value"), f"{pointer}/attribute")
+    if ("match" in entry and not isinstance(entry["match"], list)) or {"attribute", "value"} & set(entry) == {
+        "value"
+    }:
         yield _match(entry.get("field", "type"), entry.get("match", entry.get("value")), pointer)
     if "min" in entry or "max" in entry:
         yield _range(entry.get("field"), entry, pointer)
@@ -202,7 +231,7 @@ def _required(entry: Mapping[str, Any], pointer: str) -> Iterator[Condition]:
     for matcher in others:
         for k, item in enumerate(entry[matcher]):
             yield from _item(matcher, item, f"{pointer}/{step(matcher)}/{k}")
-    if not {"match", "value", "min", "max", *others} & set(entry):
+    if not {"match", "value", "attribute", "min", "max", *others} & set(entry):
         raise JobspecError("a need says match, min, max or another matcher: [...]", pointer=pointer)
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rainbow.errors import JobspecError
-from rainbow.jobspec.attributes import read_constraint, read_dependencies
+from rainbow.jobspec.attributes import read_constraint, read_dependencies, system_needs
 from rainbow.jobspec.batch import arrayed, read_script
+from rainbow.jobspec.dialects.alternatives import alternatives
 from rainbow.jobspec.durations import WANTED, seconds_of
 from rainbow.jobspec.elastic import scattered
 from rainbow.jobspec.quantities import about_units, read_count
@@ -22,7 +23,7 @@ from rainbow.jobspec.yaml_reader import as_number, step
 from rainbow.text import shortened, unread
 
 SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environment", "job", "scatter"}
-SYSTEM |= {"class", "service", "script", "array", "hold", "submitted_from"}
+SYSTEM |= {"class", "requires", "service", "script", "array", "hold", "submitted_from"}
 # what some policy reads: which one will have the job is not known here
 FOR_POLICIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
 FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}
@@ -43,6 +44,11 @@ def read_resource(value: Mapping[str, Any], pointer: str) -> Resource:
         label=value.get("label", ""),
         children=tuple(read_resource(child, f"{pointer}/with/{k}") for k, child in enumerate(children)),
     )
+
+
+def read_forests(values: Sequence[Mapping[str, Any]], pointer: str) -> tuple[tuple[Resource, ...], ...]:
+    """Read a list of RFC 14 resources: one forest, or several where Fluxion's slots leave a choice."""
+    return alternatives(tuple(read_resource(r, f"{pointer}/{k}") for k, r in enumerate(values)), pointer)
 
 
 def labels(resources: tuple[Resource, ...]) -> list[str]:
@@ -114,6 +120,9 @@ def request_of(
     attributes = attributes or {}
     system = _mapping(attributes.get("system"), f"{at}/system")
     job = system.get("job")
+    needs = system_needs(system.get("requires"), f"{at}/system/requires")
+    variants = tuple(tuple(_needing(tree, needs) for tree in forest) for forest in variants) if needs else variants
+    _check_asked(variants, rest.pop("asked_at", "/resources"))
     warnings = (*rest.pop("warnings", ()), *_unread(system, f"{at}/system"), *about_units(variants))
     warnings = (*warnings, *_of_sites(attributes.get("site"), f"{at}/site"))
     name = rest.pop("name", "") or (job.get("name", "") if isinstance(job, Mapping) else "")
@@ -169,6 +178,22 @@ def _of_sites(site: Any, at: str) -> Iterator[str]:
     for kind, options in site.items():
         named = ", ".join(str(name) for name in options)
         yield f"{at}/{step(kind)} ({named:.200}) is for clusters of that kind; others ignore it"
+
+
+def _needing(tree: Resource, needs: tuple[Need, ...]) -> Resource:
+    """Give needs to the outermost slots of a tree; without a slot, to what stands at its top."""
+    if tree.is_slot or not any(part.is_slot for part in tree.walk()):
+        return replace(tree, needs=tree.needs + needs)
+    inside = (part if not labels((part,)) else _needing(part, needs) for part in tree.children)
+    return replace(tree, children=tuple(inside))
+
+
+def _check_asked(variants: tuple[tuple[Resource, ...], ...], pointer: str) -> None:
+    """Refuse a jobspec that asks for nothing: every cluster would match, and its tasks would run nowhere."""
+    for forest in variants:
+        if all(part.is_slot and not part.needs for tree in forest for part in tree.walk()):
+            text = "the jobspec asks for nothing; say what a slot takes, as with: [{type: core, count: 1}]"
+            raise JobspecError(text, pointer=pointer)
 
 
 def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:

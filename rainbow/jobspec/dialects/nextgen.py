@@ -10,7 +10,8 @@ from itertools import chain, islice, product
 from typing import Any
 
 from rainbow.errors import JobspecError, LimitError
-from rainbow.jobspec.attributes import requires
+from rainbow.jobspec.attributes import named_needs, requires
+from rainbow.jobspec.dialects.alternatives import MOST_VARIANTS, OR, XOR
 from rainbow.jobspec.dialects.common import read_command, read_counts, request_of
 from rainbow.jobspec.quantities import read_count
 from rainbow.jobspec.request import SLOT, Count, Need, Request, Resource, TaskSpec
@@ -18,8 +19,8 @@ from rainbow.jobspec.schema_validation import check, unknown_keys
 from rainbow.jobspec.yaml_reader import step
 from rainbow.text import meant, shortened
 
-MOST_VARIANTS = 64
 MOST_DEPENDENCIES = 100_000
+Named = Mapping[str, tuple[Need, ...]]
 Entry = tuple[Mapping[str, Any], str, str, str]  # a task, its pointer, its group, the group's resources
 
 
@@ -28,14 +29,18 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
     check(document, "nextgen")
     warnings: list[str] = []
     unfit: list[tuple[str, str]] = []
-    common = requires(document.get("requires", []), "/requires")
+    asked = document.get("requires", [])
+    named = _named(asked) if isinstance(asked, Mapping) else {}
+    common = requires([] if named or isinstance(asked, Mapping) else asked, "/requires")
+    of_tasks = _of_tasks(document, named)
     groups = {
-        name: _slotted(value, f"/resources/{step(name)}", name, common)
+        name: _slotted(value, f"/resources/{step(name)}", name, common + of_tasks.get(name, ()), named)
         for name, value in document["resources"].items()
     }
     chosen = [name for name, value in document["resources"].items() if value.get("schedule")] or list(groups)
     tasks = list(_tasks(document, groups, unfit))
     warnings.extend(f"{pointer} {text}" for pointer, text in unfit)
+    warnings.extend(f"/requires/{step(name)} is required by nothing" for name in named.keys() - _by_name(document))
     _check_dependencies(tasks)
     choices = [task.slots for task in tasks if len(task.slots) > 1]
     variants = tuple(tuple(groups[name] for name in names) for names in _variants(chosen, choices, tasks))
@@ -96,9 +101,36 @@ def _called(tasks: list[TaskSpec]) -> dict[str, list[int]]:
 # ── resources ──
 
 
-def _slotted(value: Mapping[str, Any], pointer: str, name: str, common: tuple[Need, ...]) -> Resource:
+def _named(asked: Mapping[str, Any]) -> dict[str, tuple[Need, ...]]:
+    """Read the needs that tasks and resources name."""
+    return {name: requires(entries, f"/requires/{step(name)}") for name, entries in asked.items()}
+
+
+def _by_name(document: Mapping[str, Any]) -> set[str]:
+    """Collect the lists of needs that tasks and resources name."""
+    found = {task["requires"] for task, *_ in _entries(document) if isinstance(task.get("requires"), str)}
+    stack = list(document["resources"].values())
+    while stack:
+        resource = stack.pop()
+        found |= {resource["requires"]} if isinstance(resource.get("requires"), str) else set()
+        stack.extend(resource.get("with", []))
+    return found
+
+
+def _of_tasks(document: Mapping[str, Any], named: Named) -> dict[str, tuple[Need, ...]]:
+    """Return by name of a group what the tasks that run in it require."""
+    found: dict[str, tuple[Need, ...]] = {}
+    for task, at, _, inherited in _entries(document):
+        needs = named_needs(task.get("requires", []), f"{at}/requires", named)
+        names = _alternatives(task, inherited) or document["resources"]
+        for name in names if needs else ():
+            found[name] = (*found.get(name, ()), *(need for need in needs if need not in found.get(name, ())))
+    return found
+
+
+def _slotted(value: Mapping[str, Any], pointer: str, name: str, common: tuple[Need, ...], named: Named) -> Resource:
     """Read a named group; unless it has slots of its own, all of it is one slot of that name."""
-    resource = _resource(value, pointer, name)
+    resource = _resource(value, pointer, name, named)
     if common:
         top = resource.children[0] if resource.is_slot and "replicas" in value and resource.children else resource
         needing = replace(top, needs=top.needs + common)
@@ -108,11 +140,15 @@ def _slotted(value: Mapping[str, Any], pointer: str, name: str, common: tuple[Ne
     return Resource(SLOT, label=name, children=(resource,))
 
 
-def _resource(value: Mapping[str, Any], pointer: str, name: str) -> Resource:
+def _resource(value: Mapping[str, Any], pointer: str, name: str, named: Named) -> Resource:
+    if value["type"] in (XOR, OR):
+        text = f"{value['type']} is for a list of resources; here a task names its alternatives: resources: a|b"
+        raise JobspecError(text, pointer=f"{pointer}/type")
     count = read_count(value["count"], f"{pointer}/count") if "count" in value else Count()
     replicas = read_count(value["replicas"], f"{pointer}/replicas") if "replicas" in value else None
-    children = tuple(_resource(child, f"{pointer}/with/{k}", name) for k, child in enumerate(value.get("with", [])))
-    needs = requires(value.get("requires", []), f"{pointer}/requires")
+    inside = enumerate(value.get("with", []))
+    children = tuple(_resource(child, f"{pointer}/with/{k}", name, named) for k, child in inside)
+    needs = named_needs(value.get("requires", []), f"{pointer}/requires", named)
     label = value.get("label") or name
     if value["type"] == SLOT:
         return Resource(SLOT, replicas or count, label=label, needs=needs, children=children)
@@ -139,22 +175,21 @@ def _variants(chosen: list[str], choices: list[tuple[str, ...]], tasks: list[Tas
 # ── tasks ──
 
 
+def _entries(document: Mapping[str, Any]) -> Iterator[Entry]:
+    """Yield every task that is written out."""
+    listed = [(document["task"], "/task")] if "task" in document else []
+    listed += [(task, f"/tasks/{k}") for k, task in enumerate(document.get("tasks", []))]
+    entries: Iterable[Entry] = ((task, at, "", "") for task, at in listed)
+    groups = enumerate(document.get("groups", []))
+    in_groups = _bounded(chain.from_iterable(_of_group(group, f"/groups/{k}", "") for k, group in groups))
+    yield from (entry for entry in chain(entries, in_groups) if not _is_reference(entry[0]))
+
+
 def _tasks(
     document: Mapping[str, Any], groups: Mapping[str, Resource], unfit: list[tuple[str, str]]
 ) -> Iterator[TaskSpec]:
-    listed = [(document["task"], "/task")] if "task" in document else []
-    listed += [(task, f"/tasks/{k}") for k, task in enumerate(document.get("tasks", []))]
-    entries = [(task, at, "", "") for task, at in listed]
-    groups_of_tasks = enumerate(document.get("groups", []))
-    entries.extend(
-        _bounded(chain.from_iterable(_of_group(group, f"/groups/{k}", "") for k, group in groups_of_tasks))
-    )
-    number = 0
-    for task, at, group, inherited in entries:
-        if _is_reference(task):
-            continue
+    for number, (task, at, group, inherited) in enumerate(_entries(document)):
         yield _task(task, at, group, inherited, groups, number, unfit)
-        number += 1
 
 
 def _bounded(entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -181,6 +216,11 @@ def _is_reference(task: Mapping[str, Any]) -> bool:
     return "group" in task and "command" not in task
 
 
+def _alternatives(task: Mapping[str, Any], inherited: str) -> list[str]:
+    """Return the names of the groups of which a task may have any."""
+    return [name for name in re.split(r"[|]", task.get("resources") or inherited) if name]
+
+
 def _task(
     task: Mapping[str, Any],
     at: str,
@@ -190,7 +230,7 @@ def _task(
     number: int,
     unfit: list[tuple[str, str]],
 ) -> TaskSpec:
-    named = [name for name in re.split(r"[|]", task.get("resources") or inherited) if name]
+    named = _alternatives(task, inherited)
     place = at if task.get("resources") else at.rpartition("/tasks/")[0]
     for name in (name for name in named if name not in groups):
         hint = meant(name, groups)

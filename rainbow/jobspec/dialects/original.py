@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rainbow.errors import JobspecError
+from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec.attributes import task_needs
+from rainbow.jobspec.dialects.alternatives import MOST_VARIANTS
 from rainbow.jobspec.dialects.common import (
     labels,
     read_command,
     read_counts,
     read_environment,
-    read_resource,
+    read_forests,
     request_of,
     with_needs,
 )
@@ -33,31 +34,36 @@ def read_founding(document: Mapping[str, Any]) -> Request:
     warnings = list(unknown_keys(document, "founding"))
     slot = task.get("slot") or ""
     if "resources" in document:
-        forest = tuple(read_resource(r, f"/resources/{k}") for k, r in enumerate(document["resources"]))
+        forests = read_forests(document["resources"], "/resources")
     else:
-        forest = (Resource(SLOT, label=slot or "default"),)
+        forests = ((Resource(SLOT, label=slot or "default"),),)
         warnings.append("no resources are asked for")
-    if slot and labels(forest) and slot not in labels(forest):
+    if slot and any(labels(forest) and slot not in labels(forest) for forest in forests):
         raise JobspecError(f"there is no slot {slot!r}", pointer="/task/slot")
     asked = dict(task.get("resources", {}))
     alternatives = _storages(asked)
     needs = task_needs({key: value for key, value in asked.items() if value}, "/task/resources")
-    forest = _add(forest, slot, needs)
-    variants = tuple(_add(forest, slot, (need,)) for need in alternatives) or (forest,)
+    forests = tuple(_add(forest, slot, needs) for forest in forests)
+    variants = tuple(_add(forest, slot, (need,)) for need in alternatives for forest in forests) or forests
+    if len(variants) > MOST_VARIANTS:
+        raise LimitError(f"more than {MOST_VARIANTS} ways to choose", pointer="/resources", limit="variants")
     command = read_command(task.get("command"), "/task/command")
     if not command:
         warnings.append("task 0 has no command")
     attributes, at = _attributes(document, task)
+    asked_at = "/resources" if "resources" in document else "/task"
     spec = TaskSpec(
         name=task.get("name", "task-0"),
         command=command,
-        slots=(slot,) if slot in labels(forest) else (),
+        slots=(slot,) if slot in labels(forests[0]) else (),
         environment=read_environment(
             (task.get("attributes") or {}).get("environment"), "/task/attributes/environment"
         ),
         **read_counts(task.get("count"), "/task/count"),
     )
-    return request_of(variants, (spec,), attributes, at, dialect="founding", warnings=tuple(warnings))
+    return request_of(
+        variants, (spec,), attributes, at, dialect="founding", warnings=tuple(warnings), asked_at=asked_at
+    )
 
 
 def _add(forest: Forest, slot: str, needs: tuple[Need, ...]) -> Forest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rainbow.errors import JobspecError
@@ -11,7 +11,7 @@ from rainbow.jobspec.dialects.common import (
     read_command,
     read_counts,
     read_environment,
-    read_resource,
+    read_forests,
     request_of,
     with_needs,
 )
@@ -24,17 +24,17 @@ from rainbow.text import shortened, unread
 def read_rfc14(document: Mapping[str, Any]) -> Request:
     """Read a jobspec whose resources are a list and whose tasks name slots."""
     check(document, "rfc14")
-    resources = tuple(read_resource(r, f"/resources/{k}") for k, r in enumerate(document["resources"]))
-    known = _slots(resources)
+    forests = read_forests(document["resources"], "/resources")
+    known = [_slots(resources) for resources in forests]
     tasks = []
     needs: dict[str, tuple[Need, ...]] = {}
     for k, task in enumerate(document["tasks"]):
         tasks.append(_task(task, f"/tasks/{k}", known, k))
         asked = task_needs(task.get("resources", {}), f"/tasks/{k}/resources")
         needs[task["slot"]] = needs.get(task["slot"], ()) + asked
-    resources = tuple(with_needs(resource, needs) for resource in resources)
+    variants = tuple(tuple(with_needs(resource, needs) for resource in resources) for resources in forests)
     attributes, warnings = document["attributes"], tuple(shortened(_unread(document), lambda found: unread(*found)))
-    return request_of((resources,), tuple(tasks), attributes, "/attributes", dialect="rfc14", warnings=warnings)
+    return request_of(variants, tuple(tasks), attributes, "/attributes", dialect="rfc14", warnings=warnings)
 
 
 def _unread(document: Mapping[str, Any]) -> Iterator[Unread]:
@@ -60,14 +60,22 @@ def _slots(resources: tuple[Resource, ...]) -> dict[str, set[str]]:
     return found
 
 
-def _task(task: Mapping[str, Any], at: str, known: Mapping[str, set[str]], number: int) -> TaskSpec:
-    if task["slot"] not in known:
-        raise JobspecError(
-            f"there is no slot {task['slot']!r}; there are: {', '.join(known)[:200] or 'none'}", pointer=f"{at}/slot"
-        )
+def _check_slot(label: str, known: Sequence[Mapping[str, set[str]]], pointer: str) -> None:
+    """Refuse a slot that is in no alternative, or not in each of them: the task would have no place in the others."""
+    if all(label in slots for slots in known):
+        return
+    there = dict.fromkeys(name for slots in known for name in slots)
+    if label in there:
+        text = f"slot {label!r} is not in every alternative; give all of them one label"
+        raise JobspecError(text, pointer=pointer)
+    raise JobspecError(f"there is no slot {label!r}; there are: {', '.join(there)[:200] or 'none'}", pointer=pointer)
+
+
+def _task(task: Mapping[str, Any], at: str, known: Sequence[Mapping[str, set[str]]], number: int) -> TaskSpec:
+    _check_slot(task["slot"], known, f"{at}/slot")
     counts = read_counts(task["count"], f"{at}/count")
     kind = counts.get("per_resource", ("", 0))[0]
-    if kind and kind not in known[task["slot"]]:
+    if kind and not all(kind in slots[task["slot"]] for slots in known):
         raise JobspecError(f"slot {task['slot']} has no {kind} to count by", pointer=f"{at}/count/per_resource/type")
     own = (task.get("attributes") or {}).get("environment")
     return TaskSpec(
