@@ -87,4 +87,5 @@ def test_stale_runs_are_the_older_attempts() -> None:
 
 
 def test_stopped_is_a_result_of_the_protocol() -> None:
-    assert {str(result) for result in Result} == {"exited", "timed_out", "stopped", "failed", "lost"}
+    told = {"exited", "timed_out", "stopped", "failed", "lost", "canceled"}
+    assert {str(result) for result in Result} == told

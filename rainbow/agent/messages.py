@@ -22,6 +22,7 @@ def run_of(offer: responses.Offer) -> Run:
         processes=offer.get("processes", 1),
         placement=offer.get("placement") or {},
         units=offer.get("units") or {},
+        request=offer.get("request"),
     )
 
 

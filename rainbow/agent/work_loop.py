@@ -355,6 +355,8 @@ class Agent:
 
     def _too_many(self, run: Run) -> str:
         """Say that a run would start more processes than its cores may have, whatever the server says."""
+        if run.request and not run.placement:  # the site gives it cores, and holds it to them
+            return ""
         workers = [amounts for name, amounts in run.placement.items() if name]
         cores = sum(amounts.get("core", 0) for amounts in workers)
         # what holds no core is held by its worker's, of which we know this machine's

@@ -91,6 +91,7 @@ OFFER = _of(
     placement=ANY_OBJECT,
     units=ANY_OBJECT,
 )
+OFFER["properties"]["request"] = ANY_OBJECT  # under the policy delegate
 
 ANSWERS: dict[str, dict[str, Any]] = {
     "Registered": _of(name=WORD, token=WORD, secret=WORD, revision=WHOLE, totals=TOTALS, units=UNITS),
@@ -249,8 +250,8 @@ EVENT = _object(
     code=_or_null({"type": "string", "maxLength": 100}),
     text=_or_null({"type": "string", "maxLength": 300}),
     facts=_or_null({"type": "object", "maxProperties": 20, "additionalProperties": FACT}),
-    result={"enum": ["exited", "timed_out", "stopped", "failed", "lost"]},
-    cause=_or_null({"enum": ["", "memory"]}),
+    result={"enum": ["exited", "timed_out", "stopped", "failed", "lost", "canceled"]},
+    cause=_or_null({"enum": ["", "memory", "deadline", "lost"]}),
     exit_code=_or_null({"type": "integer", "minimum": -(2**31) + 1, "maximum": 2**31 - 1}),
     output=_or_null({"type": "string"}),
     detail=_or_null({"type": "string"}),

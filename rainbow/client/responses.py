@@ -47,7 +47,8 @@ class RunRef(TypedDict):
 class Offer(RunRef):
     """A task the server wants this agent to run; `duration` in seconds, 0 for no limit.
 
-    `placement` says {worker: {type: amount}}, in the units that `units` names: {"memory": "B"}.
+    `placement` says {worker: {type: amount}}, in the units that `units` names: {"memory": "B"}. Under the policy
+    delegate it is empty, and `request` says what the task asks for.
     """
 
     job: str
@@ -60,6 +61,7 @@ class Offer(RunRef):
     processes: int
     placement: dict[str, dict[str, int]]
     units: dict[str, str]
+    request: NotRequired[dict[str, Any]]
 
 
 class Received(TypedDict):

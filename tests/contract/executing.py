@@ -16,7 +16,7 @@ from rainbow.agent import Ended, Executor, Run, RunId, open_executor
 from rainbow.agent.executors.local import allowed
 from tests import services
 
-NAMES = ["local", "local, kept", "psij:local", "psij:slurm", "dask"]
+NAMES = ["local", "local, kept", "psij:local", "psij:slurm", "slurm:owned", "slurm:shared", "dask"]
 PYTHON = sys.executable
 LEAVE_A_CHILD = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)"
 
@@ -30,7 +30,7 @@ def there_of(called: str, request: pytest.FixtureRequest) -> str:
     """Return the executor of this name, with its address."""
     if called.startswith("psij"):
         services.without("" if find_spec("psij") else "psij-python is not installed")
-    if called == "psij:slurm":
+    if "slurm" in called:
         request.getfixturevalue("on_slurm")
     if called == "dask":
         services.without("" if find_spec("distributed") else "distributed is not installed")

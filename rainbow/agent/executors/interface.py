@@ -87,6 +87,13 @@ def open_executor(text: str, environment: Mapping[str, str], folder: Path | None
     return executors.get(name)(argument, environment, folder)
 
 
+@executors.add("slurm")
+def _slurm(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
+    module = importlib.import_module("rainbow.agent.executors.slurm.executor")
+    made: Executor = module.SlurmExecutor(argument, environment, folder)
+    return made
+
+
 @executors.add("psij")
 def _psij(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
     made: Executor = _module("psij", "psij", "slurm").BatchExecutor(argument, environment, folder)

@@ -81,10 +81,14 @@ LONGEST_LINGER = 30.0  # and where output is there but a busy machine has not le
 
 
 class Tail:
-    """A pipe to write to and the last TAIL bytes written; a thread reads it so that no writer is ever held up."""
+    """A pipe to write to and the last TAIL bytes written; a thread reads it so that no writer is ever held up.
 
-    def __init__(self) -> None:
+    `copy`: a descriptor that gets all of it, too.
+    """
+
+    def __init__(self, copy: int | None = None) -> None:
         self._kept = b""
+        self._copy = copy
         self._reader, self.writer = os.pipe()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -93,6 +97,15 @@ class Tail:
         with contextlib.closing(os.fdopen(self._reader, "rb", buffering=0)) as pipe:
             while chunk := pipe.read(1 << 16):
                 self._kept = (self._kept + chunk)[-TAIL:]
+                if self._copy is not None:
+                    self._pass_on(self._copy, memoryview(chunk))
+
+    def _pass_on(self, to: int, chunk: memoryview) -> None:
+        try:
+            while chunk:
+                chunk = chunk[os.write(to, chunk) :]
+        except OSError:  # a full disk, say: the run is not to wait for it
+            self._copy = None
 
     @property
     def complete(self) -> bool:
@@ -141,8 +154,10 @@ class LocalExecutor:
         grace: float = GRACE,
         clock: Callable[[], float] = time.monotonic,
         enter: Callable[[], None] | None = None,
+        copy: bool = False,
     ) -> None:
         self.environment = environment
+        self._copy = 1 if copy else None  # what runs write goes to our own output, too
         self._enter = enter  # called in every process before it becomes the run's
         self._grace = grace
         self._clock = clock
@@ -152,7 +167,7 @@ class LocalExecutor:
     def start(self, run: Run) -> None:
         """Start every process of a run; if one cannot be started, the others are ended."""
         deadline = self._clock() + run.duration if run.duration > 0 else float("inf")
-        active = _Active(run, Tail(), deadline)
+        active = _Active(run, Tail(self._copy), deadline)
         self._active[run.id] = active
         try:
             for environment in of_processes(run, self.environment):

@@ -23,12 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import psij
-from psij.executors.batch.batch_scheduler_executor import BatchSchedulerExecutorConfig
+from psij.executors.batch.batch_scheduler_executor import BatchSchedulerExecutorConfig, check_status_exit_code
 
 from rainbow.agent.executors import bootstrap
 from rainbow.agent.executors.local import allowed, for_managers
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, shares, workers_of
 from rainbow.agent.executors.shared_folder import Desk, key_of, merged
+from rainbow.agent.executors.slurm import status
+from rainbow.agent.executors.slurm.status import Phase, Row
 
 POLL = 1  # seconds between two questions to the resource manager; PSI/J's own default shows a state after 32
 PATIENCE = 3_600  # questions in a row that it may leave unanswered before PSI/J calls all jobs failed
@@ -44,6 +46,7 @@ STEPS = {"slurm": {"SLURM_EXPORT_ENV": "ALL"}}  # else steps of a job that was s
 SPREAD = {
     "slurm": "srun"
 }  # what starts shared_folder.py once on every node; elsewhere all processes are the first node's
+SQUEUE = ["squeue", "-h", "-r", "-t", "all", "--me", "-o", status.ROWS]
 ASK_PSIJ = "Failed to poll"  # how PSI/J begins when it could not ask, and so knows nothing
 
 _STATES = {
@@ -81,6 +84,12 @@ class BatchExecutor:
         self._psij = psij.JobExecutor.get_instance(self._name, config=config)
         commands = {**for_managers(os.environ), **NOTHING_ALONG.get(self._name, {})}
         setattr(self._psij, "_run_command", partial(_run_command, commands))  # noqa: B010 - PSI/J has no door for it
+        self._rows: dict[str, Row] = {}
+        if (
+            self._name == "slurm"
+        ):  # PSI/J's own reader loses sight of all jobs while one row has a reason of two words
+            setattr(self._psij, "get_status_command", lambda _: SQUEUE)  # noqa: B010
+            setattr(self._psij, "parse_status_output", self._read_squeue)  # noqa: B010
         self._pool = ThreadPoolExecutor(4, "psij")
         self._active: dict[RunId, _Active] = {}
         self._told: list[_Active] = []
@@ -88,6 +97,12 @@ class BatchExecutor:
         self._looked = 0.0
         for run in self._desk.there():
             self._adopt(run)
+
+    def _read_squeue(self, exit_code: int, out: str) -> dict[str, psij.JobStatus]:
+        """Read what squeue lists, each row by itself; reasons are kept for `pending`."""
+        check_status_exit_code(SQUEUE[0], exit_code, out)
+        self._rows, _ = status.read_rows(out)
+        return {job: psij.JobStatus(_state(row), message=row.reason or None) for job, row in self._rows.items()}
 
     def _shares(self, run: Run) -> int:
         return len(shares(run)) if self._name in SPREAD else 1
@@ -185,7 +200,7 @@ class BatchExecutor:
         return begun
 
     def pending(self) -> Mapping[RunId, Pending]:
-        """Return how the resource manager's queue has what has not begun: PSI/J tells the state, not the reason."""
+        """Return how the resource manager's queue has what has not begun; of Slurm's also the reason."""
         waiting = (active for active in self._active.values() if not active.has_begun and active.end is None)
         return {active.run.id: self._pending(active) for active in waiting}
 
@@ -194,6 +209,9 @@ class BatchExecutor:
             return Pending("submitting", f"{self._name} has not answered the submission yet")
         state, native = active.job.status.state, str(active.job.native_id)
         words = _STATES.get(state, f"is {state.name.lower()}")
+        row = self._rows.get(native)
+        if row is not None and row.reason and row.phase is Phase.WAITING:
+            return status.waiting(row, {}, "")
         return Pending(state.name, f"{self._name} job {native} {words}", {"native_id": native})
 
     def _end_of(self, active: _Active, places: list[int], now: float) -> Ended | None:
@@ -276,6 +294,14 @@ class BatchExecutor:
             if active.job is not None:
                 self._cancel(active.job)
         self._active.clear()
+
+
+def _state(row: Row) -> psij.JobState:
+    """Return what PSI/J calls the state of a row; of a state that is not known nothing is concluded."""
+    if row.phase is not Phase.ENDED:
+        return psij.JobState.ACTIVE if row.phase in (Phase.RUNNING, Phase.HELD) else psij.JobState.QUEUED
+    ends = {"COMPLETED": psij.JobState.COMPLETED, "CANCELLED": psij.JobState.CANCELED}
+    return ends.get(row.state, psij.JobState.FAILED)
 
 
 def _run_command(environment: Mapping[str, str], command: list[str]) -> str:

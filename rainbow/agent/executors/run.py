@@ -21,6 +21,7 @@ class Result(StrEnum):
     TIMED_OUT = "timed_out"  # it ran longer than its limit and was ended
     STOPPED = "stopped"  # somebody asked for its end
     FAILED = "failed"  # it could not be started; the detail says why
+    CANCELED = "canceled"  # somebody ended it at the site, for good
     LOST = "lost"  # what watched it is gone, or it had to end with the agent's lease
 
 
@@ -41,6 +42,7 @@ class Run:
     placement: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     ranks: tuple[int, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)  # of amounts in the placement: {"memory": "B"}
+    request: Mapping[str, Any] | None = None  # what it asks for, where a site decides its place: jobspec/handover.py
 
 
 @dataclass(frozen=True, slots=True)

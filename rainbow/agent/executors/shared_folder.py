@@ -4,7 +4,10 @@ A folder that an agent shares with the nodes of its cluster: runs on their way t
 
     runs/KEY     written by the agent: what is to run
     begun/KEY    the same file, moved by the first node that begins: whoever moves a run has it
+    marks/KEY    written before the resource manager is given it: what tells its job from all others
     natives/KEY  the number the resource manager gave it
+    claims/KEY   the number of the job that runs it: a second job of the same run ends at once
+    outputs/KEY  what its job writes, where nobody asked for a file
     stops/KEY    its presence asks for the end
     holds/KEY    its presence asks to hold it in place
     ends/KEY.N   written by the N-th node: how its share ended
@@ -25,6 +28,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -45,7 +49,7 @@ from rainbow.agent.executors.run import (
     shares,
 )
 
-ROOMS = ("runs", "begun", "natives", "stops", "holds", "ends")
+ROOMS = ("runs", "begun", "marks", "natives", "claims", "outputs", "stops", "holds", "ends")
 
 
 def key_of(run: RunId) -> str:
@@ -97,8 +101,32 @@ class Desk:
 
     def native(self, run: RunId) -> str | None:
         """Return that number, if it is known."""
+        return self._read("natives", run)
+
+    def note(self, run: RunId, mark: str) -> None:
+        """Remember, on the disk before this returns, what will tell a run's job from all others."""
+        self._write("marks", key_of(run), mark, lasting=True)
+
+    def noted(self, run: RunId) -> str | None:
+        """Return what was noted."""
+        return self._read("marks", run)
+
+    def claim(self, run: RunId, native: str) -> bool:
+        """Take a run for a job; False if another job has it. All nodes of a job, and its requeued self, have it."""
+        draft = self.at("claims", f"{key_of(run)}.{native}.{socket.gethostname()}.{os.getpid()}.draft")
+        draft.write_text(native)
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, self.at("claims", key_of(run)))
+        draft.unlink()
+        return self.claimed(run) == native
+
+    def claimed(self, run: RunId) -> str | None:
+        """Return the number of the job that has a run."""
+        return self._read("claims", run)
+
+    def _read(self, room: str, run: RunId) -> str | None:
         try:
-            return self.at("natives", key_of(run)).read_text()
+            return self.at(room, key_of(run)).read_text()
         except FileNotFoundError:
             return None
 
@@ -165,9 +193,13 @@ class Desk:
         for file in files:
             file.unlink(missing_ok=True)
 
-    def _write(self, room: str, name: str, text: str) -> None:
+    def _write(self, room: str, name: str, text: str, *, lasting: bool = False) -> None:
         draft = self.at(room, f"{name}.{os.getpid()}.draft")
-        draft.write_text(text)
+        with draft.open("w") as file:
+            file.write(text)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
         os.rename(draft, self.at(room, name))
 
 
@@ -192,20 +224,31 @@ RANK = ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "FLUX_TASK_RANK")
 
 
 def main(folder: str, key: str, count: str) -> None:
-    """Run this node's share, one of `count`, and leave its end."""
+    """Run this node's share, one of `count`, leave its end, and end as it did."""
     desk = Desk(Path(folder))
     taken = desk.take(key)
     if taken is None:  # nobody waits for it any more
         return
     run, environment = taken
+    native = next((os.environ[name] for name in NATIVE if name in os.environ), "")
+    if native and not desk.claim(run.id, native):  # it was handed over twice, and the other job was faster
+        return
     if desk.native(run.id) is None:
-        desk.name(run.id, next((os.environ[name] for name in NATIVE if name in os.environ), str(os.getppid())))
-    place, ranks = _share(run) if count != "1" else (0, ())
+        desk.name(run.id, native or str(os.getppid()))
+    place, here = _share(run, int(count)) if count != "1" else (0, run)
     given = {name: value for name, value in os.environ.items() if name.startswith(GIVEN_BY_NODE) and name not in OURS}
-    executor = LocalExecutor({**environment, **given})
+    executor = LocalExecutor({**environment, **given}, copy=run.request is not None)
     signal.signal(signal.SIGTERM, lambda *_: executor.stop(run.id))
     asked = (lambda: desk.is_asked_to_stop(run.id), lambda: desk.is_asked_to_hold(run.id))
-    desk.end(place, work(executor, replace(run, ranks=ranks), *asked))
+    end = work(executor, here, *asked)
+    desk.end(place, end)
+    sys.stdout.flush()
+    os._exit(_code_of(end))  # what escaped from the run's group may hold a thread of ours
+
+
+def _code_of(end: Ended) -> int:
+    """Return what the resource manager is to record: no task that failed is a job that was completed."""
+    return end.exit_code if end.exit_code is not None else int(end.result is not Result.EXITED)
 
 
 def work(
@@ -227,12 +270,19 @@ def work(
     return ended[0]
 
 
-def _share(run: Run) -> tuple[int, tuple[int, ...]]:
-    """Return which share is this node's: by its name, else by the rank the resource manager gave us."""
+def _share(run: Run, count: int) -> tuple[int, Run]:
+    """Return which share is this node's, and its part of the run: by name, else by the rank we were given.
+
+    Where nothing was placed, every share is one process after `count` others, on a worker called as this node.
+    """
     dealt = shares(run)
-    here = {os.environ.get("SLURMD_NODENAME"), socket.gethostname(), socket.gethostname().partition(".")[0]}
+    names = [os.environ.get("SLURMD_NODENAME", ""), socket.gethostname(), socket.gethostname().partition(".")[0]]
+    rank = int(next((os.environ[name] for name in RANK if name in os.environ), "0"))
+    if len(dealt) != count:
+        ranks = tuple(range(rank, run.processes, count))
+        return rank, replace(run, ranks=ranks, placement={names[0] or names[2]: {}})
     for place, (worker, ranks) in enumerate(dealt):
-        if worker in here:
-            return place, ranks
-    place = int(next((os.environ[name] for name in RANK if name in os.environ), "0")) % len(dealt)
-    return place, dealt[place][1]
+        if worker in names:
+            return place, replace(run, ranks=ranks)
+    place = rank % len(dealt)
+    return place, replace(run, ranks=dealt[place][1])

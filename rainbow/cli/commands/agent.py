@@ -28,14 +28,26 @@ from rainbow.client import Client, Problem
 from rainbow.errors import RequestError
 
 APART = "local:apart"  # each task in a space of processes of its own
-SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the cluster is, by executor
+SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r", "slurm": "slurm"}  # what says what a cluster is, by executor
+SITE = "slurm"  # the executor of a cluster that schedules for itself
+SHARED, OWNED = "shared", "owned"
+HANDED_OVER = 10_000  # tasks at once where another queues them
 
 
 @click.command()
 @click.argument("action", required=False, type=click.Choice(["doctor"]))
 @click.option("--cluster", help="The cluster to work for.")
 @click.option("--executor", default="local", show_default=True, help="What starts tasks: NAME or NAME:ARGUMENT.")
-@click.option("--max-tasks", type=click.IntRange(1, 100_000), default=MAX_TASKS, show_default=True, help="At once.")
+@click.option(
+    "--mode",
+    type=click.Choice([SHARED, OWNED]),
+    help="With the executor slurm: Slurm places whole requests (shared, the default), or the policy pins tasks.",
+)
+@click.option(
+    "--max-tasks",
+    type=click.IntRange(1, 100_000),
+    help=f"Most tasks at once [default: {MAX_TASKS}; with the executor slurm {HANDED_OVER:,}].",
+)
 @click.option("--worker", "workers", multiple=True, help="A worker it speaks for; none given: all.")
 @click.option("--pass-env", multiple=True, metavar="NAME", help="Let tasks see this variable of the agent's, too.")
 @click.option(
@@ -65,9 +77,7 @@ SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r"}  # what says what the c
 @click.option(
     "--on-lost-server",
     type=click.Choice(["stop", "keep"]),
-    default="stop",
-    show_default=True,
-    help="What becomes of tasks when the server has not answered for a lease.",
+    help="What becomes of tasks when the server has not answered for a lease [default: stop; with slurm keep].",
 )
 @click.option(
     "--isolate",
@@ -83,7 +93,8 @@ def agent(
     action: str | None,
     cluster: str | None,
     executor: str,
-    max_tasks: int,
+    mode: str | None,
+    max_tasks: int | None,
     workers: tuple[str, ...],
     pass_env: tuple[str, ...],
     state_dir: Path | None,
@@ -94,7 +105,7 @@ def agent(
     policy: str | None,
     report_load: bool,
     processes_per_core: int,
-    on_lost_server: str,
+    on_lost_server: str | None,
     isolate: str,
     quiet: bool,
 ) -> None:
@@ -111,24 +122,22 @@ def agent(
         raise click.UsageError("missing option --cluster: the cluster to work for")
     registration_secret = registration_secret or next(iter(lines(registration_secret_file)), None)
     process_secrets.forget(registration_secret, click.get_current_context().params.get("secret"))
-    say = partial(_say, quiet)
+    say, chosen = partial(_say, quiet), _chosen(executor, mode, isolate)
     look = partial(survey, source or SOURCES.get(executor, "local"))
     if register:
+        policy = policy or ("delegate" if chosen == f"{SITE}:{SHARED}" else None)
         client = enrolled(client, cluster, look(), registration_secret, policy, say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
-    chosen = APART if executor == "local" and isolate == "auto" else executor
-    opened = open_executor(chosen, allowed(os.environ, pass_env), folder)
-    measure = cluster_survey.load if report_load else None
     working = Agent(
         client,
         cluster,
-        opened,
+        open_executor(chosen, allowed(os.environ, pass_env), folder),
         Journal(folder),
-        max_tasks=max_tasks,
+        max_tasks=max_tasks or (HANDED_OVER if executor == SITE else MAX_TASKS),
         workers=workers or None,
         say=say,
-        measure=measure,
-        on_lost_server=on_lost_server,
+        measure=cluster_survey.load if report_load else None,
+        on_lost_server=on_lost_server or ("keep" if executor == SITE else "stop"),
         processes_per_core=processes_per_core,
     )
     for number in (signal.SIGTERM, signal.SIGINT):  # before it says that it works: who reads that may end it
@@ -137,6 +146,15 @@ def agent(
     if chosen == APART and (why := isolation.allowed()):
         say(f"tasks see each other's processes, and can signal them: {why}; run each user's agent as its own user")
     _work(working, cluster, Watch(client, cluster, look, working.speak_for, say) if register else None)
+
+
+def _chosen(executor: str, mode: str | None, isolate: str) -> str:
+    """Return the executor to open, with what follows its colon."""
+    if mode and executor != SITE:
+        raise click.UsageError(f"--mode is for --executor {SITE}, got --executor {executor}")
+    if executor == SITE:
+        return f"{SITE}:{mode or SHARED}"
+    return APART if executor == "local" and isolate == "auto" else executor
 
 
 def _work(working: Agent, cluster: str, watch: Watch | None) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict
 from rainbow.jobspec.batch import started
+from rainbow.jobspec.handover import handover, least, trees_of
+from rainbow.jobspec.request import SLOT
 from rainbow.matching import stated_units
 from rainbow.scheduling import processes
 from rainbow.service.agents import liveness
@@ -89,7 +91,22 @@ def _offers(
         assigned = [task for task in assigned if task.job in first]
     limits = check_limits(clusters.limits(connection, cluster.id)) if assigned else {}
     units = stated_units(service.entry(cluster).cluster) if assigned else {}
-    return [{**_offer(connection, task, cluster.worker_type, limits), "units": units} for task in assigned]
+    offers = [{**_offer(connection, task, cluster.worker_type, limits), "units": units} for task in assigned]
+    if cluster.policy != "delegate" or whole:
+        return offers
+    return [{**offer, **_request(connection, task)} for offer, task in zip(offers, assigned, strict=True)]
+
+
+def _request(connection: sa.Connection, task: Task) -> dict[str, Any]:
+    """Return what a task asks for, as it is handed over to a site that decides its place itself."""
+    asked, job = reading(connection, task.job), jobs.get(connection, task.job)
+    one = asked.tasks[task.index]
+    together, trees = len(asked.gangs[task.gang].tasks), trees_of(asked.request, one.labels)
+    name, requestor = (job.name, job.requestor) if job else ("", "")
+    kind = one.spec.per_resource[0] if one.spec.per_resource else ""
+    each = one.spec.per_resource[1] if one.spec.per_resource else one.spec.per_slot
+    count = one.spec.total or max(1, least(trees, kind or SLOT, () if kind else one.labels)) * each
+    return {"processes": count, "request": handover(asked.request, one.labels, together, name, requestor)}
 
 
 def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -227,10 +244,10 @@ def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -
     result = event.get("result")
     if result == "stopped" and not canceled and is_overdue(desk.connection, task, desk.limits, now):
         result = "timed_out"
-    if result == "stopped":
-        if not canceled:  # stopped by the policy or with its agent: it runs again
+    if result in ("stopped", "canceled"):
+        if result == "stopped" and not canceled:  # by the policy or with its agent: it runs again
             return advance(task, T.WAITING, detail=changes["detail"] or "stopped, waits again")
-        return advance(task, T.CANCELED, ended_at=now, **changes)
+        return advance(task, T.CANCELED, ended_at=now, **changes)  # what was canceled at its site stays so
     if result == "stopped" and task.state is T.STOPPING and losses.is_with_worker(task.detail):
         result = "lost"
     if result == "lost" and not canceled:

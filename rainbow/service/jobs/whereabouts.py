@@ -78,7 +78,7 @@ def wait_of(record: JobRecord, standing: Mapping[TaskState, Standing], site: Sit
     return _wait("next-cycle", f"the next scheduling cycle of {site.name} decides", record.submitted_at)
 
 
-def _wait(reason: str, text: str, since: float | None, **facts: Any) -> dict[str, Any]:
+def _wait(reason: str, text: str, since: float | None, /, **facts: Any) -> dict[str, Any]:
     return {"reason": reason, "text": text, "facts": facts, "since": since}
 
 

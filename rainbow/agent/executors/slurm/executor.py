@@ -1,0 +1,476 @@
+"""The executor: hands every run to Slurm once, watches all of them with one question, and reads how they ended.
+
+desk      what runs, and how it ended, goes through a folder that all nodes see (shared_folder.py); a run whose
+          jobspec has a script is the script itself, and its end is what Slurm says
+mark      ends each job's comment: rainbow=JOB/TASK/ATTEMPT/KEY; the key is written down before sbatch starts, so
+          that a job whose number we never heard is found, and none is handed over twice
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import shlex
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rainbow.agent.executors import bootstrap
+from rainbow.agent.executors.local import allowed, for_managers
+from rainbow.agent.executors.run import TAIL, Ended, Pending, Result, Run, RunId, shares, workers_of
+from rainbow.agent.executors.shared_folder import Desk, key_of, merged
+from rainbow.agent.executors.slurm import status
+from rainbow.agent.executors.slurm.request import Carried, NotCarriedError, carried, one_line, placed
+from rainbow.agent.executors.slurm.status import Final, Phase, Row
+
+AT_ONCE = 8  # calls of sbatch
+PATIENCE = 60.0  # seconds for one command; what sbatch has not answered by then is unknown, not refused
+LOOK = 0.2  # seconds between two looks into the folder
+QUICK, SLOW = 2.0, 15.0  # seconds between two questions to Slurm, shortly after a change and else
+LIVELY = 30.0  # seconds that count as shortly after a change
+COST = 100.0  # a question is asked again after so many times as long as its answer took
+RANKS = 15.0  # seconds that the order of the queue stands
+LATE = 10.0  # seconds that a run's own word may take through a shared file system after its job's end
+HARD = 15.0  # seconds after which a run that was asked to stop is canceled, and canceled again
+APART = 30.0  # seconds between two searches for a job whose number is unknown, before it is handed over again
+GONE = 60.0  # seconds between two questions after which a job that nobody knows is lost
+PASSING = ("Unable to contact", "Socket timed out", "timed out", "Connection refused", "temporarily unable")
+OF_COMMANDS = ("SBATCH_", "SLURM_", "SRUN_", "SALLOC_", "LD_", "MUNGE")  # variables that change what sbatch does
+MODES = ("shared", "owned")
+
+
+class SilentError(OSError):
+    """Slurm did not answer: nothing is known, nothing is concluded."""
+
+
+@dataclass(slots=True)
+class _Active:
+    run: Run
+    mark: str
+    shares: int = 1
+    native: str | None = None
+    end: Ended | None = None
+    has_begun: bool = False
+    sought: list[float] = field(default_factory=list)  # when it was sought in vain, its number being unknown
+    missing: list[float] = field(default_factory=list)  # when Slurm did not know its number
+    over_since: float | None = None
+    final: Final | None = None
+    hard_at: float = math.inf
+    is_stopping: bool = False
+    submitting: bool = False
+
+    @property
+    def has_script(self) -> bool:
+        return bool(self.run.request and self.run.request.get("script"))
+
+
+class SlurmExecutor:
+    """Runs tasks as jobs of Slurm; `mode` shared: requests go over whole; owned: placements are pinned."""
+
+    def __init__(self, mode: str, environment: Mapping[str, str], folder: Path | None) -> None:
+        if mode and mode not in MODES:
+            raise ValueError(f"the executor slurm has no mode {mode:.40}; it has: {', '.join(MODES)}")
+        self._pinned = mode == "owned"
+        self._environment = environment
+        self._commands = for_managers(os.environ)
+        self._desk = Desk((folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve())
+        self._pool = ThreadPoolExecutor(AT_ONCE, "sbatch")
+        self._active: dict[RunId, _Active] = {}
+        self._told: list[_Active] = []
+        self._begun: list[RunId] = []
+        self._looked = 0.0
+        self._changed = time.monotonic()
+        self._rows: dict[str, Row] = {}
+        self._queue: tuple[float, str, dict[str, list[int]]] = (-math.inf, "", {})
+        self._hosts: list[str] | None = None
+        self._silent_since: str = ""
+        self.odd = 0  # rows of squeue that could not be read
+        for run in self._desk.there():
+            self._adopt(run)
+        self._over = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="squeue", daemon=True)
+        self._watcher.start()
+
+    # ── handing over ──
+
+    def start(self, run: Run) -> None:
+        """Leave a run for the nodes and hand it over, in the background."""
+        if run.id in self._active:
+            return
+        key = secrets.token_hex(4)
+        active = self._active[run.id] = _Active(run, _mark(run, key))
+        try:
+            self._desk.put(run, self._environment)
+            self._desk.note(run.id, key)
+        except (OSError, ValueError) as fault:
+            active.end = Ended(run.id, Result.FAILED, detail=f"cannot be started: {fault}")
+            return
+        self._hand_over(active)
+
+    def _adopt(self, run: Run) -> None:
+        """Go on with a run of an agent that was killed: by its number, or by the mark in its job's comment."""
+        key = self._desk.noted(run.id)
+        if key is None and self._desk.take_back(run.id):  # killed before anything was handed over
+            return
+        active = self._active[run.id] = _Active(run, _mark(run, key or ""))
+        with contextlib.suppress(NotCarriedError):
+            active.shares = self._shares(run, self._carried(run))
+        active.native = self._desk.native(run.id)
+
+    def _hand_over(self, active: _Active) -> None:
+        active.submitting = True
+        self._pool.submit(self._submit, active)
+
+    def _submit(self, active: _Active) -> None:
+        try:
+            asked = self._carried(active.run)
+            active.shares = self._shares(active.run, asked)
+            words, own = self._words(active, asked), self._exported(active)[1]
+            answer = self._ask("sbatch", "--parsable", *words, told=self._script(active, asked), environment=own)
+            self._desk.name(active.run.id, answer.strip().partition(";")[0])
+            active.native = self._desk.native(active.run.id)
+        except NotCarriedError as fault:
+            self._refuse(active, f"not handed over to Slurm: {fault}")
+        except SilentError:
+            active.sought = []  # the watcher looks for its mark
+        except subprocess.CalledProcessError as fault:
+            self._refuse(active, f"Slurm does not take it: {_words_of(fault.output)}")
+        except Exception as fault:  # whatever it is, it is one run's end
+            self._refuse(active, f"cannot be handed over: {type(fault).__name__}: {fault}")
+        finally:
+            active.submitting = False
+            self._changed = time.monotonic()
+
+    def _refuse(self, active: _Active, detail: str) -> None:
+        if self._desk.take_back(active.run.id):
+            active.end = Ended(active.run.id, Result.FAILED, detail=detail)
+
+    def _carried(self, run: Run) -> Carried:
+        if run.request and not self._pinned:
+            return carried(run.request, run.duration, self._all_hosts(run.request))
+        return placed(run, pinned=self._pinned)
+
+    def _all_hosts(self, request: Mapping[str, object]) -> Sequence[str]:
+        """Return the names of all nodes, where a request chooses among some of them."""
+        if "hostlist" not in str(request.get("constraint")):
+            return ()
+        if self._hosts is None:
+            self._hosts = sorted(set(self._ask("sinfo", "-h", "-N", "-o", "%N").split()))
+        return self._hosts
+
+    def _shares(self, run: Run, asked: Carried) -> int:
+        """Return how many times our own program starts: once on each node, or for each process of its own slot."""
+        if run.request and not self._pinned:
+            return max(1, min(run.processes, asked.tasks))
+        return len(shares(run)) if workers_of(run) else 1
+
+    def _words(self, active: _Active, asked: Carried) -> list[str]:
+        run, options = active.run, dict(asked.options)
+        system = (run.request or {}).get("system") or {}
+        options.setdefault("job-name", "rainbow")
+        options["comment"] = f"{one_line(system.get('comment'))} {active.mark}".strip()
+        options["open-mode"] = options.get("open-mode", "append")
+        folder = run.cwd if run.cwd and os.path.isdir(run.cwd) else ""
+        options["chdir"] = folder or self._environment.get("HOME") or "/tmp"  # noqa: S108 - of the site
+        options["output"] = self._output(active)
+        for name in ("error", "input"):
+            if system.get(name):
+                options[name] = one_line(system[name])
+        options["export"] = self._exported(active)[0]
+        arguments = list(run.command[1:]) if active.has_script else []
+        words = [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
+        return [*words, "/dev/stdin", *arguments] if arguments else words
+
+    def _output(self, active: _Active) -> str:
+        """Return the file that a job writes to, as sbatch takes it: where it was asked for, else beside its work."""
+        run, asked = active.run, one_line((active.run.request or {}).get("system", {}).get("output"))
+        if not asked and not (run.request and run.cwd and os.path.isdir(run.cwd)):
+            return str(self._desk.at("outputs", key_of(run.id)))
+        index = run.environment.get("RAINBOW_ARRAY_INDEX")
+        path = (asked or "rainbow-%j.out").replace("%A", "%j")
+        return path.replace("%a", index) if index else path
+
+    def _exported(self, active: _Active) -> tuple[str, dict[str, str]]:
+        """Return what `--export` says, and the variables it names: of the agent's own only what tasks may see.
+
+        A command gets its environment through the desk. What could change sbatch itself is written out.
+        """
+        if not active.has_script:
+            return "NIL", {}
+        own = {"RAINBOW_JOB": active.run.job, "RAINBOW_TASK": active.run.id[0], **active.run.environment}
+        given = {**allowed(self._environment), **own}
+        named, written = {}, []
+        for name, value in sorted((name, value) for name, value in given.items() if value is not None):
+            if not name.startswith(OF_COMMANDS) and name not in self._commands:
+                named[name] = value
+            elif "," in value or not value.isprintable():
+                raise NotCarriedError(f"{name} with a comma or a line's end in its value cannot be given to a script")
+            else:
+                written.append(f"{name}={value}")
+        return ",".join([*named, *written]) or "NIL", named
+
+    def _script(self, active: _Active, asked: Carried) -> str:
+        """Return the batch script: the user's own bytes, or one that starts our program on every share."""
+        if active.has_script and active.run.request:
+            return str(active.run.request["script"])
+        run, count = active.run, active.shares
+        words = bootstrap.command("shared_folder", str(self._desk.folder), key_of(run.id), str(count))
+        if count > 1:
+            words = ["srun", f"--ntasks={count}", "--kill-on-bad-exit=0", "--export=ALL", *words]
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in allowed(self._environment).items()]
+        return "\n".join(["#!/bin/sh", *lines, "unset SLURM_EXPORT_ENV", f"exec {shlex.join(words)}", ""])
+
+    # ── what Slurm is asked, in the background ──
+
+    def _ask(self, *command: str, told: str = "", environment: Mapping[str, str] | None = None) -> str:
+        try:
+            done = subprocess.run(  # noqa: S603 - our own words, no shell
+                command,
+                input=told,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PATIENCE,
+                env={**(environment or {}), **self._commands},
+                check=False,
+            )
+        except subprocess.TimeoutExpired as fault:
+            raise SilentError(f"{command[0]} has not answered for {PATIENCE:g} s") from fault
+        except FileNotFoundError as fault:
+            raise SilentError(f"{command[0]} is not installed here") from fault
+        if done.returncode and any(words in done.stderr for words in PASSING):
+            raise SilentError(_words_of(done.stderr))
+        if done.returncode:
+            raise subprocess.CalledProcessError(done.returncode, command, output=done.stderr or done.stdout)
+        return done.stdout
+
+    def _watch(self) -> None:
+        """Ask again and again: what our jobs are, where those without a number are, how those ended that are over."""
+        while not self._over.is_set():
+            began = time.monotonic()
+            if self._active:
+                try:
+                    self._look()
+                    self._silent_since = ""
+                except (OSError, subprocess.SubprocessError):
+                    self._silent_since = self._silent_since or time.strftime("%H:%M")
+            took = time.monotonic() - began
+            lively = time.monotonic() < self._changed + LIVELY
+            self._over.wait(max(QUICK if lively else SLOW, took * COST) if self._active else LOOK)
+
+    def _look(self) -> None:
+        rows, odd = status.read_rows(self._ask("squeue", "-h", "-r", "-t", "all", "--me", "-o", status.ROWS))
+        self._rows, self.odd = rows, len(odd)
+        active = list(self._active.values())
+        self._rank([one for one in active if one.native and not one.has_begun])
+        self._seek([one for one in active if not one.native and not one.submitting and one.end is None])
+        for one in active:
+            if one.native and one.final is None:
+                self._note(one, rows.get(one.native))
+
+    def _rank(self, waiting: Sequence[_Active]) -> None:
+        now = time.monotonic()
+        pending = [one for one in waiting if one.native in self._rows and self._rows[one.native or ""].reason]
+        if pending and now >= self._queue[0] + RANKS:
+            said = self._ask("squeue", "-h", "-r", "-t", "PD", "-o", status.QUEUE)
+            self._queue = (now, time.strftime("%H:%M"), status.read_queue(said))
+
+    def _seek(self, unknown: Sequence[_Active]) -> None:
+        """Look for jobs whose number we never heard, by their marks; twice in vain: they are handed over again."""
+        if not unknown:
+            return
+        said = self._ask("squeue", "-h", "-t", "all", "--me", "-o", status.COMMENTS)
+        found, now = status.read_marks(said, [one.mark for one in unknown]), time.monotonic()
+        for one in unknown:
+            if one.mark in found:
+                self._desk.name(one.run.id, sorted(found[one.mark])[0])
+            if self._desk.native(one.run.id):  # heard of by its comment, or by the node that has begun it
+                one.native = self._desk.native(one.run.id)
+            elif one.is_stopping and (one.sought or not one.has_script) and self._desk.take_back(one.run.id):
+                one.end = Ended(one.run.id, Result.STOPPED, detail="it was not handed over")
+            elif not one.sought or now >= one.sought[0] + APART:
+                one.sought.append(now)
+                if len(one.sought) > 1:
+                    one.sought = []
+                    self._hand_over(one)
+
+    def _note(self, one: _Active, row: Row | None) -> None:
+        """Take in what squeue says of a job, and ask how it ended where it is over or gone."""
+        if row is not None and row.phase in (Phase.RUNNING, Phase.HELD) and one.has_script:
+            self._begin(one)
+        if row is not None and row.phase is not Phase.ENDED:
+            one.missing = []
+            return
+        claimed = self._desk.claimed(one.run.id)
+        if claimed and claimed != one.native:  # handed over twice: the job that has the run is watched
+            self._desk.name(one.run.id, claimed)
+            one.native = claimed
+            return
+        now = time.monotonic()
+        one.final = self._final(one.native or "")
+        if one.final is None and row is None:
+            one.missing.append(now)
+            if now >= one.missing[0] + GONE:
+                one.final = Final("LOST")
+        if one.final is not None:
+            one.over_since = now
+            self._changed = now
+
+    def _final(self, native: str) -> Final | None:
+        try:
+            found = status.read_record(self._ask("scontrol", "-o", "show", "job", native))
+        except subprocess.CalledProcessError:
+            found = None
+        if found is None or found.state == "CANCELLED":  # who canceled it is in the accounts alone
+            with contextlib.suppress(subprocess.CalledProcessError, SilentError):
+                told = self._ask("sacct", "-X", "-n", "-P", "-o", status.ACCOUNTED, "-j", native)
+                return status.read_accounted(told).get(native, found)
+        return found
+
+    # ── what the agent asks ──
+
+    def poll(self) -> Sequence[Ended]:
+        """Return what has ended; files of what was returned before are thrown away."""
+        for active in self._told:
+            self._desk.clear(active.run.id, range(active.shares))
+        self._told = []
+        now = time.monotonic()
+        if now < self._looked + LOOK:
+            return []
+        self._looked = now
+        there, begun = self._desk.ended(), self._desk.all_begun()
+        ended = []
+        for active in list(self._active.values()):
+            key = key_of(active.run.id)
+            if key in begun:
+                self._begin(active)
+            end = self._end_of(active, there.get(key, []), now)
+            if end is not None:
+                del self._active[active.run.id]
+                self._told.append(active)
+                self._changed = now
+                ended.append(end)
+        return ended
+
+    def _begin(self, active: _Active) -> None:
+        if not active.has_begun:
+            active.has_begun = True
+            self._begun.append(active.run.id)
+
+    def _end_of(self, active: _Active, places: list[int], now: float) -> Ended | None:
+        if len(places) >= active.shares:
+            return merged([self._desk.read_end(active.run.id, place) for place in sorted(places)])
+        if active.end is not None:
+            return active.end
+        if now >= active.hard_at and active.native:
+            active.hard_at = now + HARD
+            self._pool.submit(self._cancel, active.native)
+        final = active.final
+        if final is None or active.over_since is None:
+            return None
+        waits_for_node = not active.has_script and (active.has_begun or final.state == "COMPLETED")
+        if waits_for_node and now < active.over_since + LATE:
+            return None
+        return self._end_as_said(active, final)
+
+    def _end_as_said(self, active: _Active, final: Final) -> Ended:
+        run, native = active.run.id, active.native or ""
+        if final.state == "LOST":
+            return Ended(run, Result.LOST, detail=f"Slurm does not know job {native} any more", cause="lost")
+        if final.state == "COMPLETED" and not active.has_script:
+            return Ended(run, Result.LOST, detail=f"Slurm job {native} ended without a word from its nodes")
+        end = status.ended(run, native, final, ours=active.is_stopping)
+        return Ended(run, end.result, end.exit_code, self._tail(active), end.detail, end.cause)
+
+    def _tail(self, active: _Active) -> str:
+        """Return the last of what a script has written, where its file is seen from here."""
+        template = self._output(active).replace("%j", active.native or "")
+        path = Path(active.run.cwd or self._environment.get("HOME") or "/", template)
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL))
+            return file.read(TAIL).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+        return ""
+
+    def begun(self) -> Sequence[RunId]:
+        """Return what nodes have begun since the last call."""
+        begun, self._begun = self._begun, []
+        return begun
+
+    def pending(self) -> Mapping[RunId, Pending]:
+        """Return how Slurm's queue has what has not begun: its reason, rank and planned start."""
+        waiting = (active for active in self._active.values() if not active.has_begun and active.end is None)
+        return {active.run.id: self._pending(active) for active in waiting}
+
+    def _pending(self, active: _Active) -> Pending:
+        if self._silent_since:
+            since = self._silent_since
+            return Pending("site:silent", f"Slurm has not answered since {since}", {"native_id": active.native})
+        if not active.native:
+            return Pending("submitting", "Slurm has not answered the submission yet")
+        row = self._rows.get(active.native)
+        if row is None or row.phase is not Phase.WAITING:
+            text = f"Slurm job {active.native} " + ("has nodes, which have not begun it" if row else "is submitted")
+            return Pending(f"site:{row.state if row else 'submitted'}", text, {"native_id": active.native})
+        return status.waiting(row, self._queue[2], self._queue[1])
+
+    def stop(self, run: RunId) -> None:
+        """Ask the nodes to end a run; a job that does not run yet is canceled."""
+        active = self._active.get(run)
+        if active is None:
+            return
+        active.is_stopping = True
+        self._desk.ask_to_stop(run)
+        active.hard_at = time.monotonic() + HARD
+        if active.native and (active.has_script or not self._desk.begun(run)):
+            self._pool.submit(self._cancel, active.native)
+        self._changed = time.monotonic()
+
+    def suspend(self, run: RunId) -> None:
+        """Ask the nodes to hold a run; Slurm's own limit goes on."""
+        self._desk.ask_to_hold(run)
+
+    def resume(self, run: RunId) -> None:
+        """Ask the nodes to let a run go on."""
+        self._desk.ask_to_go_on(run)
+
+    def _cancel(self, native: str) -> None:
+        with contextlib.suppress(subprocess.CalledProcessError, SilentError):  # it is asked again after HARD seconds
+            self._ask("scancel", "-Q", native)
+        self._changed = time.monotonic()
+
+    def running(self) -> Sequence[RunId]:
+        """Return the runs whose end has not been told."""
+        return list(self._active)
+
+    def close(self) -> None:
+        """Cancel every job."""
+        for active in list(self._active.values()):
+            self.stop(active.run.id)
+        self._pool.shutdown(wait=True)
+        end = time.monotonic() + HARD
+        while self._active and time.monotonic() < end:
+            self.poll()
+            for run in [run for run in self._active if not self._desk.begun(run)]:
+                del self._active[run]
+            time.sleep(LOOK)
+        for active in self._active.values():
+            if active.native:
+                self._cancel(active.native)
+        self._active.clear()
+        self._over.set()
+
+
+def _mark(run: Run, key: str) -> str:
+    return f"rainbow={run.job}/{run.id[0].removeprefix(run.job + '-')}/{run.id[1]}/{key}"
+
+
+def _words_of(said: str | None) -> str:
+    lines = [line.removeprefix("sbatch: error: ").strip() for line in (said or "").splitlines()]
+    return "; ".join(filter(None, lines))[:300] or "no reason"

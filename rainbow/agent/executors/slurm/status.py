@@ -1,0 +1,249 @@
+"""What squeue, scontrol and sacct print → states, reasons to wait, and ends. Pure: text in, values out.
+
+A row that cannot be read concerns its own job only; reasons stand last in a row, because they may hold anything.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rainbow.agent.executors.run import Ended, Pending, Result, RunId
+
+ROWS = "%i|%T|%S|%Q|%Y|%P|%N|%r"  # of squeue: id, state, start, priority, planned nodes, partition, nodes, reason
+COLUMNS = ROWS.count("|")
+QUEUE = "%i|%P|%Q"
+COMMENTS = "%i|%k"
+ACCOUNTED = "JobIDRaw,State,ExitCode,DerivedExitCode,Reason"
+NONE = frozenset({"", "N/A", "(null)", "None", "none", "Unknown"})
+
+
+class Phase(StrEnum):
+    """Where a job stands, as a task sees it."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    HELD = "suspended"
+    ENDED = "ended"
+    UNKNOWN = "unknown"  # a state of a newer Slurm: nothing is concluded from it
+
+
+PHASES: Mapping[str, Phase] = {
+    **dict.fromkeys(
+        ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"),
+        Phase.WAITING,
+    ),
+    **dict.fromkeys(("RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING"), Phase.RUNNING),
+    **dict.fromkeys(("SUSPENDED", "STOPPED"), Phase.HELD),
+    **dict.fromkeys(
+        ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "NODE_FAIL", "BOOT_FAIL"),
+        Phase.ENDED,
+    ),
+    **dict.fromkeys(("PREEMPTED", "REVOKED"), Phase.ENDED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job as squeue lists it; texts that say nothing are empty."""
+
+    id: str
+    state: str
+    start: str = ""
+    priority: int = 0
+    planned: str = ""
+    partition: str = ""
+    nodes: str = ""
+    reason: str = ""
+
+    @property
+    def phase(self) -> Phase:
+        """Where it stands."""
+        return PHASES.get(self.state.partition(" ")[0].rstrip("+"), Phase.UNKNOWN)
+
+
+def read_rows(text: str) -> tuple[dict[str, Row], list[str]]:
+    """Read what `squeue -o ROWS` prints; return the rows by id, and the lines that cannot be read.
+
+    >>> read_rows("7|PENDING|N/A|10|(null)|batch||Nodes required | anything\\nodd")[1]
+    ['odd']
+    """
+    rows, odd = dict[str, Row](), list[str]()
+    for line in filter(str.strip, text.splitlines()):
+        parts = [part.strip() for part in line.split("|", COLUMNS)]
+        if len(parts) != COLUMNS + 1 or not parts[0] or not parts[3].isdecimal():
+            odd.append(line[:200])
+            continue
+        job, state, start, priority, *others = ("" if part in NONE else part for part in parts)
+        rows[job] = Row(job, state, start, int(priority), *others)
+    return rows, odd
+
+
+def read_queue(text: str) -> dict[str, list[int]]:
+    """Read what `squeue -t PD -o QUEUE` prints; return the priorities of all pending jobs by partition."""
+    found: dict[str, list[int]] = {}
+    for line in text.splitlines():
+        parts = line.split("|")
+        if len(parts) == 3 and parts[2].strip().isdecimal():
+            for partition in parts[1].split(","):
+                found.setdefault(partition.strip(), []).append(int(parts[2]))
+    return found
+
+
+def read_marks(text: str, marks: Iterable[str]) -> dict[str, list[str]]:
+    """Read what `squeue -o COMMENTS` prints; return {mark: the ids of jobs whose comment ends with it}."""
+    wanted, found = set(marks), dict[str, list[str]]()
+    for line in text.splitlines():
+        job, _, comment = line.partition("|")
+        mark = comment.strip().rpartition(" ")[2]
+        if mark in wanted:
+            found.setdefault(mark, []).append(job.strip())
+    return found
+
+
+# ── why it waits ──
+
+CLASSES: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
+    (name, re.compile(pattern), words)
+    for name, pattern, words in (
+        ("stuck", r"Partition(Time|Node)Limit|BadConstraints|DependencyNeverSatisfied|Invalid|.*MaxPerJob", ""),
+        ("turn", r"Priority$", "for its turn"),
+        ("room", r"Resources$|Nodes required|ReqNodeNotAvail|NodeDown|Partition(Down|Inactive)", "for room"),
+        ("room", r"Reservation$", "for its reservation"),
+        ("limit", r"Assoc|QOS|Licenses|JobArrayTaskLimit", "for a limit"),
+        ("time", r"BeginTime", "for its begin time"),
+        ("dependency", r"Dependency", "for another job"),
+        ("held", r"JobHeld|job requeued in held", "until it is released"),
+    )
+)
+
+
+def class_of(reason: str) -> tuple[str, str]:
+    """Return what kind of reason this is, and in words what the job waits for; of an unknown one nothing."""
+    for name, pattern, words in CLASSES:
+        if pattern.match(reason):
+            return name, words
+    return "", ""
+
+
+def waiting(row: Row, queue: Mapping[str, Iterable[int]], asked: str) -> Pending:
+    """Say why a job has not begun. `queue` are the priorities of pending jobs, `asked` when that was looked up.
+
+    >>> waiting(Row("7", "PENDING", "2026-11-22T06:44:00", 10, "n[1-2]", "batch", "", "Priority"),
+    ...         {"batch": [10, 11, 12]}, "06:31").text
+    'Slurm job 7 waits on partition batch for its turn: Priority; priority 10, 3rd of 3; planned for 06:44 on n[1-2]'
+    """
+    kind, words = class_of(row.reason)
+    others = list(queue.get(row.partition, ()))
+    rank = 1 + sum(each > row.priority for each in others)
+    text = f"Slurm job {row.id} waits on partition {row.partition or '?'}"
+    if kind == "stuck":
+        text = f"Slurm job {row.id} cannot start on partition {row.partition or '?'} as it is"
+    text += f"{words and ' '}{words}" + (f": {row.reason}" if row.reason else "")
+    if others and kind in ("turn", "room"):
+        text += f"; priority {row.priority}, {_ordinal(rank)} of {len(others)}"
+    if row.start and kind in ("turn", "room", "time"):
+        text += f"; planned for {row.start[11:16] or row.start}" + (f" on {row.planned}" if row.planned else "")
+    facts: dict[str, str | float | bool | None] = {
+        "native_id": row.id,
+        "reason": row.reason or None,
+        "class": kind or None,
+        "partition": row.partition or None,
+        "priority": row.priority,
+        "rank": rank if others else None,
+        "pending": len(others) or None,
+        "expected_start": row.start or None,
+        "planned_nodes": row.planned[:200] or None,
+        "asked_at": asked or None,
+    }
+    code = f"site:{row.reason.partition(',')[0] or row.state}"[:100]
+    return Pending(code, text[:300], {key: value for key, value in facts.items() if value is not None})
+
+
+def _ordinal(number: int) -> str:
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{number:,}{'th' if number % 100 in (11, 12, 13) else ends.get(number % 10, 'th')}"
+
+
+# ── how it ended ──
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """A job that is over, as scontrol or sacct tell it: codes are (exit code, signal)."""
+
+    state: str
+    code: tuple[int, int] = (0, 0)
+    derived: tuple[int, int] = (0, 0)
+    reason: str = ""
+    by: str = ""  # whose user id canceled it, where that is recorded
+
+
+_FIELD = re.compile(r"\b(JobState|Reason|ExitCode|DerivedExitCode)=(\S*)")
+
+
+def read_record(text: str) -> Final | None:
+    """Read what `scontrol -o show job ID` prints; None if that is no record of a job that is over."""
+    told: dict[str, str] = {}
+    for name, value in _FIELD.findall(text.partition(" Comment=")[0]):
+        told.setdefault(name, value)
+    state = told.get("JobState", "")
+    if PHASES.get(state) is not Phase.ENDED:
+        return None
+    return Final(state, _codes(told.get("ExitCode", "")), _codes(told.get("DerivedExitCode", "")), told["Reason"])
+
+
+def read_accounted(text: str) -> dict[str, Final]:
+    """Read what `sacct -X -n -P -o ACCOUNTED` prints; return the jobs that are over."""
+    found: dict[str, Final] = {}
+    for line in text.splitlines():
+        job, state, code, derived, reason = [*line.split("|", 4), "", "", "", "", ""][:5]
+        word, _, by = state.partition(" by ")
+        if PHASES.get(word) is Phase.ENDED:
+            found[job] = Final(word, _codes(code), _codes(derived), reason, by)
+    return found
+
+
+def _codes(text: str) -> tuple[int, int]:
+    code, _, number = text.partition(":")
+    return (int(code) if code.isdecimal() else 0, int(number) if number.isdecimal() else 0)
+
+
+NO_OUTPUT = 53  # what Slurm says where a number of a signal stands: the output file could not be opened
+OUT_OF_MEMORY = 125
+
+
+def ended(run: RunId, job: str, final: Final, *, ours: bool) -> Ended:
+    """Return the end of a run by what Slurm says of its job; `ours`: we have asked for its end."""
+    code, number = final.code
+    if ours or final.state == "CANCELLED":
+        by = f" by user {final.by}" if final.by else ""
+        result = Result.STOPPED if ours else Result.CANCELED
+        return Ended(run, result, detail=f"canceled{'' if ours else ' at the site'}{by}: Slurm job {job}")
+    if final.state == "OUT_OF_MEMORY" or OUT_OF_MEMORY in (number, final.derived[1]):
+        detail = f"Slurm job {job} needed more memory than it asked for"
+        return Ended(run, Result.EXITED, code or 137, detail=detail, cause="memory")
+    if final.state == "TIMEOUT":
+        return Ended(run, Result.TIMED_OUT, detail=f"Slurm job {job} ran longer than its limit")
+    if final.state in ("NODE_FAIL", "BOOT_FAIL"):
+        return Ended(run, Result.LOST, detail=f"a node of Slurm job {job} failed")
+    if final.state == "PREEMPTED":
+        return Ended(run, Result.STOPPED, detail=f"Slurm job {job} was preempted")
+    if final.state == "DEADLINE":
+        return Ended(run, Result.FAILED, detail=f"Slurm job {job} met its deadline before it ran", cause="deadline")
+    if number == NO_OUTPUT:
+        return Ended(run, Result.FAILED, detail=f"the output file of Slurm job {job} could not be opened")
+    if final.state == "COMPLETED" or code or number:  # the code is believed before the reason
+        detail = f"ended by {_name(number)}" if number else ""
+        return Ended(run, Result.EXITED, 128 + number if number else code, detail=detail)
+    return Ended(run, Result.FAILED, detail=f"Slurm job {job} ended as {final.state}: {final.reason or 'no reason'}")
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

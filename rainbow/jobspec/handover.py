@@ -1,0 +1,75 @@
+"""What a task is handed over with to a site that schedules for itself: the request itself, as plain values.
+
+resources   the trees that hold its slots: {type, count, unit, exclusive, label, needs, with}
+constraint  as RFC 31 writes it
+system      what `attributes.system` says for resource managers
+site        `attributes.site`: options of one kind of resource manager, as written
+script      text to run instead of the command
+gang        how many tasks must start together with it, itself included
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from rainbow.jobspec.request import Constraint, Count, Request, Resource
+
+FOR_SITES = ("output", "error", "input", "comment", "requeue", "export", "deadline", "priority", "queue")
+
+
+def handover(request: Request, labels: Collection[str], gang: int, name: str, requestor: str) -> dict[str, Any]:
+    """Return what one task asks of a site, as values of JSON; `labels` are its slots, none: all."""
+    system, site = request.attributes.get("system"), request.attributes.get("site")
+    system = system if isinstance(system, Mapping) else {}
+    return {
+        "name": name,
+        "requestor": requestor,
+        "resources": [_tree(tree) for tree in trees_of(request, labels)],
+        "constraint": _constraint(request.constraint) if request.constraint else None,
+        "system": {key: system[key] for key in FOR_SITES if system.get(key) is not None},
+        "site": site if isinstance(site, Mapping) else {},
+        "script": getattr(request, "script", ""),
+        "gang": gang,
+    }
+
+
+def trees_of(request: Request, labels: Collection[str]) -> Sequence[Resource]:
+    """Return the trees of the preferred variant that hold one of these slots; all if none is named."""
+    return [tree for tree in request.resources if not labels or any(part.label in labels for part in tree.walk())]
+
+
+def least(trees: Iterable[Resource], kind: str, labels: Collection[str] = ()) -> int:
+    """Return how many units of a type trees ask for at least; of slots only those with one of the labels, if any.
+
+    >>> slot = Resource(SLOT, Count(3, 3), label="a", children=(Resource("core", Count(4, 4)),))
+    >>> least([Resource("node", Count(2, 2), children=(slot,))], "core"), least([slot], SLOT, ["b"])
+    (24, 0)
+    """
+    found = 0
+    for tree in trees:
+        here = 1 if tree.type == kind and (not labels or tree.label in labels) else 0
+        found += tree.count.min * (here + least(tree.children, kind, labels))
+    return found
+
+
+def _tree(part: Resource) -> dict[str, Any]:
+    told: dict[str, Any] = {"type": part.type, "count": _count(part.count)}
+    given = {"unit": part.unit, "exclusive": part.exclusive, "label": part.label}
+    told |= {key: value for key, value in given.items() if value}
+    if part.needs:
+        told["needs"] = [need.subsystem for need in part.needs]
+    return {**told, "with": [_tree(child) for child in part.children]} if part.children else told
+
+
+def _count(count: Count) -> int | dict[str, Any]:
+    if count.max == count.min:
+        return count.min
+    told = {"min": count.min, "max": count.max}
+    plain = (count.operator, count.operand) == ("+", 1) and not len(count.listed)
+    return told if plain else {**told, "steps": True}
+
+
+def _constraint(constraint: Constraint) -> dict[str, Any]:
+    values: list[Any] = list(constraint.values) or [_constraint(each) for each in constraint.operands]
+    return {constraint.operator: values}

@@ -1,0 +1,177 @@
+"""The executor `slurm` on a real Slurm: handed over once, watched whatever is queued beside, told as it was."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rainbow.agent import Executor, Result, Run
+from rainbow.agent.executors.slurm import executor as slurm_executor
+from rainbow.agent.executors.slurm.executor import SlurmExecutor
+from tests.contract.executing import ends, opened, run_of, until
+from tests.slurm import Slurm
+
+DYING = """
+import os, sys, time
+from pathlib import Path
+from rainbow.agent import Run
+from rainbow.agent.executors.slurm.executor import SlurmExecutor
+folder, mark = sys.argv[1:]
+executor = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, Path(folder))
+executor.start(Run(("t", 1), "job1", ("sh", "-c", 'echo >> "$1"; echo done', "sh", mark)))
+time.sleep(60)
+"""
+# what stands before sbatch: the agent is killed before it, after it, or while it goes on without the agent
+SBATCH = {
+    "before it": "kill -9 $PPID; exit 1\n",
+    "after it": '{real} "$@" > /dev/null; kill -9 $PPID\n',
+    "while it goes on": '(sleep 2; {real} "$@" > /dev/null) & kill -9 $PPID; wait\n',
+}
+
+
+def request(*trees: Any, **more: Any) -> dict[str, Any]:
+    slots = {"type": "slot", "count": 1, "label": "a", "with": [{"type": "core", "count": 1}]}
+    return {"name": "mine", "resources": list(trees) or [slots], "system": {}, "site": {}, "gang": 1, **more}
+
+
+@pytest.fixture
+def shared(on_slurm: Slurm, tmp_path: Path) -> Iterator[SlurmExecutor]:
+    del on_slurm
+    made = SlurmExecutor("shared", {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, tmp_path / "state")
+    yield made
+    made.close()
+
+
+def record(slurm: Slurm, name: str) -> str:
+    """Return the newest record of a job of this name."""
+    found = slurm.run("squeue", "-h", "-t", "all", "-n", name, "-o", "%i").split()
+    return slurm.run("scontrol", "-o", "show", "job", max(found, key=int))
+
+
+@pytest.mark.parametrize("when", SBATCH)
+def test_agent_killed_around_sbatch_neither_doubles_nor_loses_the_job(
+    when: str, on_slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del on_slurm
+    monkeypatch.setattr(slurm_executor, "APART", 3.0)
+    folder, mark, slow = tmp_path / "state", tmp_path / "mark", tmp_path / "bin" / "sbatch"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\n" + SBATCH[when].format(real=shutil.which("sbatch")))
+    slow.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{slow.parent}:{os.environ['PATH']}"}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    died = subprocess.run([sys.executable, "-c", DYING, str(folder), str(mark)], env=environment, check=False)
+    assert died.returncode == -9
+    again = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, folder)
+    try:
+        assert again.running() == [("t", 1)]
+        [end] = ends(again).values()
+        assert (end.result, end.exit_code, end.output) == (Result.EXITED, 0, "done\n")
+        time.sleep(1)
+        assert len(mark.read_text()) == 1
+    finally:
+        again.close()
+
+
+@pytest.mark.parametrize("called", ["slurm:shared", "psij:slurm"])
+def test_rows_with_reasons_of_several_words_blind_no_executor(called: str, on_slurm: Slurm, tmp_path: Path) -> None:
+    """And what somebody cancels at the site while it waits is told."""
+    executor: Executor = opened(f"{called}, kept", tmp_path)
+    on_slurm.run("scontrol", "update", "nodename=n0001,n0002,n0003,n0004", "state=drain", "reason=a fan is broken")
+    odd = on_slurm.run("sbatch", "--parsable", "-N4", "--output=/dev/null", "--wrap=true").strip()
+    try:
+        executor.start(run_of("true", task="waits"))
+        until(lambda: any("ReqNodeNotAvail" in why.text for why in executor.pending().values()), 30)
+        native = next(iter(executor.pending().values())).facts["native_id"]  # type: ignore[attr-defined]
+        on_slurm.run("scancel", str(native))
+        [end] = ends(executor, seconds=20).values()
+        assert end.result is (Result.CANCELED if called == "slurm:shared" else Result.STOPPED)
+    finally:
+        on_slurm.run("scontrol", "update", "nodename=n0001,n0002,n0003,n0004", "state=resume")
+        on_slurm.run("scancel", odd)
+        executor.close()
+
+
+def test_request_goes_over_whole_with_its_name_place_and_output(
+    shared: SlurmExecutor, on_slurm: Slurm, tmp_path: Path
+) -> None:
+    node = {"type": "node", "count": 1, "with": [{"type": "core", "count": 4}]}
+    asked = request({"type": "slot", "count": 2, "label": "a", "with": [node]}, system={"comment": "two words"})
+    asked["site"] = {"slurm": {"partition": "short"}}
+    work = tmp_path / "work"
+    work.mkdir()
+    command = ("sh", "-c", 'echo "$RAINBOW_TASK_RANK $A"; pwd >&2; exit 3')
+    run = Run(("job1-0", 1), "job1", command, str(work), {"A": "x  y"}, 90.0, 2, request=asked)
+    shared.start(run)
+    end = ends(shared)[run.id]
+    assert (end.result, end.exit_code) == (Result.EXITED, 3)
+    assert sorted(end.output.splitlines()) == [str(work), str(work), "0 x  y", "1 x  y"]
+    until(lambda: "JobState=FAILED" in record(on_slurm, "mine"))
+    told = record(on_slurm, "mine")
+    for field in ("NumNodes=2", "NumCPUs=8", "NumTasks=2", "CPUs/Task=4", "TimeLimit=00:02:00", "Partition=short"):
+        assert f" {field} " in told
+    assert f" WorkDir={work} Comment=two words rainbow=job1/0/1/" in told
+    assert " ExitCode=3:0 " in told
+    [output] = work.iterdir()
+    assert f" StdOut={output} " in told
+    assert {"0 x  y", "1 x  y"} <= set(output.read_text().splitlines())
+
+
+def test_script_travels_unchanged_and_its_end_is_slurms(
+    shared: SlurmExecutor, on_slurm: Slurm, tmp_path: Path
+) -> None:
+    script = '#!/bin/sh\n#SBATCH --time=5\necho "$A" "$1"\nkill -9 $$\n'
+    asked = request(script=script, name="scripted", system={"output": f"{tmp_path}/out"})
+    run = Run(("s-0", 1), "s", ("job.sh", "one  word"), str(tmp_path), {"A": "b c"}, request=asked)
+    shared.start(run)
+    end = ends(shared)[run.id]
+    assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 137, "ended by SIGKILL")
+    assert (tmp_path / "out").read_text() == end.output == "b c one  word\n"
+    job = record(on_slurm, "scripted").split()[0].removeprefix("JobId=")
+    assert on_slurm.run("scontrol", "write", "batch_script", job, "-") == script
+    assert run.id in shared.begun() or end.result is Result.EXITED
+
+
+def test_what_slurm_refuses_is_told_in_its_words(shared: SlurmExecutor) -> None:
+    shared.start(replace(run_of("true"), request=request(site={"slurm": {"partition": "nowhere"}})))
+    end = ends(shared)[("t1", 1)]
+    assert end.result is Result.FAILED
+    assert end.detail.startswith("Slurm does not take it: ")
+    assert "invalid partition specified: nowhere" in end.detail
+
+
+def test_nothing_of_the_agents_environment_is_in_slurms_records(
+    on_slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAINBOW_REGISTRATION_SECRET", "rbr_hidden")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "7")
+    executor = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, tmp_path)
+    for number, asked in enumerate((request(name="plain"), request(name="scripted", script="#!/bin/sh\nenv\n"))):
+        executor.start(Run((f"t{number}", 1), "j", ("env",), str(tmp_path), request=asked))
+    found = ends(executor, 2)
+    executor.close()
+    assert not any("rbr_hidden" in end.output for end in found.values())
+    for name in ("plain", "scripted"):
+        told = record(on_slurm, name)
+        assert " TimeLimit=00:07:00 " not in told
+        script = on_slurm.run("scontrol", "write", "batch_script", told.split()[0].removeprefix("JobId="), "-")
+        assert "rbr_hidden" not in told + script
+
+
+def test_under_shared_nothing_is_pinned_to_a_node(shared: SlurmExecutor, on_slurm: Slurm) -> None:
+    busy = on_slurm.run("sbatch", "--parsable", "-wn0001", "--exclusive", "--output=/dev/null", "--wrap=sleep 60")
+    until(lambda: "n0001" in on_slurm.run("squeue", "-h", "-j", busy.strip(), "-o", "%N"))
+    try:
+        shared.start(run_of("true", placement={"n0001": {"core": 1}}))
+        assert ends(shared, seconds=20)[("t1", 1)].exit_code == 0
+    finally:
+        on_slurm.run("scancel", busy.strip())

@@ -1,0 +1,65 @@
+"""A request goes over to Slurm whole or is refused in words: options of sbatch, and what Slurm makes of them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rainbow.agent.executors.slurm.request import Carried, NotCarriedError, carried, site_options
+from rainbow.jobspec import parse_jobspec
+from rainbow.jobspec.handover import handover
+from rainbow.scheduling import gangs
+from tests.slurm import Slurm
+
+CASES = yaml.safe_load((Path(__file__).parent / "cases" / "slurm" / "requests.yaml").read_text())
+HOSTS = ["n0001", "n0002", "n0003", "n0004"]
+SAID = [case for case in CASES if "words" in case]
+
+
+def asked(document: dict[str, Any]) -> Carried:
+    document = {"tasks": [{"command": ["true"]}], **document}
+    request = parse_jobspec(document)
+    [gang] = gangs(request)
+    return carried(
+        handover(request, gang.tasks[0].labels, len(gang.tasks), request.name, "ann"), request.duration, HOSTS
+    )
+
+
+def words(found: Carried) -> list[str]:
+    return [f"--{name}={value}" if value else f"--{name}" for name, value in found.options.items()]
+
+
+def called(case: dict[str, Any]) -> str:
+    return str(case["name"])
+
+
+@pytest.mark.parametrize("case", SAID, ids=called)
+def test_request_is_said_in_options_of_sbatch(case: dict[str, Any]) -> None:
+    found = asked(case["jobspec"])
+    assert words(found) == shlex.split(case["words"])
+    assert list(found.notes) == case.get("notes", [])
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "refused" in case], ids=called)
+def test_what_slurm_cannot_be_told_is_refused_in_words(case: dict[str, Any]) -> None:
+    with pytest.raises(NotCarriedError) as caught:
+        asked(case["jobspec"])
+    assert str(caught.value) == case["refused"]
+
+
+def test_value_of_an_option_stays_one_word() -> None:
+    assert site_options({"comment": "a\n#SBATCH --uid=0\0b"}) == {"comment": "a #SBATCH --uid=0 b"}
+
+
+def test_slurm_has_what_was_asked_for(on_slurm: Slurm) -> None:
+    for case in [case for case in SAID if "slurm" in case]:
+        job = on_slurm.run(
+            "sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true", *words(asked(case["jobspec"]))
+        ).strip()
+        shown = on_slurm.run("scontrol", "-o", "show", "job", job).split()
+        on_slurm.run("scancel", job)
+        assert set(case["slurm"].split()) <= set(shown), (case["name"], shown)

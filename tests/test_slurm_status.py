@@ -1,0 +1,137 @@
+"""What Slurm prints, read row by row: recorded texts of Slurm 22.05, and rows that hold anything."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rainbow.agent.executors.run import Result
+from rainbow.agent.executors.slurm import status
+from rainbow.agent.executors.slurm.status import Final, Phase, Row
+
+RUN = ("t", 1)
+SQUEUE = """\
+1|RUNNING|2026-11-22T17:11:45|4294901759|(null)|batch|n[0001-0004]|None
+2|PENDING|2026-11-22T17:12:45|4294901758|n[0001-0004]|batch||Resources
+3|PENDING|N/A|0|(null)|batch||Nodes required for job are DOWN, DRAINED or reserved for higher jobs
+4|PENDING|N/A|11140|(null)|batch,short||ReqNodeNotAvail, May be reserved for other job
+5|OUT_OF_MEMORY|2026-11-22T17:11:45|1|(null)|batch|n1|OutOfMemory
+6|PENDING|N/A|0|(null)|batch||job requeued in held state
+"""
+RECORD = (
+    "JobId=1 JobName=a b UserId=root(0) JobState={state} Reason={reason} Dependency=(null) Requeue=1 ExitCode={code}"
+    " DerivedExitCode={derived} RunTime=00:00:03 WorkDir=/tmp Comment=hi ExitCode=0:0  StdErr=/dev/null Power="
+)
+
+
+def test_each_row_is_read_whatever_its_reason() -> None:
+    rows, odd = status.read_rows(SQUEUE)
+    assert odd == []
+    assert {job: row.phase for job, row in rows.items()} == {
+        "1": Phase.RUNNING,
+        **dict.fromkeys("2346", Phase.WAITING),
+        "5": Phase.ENDED,
+    }
+    assert rows["3"].reason.startswith("Nodes required for job are DOWN, DRAINED")
+    assert (rows["2"].start, rows["2"].planned, rows["2"].priority) == (
+        "2026-11-22T17:12:45",
+        "n[0001-0004]",
+        4294901758,
+    )
+
+
+@given(st.text(), st.lists(st.text(alphabet="|x 1\n", max_size=30), max_size=5))
+def test_foreign_rows_with_any_text_change_nothing_for_others(reason: str, lines: list[str]) -> None:
+    ours = "77|PENDING|N/A|5|(null)|batch||Priority"
+    text = "\n".join([*lines, f"78|WHATEVER|?|9|||x|{reason}", ours])
+    assert status.read_rows(text)[0]["77"] == Row("77", "PENDING", "", 5, "", "batch", "", "Priority")
+
+
+def test_state_of_a_newer_slurm_concludes_nothing() -> None:
+    rows, _ = status.read_rows("1|TELEPORTING|N/A|1|(null)|batch||None")
+    assert rows["1"].phase is Phase.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("Priority", "turn"),
+        ("Resources", "room"),
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "room"),
+        ("ReqNodeNotAvail, May be reserved for other job", "room"),
+        ("Reservation", "room"),
+        ("Licenses", "limit"),
+        ("AssocGrpCpuLimit", "limit"),
+        ("QOSMaxJobsPerUserLimit", "limit"),
+        ("JobArrayTaskLimit", "limit"),
+        ("BeginTime", "time"),
+        ("Dependency", "dependency"),
+        ("DependencyNeverSatisfied", "stuck"),
+        ("JobHeldUser", "held"),
+        ("JobHeldAdmin", "held"),
+        ("job requeued in held state", "held"),
+        ("PartitionTimeLimit", "stuck"),
+        ("PartitionNodeLimit", "stuck"),
+        ("BadConstraints", "stuck"),
+        ("InvalidAccount", "stuck"),
+        ("SomethingNew", ""),
+    ],
+)
+def test_reason_to_wait_is_told_with_its_class_and_as_it_is(reason: str, kind: str) -> None:
+    told = status.waiting(Row("7", "PENDING", "", 5, "", "batch", "", reason), {"batch": [5, 9]}, "06:31")
+    assert told.facts.get("class", "") == kind
+    assert (told.facts["reason"], told.facts["rank"]) == (reason, 2)
+    assert told.code == f"site:{reason.partition(',')[0]}"[:100]
+    assert reason in told.text
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "derived", "reason", "result", "exit_code", "cause"),
+    [
+        ("COMPLETED", "0:0", "0:0", "None", Result.EXITED, 0, ""),
+        ("FAILED", "3:0", "0:0", "NonZeroExitCode", Result.EXITED, 3, ""),
+        ("FAILED", "0:11", "0:0", "JobLaunchFailure", Result.EXITED, 139, ""),
+        ("FAILED", "127:0", "0:0", "NonZeroExitCode", Result.EXITED, 127, ""),
+        ("FAILED", "0:53", "0:0", "None", Result.FAILED, None, ""),
+        ("OUT_OF_MEMORY", "0:125", "0:0", "OutOfMemory", Result.EXITED, 137, "memory"),
+        ("FAILED", "1:0", "0:125", "NonZeroExitCode", Result.EXITED, 1, "memory"),
+        ("TIMEOUT", "0:0", "0:0", "TimeLimit", Result.TIMED_OUT, None, ""),
+        ("DEADLINE", "1:0", "0:0", "DeadLine", Result.FAILED, None, "deadline"),
+        ("NODE_FAIL", "0:0", "0:0", "NodeDown", Result.LOST, None, ""),
+        ("BOOT_FAIL", "0:0", "0:0", "None", Result.LOST, None, ""),
+        ("PREEMPTED", "0:0", "0:0", "None", Result.STOPPED, None, ""),
+        ("CANCELLED", "0:0", "0:0", "None", Result.CANCELED, None, ""),
+        ("FAILED", "0:0", "0:0", "BadConstraints", Result.FAILED, None, ""),
+    ],
+)
+def test_each_end_is_told_as_it_was(
+    state: str, code: str, derived: str, reason: str, result: Result, exit_code: int | None, cause: str
+) -> None:
+    final = status.read_record(RECORD.format(state=state, code=code, derived=derived, reason=reason))
+    assert final is not None
+    end = status.ended(RUN, "1", final, ours=False)
+    assert (end.result, end.exit_code, end.cause) == (result, exit_code, cause)
+    [accounted] = status.read_accounted(f"1|{state}|{code}|{derived}|{reason}\n").values()
+    assert status.ended(RUN, "1", accounted, ours=False) == end
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "NEW_ONE"])
+def test_record_of_a_job_that_is_not_over_is_no_end(state: str) -> None:
+    assert status.read_record(RECORD.format(state=state, code="0:0", derived="0:0", reason="None")) is None
+
+
+def test_who_canceled_a_job_at_its_site_is_told() -> None:
+    [final] = status.read_accounted("9|CANCELLED by 0|0:0|0:0|None\n").values()
+    assert status.ended(RUN, "9", final, ours=False).detail == "canceled at the site by user 0: Slurm job 9"
+    assert status.ended(RUN, "9", final, ours=True).result is Result.STOPPED
+
+
+def test_job_is_found_by_the_mark_that_ends_its_comment() -> None:
+    said = "7|a | b rainbow=j/0/1/aa\n8|rainbow=j/0/1/aa but not at its end\n9|rainbow=j/0/1/bb\nodd\n"
+    assert status.read_marks(said, ["rainbow=j/0/1/aa"]) == {"rainbow=j/0/1/aa": ["7"]}
+
+
+def test_end_without_a_code_or_a_signal_names_the_state() -> None:
+    end = status.ended(RUN, "1", Final("REVOKED", reason="moved"), ours=False)
+    assert (end.result, end.detail) == (Result.FAILED, "Slurm job 1 ended as REVOKED: moved")
