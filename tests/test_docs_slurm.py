@@ -23,6 +23,7 @@ CHANGING = [
     (r"priority \d+", "priority N"),
     (r"agent \S+ works", "agent NAME works"),
     (r" are in \S*credentials.json", " are in credentials.json"),
+    (r"requestor +\S+", "requestor NAME"),
     (r"[ \t]+", " "),
 ]
 FILES = re.compile(r"^\$ cat (\S+)\n((?:(?!\$ ).*\n)*)", re.M)

@@ -131,7 +131,8 @@ def test_script_travels_unchanged_and_its_end_is_slurms(
 ) -> None:
     script = '#!/bin/sh\n#SBATCH --time=5\necho "$A" "$1"\nkill -9 $$\n'
     asked = request(script=script, name="scripted", system={"output": f"{tmp_path}/out"})
-    run = Run(("s-0", 1), "s", ("job.sh", "one  word"), str(tmp_path), {"A": "b c"}, request=asked)
+    asked["arguments"] = ["one  word"]
+    run = Run(("s-0", 1), "s", ("sh", "-c", "a loader"), str(tmp_path), {"A": "b c"}, request=asked)
     shared.start(run)
     end = ends(shared)[run.id]
     assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 137, "ended by SIGKILL")

@@ -29,7 +29,7 @@ def handover(request: Request, labels: Collection[str], gang: int, name: str, re
         "constraint": _constraint(request.constraint) if request.constraint else None,
         "system": {key: system[key] for key in FOR_SITES if system.get(key) is not None},
         "site": site if isinstance(site, Mapping) else {},
-        "script": getattr(request, "script", ""),
+        "script": request.script,
         "gang": gang,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict
@@ -106,7 +107,10 @@ def _request(connection: sa.Connection, task: Task) -> dict[str, Any]:
     kind = one.spec.per_resource[0] if one.spec.per_resource else ""
     each = one.spec.per_resource[1] if one.spec.per_resource else one.spec.per_slot
     count = one.spec.total or max(1, least(trees, kind or SLOT, () if kind else one.labels)) * each
-    return {"processes": count, "request": handover(asked.request, one.labels, together, name, requestor)}
+    told = handover(asked.request, one.labels, together, name, requestor)
+    if told["script"]:  # the command is a shell's that loads it: the site is given the script itself, and these
+        told["arguments"] = started(replace(asked.request, script=""), one.spec, task.index)[0][1:]
+    return {"processes": count, "request": told}
 
 
 def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -184,7 +184,7 @@ class SlurmExecutor:
             if system.get(name):
                 options[name] = one_line(system[name])
         options["export"] = self._exported(active)[0]
-        arguments = list(run.command[1:]) if active.has_script else []
+        arguments = (run.request or {}).get("arguments") or []
         words = [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
         return [*words, "/dev/stdin", *arguments] if arguments else words
 
@@ -208,6 +208,8 @@ class SlurmExecutor:
         given = {**allowed(self._environment), **own}
         named, written = {}, []
         for name, value in sorted((name, value) for name, value in given.items() if value is not None):
+            if name.startswith("SLURM_") and not name.startswith("SLURM_ARRAY_"):
+                continue  # Slurm says it itself
             if not name.startswith(OF_COMMANDS) and name not in self._commands:
                 named[name] = value
             elif "," in value or not value.isprintable():
