@@ -40,7 +40,7 @@ def test_folder_of_jobspecs_is_submitted_and_each_has_its_answer(shell: Shell, f
     assert [row["jobspec"] for row in rows] == [str(path) for path in sorted(folder.rglob("*.*"))]
     assert [row["status"] for row in rows] == [201] * 120 + [422]
     assert rows[-1]["line"] > 0
-    assert {row["id"] for row in rows[:-1]} == {job["id"] for job in shell.json("jobs", "--limit", "500")}
+    assert {row["id"] for row in rows[:-1]} == {job["id"] for job in shell.json("jobs", "--all", "--limit", "500")}
     (folder / "deep" / "x.yaml").write_text(json.dumps(jobspec(99)))
     assert shell.code("submit", *sorted(folder.rglob("*.yaml")), folder / "000.json") is Exit.NO_MATCH
     assert shell.code("submit", folder / "000.json", folder / "001.json") is Exit.OK

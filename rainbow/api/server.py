@@ -39,7 +39,7 @@ from rainbow.api.places import Places
 from rainbow.api.rate_limit import pace
 from rainbow.api.supervisor import Supervisor
 from rainbow.api.views.administration import config, health, metrics, tokens
-from rainbow.api.views.clusters import agents, clusters, reservations
+from rainbow.api.views.clusters import agents, clusters, nodes, reservations
 from rainbow.api.views.events import events
 from rainbow.api.views.jobs import batch, jobs
 from rainbow.api.wire import refuse_unknown_queries
@@ -67,7 +67,20 @@ def create_app(service: Service) -> Flask:
     problems.install(app)
     pace(app)
     refuse_unknown_queries(app)
-    for blueprint in (clusters, jobs, batch, agents, tokens, reservations, config, events, metrics, openapi, health):
+    for blueprint in (
+        clusters,
+        nodes,
+        jobs,
+        batch,
+        agents,
+        tokens,
+        reservations,
+        config,
+        events,
+        metrics,
+        openapi,
+        health,
+    ):
         app.register_blueprint(blueprint)
     return app
 

@@ -230,7 +230,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "reservations.listing": {"over": {"type": "boolean"}},
     "clusters.patch_graph": {"drain": {"type": "boolean"}},
     "jobs.why": {"verify": {"type": "boolean"}},
-    "jobs.listing": PAGE,
+    "jobs.listing": {**PAGE, "summary": {"type": "boolean"}},
     "jobs.decisions": PAGE,
     "events.stream": {
         "follow": {"type": "boolean"},

@@ -28,7 +28,7 @@ from rainbow.cli.commands import (
 )
 from rainbow.cli.exit_codes import Exit, exit_of
 from rainbow.cli.output import printer
-from rainbow.cli.slurm import sbatch
+from rainbow.cli.slurm import history, sbatch
 from rainbow.errors import NotFound, RainbowError
 
 
@@ -141,6 +141,8 @@ for _command in (
     match.match,
     sbatch.sbatch,
     sbatch.jobspec,
+    history.history,
+    history.nodes,
     jobs.jobs,
     jobs.job,
     cluster_parts.worker,

@@ -254,6 +254,10 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         """Show the cluster's state."""
         return self._object("GET", of_cluster(name, "state"))
 
+    def nodes(self) -> list[dict[str, Any]]:
+        """Count the workers of the clusters you see by state: what is free of them, and what there is."""
+        return cast("list[dict[str, Any]]", self._calls.call("GET", "/v1/nodes")["nodes"])
+
     def workers(self, name: str) -> list[dict[str, Any]]:
         """List the cluster's workers and their states."""
         return cast("list[dict[str, Any]]", self._calls.call("GET", of_cluster(name, "workers"))["workers"])
@@ -361,18 +365,28 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         requestor: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
+        summary: bool = False,
     ) -> dict[str, Any]:
-        """Return one page of jobs, the newest first: {"jobs", "next"}; `next` is the cursor of the page after."""
+        """Return one page of jobs, the newest first: {"jobs", "next"}; `next` is the cursor of the page after.
+
+        `summary`: each with how far its tasks have come: {"counts", "started_at", "exit_code", "workers"}.
+        """
         query = {"cluster": cluster, "state": state, "requestor": requestor, "limit": limit, "cursor": cursor}
+        query |= given(summary="true" if summary else None)
         return self._object("GET", "/v1/jobs", query=query)
 
     def all_jobs(
-        self, *, cluster: str | None = None, state: str | None = None, requestor: str | None = None
+        self,
+        *,
+        cluster: str | None = None,
+        state: str | None = None,
+        requestor: str | None = None,
+        summary: bool = False,
     ) -> Iterator[dict[str, Any]]:
-        """Yield all jobs, page after page, the newest first."""
+        """Yield all jobs, page after page, the newest first; `state` may be several with commas."""
         cursor: str | None = None
         while True:
-            page = self.jobs(cluster=cluster, state=state, requestor=requestor, cursor=cursor)
+            page = self.jobs(cluster=cluster, state=state, requestor=requestor, cursor=cursor, summary=summary)
             yield from page["jobs"]
             cursor = page.get("next")
             if not cursor:

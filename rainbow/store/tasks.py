@@ -197,6 +197,33 @@ def counts(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, dic
     return found
 
 
+LOOKED_AT = 10_000  # tasks of one job
+NAMED_WORKERS = 64  # tasks whose workers are told
+
+
+class Summary(NamedTuple):
+    """How far a job's tasks have come: when the first started, the worst exit code, and the workers they are on."""
+
+    counts: Mapping[TaskState, int]
+    started_at: float | None
+    exit_code: int | None
+    workers: Sequence[str]
+
+
+def summaries(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, Summary]:
+    """Return {job: its summary}; of a job with very many tasks times, codes and workers are those of the first."""
+    return {job: _summary(connection, job, found) for job, found in counts(connection, job_ids).items()}
+
+
+def _summary(connection: sa.Connection, job_id: str, found: Mapping[TaskState, int]) -> Summary:
+    mine = tasks.c.job == job_id
+    first = sa.select(tasks.c.started_at, tasks.c.exit_code).where(mine).limit(LOOKED_AT).subquery()
+    told = connection.execute(sa.select(sa.func.min(first.c.started_at), sa.func.max(first.c.exit_code))).one()
+    query = sa.select(tasks.c.placement).where(mine, tasks.c.state != TaskState.WAITING).limit(NAMED_WORKERS)
+    named = dict.fromkeys(name for placed in connection.execute(query).scalars() for name in placed if name)
+    return Summary(found, told[0], told[1], list(named))
+
+
 def mean_seconds(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, float]:
     """Return {job: how long its tasks that completed ran on average}, of the jobs with any."""
     ran = sa.func.avg(tasks.c.ended_at - tasks.c.started_at)

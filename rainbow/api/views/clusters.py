@@ -13,6 +13,15 @@ from rainbow.service.agents import protocol
 from rainbow.service.clusters import drain, graphs, inventory, registration, scheduling_settings
 from rainbow.service.queries import monitoring
 
+nodes = Blueprint("nodes", __name__, url_prefix="/v1")
+
+
+@nodes.get("/nodes")
+def listing_nodes() -> Any:
+    """Count the workers of every cluster by state, and what is free of them."""
+    return jsonify(nodes=inventory.nodes(service(), who()))
+
+
 agents = Blueprint("agents", __name__, url_prefix="/v1/clusters/<name>")
 
 

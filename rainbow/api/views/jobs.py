@@ -177,7 +177,7 @@ def listing() -> Any:
     """List jobs, the newest first, page by page."""
     asking = who()
     chosen = _filter(asking)
-    found = job_queries.listing(service(), asking, chosen)
+    found = job_queries.listing(service(), asking, chosen, summary=flag("summary"))
     following = found[-1]["id"] if len(found) == chosen.limit else None
     return jsonify(jobs=[timed(job) for job in found], next=following)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -13,10 +14,12 @@ from rich.text import Text
 from rainbow.cli.commands.events import again, watch_option
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.output import printer
+from rainbow.cli.output.columns import Column, Shape, clock, lasting, list_options, progress
 from rainbow.cli.output.decisions import draw_decision, draw_replay, draw_steps
 from rainbow.cli.session import with_tokens
 from rainbow.client import Client
 from rainbow.errors import NotFound
+from rainbow.jobspec.hostlist import fold_hosts
 from rainbow.state_machine import JobState
 
 Document = Mapping[str, Any]
@@ -24,31 +27,63 @@ LIVE = {JobState.UNPLACED, JobState.WAITING, JobState.RUNNING}
 WAITS = {JobState.UNPLACED, JobState.WAITING}  # what a job waited for is kept, and of no interest once it runs
 
 
+def _waits_or_runs(job: Document) -> str:
+    """Say why a job waits, else where it runs, as squeue does."""
+    workers = (job.get("summary") or {}).get("workers") or []
+    return _waits(job) or (f"on {fold_hosts(workers)}" if workers and job["state"] in LIVE else "")
+
+
+def _nodes(job: Document) -> int | None:
+    return len((job.get("summary") or {}).get("workers") or []) or job["nodes"] or None
+
+
+COLUMNS = [
+    Column("JobID", "JOB", lambda job: job["id"]),
+    Column("Name", "NAME", lambda job: job["name"]),
+    Column("State", "STATE", lambda job: job["state"]),
+    Column("Cluster", "CLUSTER", lambda job: job["cluster"]),
+    Column("User", "REQUESTOR", lambda job: job["requestor"]),
+    Column("Submitted", "SUBMITTED", lambda job: printer.when(job["submitted_at"])),
+    Column("Elapsed", "ELAPSED", lambda job: clock(lasting(job, time.time()))),
+    Column("Nodes", "NODES", _nodes),
+    Column("Tasks", "TASKS", progress),
+    Column("Reason", "WAITS BECAUSE, OR RUNS", _waits_or_runs),
+]
+SHOWN = ("JobID", "Name", "State", "Cluster", "User", "Elapsed", "Nodes", "Tasks", "Reason")
+
+
 @click.command()
 @click.option("--cluster", help="Only those of this cluster.")
 @click.option(
-    "--state", type=click.Choice([str(state) for state in JobState], case_sensitive=False), help="Only those."
+    "--state",
+    type=click.Choice([str(state) for state in JobState], case_sensitive=False),
+    help="Only those in this state; else those that have not ended.",
 )
-@click.option("--requestor", help="Only those of this requestor.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@click.option("-a", "--all", "every", is_flag=True, help="Those that have ended, too.")
+@click.option("-u", "--requestor", "--user", "requestor", help="Only those of this requestor.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
 @watch_option
-@printer.output_option
+@list_options(COLUMNS, SHOWN)
 @with_tokens
-def jobs(client: Client, limit: int, watch: bool, output: str, **chosen: str | None) -> None:
-    """List jobs, the newest first."""
+def jobs(
+    client: Client,
+    limit: int,
+    watch: bool,
+    shape: Shape,
+    every: bool,
+    cluster: str | None,
+    state: str | None,
+    requestor: str | None,
+) -> None:
+    """List the jobs that have not ended, the newest first; an array is one line."""
+    wanted = state or (None if every else ",".join(sorted(LIVE)))
 
     def show() -> bool:
-        found = list(islice(client.all_jobs(**chosen), limit))
-        titles = ["JOB", "NAME", "STATE", "CLUSTER", "REQUESTOR", "SUBMITTED", "WAITS BECAUSE"]
-        printer.show(output, found, lambda console: console.print(printer.table(titles, map(_row, found))))
+        found = client.all_jobs(cluster=cluster, state=wanted, requestor=requestor, summary=True)
+        shape.write(list(islice(found, limit)))
         return True
 
     again(client, watch, show)
-
-
-def _row(job: Document) -> list[Any]:
-    named = [job[key] for key in ("id", "name", "state", "cluster", "requestor")]
-    return [*named, printer.when(job["submitted_at"]), _waits(job)]
 
 
 def _waits(job: Document) -> str:

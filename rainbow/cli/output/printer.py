@@ -14,7 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -81,6 +81,11 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[Any]], *, wraps: bool =
     rows = list(rows)
     right = {column for column in range(len(titles)) if rows and all(_is_number(row[column]) for row in rows)}
     return Listing(titles, [[cell(value) for value in row] for row in rows], frozenset(right), wraps)
+
+
+def without_titles(listing: Listing) -> Listing:
+    """Return a table without the line of titles."""
+    return replace(listing, header=False)
 
 
 def facts(pairs: Mapping[str, Any]) -> Table:
@@ -186,22 +191,25 @@ class Listing:
     rows: Sequence[Sequence[Text]]
     right: frozenset[int]
     wraps: bool = False
+    header: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw it as wide as it may be."""
         ranks = [self._rank(column) for column in range(len(self.titles))]
-        natural = [max(cell_len(line) for line in self._lines(column)) for column in range(len(self.titles))]
+        natural = [max(map(cell_len, self._lines(column)), default=0) for column in range(len(self.titles))]
         words = [self._longest_word(column) if self.wraps else 0 for column in range(len(self.titles))]
         widths = fitted(natural, ranks, options.max_width, words)
         head = [Text(title, style="bold") for title in self.titles]
         if len(widths) < len(head) and not any(row[-1].plain for row in self.rows):
             head[-1] = Text()  # nothing stands below any row
-        yield from self._drawn(head, widths, console, options)
+        if self.header:
+            yield from self._drawn(head, widths, console, options)
         for row in self.rows:
             yield from self._drawn(row, widths, console, options)
 
     def _lines(self, column: int) -> Iterator[str]:
-        yield self.titles[column]
+        if self.header:
+            yield self.titles[column]
         for row in self.rows:
             yield from row[column].plain.splitlines()
 

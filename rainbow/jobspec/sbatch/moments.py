@@ -3,7 +3,7 @@
 2030-01-31  2030-01-31T12:00[:30]  01/31/30  01/31  0131[30]   a day; a time follows after T, a blank or a dash
 16:00[:30]  4:00pm  midnight  noon  teatime  fika  elevenses    the next such time
 today  tomorrow                                                a day, at midnight if no time is said
-now  now+60  now+1hour  now+2days                              from now on; seconds if no unit is said
+now  now+60  now+1hour  now-2days                              from now; seconds if no unit is said
 
 Times without a date that are over today are tomorrow's. All are in the zone of `now`.
 """
@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 _NAMED = {"midnight": (0, 0), "elevenses": (11, 0), "noon": (12, 0), "fika": (15, 0), "teatime": (16, 0)}
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-_NOW = re.compile(r"now(?:\s*\+\s*([0-9]{1,9})\s*([a-z]*))?", re.ASCII)
+_NOW = re.compile(r"now(?:\s*([+-])\s*([0-9]{1,9})\s*([a-z]*))?", re.ASCII)
 _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?\s*(am|pm)?", re.ASCII)
 _DATES = (
     re.compile(r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})", re.ASCII),
@@ -46,10 +46,10 @@ def moment(text: str, now: datetime) -> float | None:
 
 
 def _from_now(found: re.Match[str], now: datetime) -> float | None:
-    unit = (found[2] or "seconds").removesuffix("s")
+    unit = (found[3] or "seconds").removesuffix("s")
     if unit not in _UNITS:
         return None
-    return now.timestamp() + int(found[1] or 0) * _UNITS[unit]
+    return now.timestamp() + (-1 if found[1] == "-" else 1) * int(found[2] or 0) * _UNITS[unit]
 
 
 def _day(words: str, now: datetime) -> tuple[datetime | None, str]:

@@ -5,15 +5,17 @@ Clusters for people: listed and shown, with how they are and how many of their w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rainbow.jobspec.hostlist import fold_hosts
 from rainbow.matching import cluster_totals, stated_units, worker_capacity
 from rainbow.service.agents.liveness import missed_beats
 from rainbow.service.core.access import Caller, own_cluster, visible_cluster
 from rainbow.service.core.service import Entry
-from rainbow.state_machine import WorkerState
-from rainbow.store import workers
+from rainbow.state_machine import BOOKED, Task, WorkerState
+from rainbow.store import tasks, workers
 from rainbow.text import natural
 
 if TYPE_CHECKING:
@@ -40,6 +42,60 @@ def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]
         for worker in capacity
         if worker in states
     ]
+
+
+NAMES = 1_000  # workers named in one row
+
+
+def nodes(service: Service, who: Caller) -> list[dict[str, Any]]:
+    """Count the workers of the clusters that exist for a caller, by cluster and state, with what is free of them."""
+    entries = [entry for entry in service.catalogue.values() if who.sees(entry.id)]
+    rows: list[dict[str, Any]] = []
+    for entry in sorted(entries, key=lambda e: natural(e.cluster.name)):
+        with service.store.read() as connection:
+            states = workers.of_cluster(connection, entry.id)
+            booked = tasks.of_cluster(connection, entry.id, BOOKED)
+        rows += _by_state(entry, {name: found.state for name, found in states.items()}, used_of(booked))
+    return rows
+
+
+def used_of(booked: Iterable[Task]) -> dict[str, Counter[str]]:
+    """Return {worker: {type: amount}} of what tasks hold."""
+    used: dict[str, Counter[str]] = {}
+    for task in booked:
+        for worker, amounts in task.placement.items():
+            used.setdefault(worker, Counter()).update(amounts)
+    return used
+
+
+def _by_state(
+    entry: Entry, states: Mapping[str, WorkerState], used: Mapping[str, Counter[str]]
+) -> Iterator[dict[str, Any]]:
+    capacity, units = worker_capacity(entry.cluster), stated_units(entry.cluster)
+    groups: dict[str, list[str]] = {}
+    for name, whole in capacity.items():
+        state = states.get(name, WorkerState.NEW)
+        groups.setdefault(_word(entry, state, whole, used.get(name, Counter())), []).append(name)
+    for word, names in sorted(groups.items()):
+        total, taken = Counter[str](), Counter[str]()
+        for name in names:
+            total.update(capacity[name])
+            taken.update(used.get(name, {}))
+        idle = word in ("idle", "mixed", "allocated")
+        free = {kind: max(0, amount - taken[kind]) if idle else 0 for kind, amount in total.items()}
+        row = {"cluster": entry.cluster.name, "state": word, "nodes": len(names), "names": fold_hosts(names[:NAMES])}
+        yield {**row, "free": free, "total": dict(total), **({"units": units} if units else {})}
+
+
+def _word(entry: Entry, state: WorkerState, whole: Mapping[str, int], used: Counter[str]) -> str:
+    """Say how a worker is, in the words of sinfo where there is one."""
+    if state is WorkerState.DRAINING or (state is WorkerState.READY and entry.drained):
+        return "draining" if used else "drained"
+    if state is not WorkerState.READY:
+        return {WorkerState.NEW: "unattended"}.get(state, str(state).lower())
+    if not +used:
+        return "idle"
+    return "mixed" if used["core"] < whole.get("core", 1) else "allocated"
 
 
 AWAY = {WorkerState.NEW, WorkerState.LOST}  # no agent speaks for them

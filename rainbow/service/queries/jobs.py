@@ -19,7 +19,7 @@ from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement import ledger
 from rainbow.service.scheduler.step import wait_now
 from rainbow.service.scheduler.view import freeze
-from rainbow.store import clusters, jobs
+from rainbow.store import clusters, jobs, tasks
 from rainbow.store.jobs import PENDING, Filter
 
 if TYPE_CHECKING:
@@ -45,12 +45,17 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     return {**told, "wait": {**told["wait"], **now}}
 
 
-def listing(service: Service, who: Caller, chosen: Filter) -> list[dict[str, Any]]:
-    """List jobs of the clusters that exist for the caller, the newest first."""
+def listing(service: Service, who: Caller, chosen: Filter, *, summary: bool = False) -> list[dict[str, Any]]:
+    """List jobs of the clusters that exist for the caller, the newest first; `summary`: how far each has come."""
     with service.store.read() as connection:
         found = jobs.listing(connection, chosen)
         waits = waits_of(service, connection, found)
-    return [_job(record, waits.get(record.id)) for record in found]
+        sums = tasks.summaries(connection, [record.id for record in found]) if summary else {}
+    return [{**_job(record, waits.get(record.id)), **_summed(sums.get(record.id))} for record in found]
+
+
+def _summed(found: tasks.Summary | None) -> dict[str, Any]:
+    return {} if found is None else {"summary": found._asdict()}
 
 
 def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:

@@ -1,0 +1,169 @@
+"""Lists with chosen columns: tables for people; JSON, CSV and fields with a bar between for programs."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from rainbow.cli.output import printer
+from rainbow.text import meant
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name in --format, its title, and what it shows of a row."""
+
+    name: str
+    title: str
+    value: Callable[[Document], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a list is written: its columns with their widths (0: as wide as it must be), and the form."""
+
+    columns: Sequence[tuple[Column, int]]
+    output: str
+    header: bool = True
+    chosen: bool = False  # the caller named the columns
+    bars: bool = False  # fields divided by |
+
+    def write(self, rows: Sequence[Document]) -> None:
+        """Write the rows to stdout; JSON without a choice of columns is what the API answers."""
+        if self.output == "json":
+            named = [{column.name: _plain(column.value(row)) for column, _ in self.columns} for row in rows]
+            click.echo(json.dumps(named if self.chosen else list(rows), indent=2))
+            return
+        cells = [[column.value(row) for column, _ in self.columns] for row in rows]
+        if self.output == "csv" or self.bars:
+            self._fields(cells)
+        elif any(width for _, width in self.columns):
+            self._cut(cells)
+        else:
+            titles = [column.title for column, _ in self.columns]
+            table = printer.table(titles, cells)
+            printer.console().print(table if self.header else printer.without_titles(table))
+
+    def _fields(self, cells: Iterable[Sequence[Any]]) -> None:
+        into = io.StringIO()
+        writer = csv.writer(into, delimiter="," if self.output == "csv" else "|", lineterminator="\n")
+        if self.header:
+            writer.writerow([column.name for column, _ in self.columns])
+        writer.writerows([[_field(value) for value in row] for row in cells])
+        click.echo(into.getvalue(), nl=False)
+
+    def _cut(self, cells: Iterable[Sequence[Any]]) -> None:
+        """Write columns of fixed widths, as sacct does: %N cuts, %-N writes to the left."""
+        head = [[column.title for column, _ in self.columns]] if self.header else []
+        for row in [*head, *(list(map(_field, row)) for row in cells)]:
+            line = [_fixed(text, width or 10) for text, (_, width) in zip(row, self.columns, strict=True)]
+            click.echo(" ".join(line).rstrip())
+
+
+def _fixed(text: str, width: int) -> str:
+    cut = text if len(text) <= abs(width) else text[: abs(width) - 1] + "+"
+    return cut.ljust(-width) if width < 0 else cut.rjust(width)
+
+
+def _field(value: Any) -> str:
+    text = "" if value is None else printer.words(value)
+    return printer.one_line("" if text == "-" else text)
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | int | float | bool | list | dict) else str(value)
+
+
+def list_options(
+    columns: Sequence[Column], shown: Sequence[str]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command --format, --noheader, --parsable2 and -o with csv, as its parameter `shape`."""
+    known = {column.name.lower(): column for column in columns}
+    names = ", ".join(column.name for column in columns)
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option("--format", "wanted", metavar="NAMES", help=f"Columns, as NAME or NAME%WIDTH: {names}.")
+        @click.option("-n", "--noheader", is_flag=True, help="No line of titles.")
+        @click.option("-P", "--parsable2", "bars", is_flag=True, help="Fields divided by |, whole.")
+        @click.option(
+            "-o",
+            "--output",
+            type=click.Choice([*printer.FORMS, "csv"]),
+            default=printer.FORMS[0],
+            envvar="RAINBOW_OUTPUT",
+            help="Tables for people (the default), JSON or CSV for programs.",
+        )
+        @functools.wraps(command)
+        def run(wanted: str | None, noheader: bool, bars: bool, output: str, **rest: Any) -> Any:
+            chosen = _read(wanted or ",".join(shown), known)
+            return command(shape=Shape(chosen, output, not noheader, wanted is not None, bars), **rest)
+
+        return run
+
+    return decorate
+
+
+def _read(text: str, known: Mapping[str, Column]) -> list[tuple[Column, int]]:
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, width = part.partition("%")
+        column = known.get(name.lower())
+        if column is None:
+            hint = meant(name.lower(), known) or f"known are: {', '.join(column.name for column in known.values())}"
+            raise click.BadParameter(f"there is no column {name[:40]!r}; {hint}", param_hint="--format")
+        if width and not width.removeprefix("-").isdecimal():
+            told = f"the width of {name} must be a number, got {width[:20]!r}"
+            raise click.BadParameter(told, param_hint="--format")
+        found.append((column, int(width or 0)))
+    return found
+
+
+# ── what jobs show ──
+
+
+def lasting(job: Document, now: float) -> float | None:
+    """Return how many seconds a job has run, None if it has not begun."""
+    started = seconds((job.get("summary") or {}).get("started_at"))
+    ended = seconds(job.get("ended_at"))
+    return None if started is None else max(0.0, (now if ended is None else ended) - started)
+
+
+def seconds(moment: str | None) -> float | None:
+    """Return a time of the API in seconds since 1970."""
+    return None if moment is None else datetime.fromisoformat(moment).astimezone(UTC).timestamp()
+
+
+def clock(duration: float | None) -> str:
+    """Write a duration as Slurm does.
+
+    >>> clock(59.4), clock(3600 * 26 + 61), clock(None)
+    ('00:00:59', '1-02:01:01', '-')
+    """
+    if duration is None:
+        return "-"
+    minutes, second = divmod(int(duration), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"{f'{days}-' if days else ''}{hour:02}:{minute:02}:{second:02}"
+
+
+def progress(job: Document) -> str:
+    """Say how many of a job's tasks are in which state, if there are several: an array is one line.
+
+    >>> progress({"summary": {"counts": {"COMPLETED": 3, "WAITING": 7}}})
+    '3 completed, 7 waiting'
+    """
+    counts = (job.get("summary") or {}).get("counts") or {}
+    if sum(counts.values()) < 2:
+        return ""
+    return ", ".join(f"{count} {state.lower()}" for state, count in counts.items())

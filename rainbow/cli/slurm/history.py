@@ -1,0 +1,204 @@
+"""`rainbow history` and `rainbow nodes`: what sacct and sinfo show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import click
+
+from rainbow.cli.output import printer
+from rainbow.cli.output.columns import Column, Document, Shape, clock, lasting, list_options, seconds
+from rainbow.cli.session import with_tokens
+from rainbow.client import Client
+from rainbow.jobspec.hostlist import fold_hosts
+from rainbow.jobspec.sbatch.moments import moment
+
+# Rainbow's states in the words of sacct
+STATES = {
+    "UNPLACED": "PENDING",
+    "WAITING": "PENDING",
+    "RUNNING": "RUNNING",
+    "COMPLETED": "COMPLETED",
+    "FAILED": "FAILED",
+    "CANCELED": "CANCELLED",
+    "TIMED_OUT": "TIMEOUT",
+    "ASSIGNED": "PENDING",
+    "ACCEPTED": "PENDING",
+    "SUSPENDED": "SUSPENDED",
+    "STOPPING": "COMPLETING",
+}
+
+
+def _summary(job: Document) -> Document:
+    found: Document = job.get("summary") or {}
+    return found
+
+
+def state_of(job: Document) -> str:
+    """Return a job's state as sacct would call it."""
+    counts = _summary(job).get("counts") or {}
+    if job["state"] == "FAILED" and counts.get("TIMED_OUT") and not counts.get("FAILED"):
+        return "TIMEOUT"
+    return STATES.get(job["state"], str(job["state"]))
+
+
+def code_of(job: Document) -> str:
+    """Return the worst exit code of a job as sacct writes it: code:signal.
+
+    >>> code_of({"summary": {"exit_code": 3}}), code_of({"summary": {"exit_code": 137}})
+    ('3:0', '0:9')
+    """
+    code = _summary(job).get("exit_code") or 0
+    return f"0:{code - 128}" if code > 128 else f"{code}:0"
+
+
+def _when(text: str | None) -> str:
+    return "Unknown" if text is None else printer.when(text, "%Y-%m-%dT%H:%M:%S")
+
+
+def _workers(job: Document) -> str:
+    return fold_hosts(_summary(job).get("workers") or []) or "None assigned"
+
+
+def _raw(job: Document) -> int:
+    return int(lasting(job, time.time()) or 0)
+
+
+HISTORY = [
+    Column("JobID", "JOBID", lambda job: job["id"]),
+    Column("JobName", "JOBNAME", lambda job: job["name"]),
+    Column("User", "USER", lambda job: job["requestor"]),
+    Column("Cluster", "CLUSTER", lambda job: job["cluster"]),
+    Column("State", "STATE", state_of),
+    Column("ExitCode", "EXITCODE", code_of),
+    Column("Elapsed", "ELAPSED", lambda job: clock(float(_raw(job)))),
+    Column("ElapsedRaw", "ELAPSEDRAW", _raw),
+    Column("NNodes", "NNODES", lambda job: len(_summary(job).get("workers") or []) or job["nodes"]),
+    Column("NTasks", "NTASKS", lambda job: sum((_summary(job).get("counts") or {}).values())),
+    Column("Submit", "SUBMIT", lambda job: _when(job["submitted_at"])),
+    Column("Start", "START", lambda job: _when(_summary(job).get("started_at"))),
+    Column("End", "END", lambda job: _when(job["ended_at"])),
+    Column("NodeList", "NODELIST", _workers),
+    Column("Priority", "PRIORITY", lambda job: job["priority"]),
+    Column("Reason", "REASON", lambda job: (job.get("wait") or {}).get("reason") or "None"),
+]
+SHOWN = ("JobID", "JobName", "User", "Cluster", "State", "ExitCode", "Elapsed", "NNodes", "End")
+
+
+def _since(_: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    found = None if value is None else moment(value, datetime.now().astimezone())
+    if value is not None and found is None:
+        told = f"{value[:60]!r} is no time: give 2030-01-31[T12:00], 16:00, today or now-2days"
+        raise click.BadParameter(told, param=option)
+    return found
+
+
+@click.command()
+@click.option("-j", "--job", "--jobs", "ids", metavar="JOB[,JOB]", help="Only these jobs, by id or its beginning.")
+@click.option("--elements", is_flag=True, help="A line for every task: JOB_1, JOB_2 of an array; with --job.")
+@click.option("-S", "--since", "--starttime", "since", callback=_since, help="Only those not ended before then.")
+@click.option("-E", "--until", "--endtime", "until", callback=_since, help="Only those submitted until then.")
+@click.option("-u", "--requestor", "--user", "requestor", help="Only those of this requestor.")
+@click.option("--cluster", help="Only those of this cluster.")
+@click.option("-s", "--state", "states", metavar="STATE[,STATE]", help="Only these states, in the words of sacct.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
+@list_options(HISTORY, SHOWN)
+@with_tokens
+def history(
+    client: Client,
+    shape: Shape,
+    ids: str | None,
+    elements: bool,
+    since: float | None,
+    until: float | None,
+    states: str | None,
+    limit: int,
+    **chosen: str | None,
+) -> None:
+    """List jobs that have ended and those that have not, the newest first, with the columns of sacct.
+
+    An array is one line; --elements lists its elements.
+    """
+    if elements and not ids:
+        raise click.UsageError("--elements needs --job")
+    if ids:
+        shown = [client.job(one) for one in ids.split(",") if one]
+        rows = [row for job in shown for row in (_elements(job) if elements else [_summed(job)])]
+    else:
+        wanted = {word.strip().upper() for word in (states or "").split(",") if word.strip()}
+        every = client.all_jobs(cluster=chosen["cluster"], requestor=chosen["requestor"], summary=True)
+        found = (job for job in every if _within(job, since, until) and (not wanted or state_of(job) in wanted))
+        rows = list(islice(found, limit))
+    shape.write(rows)
+
+
+def _within(job: Document, since: float | None, until: float | None) -> bool:
+    ended, submitted = seconds(job["ended_at"]), seconds(job["submitted_at"]) or 0.0
+    return (since is None or ended is None or ended >= since) and (until is None or submitted <= until)
+
+
+def _summed(job: Document) -> dict[str, Any]:
+    """Return a job that is shown whole as the list has it."""
+    tasks, counts = job["tasks"], dict[str, int]()
+    for task in tasks:
+        counts[task["state"]] = counts.get(task["state"], 0) + 1
+    started = min((task["started_at"] for task in tasks if task["started_at"]), default=None)
+    code = max((task["exit_code"] for task in tasks if task["exit_code"] is not None), default=None)
+    workers = list(dict.fromkeys(name for task in tasks for name in task["placement"] if name))
+    summary = {"counts": counts, "started_at": started, "exit_code": code, "workers": workers}
+    return {**{key: value for key, value in job.items() if key not in ("tasks", "units")}, "summary": summary}
+
+
+def _elements(job: Document) -> Iterator[dict[str, Any]]:
+    """Yield a row for every task of a job."""
+    for task in job["tasks"]:
+        row = {**_summed({**job, "tasks": [task]}), "state": task["state"], "ended_at": task["ended_at"]}
+        yield {**row, "id": f"{job['id']}_{task['index']}", "name": task["name"]}
+
+
+# ── nodes ──
+
+
+def _of(kind: str) -> Any:
+    def value(row: Document) -> str:
+        total = row["total"].get(kind, 0)
+        if not total:
+            return "-"
+        free, whole = ({kind: row[which].get(kind, 0)} for which in ("free", "total"))
+        words = [printer.amounts(each, row.get("units") or {}).get(kind, 0) for each in (free, whole)]
+        return f"{words[0]}/{words[1]}"
+
+    return value
+
+
+NODES = [
+    Column("Cluster", "CLUSTER", lambda row: row["cluster"]),
+    Column("State", "STATE", lambda row: row["state"]),
+    Column("Nodes", "NODES", lambda row: row["nodes"]),
+    Column("Cores", "CORES FREE/ALL", _of("core")),
+    Column("Memory", "MEMORY FREE/ALL", _of("memory")),
+    Column("GPUs", "GPUS FREE/ALL", _of("gpu")),
+    Column("NodeList", "NODELIST", lambda row: row["names"]),
+]
+
+
+@click.command()
+@click.option("--cluster", "clusters", multiple=True, help="Only this cluster; may be given several times.")
+@click.option("-t", "--state", help="Only nodes in this state: idle, mixed, allocated, drained, lost, ...")
+@list_options(NODES, [column.name for column in NODES])
+@with_tokens
+def nodes(client: Client, shape: Shape, clusters: tuple[str, ...], state: str | None) -> None:
+    """List the nodes of your clusters by state: how many, and what is free of them.
+
+    idle: nothing is taken; mixed: some; allocated: no core is free. Nodes that take nothing now have nothing free.
+    """
+    rows = [
+        row
+        for row in client.nodes()
+        if (not clusters or row["cluster"] in clusters) and (not state or row["state"] == state.lower())
+    ]
+    shape.write(rows)

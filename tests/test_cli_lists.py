@@ -1,0 +1,113 @@
+"""Lists that users of Slurm know: `rainbow jobs`, `history` and `nodes`, their columns and forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from rainbow.cli.exit_codes import Exit
+from tests.agent_sites import until
+from tests.shell import Shell, server, shell
+
+__all__ = ["server", "shell"]  # fixtures
+
+
+@pytest.fixture(scope="module")
+def worked(server: tuple[str, dict[str, str], object]) -> dict[str, str]:
+    """Return an array of which an element failed, a job that runs on one node, and one that waits for it."""
+    from tests.shell import variables_of  # the fixture of a test is made anew for each
+
+    url, told, saved = server
+    shell = Shell(saved.parent, url, told["token"], told["secret"], variables_of(url, saved))  # type: ignore[attr-defined]
+    array = shell.json("submit", "-J", "sweep", "-a", "0-2", "--", "sh", "-c", "exit {index}")["id"]
+    shell("job", "wait", array)
+    runs = shell.json("submit", "-J", "runs", "-N", "1", "-c", "2", "--", "sleep", "60")["id"]
+    until(lambda: shell.json("job", "show", runs)["state"] == "RUNNING")
+    waits = shell.json("submit", "-J", "waits", "-d", f"afterok:{runs}", "--", "true")["id"]
+    return {"array": array, "runs": runs, "waits": waits}
+
+
+def rows(text: str) -> list[list[str]]:
+    return [re.split(r" {2,}", line) for line in text.splitlines()]
+
+
+def test_jobs_shows_what_is_active(shell: Shell, worked: dict[str, str]) -> None:
+    """With elapsed time, nodes and reason, as squeue; what has ended is not shown unless asked for."""
+    until(lambda: (shell.json("jobs")[0]["wait"] or {}).get("reason") == "dependency")
+    [titles, waits, runs] = rows(shell("jobs").stdout)
+    assert titles == [
+        "JOB",
+        "NAME",
+        "STATE",
+        "CLUSTER",
+        "REQUESTOR",
+        "ELAPSED",
+        "NODES",
+        "TASKS",
+        "WAITS BECAUSE, OR RUNS",
+    ]
+    assert waits[:3] == [worked["waits"], "waits", "WAITING"]
+    assert waits[-1] == f"waits for job {worked['runs']} to complete"
+    assert runs[:3] == [worked["runs"], "runs", "RUNNING"]
+    assert re.fullmatch(r"00:00:\d\d", runs[5])
+    assert re.fullmatch(r"on n[01]", runs[-1])
+    assert worked["array"] in shell("jobs", "--all").stdout
+    assert worked["array"] in shell("jobs", "--state", "failed").stdout
+
+
+def test_an_array_is_one_line(shell: Shell, worked: dict[str, str]) -> None:
+    [line] = [row for row in rows(shell("jobs", "--all").stdout) if row[0] == worked["array"]]
+    assert line[-1] == "1 completed, 2 failed"
+    elements = shell("history", "-j", worked["array"], "--elements", "-P", "--format", "jobid,exitcode").stdout
+    assert elements == "JobID|ExitCode\n" + "".join(f"{worked['array']}_{k}|{k}:0\n" for k in range(3))
+    assert shell.code("history", "--elements") is Exit.USAGE
+
+
+def test_history_has_the_columns_of_sacct(shell: Shell, worked: dict[str, str]) -> None:
+    names = "JobID,JobName,State,ExitCode,Elapsed,NNodes,User,Submit,Start,End,NodeList,NTasks"
+    found = list(csv.DictReader(io.StringIO(shell("history", "--format", names, "-o", "csv").stdout)))
+    by_name = {row["JobName"]: row for row in found}
+    array, waits = by_name["sweep"], by_name["waits"]
+    assert (array["State"], array["ExitCode"], array["NTasks"]) == ("FAILED", "2:0", "3")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", array["End"])
+    assert (waits["State"], waits["Start"], waits["NodeList"]) == ("PENDING", "Unknown", "None assigned")
+    assert by_name["runs"]["State"] == "RUNNING"
+    assert [
+        row["JobName"] for row in csv.DictReader(io.StringIO(shell("history", "-s", "failed", "-o", "csv").stdout))
+    ]
+    assert rows(shell("history", "-n", "-S", "now+1hour").stdout)[0][1] == "waits"
+    assert shell("history", "-n", "-E", "now-1hour").stdout == ""
+    assert shell.code("history", "-S", "someday") is Exit.USAGE
+
+
+def test_lists_are_written_as_asked(shell: Shell, worked: dict[str, str]) -> None:
+    cut = shell("history", "-n", "--format", "jobname%4,state%-9", "--limit", "1").stdout
+    assert cut == "wai+ PENDING\n"
+    assert shell.json("history", "-j", worked["array"][:16], "--format", "jobid") == [{"JobID": worked["array"]}]
+    assert {"summary", "id"} <= set(json.loads(shell("jobs", "-o", "json").stdout)[0])
+    assert shell("jobs", "--noheader").stdout.startswith(worked["waits"])
+    wrong = shell("jobs", "--format", "jobi")
+    assert wrong.exit_code == Exit.USAGE
+    assert "did you mean jobid?" in wrong.stderr
+    assert shell.code("jobs", "--format", "jobid%x") is Exit.USAGE
+
+
+def test_nodes_says_what_is_free_by_state(shell: Shell, worked: dict[str, str]) -> None:
+    found = {row["state"]: row for row in shell.json("nodes")}
+    assert {state: (row["nodes"], row["free"]["core"]) for state, row in found.items()} == {
+        "idle": (1, 4),
+        "mixed": (1, 2),
+    }
+    drawn = rows(shell("nodes").stdout)
+    assert drawn[0] == ["CLUSTER", "STATE", "NODES", "CORES FREE/ALL", "MEMORY FREE/ALL", "GPUS FREE/ALL", "NODELIST"]
+    assert [row[1:4] for row in drawn[1:]] == [["idle", "1", "4/4"], ["mixed", "1", "2/4"]]
+    assert [row["state"] for row in shell.json("nodes", "-t", "mixed")] == ["mixed"]
+    shell("job", "cancel", worked["runs"])
+    until(lambda: [row["state"] for row in shell.json("nodes")] == ["idle"])
+    shell("worker", "drain", "--cluster", "oak", "n1")
+    until(lambda: {row["state"]: row["free"]["core"] for row in shell.json("nodes")} == {"idle": 4, "drained": 0})
+    shell("worker", "reinstate", "--cluster", "oak", "n1")
