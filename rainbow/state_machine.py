@@ -119,6 +119,7 @@ class Task:
     not_before: float | None = None  # a lost task waits until then
     cause: str = ""  # what made it end where that is known: memory, lost
     pending: dict[str, Any] | None = None  # why it does not start, as its agent says: code, text, facts, since
+    held: dict[str, list[str]] | None = None  # which vertices of each worker, as paths; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,7 @@ _FRESH: dict[str, Any] = {
     "paused": 0.0,
     "not_before": None,
     "cause": "",
+    "held": None,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ def one_parser_at_a_time() -> Iterator[None]:
         yield
 
 
+os.environ["RAINBOW_CHECK"] = "1"  # every step compares what is kept in memory with what is stored
 REGISTRATION = "rbr_of-the-tests"
 ADMIN = "rba_of-the-tests"
 SHARED = Path(__file__).parents[1].parent / "shared"

@@ -24,15 +24,21 @@ def cluster(
 
     Vertices are called type + number in order of appearance: node0, node1, core0, ...
     """
+    graph = document(shape)
+    for vertex, names in (properties or {}).items():
+        graph["graph"]["nodes"][vertex]["metadata"]["properties"] = names
+    built = rainbow.read_cluster(graph, name=name, **options)
+    for subsystem, hanging in subsystems(hung or []).items():
+        built = built.with_subsystem(subsystem, hanging)
+    return built
+
+
+def document(shape: str) -> dict[str, Any]:
+    """Write the graph of a shape as a document."""
     nodes: dict[str, Any] = {}
     edges: list[dict[str, str]] = []
     _grow(_parse(shape), None, nodes, edges)
-    for vertex, names in (properties or {}).items():
-        nodes[vertex]["metadata"]["properties"] = names
-    built = rainbow.read_cluster({"graph": {"nodes": nodes, "edges": edges}}, name=name, **options)
-    for subsystem, document in _subsystems(hung or []).items():
-        built = built.with_subsystem(subsystem, document)
-    return built
+    return {"graph": {"nodes": nodes, "edges": edges}}
 
 
 def _parse(shape: str) -> list[Any]:
@@ -58,7 +64,8 @@ def _grow(parts: list[Any], parent: str | None, nodes: dict[str, Any], edges: li
             _grow(below, name, nodes, edges)
 
 
-def _subsystems(hung: list[dict[str, Any]]) -> dict[str, Any]:
+def subsystems(hung: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write subsystem graphs by their names."""
     documents: dict[str, Any] = {}
     for k, entry in enumerate(hung):
         document = documents.setdefault(entry["subsystem"], {"graph": {"nodes": {}, "edges": []}})["graph"]

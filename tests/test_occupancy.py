@@ -22,7 +22,7 @@ SLOW = list(HealthCheck)
 class Searched(Occupancy):
     """An occupancy that searches for everything: the plain specification."""
 
-    def _filling(self, request):
+    def _filling(self, request, kinds):
         return None
 
 
@@ -54,33 +54,84 @@ def node_requests():
     return st.one_of(node, bare, slot, inside, nodes, spread).map(lambda top: Request(((top,),), ()))
 
 
-steps = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=14)
+steps = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=14)
 
 
 def play(occupancy, requests, moves):
-    """Take (and at every fourth kind of move release) and tell what was taken."""
-    told = []
+    """Take, release, close and open workers, and try; tell what was taken. After each move all is in order."""
+    told, live, names = [], {}, occupancy.workers.names
     for what, which in moves:
-        if what == 3 and occupancy.held:
-            number = sorted(occupancy.held)[which % len(occupancy.held)]
+        request, among = requests[which % len(requests)], None
+        if what == 3 and live:
+            number = sorted(live)[which % len(live)]
             occupancy.release(number)
-            told.append(("released", number))
+            told.append(("released", live.pop(number).number))
+        elif what == 4 and names:
+            name = names[which % len(names)]
+            (occupancy.open if which % 2 else occupancy.close)(name)
+        elif what == 5:
+            before = list(occupancy.states), dict(occupancy.held)
+            told.append([holding and holding.take for holding in tried(occupancy, requests, which)])
+            assert all(was is now for was, now in zip(before[0], occupancy.states, strict=True))
+            assert before[1] == occupancy.held
         else:
-            holding = occupancy.take(requests[which % len(requests)])
-            told.append(holding and (holding.number, holding.take))
-        check_nothing_twice(occupancy)
+            among = names[which % len(names) :] if what == 6 and names else None
+            holding = occupancy.take(request, among)
+            told.append(holding and (len(live), holding.take))
+            live |= {holding.number: holding} if holding else {}
+        check_nothing_twice(occupancy, live)
+        check_amounts(occupancy, live)
+    check_rebuilt(occupancy, live)
     return told
 
 
-def check_nothing_twice(occupancy):
+def tried(occupancy, requests, which):
+    """Take, give back and let amounts float, and undo all of it."""
+    occupancy.begin()
+    found = [occupancy.take(request) for request in requests]
+    mark = occupancy.mark()
+    for holding in filter(None, found[: which % 3]):
+        occupancy.release(holding.number)
+    for name in occupancy.workers.names[:2] if occupancy.is_located else ():
+        occupancy.hold_amounts(name, {type_: n // 2 for type_, n in occupancy.free(name).items()}, floating=True)
+    again = [occupancy.take(request) for request in requests]
+    occupancy.undo(mark)
+    occupancy.end()
+    return [*found, *again]
+
+
+def check_nothing_twice(occupancy, live):
     """No leaf is held beyond its size, and of what is held whole nothing is held by another job."""
     graph = occupancy.cluster.graph
     used = Counter()
-    for holding in occupancy.held.values():
+    for holding in live.values():
         for vertex, amount in holding.vertices.items():
             inside = [v for v in nx.descendants(graph, vertex) if not graph.out_degree(v)]
             used.update({v: amount_of(graph.nodes[v]) for v in inside} if inside else {vertex: amount})
     assert all(amount <= amount_of(graph.nodes[vertex]) for vertex, amount in used.items())
+
+
+def check_amounts(occupancy, live):
+    """What is free of a worker is what it has, less what jobs hold."""
+    if occupancy.is_located:
+        left = {name: Counter(amounts) for name, amounts in worker_capacity(occupancy.cluster).items()}
+        for holding in live.values():
+            for _, held in holding.take.placed:
+                for name, amounts in held.items():
+                    left.get(name, Counter()).subtract(amounts)
+        assert {name: dict(occupancy.free(name)) for name in left} == {n: dict(a) for n, a in left.items()}
+
+
+def check_rebuilt(occupancy, live):
+    """What is booked from what was written is what was held, state by state."""
+    again = Occupancy(occupancy.cluster)
+    for number, holding in live.items():
+        placement = {}
+        for _, held in holding.take.placed:
+            for name, amounts in held.items():
+                placement.setdefault(name, Counter()).update(amounts)
+        again.book(str(number), occupancy.words(holding.pieces), placement)
+    assert all(was is now for was, now in zip(occupancy.states, again.states, strict=True))
 
 
 def amount_of(vertex):

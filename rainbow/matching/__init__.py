@@ -13,6 +13,8 @@ from rainbow.matching.model.budget import Budget
 from rainbow.matching.model.conditions import Matcher, matchers
 from rainbow.matching.model.verdict import Backend, Reason, Take, Verdict, Why
 from rainbow.matching.plain_backend import Walk
+from rainbow.matching.workers.fragmentation import fragmented
+from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.worker_use import (
     Measure,
     cluster_totals,
@@ -62,6 +64,7 @@ __all__ = [
     "Budget",
     "Matcher",
     "Measure",
+    "Occupancy",
     "Reason",
     "Take",
     "Verdict",
@@ -70,6 +73,7 @@ __all__ = [
     "candidates_of",
     "cluster_totals",
     "consumables",
+    "fragmented",
     "hosting_kinds",
     "is_in_order",
     "match",

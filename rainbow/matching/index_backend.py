@@ -292,8 +292,8 @@ class Index:
             return self._walk.take(request, cluster, workers)
         found = workers_of(cluster)
         free = sorted(found.numbers[name] for name in workers if name in found.numbers)
-        chosen = offers.lowest(free, found.stands)
-        return None if chosen is None else found.say(offers.shape.per_slot, chosen)
+        chosen = offers.lowest(free, found.fresh)
+        return None if chosen is None else found.say(offers.shape.per_slot, [(n, offer.take) for n, offer in chosen])
 
     def _offers(self, request: Request, cluster: Cluster) -> Offers | None:
         """Return what workers give to a request that takes from nothing else, None for any other request."""

@@ -19,11 +19,13 @@ from rainbow.scheduling.interface import (
     Start,
     Stop,
     Suspend,
+    Taken,
     View,
     Wait,
 )
 from rainbow.scheduling.invariants import check_plan
 from rainbow.scheduling.load_based import LoadBased
+from rainbow.scheduling.location import located
 from rainbow.scheduling.plan_diagram import diagram
 from rainbow.scheduling.priority import Priority
 from rainbow.scheduling.snapshot import (
@@ -75,6 +77,7 @@ __all__ = [
     "Start",
     "Stop",
     "Suspend",
+    "Taken",
     "View",
     "Wait",
     "WorkerView",
@@ -83,6 +86,7 @@ __all__ = [
     "check_plan",
     "diagram",
     "gangs",
+    "located",
     "never_started",
     "only",
     "placements",

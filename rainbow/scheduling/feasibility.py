@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rainbow.scheduling.interface import Plan, Policy, Promises, Start, View, Wait
+from rainbow.scheduling.location import located
 from rainbow.state_machine import WorkerState
 
 
@@ -37,7 +38,8 @@ def can_ever(policy: Policy, view: View, job: str) -> Answer:
         for kind, amount in run.placement.get("", {}).items():
             consumables[kind] = consumables.get(kind, 0) + amount
     idle = [replace(w, free=w.capacity, state=WorkerState.READY, tasks=0, load={}) for w in view.workers]
-    empty = replace(view, workers=idle, runs=(), consumables=consumables, census=None)
+    free = view.free.empty() if view.free else None
+    empty = replace(view, workers=idle, runs=(), consumables=consumables, census=None, free=free)
     for own in (own for own in view.jobs if own.id == job):
         for gang in own.gangs:
             answer = _answer(policy, replace(empty, jobs=[replace(own, gangs=(gang,))]), later=True)
@@ -48,7 +50,9 @@ def can_ever(policy: Policy, view: View, job: str) -> Answer:
 
 def _answer(policy: Policy, view: View, later: bool = False) -> Answer:
     promising = policy.promising if later and isinstance(policy, Promises) else None
-    plan = policy.plan(replace(view, settings=promising(view.settings)) if promising else view)
+    if view.free is not None:
+        view.free.begin()
+    plan = located(view, policy.plan(replace(view, settings=promising(view.settings)) if promising else view))
     started = {order.task for order in plan.orders if isinstance(order, Start)}
     wanted = {task for job in view.jobs for gang in job.gangs for task in gang.tasks}
     if started >= wanted or (promising and _promised(plan)):

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rainbow.jobspec import Request, Resource, TaskSpec
 from rainbow.jobspec.quantities import base_unit, quantity
@@ -105,7 +105,7 @@ def placements(gang: Gang, take: Take) -> tuple[Placement, ...]:
     """
     merged: list[dict[str, dict[str, int]]] = [{} for _ in gang.tasks]
     for label, held in take.placed:
-        owners = [k for k, task in enumerate(gang.tasks) if not task.labels or label in task.labels] or [0]
+        owners = _owners(gang, label)
         for worker, amounts in held.items():
             _add(merged[owners[0]].setdefault(worker, {}), amounts)
             for k in owners[1:]:
@@ -113,9 +113,41 @@ def placements(gang: Gang, take: Take) -> tuple[Placement, ...]:
     return tuple(merged)
 
 
+Piece = TypeVar("Piece", bound="Labelled")
+
+
+class Labelled(Protocol):
+    """A part of what a gang holds, with the label of the slot it is for."""
+
+    @property
+    def label(self) -> str:
+        """The label, "" for what is in no slot."""
+
+
+def divided(gang: Gang, pieces: Iterable[Piece]) -> tuple[tuple[Piece, ...], ...]:
+    """Say for each task of a gang which pieces are its own, by the same rule as placements."""
+    owned: list[list[Piece]] = [[] for _ in gang.tasks]
+    for piece in pieces:
+        owned[_owners(gang, piece.label)[0]].append(piece)
+    return tuple(map(tuple, owned))
+
+
+def _owners(gang: Gang, label: str) -> list[int]:
+    return [k for k, task in enumerate(gang.tasks) if not task.labels or label in task.labels] or [0]
+
+
 def _add(held: dict[str, int], amounts: Mapping[str, int]) -> None:
     for kind, amount in amounts.items():
         held[kind] = held.get(kind, 0) + amount
+
+
+def summed(placements: Iterable[Placement]) -> dict[str, dict[str, int]]:
+    """Sum what tasks hold by worker and type."""
+    found: dict[str, dict[str, int]] = {}
+    for placement in placements:
+        for worker, amounts in placement.items():
+            _add(found.setdefault(worker, {}), amounts)
+    return found
 
 
 WHOLE = frozenset({"node", "host", "machine", "socket", "cluster", "rack"})  # what has cores though nobody says so

@@ -6,7 +6,7 @@ the view, checks the plan against the hard invariants (invariants.py) and carrie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -48,6 +48,61 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """What was taken for a gang: in the matcher's words, by task, and where it lies, by task; `number` names it."""
+
+    take: Take
+    placements: tuple[Placement, ...]
+    located: tuple[Any, ...]
+    number: int
+
+
+class Free(Protocol):
+    """What is free, vertex by vertex. A plan tries on it; all it does is undone by the host when the plan is made."""
+
+    def take(
+        self, demand: str, *, among: Collection[str] | None = None, kinds: frozenset[str] | None = None
+    ) -> Taken | None:
+        """Take what a gang asks for, lowest first, of these workers or kinds alone; None if it does not fit."""
+
+    def fill(self, placement: Placement) -> tuple[Any, ...] | None:
+        """Take amounts of workers, the lowest leaves first; where they lie, None if too little is free."""
+
+    def keep(self, worker: str, amounts: Mapping[str, int]) -> int:
+        """Keep amounts of a worker, of no vertices in particular; the number to give them back by."""
+
+    def give_back(self, number: int) -> None:
+        """Give back what was taken or kept."""
+
+    def release(self, tasks: Iterable[str]) -> None:
+        """Go on as if these tasks had ended."""
+
+    def mark(self) -> int:
+        """Return a point to come back to."""
+
+    def undo(self, mark: int) -> None:
+        """Take everything back since a mark."""
+
+    def amounts(self, worker: str) -> Mapping[str, int]:
+        """Return what is free of a worker by type."""
+
+    def why(self, demand: str) -> Wait | None:
+        """Say why a gang does not fit although amounts are large enough; None if they are not."""
+
+    def empty(self) -> Free:
+        """Return the same of the empty cluster, with all workers ready."""
+
+    def book(self, located: Iterable[Any]) -> bool:
+        """Hold what was taken before, by task; tell whether nobody else holds any of it now."""
+
+    def words(self, located: Any) -> dict[str, list[str]]:
+        """Say where something lies, as a store keeps it."""
+
+    def begin(self) -> None:
+        """Undo everything."""
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """Everything a policy may know of one cluster at one instant.
 
@@ -75,6 +130,7 @@ class View:
     ended: Sequence[Ended] = ()
     units: Mapping[str, int] = field(default_factory=dict)
     census: Census | None = field(default=None, compare=False)  # the same counted; None: see census_of
+    free: Free | None = field(default=None, compare=False)  # where something is; None: nobody knows more than amounts
 
 
 # ── what a policy says ──────────────────────────────────────────────────────────────────────────────────────
@@ -82,10 +138,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start this task there; the Starts of a gang stand together."""
+    """Start this task there; the Starts of a gang stand together. `located`: what of it lies where, see Taken."""
 
     task: str
     placement: Placement
+    located: Any = field(default=None, compare=False)
+    held: Mapping[str, Sequence[str]] | None = None  # in words, said by the host
 
 
 @dataclass(frozen=True, slots=True)

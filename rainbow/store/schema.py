@@ -307,6 +307,7 @@ tasks = sa.Table(
     sa.Column("not_before", TIME),
     sa.Column("cause", TEXT, nullable=False, server_default=""),
     sa.Column("pending", JSON),  # why it does not start, as its agent says
+    sa.Column("held", JSON),  # paths of what it holds, by worker; NULL: amounts of no vertices in particular
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
     # the order in which a job's tasks wait
     sa.Index("ix_tasks_queue", "job", "state", "expected", "index"),

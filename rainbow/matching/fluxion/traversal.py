@@ -69,16 +69,17 @@ class Held:
         stack = list(found)
         while stack:
             hit = stack.pop()
-            self._touch(hit.position, layout)
+            self.touch(hit.position, layout)
             stack.extend(hit.below)
         self.full.update(i for i, _ in exclusive(found))
 
     def fill(self, i: int, layout: Layout) -> None:
         """Take one vertex exclusively."""
         self.full.add(i)
-        self._touch(i, layout)
+        self.touch(i, layout)
 
-    def _touch(self, i: int, layout: Layout) -> None:
+    def touch(self, i: int, layout: Layout) -> None:
+        """Use a vertex, or something in it, beside others."""
         for at in layout.up(i):
             if at in self.touched:
                 return

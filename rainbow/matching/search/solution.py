@@ -48,8 +48,9 @@ def settle(search: Search) -> list[Piece] | None:
     """Tie every promise to leaves, smallest subtree first; None where two kinds of place contend for one leaf."""
     pieces = list(_wholes(search))
     left: dict[int, int] = {}
+    spare: dict[tuple[int, Pool], int] = {}  # of workers that owe some of a pool to others
     for promised in sorted(search.promised, key=lambda p: _narrowness(p, search.layout)):
-        found = list(_leaves(promised, search, left))
+        found = list(_leaves(promised, search, left, spare))
         if sum(amount for _, amount in found) < promised.amount:
             return None
         pieces.extend(_shared_out(promised.demand, promised.amount, found))
@@ -61,7 +62,9 @@ def _narrowness(promised: Promised, layout: Layout) -> tuple[int, bool, int]:
     return (layout.last[scope] - scope, not promised.demand.outside, scope)
 
 
-def _leaves(promised: Promised, search: Search, left: dict[int, int]) -> Iterator[tuple[int, int]]:
+def _leaves(
+    promised: Promised, search: Search, left: dict[int, int], spare: dict[tuple[int, Pool], int]
+) -> Iterator[tuple[int, int]]:
     layout, demand, wanted = search.layout, promised.demand, promised.amount
     for i in layout.by_type.get(promised.pool[0], []):
         search.meter.step()
@@ -73,11 +76,28 @@ def _leaves(promised: Promised, search: Search, left: dict[int, int]) -> Iterato
             continue
         if i in search.taken.whole and i != demand.scope:
             continue
-        amount = min(wanted, left.setdefault(i, search.free[i] if i in search.free else layout.amount(i)))
-        if amount:
+        amount = min(wanted, left.setdefault(i, _free(search, i)))
+        if (key := (layout.worker[i], promised.pool)) in search.taken.owed:
+            if key not in spare:
+                spare[key] = _unheld(search, left, *key) - search.taken.owed[key]
+            amount = min(amount, spare[key])
+            spare[key] -= amount
+        if amount > 0:
             left[i] -= amount
             wanted -= amount
             yield i, amount
+
+
+def _free(search: Search, i: int) -> int:
+    return search.free[i] if i in search.free else search.layout.amount(i)
+
+
+def _unheld(search: Search, left: dict[int, int], worker: int, pool: Pool) -> int:
+    """Count what is left of a pool in the leaves of a worker."""
+    layout, taken = search.layout, search.taken
+    leaves = (i for i in layout.by_type[pool[0]] if worker <= i < layout.last[worker] and layout.is_leaf(i))
+    open_ones = (i for i in leaves if layout.pool(i) == pool and taken.open(i, worker) and i not in taken.whole)
+    return sum(left.get(i, _free(search, i)) for i in open_ones)
 
 
 def _shared_out(demand: Demand, total: int, found: list[tuple[int, int]]) -> Iterator[Piece]:

@@ -32,6 +32,7 @@ class Taken:
         self.touched: dict[int, int] = {}
         self.held: dict[int, bool] = {}
         self.whole: dict[int, bool] = {}
+        self.owed: dict[tuple[int, Pool], int] = {}  # by workers as a whole to others, of no leaves in particular
         self.marked: set[int] = set()  # unlike the equal subtrees elsewhere: contains a barred worker
         self._log: list[tuple[dict[Any, Any], Any, Any]] = []
         for i in sorted(self.barred):
@@ -106,6 +107,11 @@ class Taken:
         """Owe an amount to the subtree of a vertex."""
         self.touch(i)
         return self._debit(i, pool, amount)
+
+    def owe(self, i: int, pool: Pool, amount: int) -> None:
+        """Owe an amount to others for good, of no leaves in particular of a worker."""
+        self.owed[i, pool] = self.owed.get((i, pool), 0) + amount
+        self.promise(i, pool, amount)
 
     def hold(self, i: int) -> bool:
         """Stand on a vertex, against other requests with children."""

@@ -11,20 +11,21 @@ goes to the lowest worker whose state offers it. What a worker in some state off
 from __future__ import annotations
 
 from dataclasses import replace
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from rainbow.jobspec import Count
 from rainbow.matching.model.layout import parts_above, pools_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rainbow.jobspec import Resource
     from rainbow.matching.equivalence.cluster_class import Rooted
     from rainbow.matching.equivalence.subtree_classes import Kind
+    from rainbow.matching.model.layout import Layout
     from rainbow.matching.model.verdict import Take
-    from rainbow.matching.workers.worker_use import Part, Stand, State
+    from rainbow.matching.workers.worker_use import Part, Slots, Stand, State
 
 
 class Shape(NamedTuple):
@@ -66,24 +67,35 @@ def _is_one_each(r: Resource, rooted: Rooted) -> bool:
 
 
 class Offer(NamedTuple):
-    """What a worker in some state gives: so many units, the part they are, and that part in words."""
+    """What a worker in some state gives: so many units, the part they are, that part in words, and by slot."""
 
     part: Part
     units: int
     take: Take
+    slots: Slots
 
 
-Chosen = tuple[int, Offer, "State"]  # the worker, what it gives, and its state before
+Chosen = tuple[int, Offer]  # the worker, and what it gives
 
 
 class Offers:
     """What workers in their states give to one request, each question asked once."""
 
-    def __init__(self, shape: Shape, passes: Callable[[Kind], bool] | None) -> None:
+    def __init__(
+        self, shape: Shape, passes: Callable[[Kind], bool] | None, kinds: frozenset[str] | None = None
+    ) -> None:
         self.shape = shape
-        self.passes = passes
+        self._passes = passes
+        self._kinds = kinds
         self._most: dict[int, int] = {}  # by number of the state: no more units than this
         self._found: dict[tuple[int, int], Offer | None] = {}  # by state and units wanted
+        self._least: dict[Stand, Mapping[str, int]] = {}
+
+    def passes(self, stand: Stand) -> bool:
+        """Tell whether workers may be asked at all."""
+        return (self._kinds is None or str(stand.kind.number) in self._kinds) and (
+            self._passes is None or self._passes(stand.kind)
+        )
 
     def offer(self, state: State, wanted: int) -> Offer | None:
         """The part a worker in some state gives of `wanted` units, and how many it is."""
@@ -100,86 +112,92 @@ class Offers:
         self._found.clear()
 
     def _bound(self, state: State) -> int:
-        if self.passes is not None and not self.passes(state.stand.kind):
+        if not self.passes(state.stand):
+            return 0
+        if any(state.free.get(type_, 0) < least for type_, least in self.amounts_on(state.stand).items()):
             return 0
         most = self.shape.wanted if self.shape.packs else 1
         return state.stand.most(replace(self.shape.unit, count=Count(most, most)), state, most)
+
+    def amounts_on(self, stand: Stand) -> Mapping[str, int]:
+        """Return what one unit takes at least of a worker, by type: where it is not free, no search is needed."""
+        if stand not in self._least:
+            self._least[stand] = least_amounts(self.shape.unit, stand.layout)
+        return self._least[stand]
 
     def _fresh(self, state: State, most: int) -> Offer | None:
         """Take as many units as the worker gives at once."""
         for units in range(most, 0, -1):
             found = state.stand.find(replace(self.shape.unit, count=Count(units, units)), state)
             if found is not None:
-                return Offer(found[0], units, found[1])
+                return Offer(found[0], units, found[1], found[2])
         return None
 
-    def lowest(self, workers: Iterable[int], stands: Sequence[Stand]) -> list[tuple[int, Take]] | None:
-        """Serve all units from unused workers, in their order; None if they are too few."""
-        chosen: list[tuple[int, Take]] = []
+    def lowest(self, workers: Iterable[int], states: Sequence[State]) -> list[Chosen] | None:
+        """Serve all units from some workers in their states, in their order; None if they are too few."""
+        chosen: list[Chosen] = []
         left = self.shape.wanted
         for worker in workers:
-            offer = self.offer(stands[worker].fresh, left)
+            offer = self.offer(states[worker], left)
             if offer is not None:
-                chosen.append((worker, offer.take))
+                chosen.append((worker, offer))
                 left -= offer.units
                 if not left:
                     return chosen
         return None
 
 
-class Filling:
-    """The workers that may serve one request: a heap of those that could when they were last looked at."""
+def least_amounts(unit: Resource, layout: Layout) -> dict[str, int]:
+    """Sum what one unit of a request takes at least by type, in base units; types of several pools are left out."""
+    amounts: dict[str, int] = {}
+    stack = [(replace(unit, count=Count()), 1)]
+    while stack:
+        part, times = stack.pop()
+        times *= part.count.min
+        stack.extend((child, times) for child in part.children)
+        if part.children or part.is_slot:
+            continue
+        pools = list(pools_of(part, layout.pools))
+        if part.type in layout.compound:
+            if part.type not in layout.leaves and layout.single(part.type):
+                amounts[part.type] = amounts.get(part.type, 0) + times
+        elif len(pools) == 1 and sum(type_ == part.type for type_, _ in layout.pools) == 1:
+            amounts[part.type] = amounts.get(part.type, 0) + times * pools[0][1]
+    return amounts
 
-    def __init__(self, offers: Offers, states: list[State]) -> None:
+
+class Filling:
+    """The workers that may serve one request: a heap of those that may be in a state that offers a unit."""
+
+    def __init__(self, offers: Offers, states: list[State], closed: set[int]) -> None:
         self.offers = offers
         self.shape = offers.shape
         self.states = states
-        self._serves: dict[int, bool] = {}
-        self._heap = [worker for worker, state in enumerate(states) if self.serves(state)]
-        heapify(self._heap)
-        self._queued = bytearray(len(states))
-        for worker in self._heap:
-            self._queued[worker] = 1
+        self.closed = closed
+        self._heap = list(range(len(states)))
+        self._queued = bytearray(b"\1") * len(states)
 
-    def serves(self, state: State) -> bool:
-        """Tell whether a worker in some state offers a unit."""
-        known = self._serves.get(state.number)
-        if known is None:
-            known = self._serves[state.number] = self.offers.offer(state, self.shape.wanted) is not None
-        return known
-
-    def forget(self) -> None:
-        """Forget which states offer a unit."""
-        self._serves.clear()
-        self.offers.forget()
-
-    def changed(self, worker: int, state: State) -> None:
-        """Hear that a worker is in another state."""
-        if not self._queued[worker] and self.serves(state):
+    def changed(self, worker: int) -> None:
+        """Hear that a worker is in another state; what that offers is looked at when its turn comes."""
+        if not self._queued[worker]:
             heappush(self._heap, worker)
             self._queued[worker] = 1
 
     def take(self) -> list[Chosen] | None:
-        """Choose workers and parts for all units, each with the state before; None (and no change) if too few."""
+        """Choose workers and parts for all units, the lowest workers first; None if they are too few."""
         chosen: list[Chosen] = []
         left = self.shape.wanted
         skipped: list[int] = []
         while left and self._heap:
             worker = self._heap[0]
-            state = self.states[worker]
-            offer = self.offers.offer(state, left)
+            offer = None if worker in self.closed else self.offers.offer(self.states[worker], left)
             if offer is None:
                 self._queued[heappop(self._heap)] = 0
                 continue
-            chosen.append((worker, offer, state))
-            self.states[worker] = state.plus(offer.part)
+            chosen.append((worker, offer))
             left -= offer.units
             if left:  # one visit a worker: it gave what it has, or its one unit
                 skipped.append(heappop(self._heap))
         for worker in skipped:
             heappush(self._heap, worker)
-        if left:
-            for worker, _, state in chosen:
-                self.states[worker] = state
-            return None
-        return chosen
+        return None if left else chosen

@@ -1,10 +1,9 @@
-"""What is taken of a cluster and released.
-
-What is taken of a cluster and what is free: take and release, with the semantics of matching.
+"""Which vertices of a cluster are held, by whom: take and release, try and undo, book what a store says.
 
 `take` chooses what successive copies of a job get, lowest first, as `Verdict.fits` counts them. A request that takes
 everything from workers is served from their states (allocation.py); any other by the plain search over what is not
-taken, which costs what the cluster is large.
+taken, which costs what the cluster is large. Where workers lie in workers, and under strict levels, nothing is served
+from states: what is held is positions of the whole cluster, and what floats holds its worker whole.
 """
 
 from __future__ import annotations
@@ -13,25 +12,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rainbow.lazy import cached_property
 from rainbow.lru_cache import Memory
 from rainbow.matching.equivalence.query import Question
 from rainbow.matching.fluxion import verdicts
-from rainbow.matching.fluxion.traversal import Held, Traversal
+from rainbow.matching.fluxion.traversal import Held as Charged
+from rainbow.matching.fluxion.traversal import Traversal, exclusive
 from rainbow.matching.model.budget import FREE
 from rainbow.matching.model.conditions import barred
-from rainbow.matching.model.layout import layout
+from rainbow.matching.model.layout import OUTSIDE, layout
 from rainbow.matching.model.verdict import Reason
 from rainbow.matching.search.solution import search
 from rainbow.matching.search.trail import Taken
 from rainbow.matching.search.upper_bound import cannot_collide
 from rainbow.matching.workers.allocation import Filling, Offers, shape_of
-from rainbow.matching.workers.worker_use import workers_of
+from rainbow.matching.workers.held_paths import Held, read, read_ids, written, written_ids
+from rainbow.matching.workers.worker_use import Part, by_slot, workers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
@@ -39,24 +40,23 @@ if TYPE_CHECKING:
     from rainbow.matching.model.layout import ClusterLayout
     from rainbow.matching.model.verdict import Take
     from rainbow.matching.search.solution import Piece
-    from rainbow.matching.workers.worker_use import Amounts, Part, Workers
+    from rainbow.matching.workers.worker_use import State
+
+
+class Located(NamedTuple):
+    """What one slot holds of one worker; `worker` OUTSIDE: positions of the whole cluster."""
+
+    label: str
+    worker: int
+    part: Part
 
 
 @dataclass(eq=False)
 class Holding:
-    """What is taken, and `say`, which works it out in words of the cluster when that is looked at.
+    """What is taken, by slot, and `say`, which works it out in words of the cluster when that is looked at."""
 
-    parts      of workers: (worker, part)
-    blocked    workers inside something that is taken whole, with all of them as their part
-    elsewhere  of what lies in no worker: (position, base units, whole)
-    found      under strict levels, what the traversal found
-    """
-
-    parts: Sequence[tuple[int, Part]]
+    pieces: Sequence[Located]
     say: Callable[[], Take]
-    blocked: Sequence[tuple[int, Part]] = ()
-    elsewhere: Sequence[tuple[int, int, bool]] = ()
-    found: tuple[Found, ...] = ()
     number: int = 0
 
     @cached_property
@@ -70,6 +70,8 @@ class Holding:
         return self.take.vertices
 
 
+Key = int | str  # of what is held: a number given out, or a name its holder gave
+Pieces = tuple[Located, ...]
 MOST_FILLINGS = 64  # requests whose workers are kept track of
 MOST_STATES = 100_000  # of one stand; beyond it those that no worker is in are forgotten
 
@@ -80,136 +82,322 @@ class Occupancy:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.workers = workers_of(cluster)
-        self._is_plain = self.workers.are_apart and cluster.levels != "strict"
-        self.states = [stand.fresh for stand in self.workers.stands]
-        self.held: dict[int, Holding] = {}
+        self.is_located = self.workers.are_apart and cluster.levels != "strict"  # workers have states
+        self.states = list(self.workers.fresh)
+        self.closed: set[int] = set()  # workers that offer nothing, and keep what they hold
+        self.held: dict[Key, Pieces] = {}
         self._numbers = count(1)
-        self._fillings: Memory[bytes, Filling] = Memory(MOST_FILLINGS)
+        self._fillings: Memory[tuple[bytes, frozenset[str] | None], Filling] = Memory(MOST_FILLINGS)
+        self._log: list[Callable[[], None]] | None = None
 
-    def take(self, request: Request) -> Holding | None:
-        """Take one copy of a job; None, and nothing changed, where it cannot run now."""
-        holding = self._take(request)
+    # ── take and release ──
+
+    def take(
+        self, request: Request, among: Collection[str] | None = None, kinds: frozenset[str] | None = None
+    ) -> Holding | None:
+        """Take one copy of a job (of these workers or kinds); None, and nothing changed, where it cannot run."""
+        holding = self._found(request, among, kinds)
         if holding is not None:
-            holding.number = next(self._numbers)
-            self.held[holding.number] = holding
+            holding.number = self.number()
+            self.hold(holding.number, tuple(holding.pieces))
         return holding
 
-    def release(self, number: int) -> None:
-        """Give back what a job holds; KeyError if nothing is held under that number."""
-        holding = self.held.pop(number)
-        for worker, part in (*holding.parts, *holding.blocked):
-            self.states[worker] = self.states[worker].minus(part)
-            self._changed(worker)
+    def number(self) -> int:
+        """Return a number that nothing was ever held under."""
+        return next(self._numbers)
 
-    def _take(self, request: Request) -> Holding | None:
-        filling = self._fillings.get(request.key) or self._filling(request)
+    def hold(self, key: Key, pieces: Pieces) -> None:
+        """Hold pieces under a key that nothing is held under."""
+        self.held[key] = pieces
+        for _, worker, part in pieces:
+            if worker != OUTSIDE:
+                self._enter(worker, self.states[worker].plus(part))
+        if self._log is not None:
+            self._log.append(partial(self.held.__delitem__, key))
+
+    def release(self, key: Key) -> Pieces:
+        """Give back and return what is held under a key; KeyError if nothing is."""
+        pieces = self.held.pop(key)
+        for _, worker, part in pieces:
+            if worker != OUTSIDE:
+                self._enter(worker, self.states[worker].minus(part))
+        if self._log is not None:
+            self._log.append(partial(self.held.__setitem__, key, pieces))
+        return pieces
+
+    def hold_amounts(self, worker: str, amounts: Mapping[str, int], floating: bool = False) -> int | None:
+        """Hold amounts by type of a worker, of its lowest leaves or of none in particular; None: too little free."""
+        number = self.workers.numbers.get(worker)
+        part = None
+        if number is not None:
+            stand = self.states[number].stand
+            part = stand.floating(amounts) if floating else stand.loose(self.states[number], amounts)
+        if number is None or part is None:
+            return None
+        key = self.number()
+        self.hold(key, (Located("", number, part),))
+        return key
+
+    def has(self, pieces: Iterable[Located]) -> bool:
+        """Tell whether nobody holds any of these pieces."""
+        located = ((self.states[worker], part) for _, worker, part in pieces if worker != OUTSIDE)
+        return all(state.stand.has(state, part) for state, part in located)
+
+    def free(self, worker: str) -> Mapping[str, int]:
+        """Return what is free of a worker by type."""
+        return self.states[self.workers.numbers[worker]].free
+
+    def containers(self, worker: str) -> Collection[str]:
+        """Return the types of a worker's vertices that contain others: of them nothing floats."""
+        return self.states[self.workers.numbers[worker]].stand.layout.compound
+
+    def is_held_twice(self, worker: str) -> bool:
+        """Tell whether more is held of some vertex of a worker than there is."""
+        state = self.states[self.workers.numbers[worker]]
+        inside = state.stand.layout
+        return any(n > inside.amount(i) for i, n in state.used.items() if i >= 0) or any(
+            room < 0 for room in (state.stand.taken(state).room(0, pool) for pool in state.stand.pools)
+        )
+
+    def is_like(self, other: Occupancy, worker: str) -> bool:
+        """Tell whether the same vertices of a worker are held in another occupancy of the cluster."""
+        number = self.workers.numbers[worker]
+        return self.states[number] is other.states[number]
+
+    def _enter(self, worker: int, state: State) -> None:
+        if self._log is not None:
+            self._log.append(partial(self._enter_quietly, worker, self.states[worker]))
+        self._enter_quietly(worker, state)
+
+    def _enter_quietly(self, worker: int, state: State) -> None:
+        self.states[worker] = state
+        self._changed(worker)
+
+    def _changed(self, worker: int) -> None:
+        for filling in self._fillings.values():
+            filling.changed(worker)
+        stand = self.states[worker].stand
+        if stand.size > MOST_STATES:
+            stand.forget()
+            for filling in self._fillings.values():
+                filling.offers.forget()
+
+    # ── try and undo ──
+
+    def begin(self) -> None:
+        """Begin a trial: all that is done from here on can be undone. One that was not ended is undone now."""
+        self.end()
+        self._log = []
+
+    def end(self) -> None:
+        """Undo the trial."""
+        self.undo(0)
+        self._log = None
+
+    def mark(self) -> int:
+        """Return a point of the trial to come back to."""
+        return len(self._log or ())
+
+    def undo(self, mark: int) -> None:
+        """Take back everything since a mark."""
+        while self._log and len(self._log) > mark:
+            self._log.pop()()
+
+    # ── what a store says ──
+
+    def book(self, key: str, held: Held | None, placement: Mapping[str, Mapping[str, int]]) -> None:
+        """Hold what a store says of a task; what it does not locate, or others hold, floats by its amounts."""
+        pieces: list[Located] = []
+        for worker, amounts in placement.items():
+            number = self.workers.numbers.get(worker)
+            if number is None or not self.is_located:
+                continue
+            stand, state = self.states[number].stand, self.states[number]
+            found = read(self.workers, number, (held or {}).get(worker, ()))
+            part = stand.part(found)
+            part = part if stand.has(state, part) else stand.part({})
+            located = stand.amounts(part)
+            left = {type_: n - located[type_] for type_, n in amounts.items() if n > located[type_]}
+            floats = stand.floating({type_: n for type_, n in left.items() if type_ not in stand.layout.compound})
+            pieces += [Located("", number, each) for each in (part, floats) if each.amounts]
+        pieces += self._outside(held, placement)
+        self.hold(key, tuple(pieces))
+
+    def _outside(self, held: Held | None, placement: Mapping[str, Mapping[str, int]]) -> Iterator[Located]:
+        """Read what lies in no worker; where workers have no states, all of what is held."""
+        paths = (held or {}).get("", ())
+        if paths:
+            laid_out = layout(self.cluster)
+            yield Located("", OUTSIDE, _part(read_ids(laid_out, paths)))
+        elif held is None and not self.is_located:
+            laid_out = layout(self.cluster)
+            starts = {laid_out.worker_names[i]: i for i in laid_out.workers}
+            wholes = {(starts[worker], True): 0 for worker in placement if worker in starts}
+            yield Located("", OUTSIDE, _part(wholes))
+
+    def words(self, pieces: Iterable[Located]) -> Held:
+        """Say where pieces lie, as a store keeps it."""
+        found: dict[int, dict[tuple[int, bool], int]] = {}
+        for _, worker, part in pieces:
+            into = found.setdefault(worker, {})
+            for i, amount, whole in part.amounts:
+                into[i, whole] = into.get((i, whole), 0) + amount
+        outside = found.pop(OUTSIDE, None)
+        said = {self.workers.names[worker]: written(self.workers, worker, held) for worker, held in found.items()}
+        return {"": written_ids(layout(self.cluster), outside), **said} if outside else said
+
+    def close(self, worker: str) -> None:
+        """Let a worker offer nothing."""
+        if worker in self.workers.numbers:
+            self.closed.add(self.workers.numbers[worker])
+
+    def open(self, worker: str) -> None:
+        """Let a worker offer what it has again."""
+        number = self.workers.numbers.get(worker)
+        if number in self.closed:
+            self.closed.discard(number)
+            self._changed(number)
+
+    # ── find ──
+
+    def offers(self, request: Request) -> Offers | None:
+        """Return what workers give to a request that takes from nothing else."""
+        filling = self._fillings.get((request.key, None)) or self._filling(request, None)
+        return filling.offers if filling else None
+
+    def _found(self, request: Request, among: Collection[str] | None, kinds: frozenset[str] | None) -> Holding | None:
+        filling = self._fillings.get((request.key, kinds)) or self._filling(request, kinds)
+        if filling is None and kinds is not None:
+            kind_of = {name: str(kind.number) for name, kind in self.workers.by_name.items()}
+            among = [name for name in (kind_of if among is None else among) if kind_of[name] in kinds]
         if filling is None:
-            return self._search(request)
-        chosen = filling.take()
+            return self._search(request, among)
+        if among is None:
+            chosen = filling.take()
+        else:
+            numbers = {self.workers.numbers[name] for name in among if name in self.workers.numbers}
+            chosen = filling.offers.lowest(sorted(numbers - self.closed), self.states)
         if chosen is None:
             return None
-        for worker, _, _ in chosen:
-            self._changed(worker)
-        takes = [(worker, offer.take) for worker, offer, _ in chosen]
+        takes = [(worker, offer.take) for worker, offer in chosen]
         say = partial(self.workers.say, filling.shape.per_slot, takes)
-        return Holding([(worker, offer.part) for worker, offer, _ in chosen], say)
+        return Holding([Located(label, w, part) for w, offer in chosen for label, part in offer.slots], say)
 
-    def _filling(self, request: Request) -> Filling | None:
+    def _filling(self, request: Request, kinds: frozenset[str] | None) -> Filling | None:
         """Start to keep track of the workers for a request, if it takes from nothing else."""
         question = Question(request)
-        plain = self._is_plain and question.by_kinds and not question.names_workers
+        plain = self.is_located and question.by_kinds and not question.names_workers
         shape = shape_of(request.resources, self.workers.rooted) if plain and len(request.variants) == 1 else None
         if shape is None:
             return None
-        return self._fillings.put(request.key, Filling(Offers(shape, question.passes), self.states))
+        offers = Offers(shape, question.passes, kinds)
+        return self._fillings.put((request.key, kinds), Filling(offers, self.states, self.closed))
 
-    def _search(self, request: Request) -> Holding | None:
+    def _search(self, request: Request, among: Collection[str] | None) -> Holding | None:
+        laid_out = layout(self.cluster)
+        names = self.workers.names
+        busy = {names[worker] for worker in self.closed}
+        if among is not None:
+            busy |= set(laid_out.worker_names.values()) - set(among)
+        closed = [i for i in laid_out.workers if laid_out.worker_names[i] in busy] if busy else []
         if self.cluster.levels == "strict":
-            return take_strict(request, self.cluster, self.held.values())
-        holding = take_any(request, self.cluster, self.workers, self.held.values())
-        for worker, part in (*holding.parts, *holding.blocked) if holding else ():
-            self.states[worker] = self.states[worker].plus(part)
-            self._changed(worker)
-        return holding
+            return take_strict(request, laid_out, closed, self.held.values())
+        return self._take_any(request, laid_out, closed)
 
-    def _changed(self, worker: int) -> None:
-        state = self.states[worker]
-        for filling in self._fillings.values():
-            filling.changed(worker, state)
-        if state.stand.size > MOST_STATES:
-            state.stand.forget()
-            for filling in self._fillings.values():
-                filling.forget()
+    def _take_any(self, request: Request, laid_out: ClusterLayout, busy: list[int]) -> Holding | None:
+        """Take one copy of any request by the plain search."""
+        taken = Taken(laid_out, barred(request.constraint, laid_out), busy)
+        starts = sorted(laid_out.workers) if self.is_located else []
+        for i, amount, whole in sorted(
+            _positions(self.held.values(), starts), key=lambda held: (not held[2], held[0])
+        ):
+            self._retake(taken, starts, i, amount, whole)
+        taken.keep()
+        for resources in request.variants:
+            found = search(resources, laid_out, taken, FREE if cannot_collide(resources, laid_out) else None)
+            if not isinstance(found, Reason):
+                return Holding(list(self._divided(found[1], laid_out, starts)), partial(_said, found[0]))
+        return None
 
-
-def take_strict(request: Request, cluster: Cluster, holdings: Iterable[Holding]) -> Holding | None:
-    """Take one copy as Fluxion would."""
-    laid_out, held = layout(cluster), Held()
-    for holding in holdings:
-        held.take(holding.found, laid_out)
-    for resources in request.variants:
-        found = verdicts.find(Traversal(laid_out, request.constraint, held), resources)
-        if found:
-            return Holding((), partial(verdicts.take_of, found, laid_out), found=found)
-    return None
-
-
-def take_any(request: Request, cluster: Cluster, workers: Workers, holdings: Collection[Holding]) -> Holding | None:
-    """Take one copy of any request by the plain search."""
-    laid_out = layout(cluster)
-    taken = Taken(laid_out, barred(request.constraint, laid_out))
-    starts = sorted(laid_out.workers) if workers.are_apart else []
-    for holding in holdings:
-        _retake(taken, holding, starts)
-    taken.keep()
-    for resources in request.variants:
-        found = search(resources, laid_out, taken, FREE if cannot_collide(resources, laid_out) else None)
-        if not isinstance(found, Reason):
-            return _held(found[0], found[1], laid_out, workers, starts)
-    return None
-
-
-def _retake(taken: Taken, holding: Holding, starts: list[int]) -> None:
-    for i, amount, whole in (*holding.elsewhere, *_positions(holding.parts, starts)):
-        if taken.layout.worker[i] in taken.barred:
-            taken.touch(i)  # it offers nothing as it is
+    def _retake(self, taken: Taken, starts: list[int], i: int, amount: int, whole: bool) -> None:
+        worker, k = divmod(-1 - i, _MANY) if i < 0 else (OUTSIDE, 0)  # what floats, see _positions
+        at = i if i >= 0 else starts[worker]
+        if taken.layout.worker[at] in taken.barred:
+            taken.touch(at)  # it offers nothing as it is
+        elif i < 0:
+            taken.owe(at, self.workers.stands[worker].pools[k], amount)
         elif whole:
-            taken.take_whole(i)
+            taken.take_whole(at)
         else:
-            taken.promise(i, taken.layout.pool(i), amount)
+            taken.promise(at, taken.layout.pool(at), amount)
+
+    def _divided(self, pieces: list[Piece], laid_out: ClusterLayout, starts: list[int]) -> Iterator[Located]:
+        """Divide what was found among slots and workers; of workers inside what is taken whole, all is taken."""
+        number = {start: worker for worker, start in enumerate(starts)}
+        for slot, amounts in sorted(by_slot(pieces).items()):
+            inside: dict[int, dict[tuple[int, bool], int]] = {}
+            for (i, whole), amount in amounts.items():
+                start = laid_out.worker[i]
+                if start in number:
+                    inside.setdefault(number[start], {})[i - start, whole] = amount
+                    continue
+                inside.setdefault(OUTSIDE, {})[i, whole] = amount
+                for at in starts if whole else ():
+                    if i <= at < laid_out.last[i]:
+                        inside.setdefault(number[at], {})[0, True] = laid_out.amount(at)
+            for worker, held in sorted(inside.items()):
+                part = _part(held) if worker == OUTSIDE else self.workers.stands[worker].part(held)
+                yield Located(slot[0], worker, part)
 
 
-def _positions(parts: Iterable[tuple[int, Part]], starts: list[int]) -> Iterable[tuple[int, int, bool]]:
-    for worker, part in parts:
-        for i, amount, whole in sorted(part.amounts, key=lambda held: not held[2]):
-            yield starts[worker] + i, amount, whole
+_MANY = 1 << 20  # pools of a worker, at most
 
 
-def _held(take: Take, pieces: list[Piece], laid_out: ClusterLayout, workers: Workers, starts: list[int]) -> Holding:
-    """Divide what was found among workers and what lies elsewhere."""
-    number = {start: worker for worker, start in enumerate(starts)}
-    amounts: dict[tuple[int, bool], int] = {}
-    for piece in pieces:
-        key = (piece.position, piece.whole)
-        amounts[key] = amounts.get(key, 0) + piece.amount
-    wholes = [i for i, whole in amounts if whole and laid_out.worker[i] not in number]
-    elsewhere: list[tuple[int, int, bool]] = []
-    inside: dict[int, list[tuple[int, int, bool]]] = {}
-    for (i, whole), amount in sorted(amounts.items(), key=lambda held: (not held[0][1], held[0][0])):
-        start = laid_out.worker[i]
-        if start not in number:
-            elsewhere.append((i, amount, whole))
-        elif not any(top <= start < laid_out.last[top] for top in wholes):
-            inside.setdefault(number[start], []).append((i - start, amount, whole))
-    parts = [(worker, _part(workers, worker, tuple(sorted(held)))) for worker, held in sorted(inside.items())]
-    blocked = sorted({w for top in wholes for w in range(len(starts)) if top <= starts[w] < laid_out.last[top]})
-    return Holding(
-        parts,
-        lambda: take,
-        [(worker, _part(workers, worker, ((0, laid_out.amount(starts[worker]), True),))) for worker in blocked],
-        elsewhere,
-    )
+def _positions(held: Iterable[Pieces], starts: list[int]) -> Iterator[tuple[int, int, bool]]:
+    """Yield what is held by positions of the whole cluster; what floats by worker and pool, below zero."""
+    for pieces in held:
+        for _, worker, part in pieces:
+            for i, amount, whole in part.amounts:
+                if worker == OUTSIDE:
+                    yield i, amount, whole
+                else:
+                    yield (starts[worker] + i if i >= 0 else -1 - (worker * _MANY - 1 - i)), amount, whole
 
 
-def _part(workers: Workers, worker: int, amounts: Amounts) -> Part:
-    return workers.stands[worker].part(amounts)
+def _said(take: Take) -> Take:
+    return take
+
+
+def _part(amounts: Mapping[tuple[int, bool], int]) -> Part:
+    return Part(tuple((i, amount, whole) for (i, whole), amount in sorted(amounts.items())))
+
+
+def take_strict(
+    request: Request, laid_out: ClusterLayout, busy: Iterable[int], held: Iterable[Pieces]
+) -> Holding | None:
+    """Take one copy as Fluxion would."""
+    charged = Charged()
+    for i, _, whole in _positions(held, []):
+        charged.fill(i, laid_out) if whole else charged.touch(i, laid_out)
+    for i in busy:
+        charged.fill(i, laid_out)
+    for resources in request.variants:
+        found = verdicts.find(Traversal(laid_out, request.constraint, charged), resources)
+        if found:
+            return Holding(list(_charges(found)), partial(verdicts.take_of, found, laid_out))
+    return None
+
+
+def _charges(found: tuple[Found, ...]) -> Iterator[Located]:
+    """Yield what a copy takes exclusively, by slot; and what it only stands on, where it takes nothing below."""
+    slots: dict[tuple[int, str], dict[tuple[int, bool], int]] = {}
+    for i, slot in exclusive(found):
+        slots.setdefault(slot, {})[i, True] = 0
+    stack = list(found)
+    while stack:
+        hit = stack.pop()
+        stack.extend(hit.below)
+        if not hit.below and not hit.exclusive:
+            slots.setdefault((0, ""), {})[hit.position, False] = 0
+    for (_, label), amounts in sorted(slots.items()):
+        yield Located(label, OUTSIDE, _part(amounts))

@@ -4,11 +4,13 @@ One kind of worker in every state of use: what a request would take of it, remem
 
 stand   workers of one kind below equal things: alike until something is taken
 used    {position: base units taken} of leaves, and the positions taken whole; positions count within the worker
+float   an amount owed by the worker as a whole, of leaves that nobody has chosen; positions below zero are its pools
 part    what a request takes of one worker; two states and a part between them are found once
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,14 +30,15 @@ from rainbow.matching.search.trail import Taken
 from rainbow.matching.search.upper_bound import Bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rainbow.graph import Cluster
     from rainbow.graph.outline import Copy
     from rainbow.jobspec import Request, Resource
     from rainbow.matching.equivalence.cluster_class import Rooted
     from rainbow.matching.equivalence.subtree_classes import Kind, Row
-    from rainbow.matching.model.layout import Layout
+    from rainbow.matching.model.layout import Layout, Pool
+    from rainbow.matching.search.solution import Piece, Slot
 
 
 def hosting_kinds(request: Request, cluster: Cluster) -> frozenset[str]:
@@ -146,7 +149,7 @@ class Part:
 class State:
     """One state of use of a stand."""
 
-    __slots__ = ("after", "before", "number", "stand", "used", "whole")
+    __slots__ = ("_free", "after", "before", "number", "stand", "used", "whole")
 
     def __init__(self, stand: Stand, used: Mapping[int, int], whole: frozenset[int]) -> None:
         self.number = next(_numbers)
@@ -155,6 +158,14 @@ class State:
         self.whole = whole
         self.after: dict[int, State] = {}  # by number of the part taken
         self.before: dict[int, State] = {}  # by number of the part given back
+        self._free: dict[str, int] | None = None
+
+    @property
+    def free(self) -> Mapping[str, int]:
+        """What is free of each type, in base units; a vertex in which something is held is free itself."""
+        if self._free is None:
+            self._free = self.stand.free_in(self)
+        return self._free
 
     def plus(self, part: Part) -> State:
         """The state after a part is taken."""
@@ -204,7 +215,12 @@ class Stand:
     def __init__(self, kind: Kind, above: frozenset[Row], whole_cluster: Rooted) -> None:
         self.kind = kind
         self.layout = WorkerLayout(kind, above, whole_cluster)
+        self.pools = sorted(self.layout.content[0])
+        self.capacity = Counter[str]()
+        for i, type_ in enumerate(self.layout.types):
+            self.capacity[type_] += self.layout.amount(i)
         self._states: dict[Any, State] = {}
+        self._laid: tuple[int, Taken] | None = None  # the state last looked at: a search follows its bound
         self._parts: dict[Amounts, Part] = {}
         self.fresh = self.state({}, frozenset())
 
@@ -214,9 +230,76 @@ class Stand:
         key = (frozenset(left.items()), whole)
         return self._states.get(key) or self._states.setdefault(key, State(self, left, whole))
 
-    def part(self, amounts: Amounts) -> Part:
-        """Return the one part of such amounts."""
-        return self._parts.get(amounts) or self._parts.setdefault(amounts, Part(amounts))
+    def part(self, amounts: Mapping[tuple[int, bool], int]) -> Part:
+        """Return the one part of {(position, whole): base units}; a leaf is held whole by holding all its units."""
+        held: dict[tuple[int, bool], int] = {}
+        for (i, whole), amount in amounts.items():
+            key = (i, whole and not (i > 0 and self.layout.is_leaf(i)))
+            held[key] = held.get(key, 0) + amount
+        known = tuple((i, amount, whole) for (i, whole), amount in sorted(held.items()))
+        return self._parts.get(known) or self._parts.setdefault(known, Part(known))
+
+    def place(self, i: int) -> tuple[int, Pool]:
+        """Return the vertex and the pool that an amount is owed by."""
+        return (i, self.layout.pool(i)) if i >= 0 else (0, self.pools[-1 - i])
+
+    def floating(self, amounts: Mapping[str, int]) -> Part:
+        """Return the part that holds amounts by type of no vertices in particular, as much as there is of them."""
+        left, held = dict(amounts), dict[tuple[int, bool], int]()
+        for k, pool in enumerate(self.pools):
+            if units := min(left.get(pool[0], 0), self.layout.content[0][pool]):
+                held[-1 - k, False] = units
+                left[pool[0]] -= units
+        return self.part(held)
+
+    def amounts(self, part: Part) -> Counter[str]:
+        """Sum a part by type; what is held in a vertex that it holds whole counts once."""
+        found, inside = Counter[str](), set[int]()
+        for i, _, whole in part.amounts:
+            if whole:
+                inside.update(range(i, self.layout.last[i]))
+        for i in inside:
+            found[self.layout.types[i]] += self.layout.amount(i)
+        for i, amount, whole in part.amounts:
+            if not whole and i not in inside:
+                found[self.place(i)[1][0]] += amount
+        return found
+
+    def free_in(self, state: State) -> dict[str, int]:
+        """Return what is free of each type in a state."""
+        held = self.amounts(
+            Part((*((i, n, False) for i, n in state.used.items()), *((i, 0, True) for i in state.whole)))
+        )
+        return {type_: amount - held[type_] for type_, amount in self.capacity.items()}
+
+    def has(self, state: State, part: Part) -> bool:
+        """Tell whether nobody holds what a part names, floating amounts aside."""
+        for i, amount, whole in part.amounts:
+            above = set(self.layout.up(i)) if i >= 0 else set[int]()
+            inside = range(i, self.layout.last[i]) if whole else ()
+            if above & state.whole or any(at in state.used or at in state.whole for at in inside):
+                return False
+            if not whole and i >= 0 and state.used.get(i, 0) + amount > self.layout.amount(i):
+                return False
+        return True
+
+    def loose(self, state: State, amounts: Mapping[str, int]) -> Part | None:
+        """Choose leaves for amounts by type, lowest first; None where too little is free."""
+        taken, chosen = self.taken(state), dict[tuple[int, bool], int]()
+        for type_, wanted in amounts.items():
+            for i in self.layout.by_type.get(type_, ()) if wanted else ():
+                if self.layout.is_leaf(i) and taken.open(i, 0) and i not in taken.whole:
+                    pool = self.layout.pool(i)
+                    units = min(wanted, taken.headroom(i, pool))
+                    if units > 0:
+                        taken.promise(i, pool, units)
+                        chosen[i, False] = units
+                        wanted -= units
+            if wanted:
+                taken.undo(0)
+                return None
+        taken.undo(0)
+        return self.part(chosen)
 
     def forget(self) -> None:
         """Forget the states on the way; workers keep the ones they are in."""
@@ -231,37 +314,57 @@ class Stand:
         """How many states are remembered."""
         return len(self._states)
 
-    def find(self, resource: Resource, state: State) -> tuple[Part, Take] | None:
-        """Choose what a request takes of a worker in some state, lowest first."""
+    def find(self, resource: Resource, state: State) -> tuple[Part, Take, Slots] | None:
+        """Choose what a request takes of a worker in some state, lowest first: in all, in words, and by slot."""
         if 0 in state.whole:
             return None
-        taken = self._taken(state)
+        taken = self.taken(state)
         if Bound(self.layout, taken).available(resource, 0, 0, enough=resource.count.min) < resource.count.min:
             return None
         found = search((resource,), self.layout, taken)
         if isinstance(found, Reason):
             return None
         take, pieces = found
-        amounts: dict[tuple[int, bool], int] = {}
-        for piece in pieces:
-            key = (piece.position, piece.whole)
-            amounts[key] = amounts.get(key, 0) + piece.amount
-        return self.part(tuple((i, n, whole) for (i, whole), n in sorted(amounts.items()))), take
+        slots = [(slot[0], self.part(held)) for slot, held in sorted(by_slot(pieces).items())]
+        return (slots[0][1] if len(slots) == 1 else self.part(summed(pieces))), take, tuple(slots)
 
     def most(self, resource: Resource, state: State, enough: int) -> int:
         """Bound how many units of a request a worker in some state gives."""
         return (
-            0 if 0 in state.whole else Bound(self.layout, self._taken(state)).available(resource, 0, 0, enough=enough)
+            0 if 0 in state.whole else Bound(self.layout, self.taken(state)).available(resource, 0, 0, enough=enough)
         )
 
-    def _taken(self, state: State) -> Taken:
-        taken = Taken(self.layout)
-        for i in sorted(state.whole):
-            taken.take_whole(i)
-        for i, amount in state.used.items():
-            taken.promise(i, self.layout.pool(i), amount)
-        taken.keep()
-        return taken
+    def taken(self, state: State) -> Taken:
+        """Lay out what is taken in a state, to be searched; whoever changes it undoes that."""
+        if self._laid is None or self._laid[0] != state.number:
+            taken = Taken(self.layout)
+            for i in sorted(state.whole):
+                taken.take_whole(i)
+            for i, amount in state.used.items():
+                taken.promise(*self.place(i), amount)
+            taken.keep()
+            self._laid = (state.number, taken)
+        return self._laid[1]
+
+
+Slots = tuple[tuple[str, Part], ...]  # what each slot holds of a worker, with its label
+
+
+def summed(pieces: Iterable[Piece]) -> dict[tuple[int, bool], int]:
+    """Sum pieces to {(position, whole): base units}."""
+    amounts: dict[tuple[int, bool], int] = {}
+    for piece in pieces:
+        key = (piece.position, piece.whole)
+        amounts[key] = amounts.get(key, 0) + piece.amount
+    return amounts
+
+
+def by_slot(pieces: Iterable[Piece]) -> dict[Slot, dict[tuple[int, bool], int]]:
+    """Sum pieces by the slots that hold them."""
+    found: dict[Slot, list[Piece]] = {}
+    for piece in pieces:
+        found.setdefault(piece.slot, []).append(piece)
+    return {slot: summed(own) for slot, own in found.items()}
 
 
 class Spot(NamedTuple):
@@ -290,6 +393,7 @@ class Workers:
             if (spot.kind, spot.above) not in known:
                 known[spot.kind, spot.above] = Stand(spot.kind, spot.above, self.rooted)
         self.stands = [known[spot.kind, spot.above] for spot in self.spots]
+        self.fresh = [stand.fresh for stand in self.stands]
 
     def _spots(self) -> Iterator[Spot]:
         outline, root = self.outline, self.rooted

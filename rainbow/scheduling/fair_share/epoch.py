@@ -26,17 +26,21 @@ from rainbow.scheduling.fair_share.grants import Grants
 from rainbow.scheduling.fair_share.how_much import how_much
 from rainbow.scheduling.fair_share.model import Job, World
 from rainbow.scheduling.fair_share.patience import Patience
-from rainbow.scheduling.fair_share.what_of import Place, Space, gather, restore, to_keep, what_of
+from rainbow.scheduling.fair_share.what_of import Place, Space, gather, restore, spread_out, to_keep, what_of
+from rainbow.scheduling.interface import Free
 
 
 class Epoch:
     """One tree's epoch; `memory` is what its last one left."""
 
-    def __init__(self, world: World, memory: Mapping[str, Any], place: Place, now: float) -> None:
+    def __init__(
+        self, world: World, memory: Mapping[str, Any], place: Place, now: float, free: Free | None = None
+    ) -> None:
         self.world = world
         self.patience = Patience(world, memory, now)
         self.memory = memory
         self.place = place
+        self.free = free
         self.settling = Settling(world, memory.get("settling", {}))
 
     def run(self, grants: Grants) -> tuple[Grants, dict[str, Any]]:
@@ -51,12 +55,13 @@ class Epoch:
             self.settling.fix(world)
         self._count(granted)
         self.patience.settle()
-        space = Space(world.machines)
+        space = Space(world.machines, self.free)
         clear_reserved(world, space)
         restore(world, space, self.memory.get("claims", {}))
         what_of(world, space, set(self.memory.get("needy", ())))
         shrink(world)
         needy = defragment(world, space)
+        spread_out(world, space, granted)
         settled = self.settling.remember(world)
         memory = {"needy": [job.id for job in needy], "claims": to_keep(world), "gathered": gathered}
         return granted, {**memory, "settling": settled, **self.patience.remember()}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rainbow.scheduling.fair_share.settings import ClassSettings, Settings
 from rainbow.scheduling.fair_share.share_tables import Tables
+from rainbow.scheduling.interface import Wait
 from rainbow.scheduling.snapshot import GangView
 
 if TYPE_CHECKING:
@@ -82,6 +83,11 @@ class Machine:
     services: set[str] = field(default_factory=set)  # with an instance here, one that only starts now included
     leaving: int = 0  # qshares of shares that were told to stop
     why_closed: str = ""
+
+    def quanta(self, amounts: Amounts) -> int:
+        """Qshares of what is not one share, by the type of which it takes the largest part of what is left."""
+        parts = (-(-amount * self.free // self.left[kind]) for kind, amount in amounts.items() if self.left.get(kind))
+        return max(parts, default=0)
 
     @property
     def usable(self) -> bool:
@@ -203,6 +209,11 @@ class Job:
             yield from self.pool.subtree()
         else:
             yield self.pool
+
+    def fragmented(self, why: Wait | None) -> None:
+        """Note that amounts are large enough for a share, which does not fit."""
+        if why is not None:
+            self.reason, self.facts = why.reason, {**why.facts, "said": why.text}
 
     def room(self, machine: Machine, quanta: int) -> int:
         """How many of its shares fit into so many quanta of a machine, and into what else is left there."""

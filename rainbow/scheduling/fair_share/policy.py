@@ -32,6 +32,7 @@ TEXTS = {
     "defragmentation": "no machine has {order} quanta free together, and nobody can give any away",
     "doubling": "grows by doubling: holds {held}, may have {cap} now",
     "fair-share": "its fair share is {counted} of the {shares} it could use",
+    "fragmented": "{said}",
     "initialization-cap": "until its first share is ready it may have {cap}",
     "maximum": "has its own maximum of {shares}",
     "no-machine-of-order": "no machine of nodepool {nodepool} has exactly {order} quanta",
@@ -95,7 +96,7 @@ def _text(reason: str, facts: Mapping[str, Any]) -> str:
     counts["own"] = some(facts["counted"], "is", "are")
     kept = len(facts.get("kept", ()))
     counts["machines"] = f"{some(kept, 'machine')} {'takes' if kept == 1 else 'take'} nothing new"
-    return TEXTS[reason].format_map({**counts, **facts})
+    return TEXTS[reason].format_map({"said": "", **counts, **facts})
 
 
 def figures_of(world: World) -> dict[str, Any]:
@@ -210,7 +211,10 @@ class Decided:
         for tree in world.trees():
             name = tree.tops[0].name
             try:
-                grants, memory = Epoch(tree, before.get(name, {}), view.place, view.now).run(grants)
+                mark = view.free.mark() if view.free else 0
+                grants, memory = Epoch(tree, before.get(name, {}), view.place, view.now, view.free).run(grants)
+                if view.free is not None:
+                    view.free.undo(mark)
                 orders = [*_stops(tree.jobs), *_starts(tree, building, consumables)]
             except Exception as fault:
                 self._fail(tree, name, f"{type(fault).__name__}: {fault}", before.get(name, {}))
@@ -238,16 +242,17 @@ def _starts(world: World, building: Building, consumables: dict[str, int]) -> It
     for job in world.wide:
         yield from _spread(job, building, consumables)
     for job in world.jobs:
+        yield from _spread(job, building, consumables)
         waiting = list(job.gangs)
         for machine in sorted(job.starts, key=lambda m: m.id):
             gang = waiting.pop(0)
-            placements = building.asking.placements(gang, machine.id, machine.kind)
-            outside = [placement.get(CLUSTER, {}) for placement in placements]
-            if not placements or not _consume(outside, consumables):
+            starts = building.asking.starts(gang, machine.id, machine.kind)
+            outside = [start.placement.get(CLUSTER, {}) for start in starts]
+            if not starts or not _consume(outside, consumables):
                 job.reason = "consumables"
                 job.starts.remove(machine)
                 continue
-            yield from (Start(task, placed) for task, placed in zip(gang.tasks, placements, strict=True))
+            yield from starts
 
 
 def _spread(job: Job, building: Building, consumables: dict[str, int]) -> Iterator[Order]:

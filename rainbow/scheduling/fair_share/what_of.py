@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 from rainbow.scheduling.fair_share.grants import Grants
 from rainbow.scheduling.fair_share.model import CLUSTER, KEPT, Job, Machine, Pool, World
 from rainbow.scheduling.fair_share.settings import Rule
+from rainbow.scheduling.gangs import summed
+from rainbow.scheduling.interface import Free
 from rainbow.scheduling.snapshot import GangView
 
 if TYPE_CHECKING:
@@ -87,8 +89,42 @@ class Shelves:
 class Space:
     """What is free and kept on all machines; `shelves` sorts them by what is neither used nor kept."""
 
-    def __init__(self, machines: Iterable[Machine]) -> None:
+    def __init__(self, machines: Iterable[Machine], free: Free | None = None) -> None:
         self.shelves = Shelves(machines, lambda machine: machine.unclaimed)
+        self._free = free
+        self._located: dict[Job, list[tuple[Machine, int]]] = {}
+
+    def locate(self, job: Job, machine: Machine, count: int) -> int:
+        """Take the vertices of so many shares of the job there; return how many were found."""
+        if self._free is None:
+            return count
+        own = self._located.setdefault(job, [])
+        for found in range(count):
+            gang = job.gangs[min(len(own), len(job.gangs) - 1)]
+            taken = self._free.take(gang.demand, among=[machine.id])
+            if taken is None:
+                job.fragmented(self._free.why(gang.demand))
+                return found
+            own.append((machine, taken.number))
+        return count
+
+    def spread(self, job: Job, gang: GangView, grants: Grants) -> Take | None:
+        """Take what a gang holds of several machines that nobody was promised, beside others."""
+        machines = {m.id: m for pool in job.reach() for m in pool.machines if m.open and m.unclaimed}
+        taken = self._free.take(gang.demand, among=machines) if self._free else None
+        if taken is None or self._free is None:
+            return None
+        held = {machines[name]: amounts for name, amounts in summed(taken.placements).items() if name != CLUSTER}
+        quanta = {machine: machine.quanta(amounts) for machine, amounts in held.items()}
+        fits = all(quanta[machine] <= machine.unclaimed for machine in held)
+        if not fits or not grants.whole(job, sum(quanta.values())):
+            self._free.give_back(taken.number)
+            return None
+        for machine, amounts in held.items():
+            machine.used += quanta[machine]
+            machine.left.update({kind: machine.left.get(kind, 0) - amount for kind, amount in amounts.items()})
+            self.shelves.file(machine)
+        return taken.take
 
     def book(self, job: Job, machine: Machine, count: int = 1) -> None:
         """Start so many shares of the job there."""
@@ -100,6 +136,9 @@ class Space:
     def give_back(self, job: Job, machine: Machine) -> None:
         """Take back one start of this epoch that nobody has heard of yet."""
         job.starts.remove(machine)
+        own = self._located.get(job, [])
+        if self._free is not None and (at := [k for k, (there, _) in enumerate(own) if there is machine]):
+            self._free.give_back(own.pop(at[-1])[1])
         self._take(job, machine, -job.order, -1)
 
     def _take(self, job: Job, machine: Machine, quanta: int, count: int) -> None:
@@ -166,6 +205,7 @@ def _place_kept(job: Job, space: Space) -> None:
         others = machine.claimed - count * order
         fit = min(count, job.startable, job.room(machine, max(0, machine.free - others)))
         if fit > 0 and machine.open and (job.cls.rule is not Rule.RESERVE or not machine.used):
+            fit = space.locate(job, machine, fit)
             space.release(job, machine, fit)
             space.book(job, machine, fit)
 
@@ -174,7 +214,7 @@ def _place_apart(job: Job, space: Space) -> None:
     """Instances of one service stand on different machines where they can."""
     for machine in [m for pool in job.reach() for m in space.shelves.tightest(pool, job)]:
         if job.startable and job.service not in machine.services and job.room(machine, machine.unclaimed):
-            space.book(job, machine)
+            space.book(job, machine, space.locate(job, machine, 1))
 
 
 def _place_in(job: Job, pool: Pool, space: Space) -> None:
@@ -183,12 +223,28 @@ def _place_in(job: Job, pool: Pool, space: Space) -> None:
     for machine in space.shelves.tightest(pool, job):
         if need <= 0:
             break
-        fit = min(need, job.room(machine, machine.unclaimed))
+        fit = space.locate(job, machine, max(0, min(need, job.room(machine, machine.unclaimed))))
         if fit > 0:
             chosen.append((machine, fit))
             need -= fit
     for machine, fit in chosen:
         space.book(job, machine, fit)
+
+
+SHORT = {"", "no-space", "fragmented", "defragmentation"}  # reasons for which several machines may do
+
+
+def spread_out(world: World, space: Space, grants: Grants) -> None:
+    """Start what fits on no single machine now on several, beside others: it is no share, and stays where it is."""
+    for job in world.jobs:
+        alone = job.elastic or job.service or job.cls.rule is not Rule.FIXED_SHARE
+        while not alone and job.reason in SHORT and len(job.gangs) > len(job.starts):
+            gang = job.gangs[len(job.starts)]
+            if (take := space.spread(job, gang, grants)) is None:
+                break
+            job.gangs.remove(gang)
+            job.spread.append((gang, take))
+            job.cap, job.counted = job.cap - 1, min(job.counted, job.cap - 1)
 
 
 Place = Callable[[str, Sequence[str]], "Take | None"]

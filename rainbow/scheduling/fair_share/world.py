@@ -16,7 +16,7 @@ from typing import Any
 from rainbow.scheduling.fair_share.model import CLUSTER, Amounts, Job, Load, Machine, Pool, Share, World
 from rainbow.scheduling.fair_share.settings import ClassSettings, NodepoolSettings, Rule, Settings
 from rainbow.scheduling.fair_share.share_tables import job_order, machine_order
-from rainbow.scheduling.interface import View, Wait
+from rainbow.scheduling.interface import Start, View, Wait
 from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunProgress, RunView, WorkerView
 from rainbow.state_machine import WorkerState
 
@@ -71,8 +71,15 @@ class Asking:
             wish.order = max(wish.order, order_of_share(amounts, worker.capacity, self.counted, quantum))
         return wish
 
-    def placements(self, gang: GangView, worker: str, kind: str) -> Sequence[Placement]:
-        """Say for each task of a gang what it holds on this worker: what it would hold on the example of its kind."""
+    def starts(self, gang: GangView, worker: str, kind: str) -> Sequence[Start]:
+        """Start a gang on this worker: on vertices that are free, else as on the example of its kind."""
+        free = self.view.free
+        if free is not None and (taken := free.take(gang.demand, among=[worker])) is not None:
+            return list(map(Start, gang.tasks, taken.placements, taken.located))
+        placements = self._placements(gang, worker, kind) if free is None else ()
+        return list(map(Start, gang.tasks, placements))
+
+    def _placements(self, gang: GangView, worker: str, kind: str) -> Sequence[Placement]:
         example = self.example[kind].id
         take = self.view.place(gang.demand, (example,))
         if take is None:

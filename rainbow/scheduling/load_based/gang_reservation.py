@@ -36,6 +36,7 @@ class Reserved:
     outside: Amounts = field(default_factory=dict)  # cluster-wide resources
     units: int = 0
     at: float = inf
+    floats: list[int] = field(default_factory=list)  # what is kept of its parts, see Free.keep
 
 
 class Ends:

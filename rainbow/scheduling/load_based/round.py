@@ -22,7 +22,7 @@ from rainbow.scheduling.load_based.entitlements import ClassCount
 from rainbow.scheduling.load_based.gang_reservation import Amounts, Patience, Reserved, next_end
 from rainbow.scheduling.load_based.rebalance import Exchange, given_back, units
 from rainbow.scheduling.load_based.settings import CLASSIC, WORKER, Classes
-from rainbow.scheduling.load_based.shared_workers import Sharing
+from rainbow.scheduling.load_based.shared_workers import Locating, Sharing
 from rainbow.scheduling.load_based.task_counts import Classic, Counting, Exact
 from rainbow.scheduling.load_based.whole_workers import Placing, Unit
 from rainbow.scheduling.snapshot import GangView, JobView
@@ -32,6 +32,13 @@ LOOKED_AT = 1_000  # jobs of a class that are looked at for what is reserved
 TINY = 1e-9  # in place of a percent of nothing
 
 
+def placing_of(view: View, census: Census, unit: str) -> Placing:
+    """Return how a round places: whole workers, vertices of shared ones, or amounts where nobody knows more."""
+    if unit == WORKER:
+        return Placing(view, census)
+    return Sharing(view, census, unit) if view.free is None else Locating(view, census, unit, view.free)
+
+
 class Round:
     """One planning round: what is held, who waits, what was decided."""
 
@@ -39,8 +46,7 @@ class Round:
         self.view = view
         self.census = census
         self.classes = classes
-        whole = classes.unit == WORKER
-        self.placing = Placing(view, census) if whole else Sharing(view, census, classes.unit)
+        self.placing = placing_of(view, census, classes.unit)
         self.queues = {name: Queue(census, own) for name, own in self._by_class(census.queues).items()}
         holders = self._by_class(census.held)
         self.held = {name: self.placing.held_by(own) for name, own in holders.items()}
@@ -297,6 +303,10 @@ def _beyond(round_: Round, name: str, job: JobView, wanted: int) -> Wait:
 def _busy(round_: Round, name: str, job: JobView, gang: GangView, kept: int) -> Wait:
     """Say that too little is idle of what a gang could run on."""
     placing = round_.placing
+    if (told := placing.why.get(gang.question)) is not None:
+        return replace(
+            told, job=job.id, facts={"class": name, "wanted": placing.cost(gang), "kept": kept, **told.facts}
+        )
     wanted, idle, ready = placing.cost(gang), placing.idle_for(gang), placing.ready_for(gang)
     if placing.unit == "worker":
         text = (

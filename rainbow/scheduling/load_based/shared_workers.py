@@ -11,6 +11,9 @@ Workers shared by capacity: percents count amounts of one type (`unit: core`), a
     room       a worker has it for a part of a template if it has that much of everything free
 
 What a template has on one worker stays on one worker, of the same kind: then the matcher's answer holds there too.
+
+Where the view knows vertices, what fits is what `view.free` takes; percents, costs and reservations stay amounts, and
+what is reserved floats on its worker.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling.cluster_index import Census, Place
-from rainbow.scheduling.interface import View
+from rainbow.scheduling.interface import Free, Start, Taken, View
 from rainbow.scheduling.load_based.gang_reservation import Reserved
 from rainbow.scheduling.load_based.whole_workers import Placing
 from rainbow.scheduling.snapshot import GangView, Placement
@@ -311,6 +314,91 @@ class Sharing(Placing):
     def _give(self, parts: Iterable[tuple[str, Amounts]], sign: int) -> None:
         for worker, amounts in parts:
             self._rooms.take(worker, {kind: -sign * amount for kind, amount in amounts.items()})
+
+
+class Locating(Sharing):
+    """What is free in one round, and what a plan took of it."""
+
+    def __init__(self, view: View, census: Census, unit: str, free: Free) -> None:
+        super().__init__(view, census, unit)
+        self._free = free
+        self._mark = free.mark()
+        self._taken: Taken | None = None
+        self._too_dear = False  # something fits that costs more than is granted
+
+    # ── start ──
+
+    def start(self, gang: GangView, most: int) -> int:
+        """Start a gang if it fits; where only amounts are large enough, note why it does not."""
+        took = super().start(gang, most)
+        if not took and gang.question in self.hopeless and gang.question not in self.why:
+            self.why[gang.question] = self._free.why(gang.demand)
+        return took
+
+    def _find(self, gang: GangView, most: int) -> Take | None:
+        self._too_dear = False
+        for kinds in self._kinds_by_price(gang, most):
+            self._mark = self._free.mark()
+            self._taken = self._free.take(gang.demand, kinds=kinds)
+            if self._taken is not None and self._price(merged(self._taken.take)) <= most:
+                return self._taken.take
+            self._too_dear = self._too_dear or self._taken is not None
+            self._free.undo(self._mark)
+        return None
+
+    def _has_tried_all(self, most: int) -> bool:
+        return not self._too_dear or super()._has_tried_all(most)
+
+    def _kinds_by_price(self, gang: GangView, most: int) -> Iterator[frozenset[str] | None]:
+        """Yield the kinds on which a gang costs least first, then all of them."""
+        prices: dict[str, int] = {}
+        for template in self.templates(gang):
+            prices.setdefault(self._kind_of(next(iter(template), "")), self._price(template))
+        for price in sorted(set(prices.values())) if len(set(prices.values())) > 1 else ():
+            if price <= most:
+                yield frozenset(kind for kind, own in prices.items() if own == price)
+        yield None
+
+    def _let_go(self) -> None:
+        self._free.undo(self._mark)
+
+    def _starts(self, gang: GangView, take: Take) -> Iterator[Start]:
+        taken = self._taken
+        if taken is not None:
+            yield from map(Start, gang.tasks, taken.placements, taken.located)
+
+    # ── reserve ──
+
+    def lacks_outside(self, gang: GangView) -> Amounts:
+        """Return what a gang lacks of what is cluster-wide, although there are workers for it."""
+        mark = self._free.mark()
+        lacking = super().lacks_outside(gang)
+        self._free.undo(mark)
+        return lacking
+
+    def _hold_back(self, held: Reserved, most: int) -> int:
+        kept = super()._hold_back(held, most)
+        held.floats = [self._free.keep(worker, part) for worker, part in held.parts.items()]
+        return kept
+
+    def _give_back(self, held: Reserved) -> None:
+        super()._give_back(held)
+        for number in held.floats:
+            self._free.give_back(number)
+
+    # ── stop ──
+
+    def _would_fit(self, gang: GangView, chosen: list[Unit]) -> bool:
+        """Tell whether a gang would fit on the workers of the chosen units, and book it there if it would."""
+        mark = self._free.mark()
+        self._free.release(task for unit in chosen for task in unit.tasks)
+        taken = self._free.take(gang.demand, among={worker for unit in chosen for worker in unit.workers})
+        if taken is None:
+            self._free.undo(mark)
+            return False
+        self._give([part for unit in chosen for part in unit.amounts.items()], 1)
+        self._book(gang, taken.take)
+        return True
 
 
 def merged(take: Take) -> dict[str, dict[str, int]]:

@@ -19,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling.cluster_index import Census, Place, Ranked
-from rainbow.scheduling.interface import Start, View
+from rainbow.scheduling.interface import Start, View, Wait
 from rainbow.scheduling.load_based.gang_reservation import Amounts, Ends, Reserved
 from rainbow.scheduling.snapshot import GangView, JobView, Placement
 
@@ -92,6 +92,7 @@ class Placing:
         self.ready = census.ready
         self.consumables = dict(view.consumables)
         self.hopeless: set[int | str] = set()  # questions that what is idle has no answer to in this round
+        self.why: dict[int | str, Wait | None] = {}  # of questions: why amounts alone are large enough
         self._costs: dict[int | str, int] = {}
         self._ends: Ends | None = None
         self._begun: list[tuple[Placement, float]] = []  # what starts in this round, and when it must have ended
@@ -171,12 +172,19 @@ class Placing:
                 self.hopeless.add(gang.question)
             return 0
         if not self._consume(take.placed):
+            self._let_go()
             return 0
-        placements = self.view.divide(gang.demand, take)
-        self.orders.extend(Start(task, placed) for task, placed in zip(gang.tasks, placements, strict=True))
+        starts = list(self._starts(gang, take))
+        self.orders.extend(starts)
         end = self.view.now + gang.expected if gang.expected else inf
-        self._begun.extend((placed, end) for placed in placements)
+        self._begun.extend((start.placement, end) for start in starts)
         return self._book(gang, take)
+
+    def _starts(self, gang: GangView, take: Take) -> Iterator[Start]:
+        return map(Start, gang.tasks, self.view.divide(gang.demand, take))
+
+    def _let_go(self) -> None:
+        """Take back what was found and cannot be used."""
 
     def _has_tried_all(self, _most: int) -> bool:
         """Return whether a search of so many units that found nothing would find nothing with more."""

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rainbow.scheduling.interface import View
+from rainbow.scheduling.interface import Free, View, Wait
 from rainbow.scheduling.priority.config.settings import FCFS, GRID_ENGINE, most_reservations
 from rainbow.scheduling.priority.model import Grant, Item
 from rainbow.scheduling.priority.placement.assign import Assigner
@@ -37,6 +37,7 @@ class Judged:
     never: bool = False  # cannot be promised any time
     reasons: Reasons | None = None  # why not now, when it was first refused
     ahead: Ahead | None = None  # what is kept for others that it would outlast
+    why: Wait | None = None  # what is free in amounts alone
 
 
 @dataclass(slots=True)
@@ -49,6 +50,7 @@ class Outcome:
     never: bool = False  # no time was found for it
     reasons: Reasons | None = None
     ahead: Ahead | None = None
+    why: Wait | None = None
 
 
 @dataclass
@@ -102,13 +104,14 @@ class Dispatch:
                 return Outcome(item, STARTED, grant)
             judged.refused, judged.reasons = True, self._reasons(item)
             judged.ahead = self._ahead(item, judged.reasons)
+            judged.why = self.view.free.why(item.gang.demand) if self.view.free and not item.groups else None
         self.blocked = self.settings["discipline"] == FCFS
         if not judged.never and (self.heads or (item.reserve and self._may_reserve())):
             grant = self._promised(item)
             if grant is not None:
-                return Outcome(item, RESERVED, grant, False, judged.reasons, judged.ahead)
+                return Outcome(item, RESERVED, grant, False, judged.reasons, judged.ahead, judged.why)
             judged.never = True
-        return Outcome(item, REFUSED, None, judged.never, judged.reasons, judged.ahead)
+        return Outcome(item, REFUSED, None, judged.never, judged.reasons, judged.ahead, judged.why)
 
     def _promised(self, item: Item) -> Grant | None:
         """Promise an item a time, or space; what an advance reservation keeps already takes nobody's turn."""
@@ -170,6 +173,8 @@ class Dispatch:
     def _started(self, item: Item, grant: Grant) -> None:
         """Book a start and everything that follows from it for the rest of the run."""
         self._book(item, grant)
+        if self.view.free is not None:
+            self._locate(self.view.free, grant)
         if item.job.id not in self.running:
             self.running.add(item.job.id)
             self.by_user[item.user] += 1
@@ -179,6 +184,14 @@ class Dispatch:
                 self.lines.load.add(spot.worker, count)
         if self.lines.reacts:
             self._sort_out()
+
+    def _locate(self, free: Free, grant: Grant) -> None:
+        """Take the vertices of a start, so that nothing else of this run does."""
+        if grant.located:
+            free.book(grant.located)
+        else:
+            for _, held in grant.slots:
+                free.fill(held)
 
     def _book(self, item: Item, grant: Grant) -> None:
         timeline = self.lines.timeline

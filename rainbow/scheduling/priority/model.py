@@ -197,6 +197,7 @@ class Grant:
     spots: tuple[tuple[Spot, int], ...] = ()  # and how many slots lie there
     violations: int = 0
     after: tuple[str, ...] = ()
+    located: tuple[Any, ...] = ()  # by task, where it starts now and not amounts alone say it
 
     def take(self) -> Take:
         """Return the same as the matcher would say it; which vertices of a worker is left to its agent."""

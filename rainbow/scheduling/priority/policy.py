@@ -44,7 +44,8 @@ def orders(view: View, outcomes: Iterable[Outcome]) -> list[Order]:
             continue
         if outcome.verdict == STARTED:
             placed = view.divide(gang.demand, grant.take())
-            made.extend(Start(task, held) for task, held in zip(gang.tasks, placed, strict=True))
+            located = grant.located or (None,) * len(placed)
+            made.extend(map(Start, gang.tasks, placed, located))
         else:
             workers = {CLUSTER, *(spot.worker for spot, _ in grant.spots)}
             held = {line: dict(amounts) for line, amounts in grant.booking.items() if line in workers}
@@ -167,7 +168,8 @@ class Priority:
         return None if at is None else float(at)
 
     def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
-        """Find space for an advance reservation."""
+        """Find space for an advance reservation: amounts, of no vertices yet."""
+        view = replace(view, free=None)
         return keep(view, job, start, seconds)
 
 
@@ -201,6 +203,8 @@ def _wait(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
         return Wait(item.job.id, "behind", f"{ahead} gangs before it wait for room", facts)
     now, offset = lines.view.now, lines.settings["utc_offset"]
     text, facts = reasons.text(now, offset), {**facts, **reasons.facts()}
+    if outcome.why is not None:
+        text, facts = f"{outcome.why.text}; {text}", {**facts, **outcome.why.facts}
     if outcome.ahead is not None:
         text, facts = text + outcome.ahead.text(now, offset), {**facts, **outcome.ahead.facts()}
     if grant is not None and grant.after:

@@ -1,23 +1,33 @@
-"""The matcher's answers about one form of a cluster, each asked for once.
+"""The matcher's answers about one form of a cluster, each asked for once; and what is free of it, for one plan.
 
 What a request would hold on given workers depends on the graphs alone, not on what is free: answers stay true from
-step to step, until the graphs change.
+step to step, until the graphs change. What is free is the occupancy of the mirror, tried on and undone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec.request import SLOT
-from rainbow.matching import Take, backends, consumables, hosting_kinds, measures, worker_capacity, worker_kinds
-from rainbow.scheduling import Gang, SlotsView, placements
-from rainbow.scheduling.gangs import loose_slots
+from rainbow.matching import (
+    Take,
+    backends,
+    consumables,
+    fragmented,
+    hosting_kinds,
+    measures,
+    worker_capacity,
+    worker_kinds,
+)
+from rainbow.scheduling import Gang, SlotsView, Taken, Wait, placements
+from rainbow.scheduling.gangs import divided, loose_slots
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
+    from rainbow.matching import Occupancy
     from rainbow.scheduling.snapshot import Placement
 
 
@@ -129,3 +139,96 @@ class Placing:
         gang, ids = self.gangs[demand]
         self.by_task.update(dict.fromkeys(ids, take))
         return placements(gang, take)
+
+
+FRAGMENTED = "fragmented"
+
+
+class FreeSpace:
+    """Answers in terms of demands what the occupancy answers in terms of requests."""
+
+    def __init__(self, placing: Placing, occupancy: Occupancy) -> None:
+        self._placing = placing
+        self._occupancy = occupancy
+        occupancy.begin()
+
+    def begin(self) -> None:
+        """Undo everything."""
+        self._occupancy.begin()
+
+    def empty(self) -> FreeSpace:
+        """Return the same of the empty cluster, with all workers ready."""
+        return FreeSpace(self._placing, type(self._occupancy)(self._placing.cluster))
+
+    # ── take ──
+
+    def take(
+        self, demand: str, *, among: Collection[str] | None = None, kinds: frozenset[str] | None = None
+    ) -> Taken | None:
+        """Take what a gang asks for, lowest first, of these workers or kinds alone; None if it does not fit."""
+        gang, _ = self._placing.gangs[demand]
+        holding = self._occupancy.take(gang.request, among, kinds)
+        if holding is None:
+            return None
+        placements = self._placing.divide(demand, holding.take)
+        return Taken(holding.take, placements, divided(gang, holding.pieces), holding.number)
+
+    def fill(self, placement: Placement) -> tuple[Any, ...] | None:
+        """Take amounts of workers, the lowest leaves first; where they lie, None if too little is free."""
+        mark, pieces = self.mark(), list[Any]()
+        for worker, amounts in placement.items():
+            number = self._occupancy.hold_amounts(worker, amounts) if worker else 0
+            if number is None:
+                self.undo(mark)
+                return None
+            pieces += self._occupancy.held.get(number, ())
+        return tuple(pieces)
+
+    def keep(self, worker: str, amounts: Mapping[str, int]) -> int:
+        """Keep amounts of a worker, of no vertices in particular; the number to give them back by."""
+        return self._occupancy.hold_amounts(worker, amounts, floating=True) or 0
+
+    def give_back(self, number: int) -> None:
+        """Give back what was taken or kept."""
+        if number in self._occupancy.held:
+            self._occupancy.release(number)
+
+    def release(self, tasks: Iterable[str]) -> None:
+        """Go on as if these tasks had ended."""
+        for task in tasks:
+            if task in self._occupancy.held:
+                self._occupancy.release(task)
+
+    def book(self, located: Iterable[Any]) -> bool:
+        """Hold what was taken before, by task; tell whether nobody else holds any of it now."""
+        mark = self.mark()
+        for pieces in located:
+            if not self._occupancy.has(pieces):
+                self.undo(mark)
+                return False
+            self._occupancy.hold(self._occupancy.number(), pieces)
+        return True
+
+    def words(self, located: Any) -> dict[str, list[str]]:
+        """Say where something lies, as a store keeps it."""
+        return {worker: list(paths) for worker, paths in self._occupancy.words(located).items()}
+
+    # ── undo and ask ──
+
+    def mark(self) -> int:
+        """Return a point to come back to."""
+        return self._occupancy.mark()
+
+    def undo(self, mark: int) -> None:
+        """Take everything back since a mark."""
+        self._occupancy.undo(mark)
+
+    def amounts(self, worker: str) -> Mapping[str, int]:
+        """Return what is free of a worker by type."""
+        return self._occupancy.free(worker)
+
+    def why(self, demand: str) -> Wait | None:
+        """Say why a gang does not fit although amounts are large enough; None if they are not."""
+        gang, _ = self._placing.gangs[demand]
+        found = fragmented(self._occupancy, gang.request)
+        return Wait(demand.rpartition("/")[0], FRAGMENTED, found.text, found.facts) if found else None

@@ -10,6 +10,7 @@ Every process that plans has a mirror of its own; what others write is read like
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -18,8 +19,8 @@ from dataclasses import replace
 from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import TryLater
-from rainbow.matching import consumables
+from rainbow.errors import PlanError, TryLater
+from rainbow.matching import Occupancy, consumables
 from rainbow.scheduling import Accounts, Ended, GangView, RunView, Wait, WorkerView, policies
 from rainbow.scheduling.cluster_index import Census
 from rainbow.service.core.limits import check_limits
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from rainbow.store.workers import WorkerRecord
 
 
+MOST_CHECKED = 256  # workers of a cluster that is checked at every step, with RAINBOW_CHECK=1
 PATIENCE = 0.5  # seconds between two looks at whether a step is overdue
 NOTHING = tasks.Waiting((), {})
 
@@ -84,6 +86,8 @@ def follow(service: Service, mirror: Mirror) -> ClusterRecord | None:
         record = clusters.get(connection, mirror.entry.id)
         if record is None:
             return None
+        if mirror.occupancy is not None:
+            mirror.occupancy.end()
         if mirror.epoch >= 0 and mirror.moves != record.moves:
             mirror.renew()
         _heed_limits(mirror, record)
@@ -97,6 +101,8 @@ def follow(service: Service, mirror: Mirror) -> ClusterRecord | None:
         mirror.epoch, mirror.moves = record.epoch, record.moves
     mirror.wake(service.clock())
     mirror.settle()
+    if os.environ.get("RAINBOW_CHECK") == "1" and len(mirror.workers) <= MOST_CHECKED:
+        mirror.check()
     return record
 
 
@@ -222,6 +228,8 @@ class Mirror:
         self.common = ""  # what all jobs were told last that no plan named
         self.deadlines: list[tuple[float, str]] = []  # when running tasks must have ended
         self.consumables = consumables(self.entry.cluster)
+        occupancy = Occupancy(self.entry.cluster)
+        self.occupancy = occupancy if occupancy.is_located else None  # None: nobody knows more than amounts
         self._reason: dict[str, str] = {}
         self._used: dict[str, Counter[str]] = {}
         self.held: Counter[str] = Counter()  # tasks on each worker
@@ -307,8 +315,12 @@ class Mirror:
             return
         self.resting.pop(task.id, None)
         job.task_begins(task.index)
-        self.drop_task(task.id)
+        before = self.booked.get(task.id)
+        stays = before is not None and (before.held, before.placement) == (task.held, task.placement)
+        self.drop_task(task.id, stays=stays)
         self.booked[task.id] = task
+        if self.occupancy is not None and not stays:
+            self.occupancy.book(task.id, task.held, task.placement)
         if task.suspended_at is not None:
             self.suspended[task.id] = task.suspended_at
         self._book(task, 1)
@@ -330,13 +342,15 @@ class Mirror:
                 self.jobs[task.job].task_waits(task.index)
                 self._changed.add(task.job)
 
-    def drop_task(self, task_id: str) -> None:
-        """Take note that a task holds nothing any more."""
+    def drop_task(self, task_id: str, *, stays: bool = False) -> None:
+        """Take note that a task holds nothing any more; `stays`: it keeps the vertices it has."""
         before = self.booked.pop(task_id, None)
         if before is not None:
             self._book(before, -1)
             self.census.drop_run(task_id)
             self.suspended.pop(task_id, None)
+            if self.occupancy is not None and not stays:
+                self.occupancy.release(task_id)
 
     def _book(self, task: Task, sign: int) -> None:
         if task.agent:
@@ -384,10 +398,28 @@ class Mirror:
         """Bring the census up to date with all that was noted."""
         order = self._capacity if len(self._touched) == len(self._capacity) else self._touched
         for name in order:  # the first time in their natural order
-            self.census.put_worker(self._worker(name))
+            worker = self._worker(name)
+            self.census.put_worker(worker)
+            if self.occupancy is not None:
+                (self.occupancy.open if worker.state is WorkerState.READY else self.occupancy.close)(name)
         for job_id in self._changed:
             self._settle_job(self.jobs[job_id])
         self._touched, self._changed = set(), set()
+
+    def check(self) -> None:
+        """Raise PlanError unless what is kept is what the booked tasks say, vertex by vertex and by amounts."""
+        if self.occupancy is None:
+            return
+        again = Occupancy(self.entry.cluster)
+        for task in self.booked.values():
+            again.book(task.id, task.held, task.placement)
+        for name in self._capacity:
+            free, counted = self.occupancy.free(name), self.census.workers[name].free
+            leaves = {kind: amount for kind, amount in counted.items() if kind not in again.containers(name)}
+            if self.occupancy.is_held_twice(name) or not self.occupancy.is_like(again, name):
+                raise PlanError(f"{name}: {dict(free)} is kept, {dict(again.free(name))} rebuilt")
+            if any(free[kind] != amount for kind, amount in leaves.items()):
+                raise PlanError(f"{name}: {dict(free)} is located, {leaves} counted")
 
     def touch(self, job_id: str) -> None:
         """Let a job be looked at anew."""

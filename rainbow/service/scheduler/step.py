@@ -23,6 +23,7 @@ from rainbow.scheduling import (
     Wait,
     check_plan,
     diagram,
+    located,
     policies,
     slots_of,
 )
@@ -111,7 +112,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     if seen is None:
         return False
     policy = policies.get(seen.record.policy)
-    plan = policy.plan(seen.view)  # 4
+    plan = located(seen.view, policy.plan(seen.view))  # 4
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
@@ -143,7 +144,7 @@ def plan_only(service: Service, record: ClusterRecord) -> tuple[View, Plan] | No
         seen = freeze(service, mirror.entry, quiet=True)
         if seen is None:
             return None
-        plan = policies.get(seen.record.policy).plan(seen.view)
+        plan = located(seen.view, policies.get(seen.record.policy).plan(seen.view))
         waits = tuple(every_wait(seen.view, plan))
         return seen.view, replace(plan, waits=waits, rest=None)
 
@@ -154,7 +155,7 @@ def wait_now(service: Service, record: ClusterRecord, job: str) -> Wait | None:
         seen = freeze(service, mirror.entry, quiet=True)
         if seen is None or job not in mirror.census.jobs:
             return None
-        plan = policies.get(seen.record.policy).plan(seen.view)
+        plan = located(seen.view, policies.get(seen.record.policy).plan(seen.view))
         named = next((wait for wait in plan.waits if wait.job == job), None)
         if named or plan.rest is None:
             return named
@@ -208,7 +209,9 @@ def _started(mirror: Mirror, task: Task, order: Start, now: float) -> Task:
     take = mirror.placing.by_task.get(task.id)
     labels = mirror.jobs[task.job].read.tasks[task.index].labels
     slots = slots_of(labels, take) if take else 1
-    return advance(task, T.ASSIGNED, placement=placement, slots=slots, agent="", assigned_at=now, detail="")
+    held = None if order.held is None else {worker: list(paths) for worker, paths in order.held.items()}
+    given = {"placement": placement, "held": held, "slots": slots}
+    return advance(task, T.ASSIGNED, **given, agent="", assigned_at=now, detail="")
 
 
 def _to_keep(seen: Frozen, plan: Plan, now: float) -> Iterator[tuple[str, dict[str, Any] | None]]:

@@ -18,7 +18,7 @@ from rainbow.scheduling import JobProgress, JobView, ReservationView, RunProgres
 from rainbow.service.agents.liveness import alive, loads
 from rainbow.service.jobs.jobspecs import Reading, reading
 from rainbow.service.live_state.live_job import elastic_of, system_of
-from rainbow.service.live_state.matcher_cache import Placing
+from rainbow.service.live_state.matcher_cache import FreeSpace, Placing
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.state_machine import ENDED, Task, TaskState
 from rainbow.store import reservations, tasks, workers
@@ -105,6 +105,7 @@ def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, quiet: bo
         ended=tuple(mirror.ended.values()),
         units=mirror.placing.units,
         census=census,
+        free=FreeSpace(mirror.placing, mirror.occupancy) if mirror.occupancy else None,
     )
     policy = policies.get(record.policy)
     if not getattr(policy, "by_census", False):

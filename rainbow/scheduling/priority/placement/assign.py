@@ -1,6 +1,7 @@
 """Space for one item: by amounts, or as the matcher says.
 
-Gangs that only the matcher can place: they take workers on which nothing runs for the whole time.
+Gangs that only the matcher can place: now they take vertices that are free, beside others; for a time to come, and
+where nobody knows more than amounts, workers on which nothing runs for the whole time.
 
 Inside an advance reservation those are workers that it keeps whole, and that none of its jobs uses.
 """
@@ -9,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rainbow.scheduling.interface import Free
 from rainbow.scheduling.priority.model import Environment, Grant, Item, Need, Spot
 from rainbow.scheduling.priority.placement import slot_allocation
 from rainbow.scheduling.priority.placement.earliest_start import Times, backwards, earliest
 from rainbow.scheduling.priority.placement.free_space import Ledger, Placer, Wanted, add_needs
 from rainbow.scheduling.priority.placement.lines import CLUSTER, Lines, reserved_line, violations
 from rainbow.scheduling.priority.placement.slot_allocation import admissible
+
+if TYPE_CHECKING:
+    from rainbow.matching import Take
 
 TIMES = 64  # lists of workers that are remembered for times to come
 
@@ -194,20 +199,55 @@ class Assigner:
 
 
 def place_matched(lines: Lines, item: Item, spots: Sequence[Spot], start: float, end: float) -> Grant | None:
-    """Ask the matcher what an item would hold on the workers that are wholly free over [start, end)."""
+    """Ask where an item lies now, or what it would hold on the workers that are wholly free over [start, end)."""
+    if start <= lines.view.now and lines.view.free is not None:
+        return _place_located(lines, item, spots, end, lines.view.free)
     inside = item.asks.reservation
     free = [w for w in dict.fromkeys(spot.worker for spot in spots) if _idle(lines, inside, w, start, end)]
     take = lines.view.place(item.gang.demand, free) if free else None
     if take is None:
         return None
+    grant = _granted(inside, spots, take, start, end)
+    outside = _line(inside, CLUSTER)
+    return grant if lines.timeline.fits({outside: grant.booking.get(outside, {})}, start, end) else None
+
+
+def _place_located(lines: Lines, item: Item, spots: Sequence[Spot], end: float, free: Free) -> Grant | None:
+    """Take an item's vertices on the first worker that has them until the end, else on several; keep nothing."""
+    workers, mark = list(dict.fromkeys(spot.worker for spot in spots)), free.mark()
+
+    def tried(among: Sequence[str]) -> tuple[Grant | None, list[str]]:
+        """Return a grant on some workers, and those on which it would outlast that they are free."""
+        taken = free.take(item.gang.demand, among=among)
+        free.undo(mark)
+        if taken is None:
+            return None, []
+        grant = _granted(item.asks.reservation, spots, taken.take, lines.view.now, end)
+        grant = replace(grant, located=taken.located)
+        kept = [
+            line for line, held in grant.booking.items() if not lines.timeline.fits({line: held}, grant.start, end)
+        ]
+        return (None if kept else grant), kept
+
+    grant, kept = tried(workers)
+    if grant is None and not kept:
+        return None
+    for worker in workers:
+        if (alone := tried([worker])[0]) is not None:
+            return alone
+    while kept and grant is None and CLUSTER not in kept:
+        workers = [worker for worker in workers if _line(item.asks.reservation, worker) not in kept]
+        grant, kept = tried(workers)
+    return grant
+
+
+def _granted(inside: str, spots: Sequence[Spot], take: Take, start: float, end: float) -> Grant:
+    """Say what an item holds as a grant."""
     booking: dict[str, dict[str, int]] = {}
     for _, held in take.placed:
         for worker, amounts in held.items():
             line = _line(inside, worker)
             add_needs(booking, [Need(line, kind, amount) for kind, amount in amounts.items()], 1)
-    outside = _line(inside, CLUSTER)
-    if not lines.timeline.fits({outside: booking.get(outside, {})}, start, end):
-        return None
     used = tuple((spot, 1) for spot in _first(spots) if _line(inside, spot.worker) in booking)
     return Grant(start, end, len(take.placed), take.placed, booking, Environment(), used)
 

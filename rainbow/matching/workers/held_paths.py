@@ -1,0 +1,123 @@
+"""What is held of workers as text: paths of vertices below the worker, `socket0/core[0-5]`, `memory0:40`.
+
+    ""              the whole worker            memory0:40   so many base units of a divisible vertex
+    core[0-5],gpu0  whole vertices, folded      ~core:4      so many units of no core in particular
+
+Paths are of the names that the graph gives: they hold when the graph has changed, for as long as the vertex is there.
+A name that another sibling bears too is followed by its place among the siblings, `core#3`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from rainbow.jobspec.hostlist import expand_hosts, fold_hosts
+
+if TYPE_CHECKING:
+    from rainbow.matching.model.layout import ClusterLayout
+    from rainbow.matching.workers.worker_use import Workers
+
+Held = Mapping[str, Sequence[str]]  # {worker: paths}; "": what lies in no worker, by id
+Amounts = dict[tuple[int, bool], int]  # {(position, whole): base units}
+
+_MEANT = re.compile(r"[\s%/:\[\],~#]")
+_COMMA = re.compile(r",(?![^\[]*\])")
+_MOST = 1_000_000  # vertices in one folded path
+
+
+def _named(name: str) -> str:
+    """Write a name without what has a meaning in paths."""
+    return _MEANT.sub(lambda found: f"%{ord(found[0]):02X}", name)
+
+
+class Paths:
+    """The vertices of a worker by path."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = paths
+        self.places = {path: i for i, path in enumerate(paths)}
+
+
+_known: WeakKeyDictionary[Workers, tuple[dict[int, Paths], dict[tuple[str, ...], Paths]]] = WeakKeyDictionary()
+
+
+def paths_of(workers: Workers, worker: int) -> Paths:
+    """Return the paths within a worker; workers whose vertices have the same names share them."""
+    known, alike = _known.setdefault(workers, ({}, {}))
+    if worker not in known:
+        paths = _paths(workers, worker)
+        known[worker] = alike.get(paths) or alike.setdefault(paths, Paths(paths))
+    return known[worker]
+
+
+def _paths(workers: Workers, worker: int) -> tuple[str, ...]:
+    inside, outline, spot = workers.stands[worker].layout, workers.outline, workers.spots[worker]
+    copies = [(spot.entry, spot.copy)]
+    for i in range(1, len(inside)):
+        copies.append(outline.at(*copies[inside.parents[i]], inside.places[i]))
+    names = [(inside.parents[i], copies[i][1].name or copies[i][1].id) for i in range(len(inside))]
+    alike = Counter(names)
+    paths = [""]
+    for i in range(1, len(inside)):
+        above, name = paths[inside.parents[i]], _named(names[i][1])
+        name = f"{name}#{inside.places[i]}" if alike[names[i]] > 1 else name
+        paths.append(f"{above}/{name}" if above else name)
+    return tuple(paths)
+
+
+def written(workers: Workers, worker: int, held: Amounts) -> list[str]:
+    """Write what is held of a worker."""
+    stand, paths = workers.stands[worker], paths_of(workers, worker).paths
+    found, wholes = [], []
+    for (i, whole), amount in sorted(held.items()):
+        if i < 0:
+            found.append(f"~{_pool(stand.pools, -1 - i)}:{amount}")
+        elif whole or (i and amount == stand.layout.amount(i)):
+            wholes.append(paths[i])
+        else:
+            found.append(f"{paths[i]}:{amount}")
+    return [*(_COMMA.split(fold_hosts(wholes)) if wholes else ()), *found]
+
+
+def read(workers: Workers, worker: int, paths: Iterable[str]) -> Amounts:
+    """Read what is held of a worker; paths that are not there are left out."""
+    stand, found = workers.stands[worker], Amounts()
+    places = paths_of(workers, worker).places if paths else {}
+    for path in paths:
+        name, _, amount = path.partition(":")
+        units = int(amount) if amount.isdecimal() else None
+        if name.startswith("~"):
+            pools = [-1 - k for k in range(len(stand.pools)) if _pool(stand.pools, k) == name[1:]]
+            found |= {(i, False): units or 0 for i in pools}
+            continue
+        for each in expand_hosts(name, _MOST) or [name]:
+            i = places.get(each)
+            if i is not None and (units is None or units <= stand.layout.amount(i)):
+                whole = units is None and (not i or not stand.layout.is_leaf(i))
+                found[i, whole] = stand.layout.amount(i) if units is None else units
+    return found
+
+
+def written_ids(laid_out: ClusterLayout, held: Amounts) -> list[str]:
+    """Write what is held of the whole cluster."""
+    return [f"{_named(laid_out.vertex(i))}{'' if whole else f':{n}'}" for (i, whole), n in sorted(held.items())]
+
+
+def read_ids(laid_out: ClusterLayout, ids: Iterable[str]) -> Amounts:
+    """Read what is held of the whole cluster; vertices that are not there are left out."""
+    places, found = {_named(laid_out.vertex(i)): i for i in range(len(laid_out))}, Amounts()
+    for each in ids:
+        name, is_part, amount = each.partition(":")
+        if name in places:
+            found[places[name], not is_part] = int(amount or 0)
+    return found
+
+
+def _pool(pools: Sequence[tuple[str, str]], k: int) -> str:
+    """Name a pool: by its type, and its quantity where the type has several."""
+    type_, measured = pools[k]
+    return _named(type_ if sum(each == type_ for each, _ in pools) == 1 else f"{type_}@{measured}")
