@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rainbow.agent.executors.keeper_client import KeptExecutor
+from rainbow.agent.executors.wards import Wards
 from tests.agent_sites import PATH, until
 from tests.contract.executing import ends, run_of
-from tests.keepers import alive, keepers, wardens
+from tests.keepers import alive, keepers
 
 
 @pytest.fixture
@@ -41,12 +43,12 @@ def test_a_run_started_twice_runs_once(folder: Path) -> None:
 
 
 def test_a_keeper_that_nobody_asks_ends_everything_and_itself(folder: Path) -> None:
-    one = KeptExecutor(PATH, folder, patience=4.0)  # long enough to be looked at by a busy machine
+    one = KeptExecutor(PATH, folder, patience=4.0)
     one.start(run_of("sleep", "62"))
-    until(lambda: any(warden.children() for warden in wardens(folder)))
-    [keeper], [warden] = keepers(folder), wardens(folder)
-    [child] = warden.children()
-    until(lambda: not alive(keeper.pid) and not alive(child.pid))
+    until(lambda: one.poll() == [] and ("t1", 1) in one.begun())  # who asks is heard, however busy the machine
+    warden = psutil.Process(Wards(folder).warden(("t1", 1)))
+    keeper, [child] = warden.ppid(), warden.children()
+    until(lambda: not alive(keeper) and not alive(child.pid))
 
 
 def test_a_keeper_of_a_folder_with_a_very_long_name_is_found(tmp_path: Path) -> None:
@@ -65,3 +67,19 @@ def test_a_keeper_does_not_know_the_agents_secret(folder: Path, monkeypatch: pyt
     [keeper] = keepers(folder)
     assert "RAINBOW_SECRET" not in keeper.environ()
     one.close()
+
+
+def test_runs_of_one_name_of_two_agents_do_not_end_each_other(tmp_path: Path) -> None:
+    """The control groups of all agents of a machine are beside each other."""
+    places = [tmp_path / "one", tmp_path / "two"]
+    for place in places:
+        place.mkdir()
+    one, two = (KeptExecutor(PATH, place) for place in places)
+    one.start(run_of("sh", "-c", 'while ! test -e "$1"; do sleep 0.05; done', "sh", str(tmp_path / "over")))
+    until(lambda: one.poll() == [] and ("t1", 1) in one.begun())
+    two.start(run_of("true"))
+    ends(two)
+    (tmp_path / "over").touch()
+    assert ends(one)[("t1", 1)].exit_code == 0
+    for each in (one, two):
+        each.close()

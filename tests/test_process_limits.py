@@ -153,7 +153,7 @@ except OSError:
     pass
 print(n)
 """
-    executor = LocalExecutor(PATH, enter=group.enter)
+    executor = LocalExecutor(PATH, inside=group.inside)
     executor.start(run(sys.executable, "-c", bomb))
     try:
         [end] = ends(executor).values()

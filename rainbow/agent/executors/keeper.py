@@ -86,7 +86,7 @@ class Keeper:
         os.set_blocking(woken, False)
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        warden.heed()
         self._selector.register(woken, selectors.EVENT_READ, partial(_drain, woken))
 
     def _adopt(self) -> None:
@@ -151,7 +151,7 @@ class Keeper:
     def _lost(self, run: RunId) -> Ended:
         """End what is left of a run whose warden was killed."""
         sweep(str(self._folder), run[0])
-        cgroups.remove(self._wards.name(run))
+        cgroups.remove(self._wards.group(run))
         return Ended(run, Result.LOST, detail=WARDEN_LOST)
 
     def _close(self) -> None:

@@ -7,6 +7,7 @@ that clock. A file of another boot is over; where there is none, nobody has set 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -45,7 +46,7 @@ def write(folder: Path, lease: Lease) -> None:
 def read(folder: Path) -> Lease:
     """Return the limit of a folder's runs."""
     try:
-        told = json.loads((folder / NAME).read_text())
+        told = json.loads(_text(f"{folder}/{NAME}"))
         until = float(told["until"])
         return Lease(until if told["boot"] == _boot() or until == math.inf else 0.0, float(told["kill"]))
     except FileNotFoundError:
@@ -54,6 +55,15 @@ def read(folder: Path) -> Lease:
         return Lease(0.0, 0.0)
 
 
+def _text(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 4096)
+    finally:
+        os.close(file)
+
+
+@functools.cache
 def _boot() -> str:
     with contextlib.suppress(OSError):
         return BOOT.read_text().strip()

@@ -16,13 +16,14 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from rainbow.agent.executors.process import Process, by_popen
 from rainbow.agent.executors.run import TAIL, Ended, Result, Run, RunId, workers_of
 
 ALLOWED = frozenset(
@@ -77,6 +78,7 @@ def of_processes(run: Run, base: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 GRACE = 5.0  # seconds between TERM and KILL
 LINGER = 0.5  # seconds to wait for output held open by what escaped from the group
+PIPE_READS = 32  # of 64 KiB: a pipe holds a MiB at most
 LONGEST_LINGER = 30.0  # and where output is there but a busy machine has not let us read it
 
 
@@ -87,6 +89,8 @@ class Tail:
     """
 
     def __init__(self, copy: int | None = None) -> None:
+        import threading  # what every warden would copy, and none needs
+
         self._kept = b""
         self._copy = copy
         self._reader, self.writer = os.pipe()
@@ -128,6 +132,40 @@ class Tail:
         return self._kept.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
+class ReadTail(Tail):
+    """A tail without a thread of its own: who waits for the run reads what comes, by `read`."""
+
+    def __init__(self) -> None:
+        self._kept, self._copy = b"", None
+        self._reader, self.writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        self.is_open = True
+
+    def fileno(self) -> int:
+        """Return what to wait for."""
+        return self._reader
+
+    def read(self) -> bool:
+        """Read what is there; tell whether there was something."""
+        try:
+            chunk = os.read(self._reader, 1 << 16) if self.is_open else b""
+        except BlockingIOError:
+            return False
+        if not chunk and self.is_open:
+            self.is_open = False
+            os.close(self._reader)
+        self._kept = (self._kept + chunk)[-TAIL:]
+        return bool(chunk)
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether every writer has closed its end; what they wrote is read first, as much as a pipe may hold."""
+        for _ in range(PIPE_READS):
+            if not self.read():
+                break
+        return not self.is_open
+
+
 @dataclass(slots=True)
 class _Active:
     """A run and its processes. `ending` is why it is being ended, `kill_at` when TERM was not enough."""
@@ -135,7 +173,7 @@ class _Active:
     run: Run
     tail: Tail
     deadline: float
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
     swept: set[int] = field(default_factory=set)  # ranks whose left-behind group is gone
     ending: Result | None = None
     kill_at: float = float("inf")
@@ -153,12 +191,15 @@ class LocalExecutor:
         *,
         grace: float = GRACE,
         clock: Callable[[], float] = time.monotonic,
-        enter: Callable[[], None] | None = None,
+        inside: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+        tail: Callable[[], Tail] | None = None,
         copy: bool = False,
+        spawn: Callable[[Run, Mapping[str, str], int], Process] = by_popen,
     ) -> None:
         self.environment = environment
-        self._copy = 1 if copy else None  # what runs write goes to our own output, too
-        self._enter = enter  # called in every process before it becomes the run's
+        self._inside = inside  # in which processes are started: they inherit it
+        self._tail = tail or partial(Tail, 1 if copy else None)  # what runs write goes to our own output, too
+        self._spawn = spawn
         self._grace = grace
         self._clock = clock
         self._active: dict[RunId, _Active] = {}
@@ -167,13 +208,16 @@ class LocalExecutor:
     def start(self, run: Run) -> None:
         """Start every process of a run; if one cannot be started, the others are ended."""
         deadline = self._clock() + run.duration if run.duration > 0 else float("inf")
-        active = _Active(run, Tail(self._copy), deadline)
+        active = _Active(run, self._tail(), deadline)
         self._active[run.id] = active
         try:
-            for environment in of_processes(run, self.environment):
-                active.processes.append(_spawn(run, environment, active.tail.writer, self._enter))
+            with self._inside():
+                if not run.command:
+                    raise ValueError("there is no command")
+                for environment in of_processes(run, self.environment):
+                    active.processes.append(self._spawn(run, environment, active.tail.writer))
             self._begun.append(run.id)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:  # ValueError: a NUL, or no file name
+        except (OSError, ValueError) as error:  # ValueError: a NUL, or no file name
             active.fault = _fault(run, error)
             active.ending = Result.FAILED
             _signal(active, signal.SIGKILL)
@@ -266,23 +310,6 @@ class LocalExecutor:
                 _signal(active, signal.SIGCONT)
 
 
-def _spawn(
-    run: Run, environment: Mapping[str, str], output: int, enter: Callable[[], None] | None
-) -> subprocess.Popen[bytes]:
-    if not run.command:
-        raise ValueError("there is no command")
-    return subprocess.Popen(  # noqa: S603 - running what users ask for is the purpose; argv, no shell
-        run.command,
-        cwd=run.cwd or None,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        preexec_fn=enter,
-    )
-
-
 def _fault(run: Run, error: Exception) -> str:
     if not isinstance(error, OSError):
         return f"cannot be started: {error}"
@@ -297,7 +324,7 @@ def _signal(active: _Active, number: int) -> None:
             _signal_group(process, number)
 
 
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+def _signal_group(process: Process, number: int) -> None:
     # the session's leader is the process itself, so its group has the same number
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)

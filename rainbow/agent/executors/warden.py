@@ -1,7 +1,8 @@
 """The warden: one process for each run that a keeper has started; it watches that run alone and outlives the keeper.
 
-keeper ─fork─► warden ─► the run's processes            where the system gives no space of processes of its own
-    keeper ─fork─► gate ─fork─► warden ─► processes         where it does: the warden is that space's first process
+    keeper ─fork─► warden ─► the run's processes            where the system gives no space of processes of its own
+                                                        where it does, the warden is that space's first process
+    keeper ─fork─► gate ─fork─► warden ─► processes         the same without root
 
 So a run that kills its parent kills its own warden, and no other run's. In a space of its own it cannot even signal
 that. Wardens leave how runs began and ended in files (wards.py), and end a run by themselves when the agent's lease
@@ -14,11 +15,13 @@ import contextlib
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Mapping
 
 from rainbow.agent.executors import cgroups, isolation, lease
-from rainbow.agent.executors.local import GRACE, LocalExecutor
+from rainbow.agent.executors.local import GRACE, LocalExecutor, ReadTail
+from rainbow.agent.executors.process import by_popen, by_spawn
 from rainbow.agent.executors.run import Ended, Result, Run
 from rainbow.agent.executors.wards import Wards
 
@@ -26,29 +29,28 @@ TICK = 0.02  # seconds between two looks at a run that is about to end
 LONGEST = 5.0  # seconds without a look at whether something is asked
 OVER = "its agent had no word from the server for a lease"
 WAKE = signal.SIGUSR1  # a keeper's word that something is asked
+SPAWN = by_spawn if sys.platform == "linux" else by_popen
 
 
 def fork(wards: Wards, run: Run, environment: Mapping[str, str], lock: int, *, apart: bool) -> int:
-    """Start the warden of a run and return its process (the gate's, if `apart`: in a space of its own).
+    """Start the warden of a run and return its process (or its gate's).
 
-    It has the lock for as long as it lives.
+    It has the lock for as long as it lives. What the keeper can do for it is done here, where pages are warm.
     """
-    child = os.fork()
+    gated = apart and isolation.needs_gate()
+    group = cgroups.of_run(wards.group(run.id), run)
+    child = isolation.fork_first() if apart and not gated else os.fork()
     if child:
+        if not gated:
+            wards.set_warden(run.id, child)
         return child
     try:
         _alone(lock)
+        if gated:
+            _pass_gate(wards, run)
         if apart:
-            isolation.separate()
-            inner = os.fork()
-            if inner:
-                wards.set_warden(run.id, inner)
-                os.waitpid(inner, 0)
-                os._exit(0)
             isolation.settle_in()
-        else:
-            wards.set_warden(run.id, os.getpid())
-        wards.end(_Warden(wards, run, environment).watch())
+        wards.end(_Warden(wards, run, environment, group).watch())
     except BaseException as fault:  # nothing may return into the keeper's own code
         with contextlib.suppress(OSError):
             wards.end(Ended(run.id, Result.FAILED, detail=f"{type(fault).__name__}: {fault}"))
@@ -56,12 +58,27 @@ def fork(wards: Wards, run: Run, environment: Mapping[str, str], lock: int, *, a
         os._exit(0)
 
 
+def _pass_gate(wards: Wards, run: Run) -> None:
+    """Return in the first process of a new space; the one before stays behind as its gate."""
+    isolation.become_gate()
+    inner = os.fork()
+    if inner:
+        wards.set_warden(run.id, inner)
+        os.waitpid(inner, 0)
+        os._exit(0)
+    isolation.end_with_parent()
+
+
+def heed() -> None:
+    """Let the signals that wake a warden end neither it, before it listens, nor its keeper."""
+    for number in (signal.SIGCHLD, WAKE):
+        signal.signal(number, lambda *_: None)
+
+
 def _alone(lock: int) -> None:
     """Leave the keeper's session, and let go of what it has open: its sockets and its lock."""
     os.setsid()
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGCHLD, WAKE):
-        signal.signal(number, signal.SIG_DFL)
     os.closerange(3, lock)
     os.closerange(lock + 1, 4096)
     isolation.call_itself("rainbow-warden")
@@ -70,16 +87,16 @@ def _alone(lock: int) -> None:
 class _Warden:
     """Watches one run. Signals wake it: a child has ended, or something is asked."""
 
-    def __init__(self, wards: Wards, run: Run, environment: Mapping[str, str]) -> None:
-        self._wards, self._run = wards, run
-        self._group = cgroups.of_run(wards.name(run.id), run)
-        self._executor = LocalExecutor(environment, enter=self._group.enter if self._group else None)
+    def __init__(self, wards: Wards, run: Run, environment: Mapping[str, str], group: cgroups.Group | None) -> None:
+        self._wards, self._run, self._group = wards, run, group
+        self._tail = ReadTail()
+        inside = group.inside if group else contextlib.nullcontext
+        self._executor = LocalExecutor(environment, inside=inside, tail=lambda: self._tail, spawn=SPAWN)
         self._woken, writing = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM, WAKE):
-            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: None)  # the others are heeded since before it was forked
         self._ending = False
         self._lost = False
 
@@ -116,11 +133,16 @@ class _Warden:
         return max(TICK, until)
 
     def _wait(self, seconds: float) -> None:
-        if self._executor.is_ending():
-            seconds = TICK
-        select.select([self._woken], [], [], seconds)
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._woken, 4096)
+        until = time.monotonic() + (TICK if self._executor.is_ending() else seconds)
+        while (left := until - time.monotonic()) > 0:
+            output = [self._tail.fileno()] if self._tail.is_open else []
+            ready, _, _ = select.select([self._woken, *output], [], [], left)
+            if self._woken in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._woken, 4096)
+                return
+            if ready:
+                self._tail.read()
 
     def _told(self, end: Ended) -> Ended:
         if self._lost and end.result is Result.STOPPED:

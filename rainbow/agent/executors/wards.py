@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import signal
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 from rainbow.agent.executors.run import Ended, Run, RunId, end_from_json, end_to_json, run_from_json, run_to_json
@@ -34,11 +36,17 @@ class Wards:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._place = folder / "wards"
+        self._base = str(self._place)
+        self._own = sha256(self._base.encode("utf-8", "surrogateescape")).hexdigest()[:8]
         self._place.mkdir(mode=0o700, exist_ok=True)
 
     def name(self, run: RunId) -> str:
         """Return the key of a run."""
-        return key_of(run)
+        return _key(run)
+
+    def group(self, run: RunId) -> str:
+        """Return what a run's control group is called: the machine has one place for those of all agents."""
+        return f"{_key(run)}-{self._own}"
 
     def news(self) -> int:
         """Open the pipe to hear of what happens."""
@@ -59,8 +67,8 @@ class Wards:
     @contextlib.contextmanager
     def put(self, run: Run) -> Iterator[int]:
         """Leave a run for its warden, who inherits the lock that says that somebody watches it."""
-        draft = self._place / f"{key_of(run.id)}.draft"
-        draft.write_text(json.dumps(run_to_json(run)))
+        draft = self._at(run.id, ".draft")
+        _put(draft, json.dumps(run_to_json(run)), os.O_CREAT | os.O_TRUNC)
         lock = os.open(draft, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -72,22 +80,22 @@ class Wards:
     def clear(self, run: RunId) -> None:
         """Throw a run's files away."""
         for kind in reversed(KINDS):
-            self._at(run, kind).unlink(missing_ok=True)
+            _unlink(self._at(run, kind))
 
     # ── by the warden ──
 
     def set_warden(self, run: RunId, pid: int) -> None:
         """Note which process watches a run."""
-        self._write(f"{key_of(run)}.pid", str(pid))
+        self._write(f"{_key(run)}.pid", str(pid))
 
     def begin(self, run: RunId) -> None:
         """Say that a run has begun."""
-        self._at(run, ".begun").touch()
+        _put(self._at(run, ".begun"), "", os.O_CREAT)
         self._say(run)
 
     def end(self, end: Ended) -> None:
         """Say how a run ended."""
-        self._write(f"{key_of(end.id)}.end", json.dumps(end_to_json(end)))
+        self._write(f"{_key(end.id)}.end", json.dumps(end_to_json(end)))
         self._say(end.id)
 
     def is_asked(self, kind: str, run: RunId) -> bool:
@@ -96,18 +104,16 @@ class Wards:
 
     def _say(self, run: RunId) -> None:
         with contextlib.suppress(OSError):  # no keeper listens: it looks when there is one again
-            pipe = os.open(self._place / "news", os.O_WRONLY | os.O_NONBLOCK)
-            with contextlib.closing(os.fdopen(pipe, "wb", buffering=0)) as out:
-                out.write(f"{key_of(run)}\n".encode())
+            _put(f"{self._base}/news", f"{_key(run)}\n", os.O_NONBLOCK)
 
     # ── by the keeper ──
 
     def ask(self, kind: str, run: RunId, *, yes: bool = True) -> None:
         """Ask for something, or take it back; the warden is woken."""
         if yes:
-            self._at(run, f".{kind}").touch()
+            _put(self._at(run, f".{kind}"), "", os.O_CREAT)
         else:
-            self._at(run, f".{kind}").unlink(missing_ok=True)
+            _unlink(self._at(run, f".{kind}"))
         warden = self.warden(run)
         if warden and self.is_watched(run):
             with contextlib.suppress(OSError):
@@ -116,14 +122,14 @@ class Wards:
     def warden(self, run: RunId) -> int:
         """Return the process that watches a run, 0 where it is not known yet."""
         try:
-            return int(self._at(run, ".pid").read_text())
+            return int(Path(self._at(run, ".pid")).read_text())
         except (OSError, ValueError):
             return 0
 
     def is_watched(self, run: RunId) -> bool:
         """Tell whether a run's warden lives."""
         try:
-            with self._at(run, "").open("rb") as file:
+            with open(self._at(run, ""), "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -133,19 +139,40 @@ class Wards:
 
     def has_begun(self, run: RunId) -> bool:
         """Tell whether a run has begun."""
-        return self._at(run, ".begun").exists()
+        return os.path.exists(self._at(run, ".begun"))
 
     def how_ended(self, run: RunId) -> Ended | None:
         """Return how a run ended, if its warden has said so."""
         try:
-            return end_from_json(json.loads(self._at(run, ".end").read_text()))
+            return end_from_json(json.loads(Path(self._at(run, ".end")).read_text()))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def _at(self, run: RunId, kind: str) -> Path:
-        return self._place / f"{key_of(run)}{kind}"
+    def _at(self, run: RunId, kind: str) -> str:
+        return f"{self._base}/{_key(run)}{kind}"
 
     def _write(self, name: str, text: str) -> None:
-        draft = self._place / f"{name}.draft"
-        draft.write_text(text)
-        os.replace(draft, self._place / name)
+        draft = f"{self._base}/{name}.draft"
+        _put(draft, text, os.O_CREAT | os.O_TRUNC)
+        os.replace(draft, f"{self._base}/{name}")
+
+
+@functools.lru_cache(1024)
+def _key(run: RunId) -> str:
+    return key_of(run)
+
+
+def _unlink(file: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(file)
+
+
+def _put(file: str, text: str, how: int) -> None:
+    """Write without what Python's own files would touch: in a warden all of that are fresh pages."""
+    out = os.open(file, os.O_WRONLY | os.O_CLOEXEC | how, 0o600)
+    try:
+        left = text.encode()
+        while left:
+            left = left[os.write(out, left) :]
+    finally:
+        os.close(out)
