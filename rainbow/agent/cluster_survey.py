@@ -15,10 +15,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from rainbow.agent.executors.local import for_managers
+from rainbow.agent.executors.slurm import estimate
 from rainbow.client import Client, Problem
 from rainbow.errors import RainbowError, RequestError, Unavailable
 from rainbow.graph import read_cluster
@@ -101,7 +103,7 @@ class Survey:
     """A cluster as it is now. `state` is what selection sees, `up` the workers that are there."""
 
     document: Mapping[str, Any]
-    state: Mapping[str, int]
+    state: Mapping[str, float]
     up: tuple[str, ...]
 
 
@@ -115,22 +117,27 @@ def survey(source: str) -> Survey:
     up = [name for name, vertex in cluster.workers.items() if not nodes[vertex]["metadata"].get("unavailable")]
     memory = [amounts.get("memory", 0) for amounts in worker_capacity(cluster).values()]
     free = _FREE[source](up) if source in _FREE else len(up)
-    return Survey(document, {"nodes_free": free, "memory_per_node": min(memory) // GIB}, tuple(up))
+    state = {"nodes_free": free, "memory_per_node": min(memory) // GIB}
+    return Survey(document, {**state, **(_waits_in_slurm() if source == "slurm" else {})}, tuple(up))
 
 
 def _said(*command: str) -> str:
+    done = _done(*command)
+    if done.returncode:
+        told = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        raise Unavailable(f"{' '.join(command)}: {told[-1]}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _done(*command: str) -> subprocess.CompletedProcess[bytes]:
     try:
-        done = subprocess.run(  # noqa: S603 - our own words
+        return subprocess.run(  # noqa: S603 - our own words
             command, capture_output=True, timeout=SLOW, check=False, env=for_managers(os.environ)
         )
     except FileNotFoundError as fault:
         raise RequestError(f"there is no {command[0]} here") from fault
     except subprocess.TimeoutExpired as fault:
         raise Unavailable(f"{' '.join(command)} does not answer within {SLOW:g} s") from fault
-    if done.returncode:
-        told = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
-        raise Unavailable(f"{' '.join(command)}: {told[-1]}")
-    return done.stdout.decode("utf-8", "replace")
 
 
 def _slurm() -> str:
@@ -146,6 +153,26 @@ def _slurm() -> str:
 def _idle_in_slurm(up: Sequence[str]) -> int:
     rows = [line.split("|") for line in _said("sinfo", "-h", "-N", "-o", "%N|%T").splitlines()]
     return len({row[0] for row in rows if len(row) == 2 and row[1].startswith(IDLE)} & set(up))
+
+
+def _waits_in_slurm() -> dict[str, float]:
+    """Return what Slurm's default partition says of waiting there, and of cores that are taken, by whomever.
+
+    These are hints: where Slurm does not give them, the rest is told without.
+    """
+    with suppress(Unavailable, RequestError):
+        return _asked_of_slurm()
+    return {}
+
+
+def _asked_of_slurm() -> dict[str, float]:
+    counted = estimate.cores(_said("sinfo", "-h", "-o", estimate.CORES))
+    queued = estimate.backlog(_said("squeue", "-h", "-r", "-t", "PD", "-o", estimate.PENDING))
+    waits: dict[int, float | None] = {}
+    for size, question in estimate.questions(counted[2]):
+        told = _done(*question).stderr.decode("utf-8", "replace")  # refused: nothing is known of this size
+        waits[size] = estimate.planned(told, datetime.now())
+    return estimate.variables(waits, counted, queued)
 
 
 def _idle_in_flux(up: Sequence[str]) -> int:

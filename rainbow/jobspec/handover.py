@@ -42,8 +42,8 @@ def trees_of(request: Request, labels: Collection[str]) -> Sequence[Resource]:
 def least(trees: Iterable[Resource], kind: str, labels: Collection[str] = ()) -> int:
     """Return how many units of a type trees ask for at least; of slots only those with one of the labels, if any.
 
-    >>> slot = Resource(SLOT, Count(3, 3), label="a", children=(Resource("core", Count(4, 4)),))
-    >>> least([Resource("node", Count(2, 2), children=(slot,))], "core"), least([slot], SLOT, ["b"])
+    >>> slot = Resource("slot", Count(3, 3), label="a", children=(Resource("core", Count(4, 4)),))
+    >>> least([Resource("node", Count(2, 2), children=(slot,))], "core"), least([slot], "slot", ["b"])
     (24, 0)
     """
     found = 0

@@ -138,6 +138,25 @@ def states_of(
     return found
 
 
+SIZED = "expected_wait_"
+
+
+def sized(states: dict[str, dict[str, Any]], candidates: Sequence[Verdict]) -> dict[str, dict[str, Any]]:
+    """Let `expected_wait` be that of the job's own size, where clusters report waits by number of cores."""
+    for verdict in candidates:
+        values = states.get(verdict.cluster, {})
+        if "expected_wait" not in values:
+            continue
+        told = {
+            int(key[len(SIZED) :]): key for key in values if key.startswith(SIZED) and key[len(SIZED) :].isdecimal()
+        }
+        size = min((size for size in told if size >= verdict.totals.get("cores", 0)), default=max(told, default=0))
+        if size and is_number(low := values[told[size]]):
+            high = max(low, values.get("expected_wait_high", low))
+            values |= {"expected_wait_low": low, "expected_wait_high": high, "expected_wait": (low + high) / 2}
+    return states
+
+
 # ── names that policies give ──
 
 

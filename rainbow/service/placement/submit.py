@@ -33,7 +33,7 @@ from rainbow.service.jobs.dependency_targets import check_dependencies
 from rainbow.service.jobs.jobspecs import Reading, read_request, remember
 from rainbow.service.jobs.lifecycle import STARTS, sees
 from rainbow.service.placement import ledger, named_dependencies, refusal
-from rainbow.service.placement.candidates import Part, barred, reach_of, snapshot, states_of, unattended
+from rainbow.service.placement.candidates import Part, barred, reach_of, sized, snapshot, states_of, unattended
 from rainbow.service.placement.match_cache import Found, Match, Matches
 from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
 from rainbow.state_machine import JobState, Task
@@ -207,7 +207,7 @@ class Placement:
 
     def _states(self, connection: sa.Connection) -> States:
         idle = reads(self.selector, self.options, "queue.idle_workers")
-        return states_of(self.service, connection, self.found.ids, idle)
+        return sized(states_of(self.service, connection, self.found.ids, idle), self.found.candidates)
 
     def _given(self, states: States) -> dict[str, Part]:
         """Return what the selection was given, as the ledger keeps it."""

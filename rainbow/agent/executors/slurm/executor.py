@@ -36,6 +36,7 @@ LOOK = 0.2  # seconds between two looks into the folder
 QUICK, SLOW = 2.0, 15.0  # seconds between two questions to Slurm, shortly after a change and else
 LIVELY = 30.0  # seconds that count as shortly after a change
 COST = 100.0  # a question is asked again after so many times as long as its answer took
+EXPLAINED = 0.2  # seconds between two accounts of what waits
 RANKS = 15.0  # seconds that the order of the queue stands
 LATE = 10.0  # seconds that a run's own word may take through a shared file system after its job's end
 HARD = 15.0  # seconds after which a run that was asked to stop is canceled, and canceled again
@@ -91,6 +92,7 @@ class SlurmExecutor:
         self._queue: tuple[float, str, dict[str, list[int]]] = (-math.inf, "", {})
         self._hosts: list[str] | None = None
         self._silent_since: str = ""
+        self._explained: tuple[float, dict[RunId, Pending]] = (-math.inf, {})
         self.odd = 0  # rows of squeue that could not be read
         for run in self._desk.there():
             self._adopt(run)
@@ -407,8 +409,12 @@ class SlurmExecutor:
 
     def pending(self) -> Mapping[RunId, Pending]:
         """Return how Slurm's queue has what has not begun: its reason, rank and planned start."""
-        waiting = (active for active in self._active.values() if not active.has_begun and active.end is None)
-        return {active.run.id: self._pending(active) for active in waiting}
+        now = time.monotonic()
+        if now >= self._explained[0] + EXPLAINED or not self._active:
+            waiting = (active for active in self._active.values() if not active.has_begun and active.end is None)
+            self._explained = now, {active.run.id: self._pending(active) for active in waiting}
+        waits = self._explained[1]
+        return {run: why for run, why in waits.items() if run in self._active and not self._active[run].has_begun}
 
     def _pending(self, active: _Active) -> Pending:
         if self._silent_since:
