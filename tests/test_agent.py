@@ -12,6 +12,7 @@ import pytest
 from rainbow.agent import Agent, Ended, Executor, Pending, Run, RunId, open_executor
 from rainbow.api import create_app
 from rainbow.client import Client
+from rainbow.service import Limits
 from tests.agent_sites import PATH, Site, Watched, register, site, until
 from tests.live import Script, agent_of, http, service_at, url_of
 
@@ -24,6 +25,14 @@ def test_a_job_completes_and_its_output_is_seen(site: Site) -> None:
     task = ended["tasks"][0]
     assert (ended["state"], task["exit_code"]) == ("COMPLETED", 0)
     assert task["output"] == f"naïve; touch x on {next(iter(task['placement']))}\n"
+
+
+def test_as_much_output_is_kept_as_the_servers_limit_says(site: Site) -> None:
+    with agent_of(site.url, "oak", site.secret):
+        ended = site.end(site.submit("sh", "-c", "yes | head -c 100000; printf end"))
+    output = ended["tasks"][0]["output"]
+    assert len(output) == Limits().output == 65_536
+    assert output.endswith("y\ny\nend")
 
 
 def test_ends_of_every_kind_are_reported(site: Site) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from rainbow.agent import Result
-from rainbow.agent.messages import batch, run_of, stale_runs
+from rainbow.agent.messages import MOST_OUTPUT, batch, run_of, stale_runs
 from rainbow.client import Problem, responses
 from rainbow.errors import Unavailable
 from tests.agent_sites import Watched
@@ -80,6 +80,16 @@ def test_a_batch_speaks_of_one_attempt_at_a_task() -> None:
     assert batch(events, 50) == events[:2]
     assert batch(events, 1) == events[:1]
     assert batch([], 50) == []
+
+
+def test_a_batch_ends_before_it_has_too_much_output() -> None:
+    events = [said_by(f"t{k}") for k in range(5)]
+    assert [event["task"] for event in batch(events, 256)] == ["t0", "t1"]
+    assert len(batch([said_by("t", MOST_OUTPUT + 1)], 256)) == 1
+
+
+def said_by(task: str, characters: int = MOST_OUTPUT // 2) -> responses.Event:
+    return {"task": task, "attempt": 1, "event": "ended", "output": "x" * characters}
 
 
 def test_stale_runs_are_the_older_attempts() -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from itertools import islice
 
-from rainbow.agent.executors.run import Ended, Pending, Run, RunId
+from rainbow.agent.executors.run import TAIL, Ended, Pending, Run, RunId
 from rainbow.client import responses
 
 
@@ -22,6 +22,7 @@ def run_of(offer: responses.Offer) -> Run:
         processes=offer.get("processes", 1),
         placement=offer.get("placement") or {},
         units=offer.get("units") or {},
+        output=offer.get("output") or TAIL,
         request=offer.get("request"),
     )
 
@@ -72,14 +73,23 @@ def ended(end: Ended) -> responses.Event:
     return event
 
 
+MOST_OUTPUT = 4 << 20  # characters of output in one message, well below what a server takes
+
+
 def batch(events: Iterable[responses.Event], size: int) -> list[responses.Event]:
     """Return the first events, up to `size`, of which no two are of different attempts at one task.
+
+    With more than MOST_OUTPUT characters of output the message ends.
 
     The answer names stale tasks by id alone; so it can only mean one attempt.
     """
     attempts: dict[str, int] = {}
     chosen: list[responses.Event] = []
+    written = 0
     for event in islice(events, size):
+        written += len(event.get("output", ""))
+        if chosen and written > MOST_OUTPUT:
+            break
         if attempts.setdefault(event["task"], event["attempt"]) != event["attempt"]:
             break
         chosen.append(event)

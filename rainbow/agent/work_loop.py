@@ -50,7 +50,7 @@ FULL_BEAT = 5.0  # seconds: an agent that is full does not receive, and hears of
 AGAIN = 0.5  # seconds to let pass when the server only repeats itself
 LAST_WORDS = 15.0  # seconds to end tasks and say so after being told to stop
 OFFERS = 256  # in one answer: what is offered is accepted in one message
-EVENTS = 256  # in one message, with 4 KiB of output each well below what a server takes
+EVENTS = 256  # in one message
 
 
 class Agent:

@@ -91,7 +91,7 @@ OFFER = _of(
     placement=ANY_OBJECT,
     units=ANY_OBJECT,
 )
-OFFER["properties"]["request"] = ANY_OBJECT  # under the policy delegate
+OFFER["properties"] |= {"output": WHOLE, "request": ANY_OBJECT}  # request: under the policy delegate
 
 ANSWERS: dict[str, dict[str, Any]] = {
     "Registered": _of(name=WORD, token=WORD, secret=WORD, revision=WHOLE, totals=TOTALS, units=UNITS),

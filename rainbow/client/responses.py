@@ -61,6 +61,7 @@ class Offer(RunRef):
     processes: int
     placement: dict[str, dict[str, int]]
     units: dict[str, str]
+    output: NotRequired[int]
     request: NotRequired[dict[str, Any]]
 
 

@@ -48,6 +48,11 @@ def test_output_keeps_its_last_bytes_of_both_streams(executor: Executor) -> None
     assert end.output == "x" * (TAIL - 7) + "the end"
 
 
+def test_as_much_output_is_kept_as_the_run_says(executor: Executor) -> None:
+    end = end_of(executor, python("import sys; sys.stdout.write('x' * 200_000 + 'the end')", output=100_000))
+    assert end.output == "x" * (100_000 - 7) + "the end"
+
+
 def test_output_that_is_no_text_is_replaced(executor: Executor) -> None:
     end = end_of(executor, python(r"import sys; sys.stdout.buffer.write(b'\xff\x00ok')"))
     assert end.output == "\ufffd\ufffdok"

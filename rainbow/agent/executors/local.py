@@ -83,10 +83,12 @@ LONGEST_LINGER = 30.0  # and where output is there but a busy machine has not le
 
 
 class Tail:
-    """A pipe to write to and the last TAIL bytes written; a thread reads it so that no writer is ever held up.
+    """A pipe to write to and the last `keep` bytes written; a thread reads it so that no writer is ever held up.
 
     `copy`: a descriptor that gets all of it, too.
     """
+
+    keep = TAIL
 
     def __init__(self, copy: int | None = None) -> None:
         import threading  # what every warden would copy, and none needs
@@ -100,7 +102,7 @@ class Tail:
     def _read(self) -> None:
         with contextlib.closing(os.fdopen(self._reader, "rb", buffering=0)) as pipe:
             while chunk := pipe.read(1 << 16):
-                self._kept = (self._kept + chunk)[-TAIL:]
+                self._kept = (self._kept + chunk)[-self.keep :]
                 if self._copy is not None:
                     self._pass_on(self._copy, memoryview(chunk))
 
@@ -154,7 +156,7 @@ class ReadTail(Tail):
         if not chunk and self.is_open:
             self.is_open = False
             os.close(self._reader)
-        self._kept = (self._kept + chunk)[-TAIL:]
+        self._kept = (self._kept + chunk)[-self.keep :]
         return bool(chunk)
 
     @property
@@ -209,6 +211,7 @@ class LocalExecutor:
         """Start every process of a run; if one cannot be started, the others are ended."""
         deadline = self._clock() + run.duration if run.duration > 0 else float("inf")
         active = _Active(run, self._tail(), deadline)
+        active.tail.keep = max(1, run.output)
         self._active[run.id] = active
         try:
             with self._inside():

@@ -9,7 +9,7 @@ from typing import Any
 
 from rainbow.text import natural
 
-TAIL = 4096  # bytes of output that are kept
+TAIL = 4096  # bytes of output that are kept of a run that does not say how many
 
 RunId = tuple[str, int]  # a task and its attempt: two attempts at one task are two runs
 
@@ -42,6 +42,7 @@ class Run:
     placement: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     ranks: tuple[int, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)  # of amounts in the placement: {"memory": "B"}
+    output: int = TAIL  # bytes of what it writes that are told at its end
     request: Mapping[str, Any] | None = None  # what it asks for, where a site decides its place: jobspec/handover.py
 
 
@@ -58,7 +59,7 @@ class Pending:
 class Ended:
     """How a run ended. `exit_code` is the first that is not 0, by rank; 128 + N for a process ended by signal N.
 
-    `output` is the last TAIL bytes of what all processes wrote, as text.
+    `output` is the last of what all processes wrote, as text: as many bytes as the run says.
     """
 
     id: RunId

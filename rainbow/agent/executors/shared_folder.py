@@ -34,10 +34,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from rainbow.agent.executors.local import LocalExecutor
 from rainbow.agent.executors.run import (
+    TAIL,
     Ended,
     Result,
     Run,
@@ -211,8 +211,8 @@ def merged(ends: list[Ended]) -> Ended:
     Ended(id=('t', 1), result=<Result.EXITED: 'exited'>, exit_code=3, output='ab', detail='', cause='')
     """
     first = next((end for end in ends if end.exit_code != 0), ends[0])
-    output: Any = "".join(end.output for end in ends)
-    return Ended(first.id, first.result, first.exit_code, output[-4096:], first.detail)
+    output, keep = "".join(end.output for end in ends), max(TAIL, *(len(end.output) for end in ends))
+    return Ended(first.id, first.result, first.exit_code, output[-keep:], first.detail, first.cause)
 
 
 TICK = 0.05  # seconds between two looks at what runs

@@ -92,7 +92,8 @@ def _offers(
         assigned = [task for task in assigned if task.job in first]
     limits = check_limits(clusters.limits(connection, cluster.id)) if assigned else {}
     units = stated_units(service.entry(cluster).cluster) if assigned else {}
-    offers = [{**_offer(connection, task, cluster.worker_type, limits), "units": units} for task in assigned]
+    same = {"units": units, "output": service.settings.limits.output}
+    offers = [{**_offer(connection, task, cluster.worker_type, limits), **same} for task in assigned]
     if cluster.policy != "delegate" or whole:
         return offers
     return [{**offer, **_request(connection, task)} for offer, task in zip(offers, assigned, strict=True)]

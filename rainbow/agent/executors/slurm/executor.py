@@ -24,7 +24,7 @@ from pathlib import Path
 
 from rainbow.agent.executors import bootstrap
 from rainbow.agent.executors.local import allowed, for_managers
-from rainbow.agent.executors.run import TAIL, Ended, Pending, Result, Run, RunId, shares, workers_of
+from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, shares, workers_of
 from rainbow.agent.executors.shared_folder import Desk, key_of, merged
 from rainbow.agent.executors.slurm import status
 from rainbow.agent.executors.slurm.request import Carried, NotCarriedError, carried, one_line, placed
@@ -398,8 +398,9 @@ class SlurmExecutor:
         template = self._output(active).replace("%j", active.native or "")
         path = Path(active.run.cwd or self._environment.get("HOME") or "/", template)
         with contextlib.suppress(OSError), path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL))
-            return file.read(TAIL).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+            keep = active.run.output
+            file.seek(max(0, path.stat().st_size - keep))
+            return file.read(keep).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
         return ""
 
     def begun(self) -> Sequence[RunId]:
