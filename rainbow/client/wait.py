@@ -77,14 +77,24 @@ class Waiting:
 
         A server that goes away meanwhile is asked again: until the time is over, or for 10 minutes without one.
         """
+        job: dict[str, Any] = {}
+        for job in self.follow(job_id, timeout, every=every):  # noqa: B007 - the last one is what was waited for
+            pass
+        return job
+
+    def follow(self, job_id: str, timeout: float | None = None, *, every: float = 0.5) -> Iterator[dict[str, Any]]:
+        """Yield the job as it is every `every` seconds, the last time when it has ended; else as `wait`."""
         clock = self._calls.clock
         end = None if timeout is None else clock() + timeout
         outage = Outage(self._calls, end)
-        while (job := self._job_in(outage, job_id))["state"] not in ENDED:
+        while True:
+            job = self._job_in(outage, job_id)
+            yield job
+            if job["state"] in ENDED:
+                return
             if end is not None and clock() + every > end:
                 raise TryLater(f"job {job_id} is {job['state']} after {timeout:g} seconds")
             self._calls.sleep(every)
-        return job
 
     def _job_in(self, outage: Outage, job_id: str) -> dict[str, Any]:
         advice = f"job {job_id} goes on: `rainbow job wait {job_id}` follows it"

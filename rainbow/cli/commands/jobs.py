@@ -93,7 +93,7 @@ def _waits(job: Document) -> str:
 
 @click.group()
 def job() -> None:
-    """One job: last, show, why, replay, cancel, suspend, resume, wait."""
+    """One job: last, show, logs, why, replay, cancel, suspend, resume, wait."""
 
 
 @job.command()

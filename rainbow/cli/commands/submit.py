@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -80,6 +81,16 @@ def _job_options(command: Any) -> Any:
     for option in reversed(options):
         command = option(command)
     return job_options(command)
+
+
+def job_and_cluster_options(command: Any) -> Any:
+    """Give the command the options of a job, and where it may go: `given`, `clusters`, `selector`, `backend`."""
+
+    @functools.wraps(command)
+    def run(selector: str | None, selector_options: Path | None, **rest: Any) -> Any:
+        return command(selector=_selector(selector, selector_options), **rest)
+
+    return _job_options(run)
 
 
 def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
