@@ -61,7 +61,7 @@ def test_jobs_shows_what_is_active(shell: Shell, worked: dict[str, str]) -> None
 
 def test_an_array_is_one_line(shell: Shell, worked: dict[str, str]) -> None:
     [line] = [row for row in rows(shell("jobs", "--all").stdout) if row[0] == worked["array"]]
-    assert line[-1] == "1 completed, 2 failed"
+    assert line[-1] == "3/3, 2 failed"
     elements = shell("history", "-j", worked["array"], "--elements", "-P", "--format", "jobid,exitcode").stdout
     assert elements == "JobID|ExitCode\n" + "".join(f"{worked['array']}_{k}|{k}:0\n" for k in range(3))
     assert shell.code("history", "--elements") is Exit.USAGE

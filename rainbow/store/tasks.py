@@ -217,8 +217,10 @@ def summaries(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, 
 
 def _summary(connection: sa.Connection, job_id: str, found: Mapping[TaskState, int]) -> Summary:
     mine = tasks.c.job == job_id
-    first = sa.select(tasks.c.started_at, tasks.c.exit_code).where(mine).limit(LOOKED_AT).subquery()
-    told = connection.execute(sa.select(sa.func.min(first.c.started_at), sa.func.max(first.c.exit_code))).one()
+    first = sa.select(tasks.c.started_at, tasks.c.exit_code, tasks.c.state).where(mine).limit(LOOKED_AT).subquery()
+    failed = sa.func.max(sa.case((first.c.state == TaskState.FAILED, first.c.exit_code)))  # before what was stopped
+    code = sa.func.coalesce(failed, sa.func.max(first.c.exit_code))
+    told = connection.execute(sa.select(sa.func.min(first.c.started_at), code)).one()
     query = sa.select(tasks.c.placement).where(mine, tasks.c.state != TaskState.WAITING).limit(NAMED_WORKERS)
     named = dict.fromkeys(name for placed in connection.execute(query).scalars() for name in placed if name)
     return Summary(found, told[0], told[1], list(named))

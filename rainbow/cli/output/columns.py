@@ -157,13 +157,18 @@ def clock(duration: float | None) -> str:
     return f"{f'{days}-' if days else ''}{hour:02}:{minute:02}:{second:02}"
 
 
-def progress(job: Document) -> str:
-    """Say how many of a job's tasks are in which state, if there are several: an array is one line.
+ENDED = ("COMPLETED", "FAILED", "TIMED_OUT", "CANCELED")
 
-    >>> progress({"summary": {"counts": {"COMPLETED": 3, "WAITING": 7}}})
-    '3 completed, 7 waiting'
+
+def progress(job: Document) -> str:
+    """Say how many of a job's tasks have ended and failed, if there are several: an array is one line.
+
+    >>> progress({"summary": {"counts": {"COMPLETED": 3, "FAILED": 1, "WAITING": 7}}})
+    '4/11, 1 failed'
     """
     counts = (job.get("summary") or {}).get("counts") or {}
     if sum(counts.values()) < 2:
         return ""
-    return ", ".join(f"{count} {state.lower()}" for state, count in counts.items())
+    failed = counts.get("FAILED", 0) + counts.get("TIMED_OUT", 0)
+    done = f"{sum(counts.get(state, 0) for state in ENDED)}/{sum(counts.values())}"
+    return done + (f", {failed} failed" if failed else "")

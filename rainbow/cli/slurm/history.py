@@ -147,7 +147,9 @@ def _summed(job: Document) -> dict[str, Any]:
     for task in tasks:
         counts[task["state"]] = counts.get(task["state"], 0) + 1
     started = min((task["started_at"] for task in tasks if task["started_at"]), default=None)
-    code = max((task["exit_code"] for task in tasks if task["exit_code"] is not None), default=None)
+    ended = [task for task in tasks if task["exit_code"] is not None]
+    failed = [task for task in ended if task["state"] == "FAILED"]  # before what was stopped
+    code = max((task["exit_code"] for task in failed or ended), default=None)
     workers = list(dict.fromkeys(name for task in tasks for name in task["placement"] if name))
     summary = {"counts": counts, "started_at": started, "exit_code": code, "workers": workers}
     return {**{key: value for key, value in job.items() if key not in ("tasks", "units")}, "summary": summary}
