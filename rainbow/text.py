@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import html
 import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -84,6 +85,16 @@ def some(count: int, noun: str, plural: str = "") -> str:
     ('1 job', '2 jobs', '1 is', '0 quanta')
     """
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def html_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
+    """Write a small table for a notebook; what users named is escaped.
+
+    >>> html_table("a<b", [("nodes", 2)])
+    '<table><caption>a&lt;b</caption><tr><th>nodes</th><td>2</td></tr></table>'
+    """
+    cells = (f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>" for name, value in rows)
+    return f"<table><caption>{html.escape(title)}</caption>{''.join(cells)}</table>"
 
 
 def rfc3339(seconds: float) -> str | None:

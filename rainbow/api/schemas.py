@@ -299,7 +299,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         policy=ANY,
         visibility=VISIBILITY,
     ),
-    "Graph": {"description": "JGF, node-link JSON, R version 1", "type": ["object", "array"]},
+    "Graph": {
+        "description": "JGF, NetworkX's node-link, adjacency and Cytoscape data, R version 1",
+        "type": ["object", "array"],
+    },
     "Delta": _object(["changes"], changes=_list(CHANGE)),
     "State": {
         "type": "object",

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import quote
 
 from rainbow.client import responses
-from rainbow.client.transport import Calls, Problem, given, named, of_cluster, path
+from rainbow.client.transport import Calls, Problem, document_of, given, named, of_cluster, path
 from rainbow.client.wait import Waiting
 from rainbow.errors import RequestError, TryLater
 
 if TYPE_CHECKING:
     import networkx as nx
 
+    from rainbow.graph import Cluster
     from rainbow.jobspec import Request
+
+    Graph = nx.DiGraph[Any] | Cluster | Mapping[str, Any] | str | bytes | PathLike[str]
 
 
 class AgentVerbs:
@@ -198,16 +202,21 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
     def register_cluster(
         self,
         name: str,
-        graph: Document | nx.DiGraph[Any],
-        subsystems: Mapping[str, Document | nx.DiGraph[Any]] | None = None,
+        graph: Graph,
+        subsystems: Mapping[str, Graph] | None = None,
         state: Document | None = None,
         levels: str = "any",
         policy: Document | None = None,
         visibility: str | None = None,
     ) -> responses.Registration:
-        """Register a cluster; the only answer that ever shows its token and secret."""
-        body = {"name": name, "graph": graph, "levels": levels}
-        body |= given(subsystems=subsystems, state=state, policy=policy, visibility=visibility)
+        """Register a cluster; the only answer that ever shows its token and secret.
+
+        A graph (each subsystem, too) is a DiGraph, a `Cluster`, a document (JGF, R, or what NetworkX's
+        node_link_data, adjacency_data and cytoscape_data return), its JSON as text, or the path of a file with it.
+        """
+        hung = {key: document_of(value) for key, value in subsystems.items()} if subsystems else None
+        body = {"name": name, "graph": document_of(graph), "levels": levels}
+        body |= given(subsystems=hung, state=state, policy=policy, visibility=visibility)
         return cast("responses.Registration", self._calls.call("POST", "/v1/clusters", body, repeatable=False))
 
     def clusters(self) -> list[dict[str, Any]]:
@@ -230,13 +239,13 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         """Fetch the cluster's graph as it was given."""
         return self._object("GET", of_cluster(name, "graph"))
 
-    def put_graph(self, name: str, graph: Document | nx.DiGraph[Any]) -> dict[str, Any]:
+    def put_graph(self, name: str, graph: Graph) -> dict[str, Any]:
         """Replace the cluster's graph."""
-        return self._object("PUT", of_cluster(name, "graph"), graph)
+        return self._object("PUT", of_cluster(name, "graph"), document_of(graph))
 
-    def put_subsystem(self, name: str, subsystem: str, graph: Document | nx.DiGraph[Any]) -> dict[str, Any]:
+    def put_subsystem(self, name: str, subsystem: str, graph: Graph) -> dict[str, Any]:
         """Hang a subsystem graph on the cluster, in place of one of the same name."""
-        return self._object("PUT", of_cluster(name, "subsystems", subsystem), graph)
+        return self._object("PUT", of_cluster(name, "subsystems", subsystem), document_of(graph))
 
     def delete_subsystem(self, name: str, subsystem: str) -> None:
         """Take a subsystem and its edges away."""

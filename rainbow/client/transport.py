@@ -9,10 +9,13 @@ A connection that was never made is tried again for every call: nothing was sent
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast
 from urllib.parse import quote
 
 import httpx
@@ -207,7 +210,9 @@ def _encode(body: Any) -> bytes:
 
 def _document(value: Any) -> Any:
     """Return what stands for a library's own object: a graph as node-link JSON, a Request as it was read."""
-    package = type(value).__module__.partition(".")[0]  # neither is imported only to tell what a value is
+    package = type(value).__module__.partition(".")[0]  # none is imported only to tell what a value is
+    if package == "numpy" and hasattr(value, "tolist"):  # a number, or an array
+        return value.tolist()
     if package == "rainbow" and hasattr(value, "variants"):  # a Request
         if value.document is None:
             raise TypeError("this Request was made by hand, and has no jobspec to send")
@@ -215,8 +220,36 @@ def _document(value: Any) -> Any:
     if package == "networkx" and hasattr(value, "nodes"):
         from networkx import node_link_data
 
-        return node_link_data(value, edges="edges")
+        if not value.is_directed():
+            raise TypeError("the graph must be a networkx.DiGraph: an undirected one does not say what contains what")
+
+        document = node_link_data(value, edges="edges")
+        nodes = [{key: _listed(item) for key, item in node.items()} for node in document["nodes"]]
+        return {**document, "nodes": nodes}
     raise TypeError(f"{type(value).__name__} is nothing that JSON can say")
+
+
+def _listed(value: Any) -> Any:
+    """Return properties that are a set as a list."""
+    return sorted(value) if isinstance(value, set | frozenset) else value
+
+
+def document_of(graph: Any) -> Any:
+    """Return a graph that can be sent: of text its JSON, of a path what the file holds, of a Cluster its graph."""
+    if hasattr(graph, "outline"):
+        from rainbow.graph import write_jgf
+
+        return write_jgf(graph)
+    if not isinstance(graph, str | bytes | PathLike):
+        return graph
+    is_text = not isinstance(graph, PathLike) and graph.lstrip()[:1] in ("{", b"{")
+    try:
+        return json.loads(cast("str | bytes", graph) if is_text else Path(os.fsdecode(graph)).read_bytes())
+    except OSError as error:
+        raise RequestError(f"cannot read the graph's file {os.fsdecode(graph):.200}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        where = "the graph" if is_text else f"the graph's file {os.fsdecode(graph):.200}"
+        raise RequestError(f"{where} is not JSON: {error}") from error
 
 
 def named(clusters: Any) -> list[Any] | None:

@@ -36,7 +36,7 @@ from rainbow.graph.formats import read_document
 from rainbow.graph.outline import Outline, derive_path, listed
 from rainbow.graph.validation import attributes, check_ends, check_vertices, top_down
 from rainbow.lazy import cached_property
-from rainbow.text import natural
+from rainbow.text import html_table, natural
 
 if TYPE_CHECKING:
     from rainbow.graph.outline import Copy, Fields
@@ -65,7 +65,7 @@ class Subsystem:
         return {copy.id: hung for entry, hung in self.ties.items() for copy in self.outline.copies(entry)}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cluster:
     """A registered cluster; a change is a new value. `outline` is what its graph is written out from."""
 
@@ -75,6 +75,21 @@ class Cluster:
     worker_type: str = WORKER_TYPE
     worker_level_types: frozenset[str] = WORKER_LEVEL_TYPES
     subsystems: Mapping[str, Subsystem] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Show the name and what there is."""
+        hung = f"; subsystems {', '.join(sorted(self.subsystems))}" if self.subsystems else ""
+        return f"<Cluster {self.name}: {', '.join(f'{size} {kind}' for kind, size in self._shown)}{hung}>"
+
+    def _repr_html_(self) -> str:
+        hung = [("subsystems", ", ".join(sorted(self.subsystems)))] if self.subsystems else []
+        return html_table(f"cluster {self.name}", [*self._shown, *hung])
+
+    @property
+    def _shown(self) -> list[tuple[str, int]]:
+        """The sizes of all types but the root's."""
+        root = self.outline.fields[0].type
+        return [(kind, size) for kind, size in self.totals.items() if kind != root]
 
     def with_subsystem(self, name: str, document: Any) -> Cluster:
         """Return this cluster with the subsystem graph `document` hung on it; GraphError says what is wrong."""
@@ -174,6 +189,11 @@ def hang_subsystem(cluster: Cluster, name: str, document: Any, limits: Limits = 
     edge to a vertex neither graph has, and for whatever `read_cluster` refuses; `count` is a field like others here.
     """
     plain = read_document(document, limits)
+    with plain.naming():
+        return _hung(cluster, name, plain, limits)
+
+
+def _hung(cluster: Cluster, name: str, plain: Document, limits: Limits) -> Cluster:
     vertices = _own_vertices(cluster, plain)
     cluster = _told_apart(cluster, plain, vertices)
     inner, ties = _sort_edges(cluster.outline, name, plain, vertices)

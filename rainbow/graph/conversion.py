@@ -89,7 +89,7 @@ def read_cluster(
     worker_level_types: Collection[str] = WORKER_LEVEL_TYPES,
     limits: Limits = LIMITS,
 ) -> Cluster:
-    """Read a cluster from JGF 1 or 2, node-link JSON, a networkx.DiGraph or an RFC 20 resource set.
+    """Read a cluster from JGF 1 or 2, a networkx.DiGraph or its JSON forms, or an RFC 20 resource set.
 
     Without `name` the cluster is called as the document says, or else as its root. A vertex that several others
     contain counts once, under the first of them in the document's order of edges, so that the graph is a tree.
@@ -105,7 +105,8 @@ def read_cluster(
     if levels not in LEVELS:
         raise GraphError(f"levels must be one of {', '.join(LEVELS)}")
     plain = read_document(document, limits)
-    outline = build(plain, limits)
+    with plain.naming():
+        outline = build(plain, limits)
     called = name or plain.name or outline.fields[0].name
     return Cluster(called, outline, levels, worker_type, frozenset(worker_level_types))
 

@@ -7,7 +7,8 @@ pointer   JSON Pointer (RFC 6901) into the document as it was sent; the pointer 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,6 +54,18 @@ class Document:
     def edge_at(self, edge: Edge) -> str:
         """The pointer of an edge."""
         return f"{self.edges_at}/{edge.place}"
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Let faults of a vertex name it: who built the graph knows its ids, not its pointers."""
+        try:
+            yield
+        except GraphError as fault:
+            at = fault.pointer or ""
+            found = [v for v in self.vertices if at == v.pointer or at.startswith((f"{v.pointer}/", f"{v.fields}/"))]
+            if len(found) != 1 or short(found[0].id) in fault.message:
+                raise
+            raise GraphError(f"vertex {short(found[0].id)}: {fault.message}", pointer=at) from None
 
 
 def step(pointer: str, key: str | int) -> str:
@@ -116,7 +129,7 @@ def identity(value: Any, pointer: str) -> str:
         return text(value, pointer, "an id")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST:
         return str(value)
-    raise GraphError("an id must be text (not empty) or an integer", pointer=pointer)
+    raise GraphError(f"an id must be text (not empty) or an integer, got {value!r:.40}", pointer=pointer)
 
 
 def name_of(fields: Mapping[str, Any], pointer: str) -> str:

@@ -1,8 +1,4 @@
-"""The forms of a graph: JSON Graph Format, NetworkX node-link, and RFC 20's R.
-
-NetworkX: a DiGraph handed over in Python, or its node-link JSON.
-
-The attributes of a vertex stand flat beside its id, or together under `metadata`.
+"""The forms of a graph: JSON Graph Format, those of NetworkX (networkx_forms.py), and RFC 20's R.
 
 RFC 20 resource set, R version 1: what Flux says a job or an instance has.
 
@@ -27,7 +23,6 @@ from rainbow.graph.document import (
     Limits,
     Vertex,
     directed,
-    edge,
     edges,
     given,
     identity,
@@ -37,6 +32,7 @@ from rainbow.graph.document import (
     step,
     text,
 )
+from rainbow.graph.networkx_forms import read_adjacency, read_cytoscape, read_networkx, read_node_link
 from rainbow.jobspec.hostlist import expand_hosts, expand_ids
 
 
@@ -48,14 +44,18 @@ def read_document(document: Any, limits: Limits) -> Document:
         raise GraphError("a graph document must be a mapping", pointer="")
     if "execution" in document or "scheduling" in document:
         return read_resource_set(document, limits)
+    if isinstance(document.get("adjacency"), list):
+        return read_adjacency(document, limits)
+    if isinstance(document.get("elements"), Mapping):
+        return read_cytoscape(document, limits)
     # node-link JSON has a `graph` too: attributes of the graph, and none of its nodes
     if isinstance(document.get("nodes"), (list, tuple)) and not _holds_nodes(document.get("graph")):
         return read_node_link(document, limits)
     if "graph" in document:
         return read_jgf(document, "", limits)
     raise GraphError(
-        "this is none of JSON Graph Format (graph.nodes), node-link JSON (nodes, links) and an RFC 20"
-        " resource set (execution.R_lite)",
+        "this is none of JSON Graph Format (graph.nodes), NetworkX's node-link (nodes, edges), adjacency (nodes,"
+        " adjacency) and Cytoscape data (elements), and an RFC 20 resource set (execution.R_lite)",
         pointer="",
     )
 
@@ -95,47 +95,6 @@ def _vertex(vertex: str, node: Any, pointer: str) -> Vertex:
     label = text(given(node, "label", ""), f"{pointer}/label", "the label of a node")
     fields = f"{pointer}/metadata"
     return Vertex(vertex, label, mapping(given(node, "metadata", {}), fields, "metadata"), pointer, fields)
-
-
-def read_node_link(document: Mapping[str, Any], limits: Limits) -> Document:
-    """Turn {"nodes": [{"id": ...}], "links": [...]} (or "edges") into plain form."""
-    key = "links" if document.get("links") is not None else "edges"
-    nodes = sequence(document["nodes"], "/nodes", "the nodes")
-    directed(document, "", document.get(key))
-    limits.check("vertices", len(nodes), "/nodes")
-    graph = document.get("graph")
-    name = name_of(document, "") or (name_of(graph, "/graph") if isinstance(graph, Mapping) else "")
-    return Document(name, list(_vertices(nodes)), "/nodes", edges(document.get(key), f"/{key}", limits), f"/{key}")
-
-
-def read_networkx(graph: nx.Graph[Any], limits: Limits) -> Document:
-    """Turn a NetworkX DiGraph into plain form; pointers are those of its node-link JSON."""
-    if not graph.is_directed():
-        raise GraphError("the graph must be directed", pointer="/directed")
-    limits.check("vertices", graph.number_of_nodes(), "/nodes")
-    limits.check("edges", graph.number_of_edges(), "/edges")
-    nodes = [{**fields, "id": vertex} for vertex, fields in graph.nodes(data=True)]
-    return Document(name_of(graph.graph, "/graph"), list(_vertices(nodes)), "/nodes", list(_links(graph)), "/edges")
-
-
-def _links(graph: nx.Graph[Any]) -> Iterator[Edge]:
-    for place, (source, target, fields) in enumerate(graph.edges(data=True)):
-        yield edge({**fields, "source": source, "target": target}, f"/edges/{place}", place)
-
-
-def _vertices(nodes: Any) -> Iterator[Vertex]:
-    for place, node in enumerate(nodes):
-        at = f"/nodes/{place}"
-        vertex = identity(mapping(node, at, "a node").get("id"), f"{at}/id")
-        together = node.get("metadata") is not None
-        metadata = node["metadata"] if together else {key: value for key, value in node.items() if key != "id"}
-        fields = f"{at}/metadata" if together else at
-        yield Vertex(vertex, _label(node, at), mapping(metadata, fields, "metadata"), at, fields)
-
-
-def _label(node: Mapping[str, Any], pointer: str) -> str:
-    key = "label" if given(node, "label", None) else "name"
-    return text(given(node, key, ""), f"{pointer}/{key}", f"the {key} of a node")
 
 
 _ROOT = "cluster"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from rainbow.matching.explain.report import shown, shown_explained
 from rainbow.matching.explain.smallest_change import smallest_change
@@ -46,9 +46,18 @@ def match(
     Without a budget the default number of steps ends a search, whatever time they take.
     """
     chosen, given = backends.get(backend), clusters if isinstance(clusters, list | tuple) else list(clusters)
-    if hasattr(chosen, "match_all"):
-        return cast("Sequence[Verdict]", chosen.match_all(request, given, budget))
-    return [chosen.match(request, cluster) for cluster in sorted(given, key=attrgetter("sort_key"))]
+    ordered = sorted(given, key=attrgetter("sort_key"))
+    if not hasattr(chosen, "match_all"):
+        return [_of(chosen.match(request, cluster), cluster) for cluster in ordered]
+    found: Sequence[Verdict] = chosen.match_all(request, given, budget)
+    if isinstance(found, list) and len(found) == len(ordered):
+        return [_of(verdict, cluster) for verdict, cluster in zip(found, ordered, strict=True)]
+    return found
+
+
+def _of(verdict: Verdict, cluster: Cluster) -> Verdict:
+    """Let a verdict know its cluster; what a plug-in returns instead of one is not ours to mend."""
+    return verdict.of(cluster) if isinstance(verdict, Verdict) else verdict
 
 
 def prepare(cluster: Cluster, backend: str = DEFAULT_BACKEND) -> Cluster:

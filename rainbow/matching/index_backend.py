@@ -369,8 +369,8 @@ class Verdicts(Sequence[Verdict]):
     def _make(self, place: int) -> Verdict:
         cluster, holds = self._catalogue.clusters[place], self._holds[place]
         if holds == OPEN:
-            return self._decided[place]
-        return found_at(cluster, bool(holds), partial(self._counted, place))
+            return self._decided[place].of(cluster)
+        return found_at(cluster, bool(holds), partial(self._counted, place)).of(cluster)
 
     def _counted(self, place: int) -> Finding:
         """Return what is found where a batch has counted: it is decided, whatever the rest costs."""

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from rainbow.text import html_table
+
 if TYPE_CHECKING:
     import random
 
@@ -33,7 +35,7 @@ class Step:
         return self.argument.partition("=")[0].strip() if self.step == "calc" else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Choice:
     """The chosen cluster, or None with the reason; equal inputs and seed give an equal Choice."""
 
@@ -42,6 +44,15 @@ class Choice:
     steps: tuple[Step, ...] = ()
     reason: str = ""
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Show the cluster and the reason; `steps` have the rest."""
+        return f"<Choice {self.cluster or 'no cluster'} by {self.selector}: {self.reason}>"
+
+    def _repr_html_(self) -> str:
+        ranked = sorted(self.ranks.items(), key=lambda item: item[1])
+        rows = [("reason", self.reason), *((f"{rank}.", name) for name, rank in ranked), *self.drops.items()]
+        return html_table(f"{self.cluster or 'no cluster'} by {self.selector}", rows)
 
     @property
     def values(self) -> dict[str, dict[str, Scalar]]:

@@ -7,6 +7,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+import networkx as nx
+
+from rainbow.jobspec.quantities import in_words
+from rainbow.text import html_table
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
@@ -68,10 +73,13 @@ class Answer:
     units: Mapping[str, str] = field(default_factory=dict)
 
 
+MATCHED = {True: "matches", False: "does not match", None: "undecided"}
+
+
 class Verdict:
     """One cluster's answer. `matched`: True, False, or None (undecided); all else is worked out when looked at."""
 
-    __slots__ = ("_answer", "_later", "_take", "_take_later", "cluster", "matched")
+    __slots__ = ("_answer", "_later", "_of", "_take", "_take_later", "cluster", "matched")
 
     def __init__(
         self,
@@ -92,6 +100,33 @@ class Verdict:
         self._answer = None if later else Answer(fits, exact, totals or {}, take, reason, units or {})
         self._take: Take | None = None
         self._take_later = take_later
+        self._of: Cluster | None = None
+
+    def of(self, cluster: Cluster) -> Verdict:
+        """Return the same verdict, able to show the cluster it is about."""
+        shown = Verdict(self.cluster, self.matched, later=lambda: self.answer, take_later=lambda: self.take)
+        shown._of = cluster
+        return shown
+
+    def to_networkx(self) -> nx.DiGraph[str]:
+        """Return the cluster's graph, each vertex with `chosen`, `taken` (base units) and `slots` (labels of slots).
+
+        A vertex that is taken whole is chosen with all that it contains. Without a match nothing is chosen.
+        """
+        if self._of is None:
+            raise ValueError(
+                f"this verdict does not know the graph of {self.cluster}; rainbow.match gives one that does"
+            )
+        graph, take = self._of.graph.copy(), self.take or Take((), {})
+        whole = {below for vertex in take.vertices for below in nx.descendants(graph, vertex)}
+        slots: dict[str, list[str]] = {}
+        for label, held in take.placed:
+            for worker in held:
+                slots.setdefault(self._of.workers.get(worker, ""), []).append(label)
+        for vertex, fields in graph.nodes(data=True):
+            chosen = vertex in take.vertices or vertex in whole
+            fields |= {"chosen": chosen, "taken": take.vertices.get(vertex, 0), "slots": slots.get(vertex, [])}
+        return graph
 
     @property
     def answer(self) -> Answer:
@@ -145,8 +180,20 @@ class Verdict:
     __hash__ = None  # type: ignore[assignment] # like the mappings it holds
 
     def __repr__(self) -> str:
-        """Show all of it."""
-        return f"Verdict({self.cluster!r}, {self.matched}, {self._said})"
+        """Show the answer in a line."""
+        said = ", ".join(value if name == "reason" else f"{name} {value}" for name, value in self._rows)
+        return f"<Verdict {self.cluster}: {MATCHED[self.matched]}: {said}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.cluster}: {MATCHED[self.matched]}", self._rows)
+
+    @property
+    def _rows(self) -> list[tuple[str, str]]:
+        if not self.matched:
+            return [("reason", self.reason.text if self.reason else "none is known")]
+        units = self.units
+        held = ((kind, in_words(n, units[kind]) if kind in units else n) for kind, n in self.totals.items() if n)
+        return [("fits", f"{'' if self.exact else '≥ '}{self.fits}"), *((kind, str(n)) for kind, n in held)]
 
 
 class Backend(Protocol):
