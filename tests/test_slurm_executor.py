@@ -142,6 +142,36 @@ def test_script_travels_unchanged_and_its_end_is_slurms(
     assert run.id in shared.begun() or end.result is Result.EXITED
 
 
+def test_what_rainbow_has_done_itself_is_not_done_again_for_what_the_script_says(
+    shared: SlurmExecutor, on_slurm: Slurm, tmp_path: Path
+) -> None:
+    """Its array is one element here, its dependency and its hold are over."""
+    script = "#!/bin/sh\n#SBATCH --array=0-3 --hold\n#SBATCH --dependency=afterok:99999 --begin=now+1hour\n"
+    asked = request(script=script + 'echo "$SLURM_ARRAY_TASK_ID"\n', name="element")
+    run = Run(("e-2", 1), "e", ("sh", "-c", "a loader"), str(tmp_path), {"RAINBOW_ARRAY_INDEX": "2"}, request=asked)
+    shared.start(run)
+    end = ends(shared)[run.id]
+    assert (end.result, end.exit_code, end.output) == (Result.EXITED, 0, "2\n")
+    assert len(on_slurm.run("squeue", "-h", "-r", "-t", "all", "-n", "element", "-o", "%i").split()) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--array=0-9", "its script asks for an array"),
+        ("--wait", "its script asks for --wait"),
+        ("--uid=0", "its script: "),
+        ("hetjob", "several components"),
+    ],
+)
+def test_script_that_cannot_be_handed_over_is_refused_in_words(shared: SlurmExecutor, line: str, said: str) -> None:
+    shared.start(replace(run_of("true"), request=request(script=f"#!/bin/sh\n#SBATCH {line}\n#SBATCH -n1\n")))
+    end = ends(shared)[("t1", 1)]
+    assert end.result is Result.FAILED
+    assert end.detail.startswith("not handed over to Slurm: ")
+    assert said in end.detail
+
+
 def test_what_slurm_refuses_is_told_in_its_words(shared: SlurmExecutor) -> None:
     shared.start(replace(run_of("true"), request=request(site={"slurm": {"partition": "nowhere"}})))
     end = ends(shared)[("t1", 1)]
@@ -166,6 +196,28 @@ def test_nothing_of_the_agents_environment_is_in_slurms_records(
         assert " TimeLimit=00:07:00 " not in told
         script = on_slurm.run("scontrol", "write", "batch_script", told.split()[0].removeprefix("JobId="), "-")
         assert "rbr_hidden" not in told + script
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root submits as somebody else")
+def test_owned_pins_only_while_nobody_else_has_jobs(
+    on_slurm: Slurm, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    alone = SlurmExecutor("owned", {"PATH": os.environ["PATH"]}, tmp_path / "alone")
+    alone.start(run_of("true", placement={"n0003": {"core": 1}}))
+    assert ends(alone)[("t1", 1)].exit_code == 0
+    alone.close()
+    assert " NodeList=n0003 " in record(on_slurm, "rainbow")
+    theirs = ["--uid=nobody", "--gid=65534", "-wn0001", "--exclusive", "--output=/dev/null", "--chdir=/"]
+    other = on_slurm.run("sbatch", "--parsable", *theirs, "--wrap=sleep 60").strip()
+    until(lambda: "n0001" in on_slurm.run("squeue", "-h", "-j", other, "-o", "%N"))
+    beside = SlurmExecutor("owned", {"PATH": os.environ["PATH"]}, tmp_path / "beside")
+    try:
+        beside.start(run_of("true", placement={"n0001": {"core": 1}}))
+        assert ends(beside, seconds=20)[("t1", 1)].exit_code == 0
+        assert "nobody have jobs on this Slurm, too: tasks are not pinned to nodes" in capfd.readouterr().err
+    finally:
+        on_slurm.run("scancel", other)
+        beside.close()
 
 
 def test_under_shared_nothing_is_pinned_to_a_node(shared: SlurmExecutor, on_slurm: Slurm) -> None:

@@ -9,11 +9,12 @@ mark      ends each job's comment: rainbow=JOB/TASK/ATTEMPT/KEY; the key is writ
 from __future__ import annotations
 
 import contextlib
+import getpass
 import math
 import os
 import secrets
-import shlex
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -22,12 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rainbow.agent.executors import bootstrap
-from rainbow.agent.executors.local import allowed, for_managers
+from rainbow.agent.executors.local import for_managers
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, shares, workers_of
 from rainbow.agent.executors.shared_folder import Desk, key_of, merged
 from rainbow.agent.executors.slurm import status
-from rainbow.agent.executors.slurm.request import Carried, NotCarriedError, carried, one_line, placed
+from rainbow.agent.executors.slurm.call import INDEX, Place, call_of, output_of, script_of
+from rainbow.agent.executors.slurm.request import Carried, NotCarriedError, carried, placed
 from rainbow.agent.executors.slurm.status import Final, Phase, Row
 
 AT_ONCE = 8  # calls of sbatch
@@ -41,9 +42,9 @@ RANKS = 15.0  # seconds that the order of the queue stands
 LATE = 10.0  # seconds that a run's own word may take through a shared file system after its job's end
 HARD = 15.0  # seconds after which a run that was asked to stop is canceled, and canceled again
 APART = 30.0  # seconds between two searches for a job whose number is unknown, before it is handed over again
+GUARDED = 60.0  # seconds between two looks at whether others have jobs where all is to be ours
 GONE = 60.0  # seconds between two questions after which a job that nobody knows is lost
 PASSING = ("Unable to contact", "Socket timed out", "timed out", "Connection refused", "temporarily unable")
-OF_COMMANDS = ("SBATCH_", "SLURM_", "SRUN_", "SALLOC_", "LD_", "MUNGE")  # variables that change what sbatch does
 MODES = ("shared", "owned")
 
 
@@ -69,7 +70,7 @@ class _Active:
 
     @property
     def has_script(self) -> bool:
-        return bool(self.run.request and self.run.request.get("script"))
+        return bool(script_of(self.run))
 
 
 class SlurmExecutor:
@@ -78,10 +79,11 @@ class SlurmExecutor:
     def __init__(self, mode: str, environment: Mapping[str, str], folder: Path | None) -> None:
         if mode and mode not in MODES:
             raise ValueError(f"the executor slurm has no mode {mode:.40}; it has: {', '.join(MODES)}")
-        self._pinned = mode == "owned"
+        self._owned = self._pinned = mode == "owned"
         self._environment = environment
         self._commands = for_managers(os.environ)
         self._desk = Desk((folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve())
+        self._place = Place(self._desk.folder, environment, frozenset(self._commands))
         self._pool = ThreadPoolExecutor(AT_ONCE, "sbatch")
         self._active: dict[RunId, _Active] = {}
         self._told: list[_Active] = []
@@ -94,6 +96,9 @@ class SlurmExecutor:
         self._silent_since: str = ""
         self._explained: tuple[float, dict[RunId, Pending]] = (-math.inf, {})
         self.odd = 0  # rows of squeue that could not be read
+        self._guarded = -math.inf
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            self._guard()
         for run in self._desk.there():
             self._adopt(run)
         self._over = threading.Event()
@@ -134,10 +139,11 @@ class SlurmExecutor:
         try:
             asked = self._carried(active.run)
             active.shares = self._shares(active.run, asked)
-            words, own = self._words(active, asked), self._exported(active)[1]
-            answer = self._ask("sbatch", "--parsable", *words, told=self._script(active, asked), environment=own)
-            self._desk.name(active.run.id, answer.strip().partition(";")[0])
-            active.native = self._desk.native(active.run.id)
+            call = call_of(active.run, asked, active.mark, active.shares, self._place)
+            answer = self._ask("sbatch", "--parsable", *call.words, told=call.script, environment=call.environment)
+            active.native = self._named(active, answer.strip().partition(";")[0])
+            if call.release:
+                self._ask("scontrol", "release", active.native)
         except NotCarriedError as fault:
             self._refuse(active, f"not handed over to Slurm: {fault}")
         except SilentError:
@@ -150,12 +156,21 @@ class SlurmExecutor:
             active.submitting = False
             self._changed = time.monotonic()
 
+    def _named(self, active: _Active, number: str) -> str:
+        """Note the number of a job that was handed over; an element of an array has its index beside it."""
+        index = active.run.environment.get(INDEX) if active.has_script else None
+        native = f"{number}_{index}" if index else number
+        if not number.isdecimal():
+            raise NotCarriedError(f"sbatch has not told the number of a job, but {number!r:.60}")
+        self._desk.name(active.run.id, native)
+        return native
+
     def _refuse(self, active: _Active, detail: str) -> None:
         if self._desk.take_back(active.run.id):
             active.end = Ended(active.run.id, Result.FAILED, detail=detail)
 
     def _carried(self, run: Run) -> Carried:
-        if run.request and not self._pinned:
+        if run.request and not run.placement:
             return carried(run.request, run.duration, self._all_hosts(run.request))
         return placed(run, pinned=self._pinned)
 
@@ -169,67 +184,9 @@ class SlurmExecutor:
 
     def _shares(self, run: Run, asked: Carried) -> int:
         """Return how many times our own program starts: once on each node, or for each process of its own slot."""
-        if run.request and not self._pinned:
+        if run.request and not run.placement:
             return max(1, min(run.processes, asked.tasks))
         return len(shares(run)) if workers_of(run) else 1
-
-    def _words(self, active: _Active, asked: Carried) -> list[str]:
-        run, options = active.run, dict(asked.options)
-        system = (run.request or {}).get("system") or {}
-        options.setdefault("job-name", "rainbow")
-        options["comment"] = f"{one_line(system.get('comment'))} {active.mark}".strip()
-        options["open-mode"] = options.get("open-mode", "append")
-        folder = run.cwd if run.cwd and os.path.isdir(run.cwd) else ""
-        options["chdir"] = folder or self._environment.get("HOME") or "/tmp"  # noqa: S108 - of the site
-        options["output"] = self._output(active)
-        for name in ("error", "input"):
-            if system.get(name):
-                options[name] = one_line(system[name])
-        options["export"] = self._exported(active)[0]
-        arguments = (run.request or {}).get("arguments") or []
-        words = [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
-        return [*words, "/dev/stdin", *arguments] if arguments else words
-
-    def _output(self, active: _Active) -> str:
-        """Return the file that a job writes to, as sbatch takes it: where it was asked for, else beside its work."""
-        run, asked = active.run, one_line((active.run.request or {}).get("system", {}).get("output"))
-        if not asked and not (run.request and run.cwd and os.path.isdir(run.cwd)):
-            return str(self._desk.at("outputs", key_of(run.id)))
-        index = run.environment.get("RAINBOW_ARRAY_INDEX")
-        path = (asked or "rainbow-%j.out").replace("%A", "%j")
-        return path.replace("%a", index) if index else path
-
-    def _exported(self, active: _Active) -> tuple[str, dict[str, str]]:
-        """Return what `--export` says, and the variables it names: of the agent's own only what tasks may see.
-
-        A command gets its environment through the desk. What could change sbatch itself is written out.
-        """
-        if not active.has_script:
-            return "NIL", {}
-        own = {"RAINBOW_JOB": active.run.job, "RAINBOW_TASK": active.run.id[0], **active.run.environment}
-        given = {**allowed(self._environment), **own}
-        named, written = {}, []
-        for name, value in sorted((name, value) for name, value in given.items() if value is not None):
-            if name.startswith("SLURM_") and not name.startswith("SLURM_ARRAY_"):
-                continue  # Slurm says it itself
-            if not name.startswith(OF_COMMANDS) and name not in self._commands:
-                named[name] = value
-            elif "," in value or not value.isprintable():
-                raise NotCarriedError(f"{name} with a comma or a line's end in its value cannot be given to a script")
-            else:
-                written.append(f"{name}={value}")
-        return ",".join([*named, *written]) or "NIL", named
-
-    def _script(self, active: _Active, asked: Carried) -> str:
-        """Return the batch script: the user's own bytes, or one that starts our program on every share."""
-        if active.has_script and active.run.request:
-            return str(active.run.request["script"])
-        run, count = active.run, active.shares
-        words = bootstrap.command("shared_folder", str(self._desk.folder), key_of(run.id), str(count))
-        if count > 1:
-            words = ["srun", f"--ntasks={count}", "--kill-on-bad-exit=0", "--export=ALL", *words]
-        lines = [f"export {name}={shlex.quote(value)}" for name, value in allowed(self._environment).items()]
-        return "\n".join(["#!/bin/sh", *lines, "unset SLURM_EXPORT_ENV", f"exec {shlex.join(words)}", ""])
 
     # ── what Slurm is asked, in the background ──
 
@@ -261,6 +218,7 @@ class SlurmExecutor:
             began = time.monotonic()
             if self._active:
                 try:
+                    self._guard()
                     self._look()
                     self._silent_since = ""
                 except (OSError, subprocess.SubprocessError):
@@ -279,6 +237,20 @@ class SlurmExecutor:
             if one.native and one.final is None:
                 self._note(one, rows.get(one.native))
 
+    def _guard(self) -> None:
+        """Pin nothing while others have jobs here: Slurm may have given them what a policy of ours chose."""
+        if not self._owned or time.monotonic() < self._guarded + GUARDED:
+            return
+        users = set(self._ask("squeue", "-h", "-t", "PD,R,CF,S", "-o", "%u").split()) - {getpass.getuser()}
+        self._guarded = time.monotonic()
+        if self._pinned is bool(users):
+            self._pinned = not users
+            said = (
+                f"{', '.join(sorted(users)[:3])} have jobs on this Slurm, too: tasks are not pinned to nodes (shared)"
+            )
+            told = said if users else "no others have jobs on this Slurm any more: tasks are pinned to nodes (owned)"
+            sys.stderr.write(f"rainbow agent: {told}\n")
+
     def _rank(self, waiting: Sequence[_Active]) -> None:
         now = time.monotonic()
         pending = [one for one in waiting if one.native in self._rows and self._rows[one.native or ""].reason]
@@ -290,7 +262,7 @@ class SlurmExecutor:
         """Look for jobs whose number we never heard, by their marks; twice in vain: they are handed over again."""
         if not unknown:
             return
-        said = self._ask("squeue", "-h", "-t", "all", "--me", "-o", status.COMMENTS)
+        said = self._ask("squeue", "-h", "-r", "-t", "all", "--me", "-o", status.COMMENTS)
         found, now = status.read_marks(said, [one.mark for one in unknown]), time.monotonic()
         for one in unknown:
             if one.mark in found:
@@ -395,7 +367,9 @@ class SlurmExecutor:
 
     def _tail(self, active: _Active) -> str:
         """Return the last of what a script has written, where its file is seen from here."""
-        template = self._output(active).replace("%j", active.native or "")
+        number, _, index = (active.native or "").partition("_")
+        template = output_of(active.run, self._place).replace("%A", number).replace("%a", index)
+        template = template if index else template.replace("%j", number)
         path = Path(active.run.cwd or self._environment.get("HOME") or "/", template)
         with contextlib.suppress(OSError), path.open("rb") as file:
             keep = active.run.output

@@ -1,0 +1,147 @@
+"""One call of sbatch: its words, the script on its standard input, and the variables it is started with.
+
+A command is started by our own program on every share (shared_folder.py). A script of the user's goes over as it is:
+what Rainbow has acted on itself (arrays, dependencies, begin times, holds) is overruled by words, which are stronger.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rainbow.agent.executors import bootstrap
+from rainbow.agent.executors.local import allowed
+from rainbow.agent.executors.run import Run
+from rainbow.agent.executors.shared_folder import key_of
+from rainbow.agent.executors.slurm.request import Carried, NotCarriedError, Options, one_line
+from rainbow.errors import RainbowError
+from rainbow.jobspec.sbatch import read_call
+
+INDEX = "RAINBOW_ARRAY_INDEX"
+OF_COMMANDS = ("SBATCH_", "SLURM_", "SRUN_", "SALLOC_", "LD_", "MUNGE")  # variables that change what sbatch does
+OF_THE_CALL = re.compile(
+    r"^#SBATCH\s(?:.*\s)?(--wait|-W|--test-only)\b", re.M
+)  # sbatch would not come back with a job
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where calls are made: the desk's folder, what tasks may see, and variables that are the commands' own."""
+
+    desk: Path
+    environment: Mapping[str, str]
+    private: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What sbatch is called with. `release`: the script asks to be held, which Rainbow has done already."""
+
+    words: tuple[str, ...]
+    script: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    release: bool = False
+
+
+def script_of(run: Run) -> str:
+    """Return the text of a run's script; empty: it is a command."""
+    return str((run.request or {}).get("script") or "")
+
+
+def call_of(run: Run, asked: Carried, mark: str, shares: int, place: Place) -> Call:
+    """Return the call for a run; NotCarriedError names what cannot be handed over."""
+    options = _options(run, asked, mark, place)
+    script = script_of(run)
+    if not script:
+        options["export"] = "NIL"  # a command gets its environment through the desk
+        return Call(_words(options), _starter(run, shares, place))
+    exported, own = _exported(run, place)
+    given = _directives(script)
+    options["export"] = exported
+    if index := run.environment.get(INDEX):
+        options["array"] = index
+    elif "array" in given:
+        raise NotCarriedError("its script asks for an array: submit it with rainbow submit, or write system.array")
+    if "begin" in given:
+        options.setdefault("begin", "now")
+    arguments = [str(word) for word in (run.request or {}).get("arguments") or ()]
+    extra = (
+        *(("--dependency=",) if "dependency" in given else ()),
+        *(("/dev/stdin", *arguments) if arguments else ()),
+    )
+    return Call((*_words(options), *extra), script, own, "hold" in given)
+
+
+def _words(options: Options) -> tuple[str, ...]:
+    return tuple(f"--{name}={value}" if value else f"--{name}" for name, value in options.items())
+
+
+def _options(run: Run, asked: Carried, mark: str, place: Place) -> Options:
+    options, system = dict(asked.options), (run.request or {}).get("system") or {}
+    options.setdefault("job-name", "rainbow")
+    options["comment"] = f"{one_line(system.get('comment'))} {mark}".strip()
+    options.setdefault("open-mode", "append")
+    folder = run.cwd if run.cwd and os.path.isdir(run.cwd) else ""
+    options["chdir"] = folder or place.environment.get("HOME") or "/tmp"  # noqa: S108 - of the site
+    options["output"] = output_of(run, place)
+    for name in ("error", "input"):
+        if system.get(name):
+            options[name] = one_line(system[name])
+    return options
+
+
+def output_of(run: Run, place: Place) -> str:
+    """Return the file that a job writes to, as sbatch takes it: where it was asked for, else beside its work."""
+    asked = one_line((run.request or {}).get("system", {}).get("output"))
+    if not asked and not (run.request and run.cwd and os.path.isdir(run.cwd)):
+        return str(place.desk / "outputs" / key_of(run.id))
+    index = run.environment.get(INDEX)
+    path = asked or ("rainbow-%A_%a.out" if index else "rainbow-%j.out")
+    if script_of(run) and index:  # such a job is an element in Slurm, too
+        return path
+    return path.replace("%A", "%j").replace("%a", index or "%a")
+
+
+def _exported(run: Run, place: Place) -> tuple[str, dict[str, str]]:
+    """Return what `--export` says, and the variables it names: of the agent's own only what tasks may see.
+
+    What could change sbatch itself is written out.
+    """
+    own = {"RAINBOW_JOB": run.job, "RAINBOW_TASK": run.id[0], **run.environment}
+    given = {**allowed(place.environment), **own}
+    named, written = {}, []
+    for name, value in sorted((name, value) for name, value in given.items() if value is not None):
+        if name.startswith("SLURM_"):
+            continue  # Slurm says it itself
+        if not name.startswith(OF_COMMANDS) and name not in place.private:
+            named[name] = value
+        elif "," in value or not value.isprintable():
+            raise NotCarriedError(f"{name} with a comma or a line's end in its value cannot be given to a script")
+        else:
+            written.append(f"{name}={value}")
+    return ",".join([*named, *written]) or "NIL", named
+
+
+def _directives(script: str) -> Mapping[str, str]:
+    """Return the options that a script asks for itself."""
+    if found := OF_THE_CALL.search(script):
+        raise NotCarriedError(f"its script asks for {found[1]}, which is about the call and not the job")
+    try:
+        call = read_call(script)
+    except RainbowError as fault:
+        raise NotCarriedError(f"its script: {fault}") from fault
+    if len(call.components) > 1:
+        raise NotCarriedError("its script asks for several components (hetjob), which are not handed over yet")
+    return call.options
+
+
+def _starter(run: Run, shares: int, place: Place) -> str:
+    words = bootstrap.command("shared_folder", str(place.desk), key_of(run.id), str(shares))
+    if shares > 1:
+        words = ["srun", f"--ntasks={shares}", "--kill-on-bad-exit=0", "--export=ALL", *words]
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in allowed(place.environment).items()]
+    return "\n".join(["#!/bin/sh", *lines, "unset SLURM_EXPORT_ENV", f"exec {shlex.join(words)}", ""])
