@@ -1,5 +1,7 @@
 """A cluster is lost, drained or deleted: what waits there is placed anew, what it may still run stays."""
 
+from itertools import pairwise
+
 import pytest
 
 from rainbow.service import Service
@@ -119,6 +121,33 @@ def test_deleted_cluster_gives_its_jobs_away_or_stays(api, pair):
     assert decision(api, job)["moves"][0]["why"] == "its cluster was deleted"
     api.problem(409, "conflict", "DELETE", f"/v1/clusters/{second.name}", None, second.secret)
     assert [offer["job"] for offer in second.take()] == [job]
+
+
+@pytest.mark.parametrize("drain", [False, True], ids=["delete", "drain"])
+def test_jobs_of_a_deleted_cluster_leave_in_many_short_transactions(api, pair, monkeypatch, drain):
+    """One write transaction for all of them kept everybody else waiting."""
+    monkeypatch.setattr(failover, "SLICE", 0.0)
+    ids = [submit(api, pair)[0] for _ in range(12)]
+    at = lambda name: sum(show(api, job)["cluster"] == name for job in ids)  # noqa: E731
+    gone, ends = [at("oak")], api.service.store.observe
+    monkeypatch.setattr(
+        api.service.store,
+        "observe",
+        lambda kind, took: (ends(kind, took), kind == "commit" and gone.append(at("oak"))),
+    )
+    api.good("DELETE", f"/v1/clusters/elm{'?drain=true' if drain else ''}", None, pair["elm"].secret)
+    assert gone[0] < gone[-1] == 12
+    assert max(after - before for before, after in pairwise(gone)) <= failover.AT_LEAST
+
+
+def test_a_cluster_whose_jobs_have_no_other_place_keeps_all_of_them(api, pair):
+    """Those that might go do not: the deletion is refused as a whole."""
+    ids = [submit(api, pair)[0] for _ in range(6)]
+    first = next(cluster for cluster in pair.values() if cluster.name == show(api, ids[0])["cluster"])
+    alone = api.good("POST", "/v1/jobs", {"jobspec": jobspec()}, first.token)["id"]
+    before = {job: show(api, job)["cluster"] for job in [*ids, alone]}
+    api.problem(409, "conflict", "DELETE", f"/v1/clusters/{first.name}", None, first.secret)
+    assert {job: show(api, job)["cluster"] for job in [*ids, alone]} == before
 
 
 def test_job_moves_only_where_its_submitter_might_have_sent_it(api, pair, clock):

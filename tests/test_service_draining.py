@@ -1,6 +1,7 @@
 """A cluster that takes nothing new, and takes it again."""
 
 from rainbow.service.core.settings import Admission
+from rainbow.service.placement import failover
 from rainbow.service.scheduler.step import step
 from rainbow.store import workers
 from tests.conftest import ADMIN, REGISTRATION, grid, jobspec, open_service_at
@@ -31,7 +32,8 @@ def test_what_waits_leaves_and_what_runs_goes_on(api):
     assert [one["job"] for one in oak.take()] == [waits]
 
 
-def test_job_that_may_go_elsewhere_is_placed_anew(api):
+def test_job_that_may_go_elsewhere_is_placed_anew(api, monkeypatch):
+    monkeypatch.setattr(failover, "SLICE", 5.0)  # all in one step
     oak, elm = api.register("oak", grid(1, 1)), api.register("elm", grid(1, 1))
     api.good("POST", "/v1/clusters/elm:drain", None, elm.secret)
     job = submit(api, oak, elm)

@@ -8,15 +8,27 @@ nowhere else is refused: canceled, with the reason.
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NotFound
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.jobs.lifecycle import end
-from rainbow.service.placement.failover import Elsewhere, Looks, evacuate
+from rainbow.service.placement.failover import (
+    DELETED,
+    Elsewhere,
+    Looks,
+    Verdicts,
+    evacuate,
+    is_movable,
+    look_at_some,
+    staying,
+)
 from rainbow.state_machine import WORKER_MOVES, Task, TaskState, WorkerState, advance
 from rainbow.store import clusters, events, jobs, tasks, workers
 from rainbow.store.events import Change
+from rainbow.store.jobs import LIVE
 from rainbow.text import some
 
 if TYPE_CHECKING:
@@ -35,20 +47,49 @@ def delete(service: Service, who: Caller, name: str, *, drain: bool = False) -> 
 
     Returns what must end before.
     """
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        before = [job.id for job in jobs.live(connection, record.id)]
+    if not drain and (stay := staying(service, before)):
+        raise _in_use(name, len(stay))
+    told: dict[str, Any] = {"draining": name, "placed": [], "refused": [], "running": []}
+    if before:
+        _clear(service, record, before, told, drain=drain)
     with service.changing:
         with service.store.write() as connection:
-            record = own_cluster(connection, who, name)
-            before = [job.id for job in jobs.live(connection, record.id)]
             left = evacuate(service, connection, record.id)
             if left and not drain:
-                raise Conflict(f"cluster {name} has {some(len(left), 'live job')}")
-            told = _drain(service, connection, record, before, left) if before and drain else None
-            if told is None or not told["running"]:
+                raise _in_use(name, len(left))
+            if not left and clusters.get(connection, record.id):  # a step may have been first
                 _remove(service, connection, record)
-                told = None
         service.compile(name)
     service.tell(changed=True)
-    return told
+    return told if left else None
+
+
+def _in_use(name: str, count: int) -> Conflict:
+    return Conflict(f"cluster {name} has {some(count, 'live job')}")
+
+
+def _clear(service: Service, record: ClusterRecord, before: list[str], told: dict[str, Any], *, drain: bool) -> None:
+    """Place a cluster's jobs elsewhere, in short transactions with time for others between them."""
+    if drain:
+        with service.changing:
+            with service.store.write() as connection:
+                clusters.drain(connection, record.id, service.clock())
+            service.compile(record.name)  # nothing new comes meanwhile
+
+    def clear(elsewhere: Elsewhere, job: JobRecord) -> None:
+        if job.cluster_id != record.id or job.state not in LIVE:
+            return
+        if drain:
+            told[_drained(service, elsewhere, record, job)].append(job.id)
+        elif is_movable(elsewhere.connection, job):
+            elsewhere.place(job, DELETED)
+
+    left, verdicts = deque(before), Verdicts()
+    while left:
+        time.sleep(look_at_some(service, left, verdicts, clear))
 
 
 def finish(service: Service, record: ClusterRecord) -> None:
@@ -67,25 +108,17 @@ def _remove(service: Service, connection: sa.Connection, record: ClusterRecord) 
     clusters.remove(connection, record.id)
 
 
-def _drain(
-    service: Service, connection: sa.Connection, record: ClusterRecord, before: list[str], left: list[JobRecord]
-) -> dict[str, Any]:
-    clusters.drain(connection, record.id, service.clock())
-    moved = set(before) - {job.id for job in left}
-    told: dict[str, Any] = {"draining": record.name, "placed": sorted(moved), "refused": [], "running": []}
-    for job in left:
-        own = tasks.of_job(connection, job.id)
-        if any(task.state not in NOT_BEGUN for task in own):
-            told["running"].append(job.id)
-            continue
-        _take_back(connection, record, own, service.clock())
-        if Elsewhere(service, connection).place(job, "its cluster was deleted"):
-            told["placed"].append(job.id)
-        else:
-            why = f"cluster {record.name} was drained, and no other can take it"
-            end(connection, job.id, service.clock(), why)
-            told["refused"].append(job.id)
-    return told
+def _drained(service: Service, elsewhere: Elsewhere, record: ClusterRecord, job: JobRecord) -> str:
+    """Let a job leave a cluster that is drained; return what became of it."""
+    connection, now = elsewhere.connection, service.clock()
+    own = tasks.of_job(connection, job.id)
+    if any(task.state not in NOT_BEGUN for task in own):
+        return "running"
+    _take_back(connection, record, own, now)
+    if elsewhere.place(job, DELETED):
+        return "placed"
+    end(connection, job.id, now, f"cluster {record.name} was drained, and no other can take it")
+    return "refused"
 
 
 def _take_back(connection: sa.Connection, record: ClusterRecord, own: list[Task], now: float) -> None:

@@ -13,7 +13,7 @@ submitted, by the credentials brought then.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 
 GONE = frozenset({WorkerState.LOST, WorkerState.OFFLINE, WorkerState.DRAINING})
-Pair = tuple[str, str]
+DELETED = "its cluster was deleted"
 PAUSE = 10.0  # seconds before jobs that found no other place are looked at again, from the end of the last look
-SLICE = 0.05  # seconds that one transaction takes about
-AT_LEAST = 16  # jobs are looked at in it, however long that takes
+SLICE = 0.02  # seconds that one transaction takes about, and the matching before it
+AT_LEAST = 1  # jobs are looked at in it, however long that takes
 SHARE = 0.25  # of the time, at most, goes to the jobs of one cluster
 
 
@@ -54,6 +54,9 @@ class Move:
     left: str  # the id of the cluster it was at
 
 
+Verdicts = dict[tuple[object, ...], Sequence["Verdict"]]
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """How far the jobs of a cluster that is away have been looked at."""
@@ -61,6 +64,7 @@ class Look:
     ended: float = 0.0  # by the service's clock
     pause: float = 0.0  # seconds before the next
     left: deque[str] = field(default_factory=deque)  # jobs still to be looked at before it begins again
+    verdicts: Verdicts = field(default_factory=dict)  # what was matched for them so far
 
 
 class Looks(dict[str, Look]):
@@ -102,14 +106,19 @@ def leave(service: Service, mirror: Departed) -> None:
     if 0 <= service.clock() - look.ended < look.pause:
         return
     left = look.left or deque(sorted(mirror.jobs))
-    with service.store.write() as connection:
-        began = perf_counter()
-        moved = dict(_moved_some(service, connection, left, began))
-        spent = perf_counter() - began
+    moved: dict[str, str] = {}
+
+    def place(elsewhere: Elsewhere, record: JobRecord) -> None:
+        if is_movable(elsewhere.connection, record):
+            move = elsewhere.place(record, "its cluster takes no tasks")
+            if move:
+                moved[record.id] = move.record.cluster_id
+
+    spent = look_at_some(service, left, look.verdicts, place)
     for job_id in moved:
         mirror.see_off(job_id)
     pause = spent * (1 / SHARE - 1) if left else max(PAUSE, spent)
-    service.state(Looks)[mirror.entry.id] = Look(service.clock(), pause, left)
+    service.state(Looks)[mirror.entry.id] = Look(service.clock(), pause, left, look.verdicts if left else {})
     if moved:
         service.tell(mirror.entry.id, *set(moved.values()), offers=False)
 
@@ -120,24 +129,56 @@ def is_leaving(service: Service, cluster_id: str) -> bool:
     return bool(look and look.left)
 
 
-def _moved_some(service: Service, connection: sa.Connection, left: deque[str], began: float) -> Iterator[Pair]:
-    """Place jobs from the front of a queue until the time is over; yield those that have gone, and the cluster."""
-    elsewhere, looked_at = Elsewhere(service, connection), 0
-    while left and (looked_at < AT_LEAST or perf_counter() - began < SLICE):
-        record = jobs.get(connection, left.popleft())
-        looked_at += 1
-        if record and is_movable(connection, record):
-            move = elsewhere.place(record, "its cluster takes no tasks")
-            if move:
-                yield record.id, move.record.cluster_id
+def look_at_some(
+    service: Service, left: deque[str], verdicts: Verdicts, do: Callable[[Elsewhere, JobRecord], None]
+) -> float:
+    """Do something with jobs from the front of a queue in one short transaction; return the seconds it took.
+
+    What their clusters say is found before: matching takes its time, and nobody waits for it.
+    """
+    began = perf_counter()
+    with service.store.read() as connection:
+        matched = _match_some(Elsewhere(service, connection, verdicts), left, began)
+    spent = perf_counter() - began
+    with service.store.write() as connection:
+        elsewhere, began, looked_at = Elsewhere(service, connection, verdicts), perf_counter(), 0
+        while looked_at < matched and (looked_at < AT_LEAST or perf_counter() - began < SLICE):
+            record = jobs.get(connection, left.popleft())
+            looked_at += 1
+            if record:
+                do(elsewhere, record)
+    return spent + perf_counter() - began
+
+
+def _match_some(elsewhere: Elsewhere, left: Iterable[str], began: float) -> int:
+    """Match the first jobs of a queue until the time is over; return how many were."""
+    count = 0
+    for job_id in left:
+        if count >= AT_LEAST and perf_counter() - began >= SLICE:
+            break
+        record = jobs.get(elsewhere.connection, job_id)
+        if record and is_movable(elsewhere.connection, record):
+            elsewhere.look(record)
+        count += 1
+    return count
+
+
+def staying(service: Service, job_ids: Iterable[str]) -> list[str]:
+    """Return those of a cluster's jobs that would stay if it took no tasks any more; nothing is written."""
+    with service.store.read() as connection:
+        elsewhere = Elsewhere(service, connection, {})
+        records = (
+            record for job_id in job_ids if (record := jobs.get(connection, job_id)) and record.state in jobs.LIVE
+        )
+        return [r.id for r in records if not (is_movable(connection, r) and elsewhere.look(r))]
 
 
 def evacuate(service: Service, connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
-    """Place anew what waits at a cluster that is to be deleted; return the live jobs that remain."""
-    elsewhere = Elsewhere(service, connection)
+    """Place anew what has come to a cluster that is to be deleted; return the live jobs that remain."""
+    elsewhere = Elsewhere(service, connection, {})
     for record in jobs.live(connection, cluster_id):
         if is_movable(connection, record):
-            elsewhere.place(record, "its cluster was deleted")
+            elsewhere.place(record, DELETED)
     return jobs.live(connection, cluster_id)
 
 
@@ -151,10 +192,19 @@ def is_movable(connection: sa.Connection, record: JobRecord) -> bool:
 class Elsewhere:
     """Places jobs anew in one transaction: what is the same for many of them is read once."""
 
-    def __init__(self, service: Service, connection: sa.Connection) -> None:
+    def __init__(self, service: Service, connection: sa.Connection, verdicts: Verdicts) -> None:
         self._service, self._connection = service, connection
         self._since: dict[str, float | None] = {}  # cluster id → when it was registered, None if it takes nothing
-        self._verdicts: dict[tuple[bytes, tuple[str, ...]], Sequence[Verdict]] = {}
+        self._verdicts = verdicts  # may be those of another transaction
+
+    @property
+    def connection(self) -> sa.Connection:
+        """Where it reads and writes."""
+        return self._connection
+
+    def look(self, record: JobRecord) -> Move | None:
+        """Return where a job would go, without writing."""
+        return self._move(record, "")
 
     def place(self, record: JobRecord, why: str) -> Move | None:
         """Place a job at another of its candidates; None if there is none."""
@@ -207,7 +257,7 @@ class Elsewhere:
         return self._since[entry.id]
 
     def _matched(self, request: Request, entries: Sequence[Entry]) -> Sequence[Verdict]:
-        key = request.key, tuple(entry.cluster.name for entry in entries)
+        key = (request.key, *((entry.id, entry.revision) for entry in entries))
         if key not in self._verdicts:
             settings = self._service.settings
             among = [entry.cluster for entry in entries]
