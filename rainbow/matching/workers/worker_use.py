@@ -423,14 +423,15 @@ class Workers:
             found.setdefault(stand, []).append(worker)
         return found
 
-    def say(self, per_slot: int, parts: Sequence[tuple[int, Take]]) -> Take:
+    def say(self, per_slot: int, parts: Sequence[tuple[int, Take]], by_vertex: bool = True) -> Take:
         """Put together what single workers give; `per_slot` of them in turn make one slot, 0: no slot."""
         vertices: dict[str, int] = {}
         placed: list[tuple[str, dict[str, Mapping[str, int]]]] = []
         merged: dict[int, dict[str, Mapping[str, int]]] = {}
         for place, (worker, take) in enumerate(parts):
             name = self.names[worker]
-            vertices.update((self._vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
+            if by_vertex:
+                vertices.update((self._vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
             for number, (label, held) in enumerate(take.placed):
                 into: dict[str, Mapping[str, int]] = {}
                 if not label or (per_slot and not number):
