@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from rainbow.agent.executors.run import Run, workers_of
+from rainbow.jobspec.batch import laid_over
 from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.jobspec.quantities import quantity
 from rainbow.jobspec.request import SLOT
@@ -83,7 +84,7 @@ def carried(request: Mapping[str, Any], duration: float = 0.0, hosts: Sequence[s
     nodes = shape.nodes[0] if shape.nodes else None
     options |= _constraints(request.get("constraint"), nodes, hosts)
     options |= _time(duration) | _system(request, shape.notes)
-    options |= site_options((request.get("site") or {}).get("slurm") or {})
+    options = laid_over(options, site_options((request.get("site") or {}).get("slurm") or {}))
     return Carried(options, shape.slots * (nodes or 1), tuple(shape.notes))
 
 
