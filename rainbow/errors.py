@@ -107,7 +107,7 @@ class ConfigError(InputError):
 
 
 class RequestError(InputError):
-    """The request is not of the documented form."""
+    """The request does not match the documented schema."""
 
     code = "request-invalid"
 
@@ -119,13 +119,13 @@ class LimitError(InputError):
 
 
 class AccessError(RainbowError):
-    """Who asks may not do this."""
+    """The caller is not allowed to do this."""
 
     code = "access"
 
 
 class Unauthenticated(AccessError):
-    """A credential is needed, and the one given (if any) is not known."""
+    """Authentication required: no valid credential was provided."""
 
     code = "unauthenticated"
 
@@ -137,25 +137,25 @@ class Forbidden(AccessError):
 
 
 class NotFound(RainbowError):
-    """There is no such thing, or it is not visible to this credential."""
+    """Not found, or not visible to this credential."""
 
     code = "not-found"
 
 
 class Conflict(RainbowError):
-    """It exists already, or its state does not allow this."""
+    """The resource already exists, or its state does not allow this operation."""
 
     code = "conflict"
 
 
 class PreconditionFailed(RainbowError):
-    """It has changed since the caller read it."""
+    """The resource has changed since it was read."""
 
     code = "precondition-failed"
 
 
 class Refused(RainbowError):
-    """The job was understood, and no cluster can or may take it; the facts say why for every cluster."""
+    """No eligible cluster can run the job; `facts` has the reason for each cluster."""
 
     code = "unsatisfiable"
 
@@ -201,6 +201,6 @@ class TooMany(TryLater):
 
 
 class Unavailable(TryLater):
-    """The store or the server is away."""
+    """The database or the server is unavailable."""
 
     code = "unavailable"

@@ -147,7 +147,7 @@ def advance(task: Task, to: TaskState, **changes: Any) -> Task:
     <TaskState.ASSIGNED: 'ASSIGNED'>
     """
     if to not in TASK_MOVES[task.state]:
-        raise Conflict(f"task {task.id} cannot go from {task.state} to {to}", task=task.id)
+        raise Conflict(f"internal error: task {task.id} cannot change from {task.state} to {to}", task=task.id)
     if to is TaskState.WAITING:
         used = 1 if task.state in ENDED else 0
         changes = {**_FRESH, "retries_left": task.retries_left - used, **changes}

@@ -50,13 +50,14 @@ def shortened(warnings: Iterable[Found], words: Callable[[Found], str] = str) ->
     """Yield the first of many warnings in words, and how many more there are."""
     for k, warning in enumerate(found := list(warnings)):
         if k == MOST_WARNINGS:
-            yield f"and {len(found) - k} more like these"
+            yield f"... and {len(found) - k} more of this kind"
             return
         yield words(warning)
 
 
 LONGEST = 100  # characters that are compared
-NOT_READ = " is not read"
+UNREAD = "unknown key "
+IGNORED = " ignored"
 
 
 def meant(name: Any, known: Iterable[str]) -> str:
@@ -72,7 +73,7 @@ def meant(name: Any, known: Iterable[str]) -> str:
 def unread(at: str, key: Any, known: Iterable[str]) -> str:
     """Write the warning that a key (found at a pointer) is not read."""
     hint = meant(key, known)
-    return f"{at}{NOT_READ}{hint and f'; {hint}'}"
+    return f"{UNREAD}{at}{IGNORED}{hint and f'; {hint}'}"
 
 
 LATEST = 253_402_300_799.0  # the last second of the year 9999, which is as far as RFC 3339 goes

@@ -22,7 +22,8 @@ from tests.test_end_to_end import Processes
 __all__ = ["site"]  # fixtures
 
 NOT_TAKEN = (
-    "rainbow: the server does not take this secret for that of cluster oak: it is wrong, or was revoked or rotated"
+    "rainbow: the secret for cluster oak was rejected: it is wrong, revoked or rotated; "
+    "ask the cluster's owner for the current secret"
 )
 
 

@@ -24,8 +24,8 @@ SAID = [
     ((), "the cluster has no workers"),
     ((W.READY,) * 3, ""),
     ((DRAINING,) * 4, "all 4 workers are draining (node0, node1, node2, node3)"),
-    ((LOST,), "its only worker is lost (node0)"),
-    ((NEW,) * 6, "all 6 workers are not yet seen by an agent (node0, node1, node2, node3, node4, …)"),
+    ((LOST,), "the only worker is lost (node0)"),
+    ((NEW,) * 6, "all 6 workers are waiting for an agent (node0, node1, node2, node3, node4, …)"),
     (
         (OFFLINE, LOST, OFFLINE, LOST),
         "2 of 4 workers are offline (node0, node2), 2 lost (node1, node3)",
@@ -49,7 +49,7 @@ def test_jobs_of_a_cluster_without_ready_workers_hear_which_are_away():
     assert wait.reason == "no-worker-ready"
     assert (
         wait.text
-        == "no worker is ready: 2 of 4 workers are draining (node0, node1), 1 offline (node2), 1 lost (node3)"
+        == "no worker is available: 2 of 4 workers are draining (node0, node1), 1 offline (node2), 1 lost (node3)"
     )
     assert wait.facts == {"workers": 4, "states": {"DRAINING": 2, "LOST": 1, "OFFLINE": 1}}
 

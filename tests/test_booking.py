@@ -83,7 +83,7 @@ def test_200_submits_at_once_book_every_node_once(cluster: Cluster) -> None:
     for nodes, told in refused:
         (why,) = told["selection"]["drops"].values()
         free = int(why.rpartition(" ")[2])
-        assert why == f"booking: the job takes {nodes} nodes, nodes_free is {free}"
+        assert why == f"booking: job needs {nodes} nodes, but only {free} are free (nodes_free)"
         assert free < nodes
     assert effective(cluster) == 0
 

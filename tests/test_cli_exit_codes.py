@@ -107,7 +107,7 @@ def test_a_server_that_is_away_is_75(shell: Shell) -> None:
         pass
     result = shell("jobs", "--url", url_of(port))
     assert result.exit_code == Exit.UNAVAILABLE
-    assert result.stderr.startswith(f"rainbow: the server at {url_of(port)}")
+    assert result.stderr.startswith(f"rainbow: cannot reach the server at {url_of(port)}")
 
 
 def test_a_wait_that_is_over_is_75(shell: Shell) -> None:

@@ -38,7 +38,7 @@ def test_a_command_alone_gets_one_core(shell: Shell) -> None:
     assert shell.json("job", "show", job["id"])["tasks"][0]["placement"] in ({"n0": {"core": 1}}, {"n1": {"core": 1}})
     assert shell.code("match", "--", "hostname") is Exit.OK
     assert shell.code("submit", "hostname") is Exit.USAGE
-    assert "a command goes after --" in shell("submit", "hostname").stderr
+    assert "not found; to submit a command, put it after --" in shell("submit", "hostname").stderr
 
 
 def test_a_file_and_a_command_are_not_both(shell: Shell) -> None:
@@ -86,5 +86,5 @@ def test_a_limit_of_time_is_kept(shell: Shell) -> None:
     assert shell("submit", "--wait", "-t", "300ms", "--", "sleep", "60").exit_code == Exit.JOB_FAILED
     result = shell("submit", "-t", "soon", "--", "true")
     assert result.exit_code == Exit.USAGE
-    assert "'soon' is no duration: give seconds, or a duration such as 90s, 10m, 2h, 1d" in result.stderr
+    assert "invalid duration 'soon': expected seconds, or a duration such as 90s, 10m, 2h, 1d" in result.stderr
     assert shell.code("reserve", "create", "--cluster", "oak", "-n", "1", "-t", "0") is Exit.USAGE

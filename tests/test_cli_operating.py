@@ -150,10 +150,10 @@ def test_what_ended_goes_from_the_credentials_file(shell: Shell) -> None:  # noq
     ]
     assert str(saved) not in shell("token", "revoke", other, **given).stdout
     assert session.read(saved).clusters == before
-    assert f"it is taken out of {saved}" in shell("token", "revoke", token, **given).stdout
+    assert f"removed it from {saved}" in shell("token", "revoke", token, **given).stdout
     assert session.read(saved).clusters == {**before, "ash": {"secret": before["ash"]["secret"]}}
     assert shell.code("jobs", **given) is Exit.OK
-    assert f"taken out of {saved}" in shell("cluster", "delete", "ash", **given).stdout
+    assert f"removed its token and secret from {saved}" in shell("cluster", "delete", "ash", **given).stdout
     assert session.read(saved).clusters == {"fir": before["fir"]}
     elsewhere = {**given, "RAINBOW_SECRET": ADMIN, "RAINBOW_URL": shell.url.replace("127.0.0.1", "localhost")}
     assert str(saved) not in shell("cluster", "delete", "fir", **elsewhere).stdout
@@ -200,5 +200,5 @@ def test_credentials_that_are_named_are_there(shell: Shell) -> None:  # noqa: F8
     missing = shell.folder / "none.json"
     result = shell("jobs", "--credentials", missing, "--token", shell.token)
     assert result.exit_code == Exit.USAGE
-    assert f"there is no file '{missing}'" in result.stderr
+    assert f"file '{missing}' not found" in result.stderr
     assert shell.code("jobs", "--token", shell.token, RAINBOW_CREDENTIALS=str(missing)) is Exit.OK

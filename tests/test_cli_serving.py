@@ -23,7 +23,7 @@ def test_config_check_shows_no_secret(shell: Shell) -> None:
     result = shell("config", "check", shell.file("config.yaml", "scheduler: {secret: hush-hush, odd: 1}\n"))
     assert result.exit_code == 0
     assert "hush" not in result.output
-    assert "scheduler.odd is not read" in result.stderr
+    assert "ignored scheduler.odd" in result.stderr
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="upstream's files are not here")
@@ -36,7 +36,10 @@ def test_serve_on_a_taken_address_says_so_in_a_line(shell: Shell) -> None:
     with http(Script([])) as port:
         result = shell("serve", "--port", str(port), "--database", f"sqlite:///{shell.folder / 'x.db'}")
     assert result.exit_code == Exit.ERROR
-    assert result.stderr == f"rainbow: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    assert (
+        result.stderr
+        == f"rainbow: cannot listen on 127.0.0.1:{port}: Address already in use; use --port to choose another port\n"
+    )
     assert not (shell.folder / "x.db").exists()
 
 

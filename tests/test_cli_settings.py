@@ -64,9 +64,17 @@ def test_example_is_taken_and_shown_with_inheritance_resolved():
     [
         ("policy: load_based\nsettings: {rounding: none}", "line 2, column 22", "/settings/rounding"),
         ("policy: fair_share\nsettings: 7", "line 2, column 11", "settings are a mapping"),
-        ("quantum: {amount: 1}", "", "say --policy NAME"),
-        ("policy: 7\nsettings: {}", "line 1, column 9", "policy is the name of one"),
-        ("policy: load_based\nrounding: classic", "line 2, column 11", "beside a policy there are its settings"),
+        (
+            "quantum: {amount: 1}",
+            "",
+            "does not name its policy: pass --policy NAME or add `policy: NAME` to the file",
+        ),
+        ("policy: 7\nsettings: {}", "line 1, column 9", "policy must be the name of a scheduling policy"),
+        (
+            "policy: load_based\nrounding: classic",
+            "line 2, column 11",
+            "a file with `policy` may contain only policy and settings",
+        ),
     ],
 )
 def test_files_that_name_their_policy_or_should(tmp_path, text, place, told):
@@ -116,7 +124,7 @@ def test_the_file_that_is_checked_is_the_file_that_is_set(tmp_path):
         for words in (("scheduler", "set", *there, "--settings", whole), ("policy", "check", whole)):
             result = run(*words, "--policy", "priority")
             assert result.exit_code == Exit.USAGE
-            assert "has settings of fair_share, not of priority" in result.stderr
+            assert "contains settings for policy fair_share, not priority" in result.stderr
         result = run("scheduler", "set", *there, "--settings", written(tmp_path, text % 1))
         assert result.exit_code == Exit.ERROR
         assert "line 5, column 40" in result.stderr

@@ -15,7 +15,7 @@ def test_submit_shows_candidates_with_what_was_computed_and_the_chosen_one(shell
     options = shell.file("options.json", {"priorities": [{"priority": 1, "steps": steps}]})
     result = shell("submit", "-n", "1", "--selector", "constraint", "--selector-options", options, "--", "true")
     assert re.search(r"^oak .*cost 6 +1 +chosen", result.stdout, re.MULTILINE)
-    assert re.search(r"^job \w+ goes to oak$", result.stdout, re.MULTILINE)
+    assert re.search(r"^submitted job \w+ to cluster oak$", result.stdout, re.MULTILINE)
 
 
 def test_submit_that_selection_refuses_shows_the_step_that_dropped_each(shell: Shell) -> None:
@@ -96,7 +96,7 @@ def test_scheduler_of_another_policy_is_shown(shell: Shell) -> None:
 def test_plan_says_what_would_happen(shell: Shell) -> None:
     shell("scheduler", "set", "oak", "--throttle", "-1", "--class", "default=100", "--default-class", "default")
     assert shell.json("scheduler", "plan", "oak") == shell.json("scheduler", "plan", "--cluster", "oak")
-    assert re.search(r"^ORDER +TASK +WHERE OR WHY", shell("scheduler", "plan", "oak").stdout, re.MULTILINE)
+    assert re.search(r"^ORDER +TASK +PLACEMENT OR REASON", shell("scheduler", "plan", "oak").stdout, re.MULTILINE)
 
 
 def test_jobs_are_filtered_and_limited(shell: Shell) -> None:

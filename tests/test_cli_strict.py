@@ -13,7 +13,7 @@ from rainbow.scheduling.priority.model import read_asks
 from tests.conftest import grid, jobspec
 from tests.shell import Shell, server, shell  # noqa: F401 - fixtures
 
-SAID = "/attributes/system/duraton is not read; did you mean duration?"
+SAID = "unknown key /attributes/system/duraton ignored; did you mean duration?"
 
 
 @pytest.fixture

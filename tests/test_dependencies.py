@@ -79,7 +79,7 @@ def test_failed_dependency_ends_all_that_wait_for_it(api, oak):
     oak.take()
     assert [show(api, oak, job)["state"] for job in (second, third)] == ["CANCELED", "CANCELED"]
     (task,) = show(api, oak, second)["tasks"]
-    assert task["detail"] == f"waited for job {first} to complete; it is FAILED"
+    assert task["detail"] == f"dependency can never be met: waiting for job {first} to complete, but it is FAILED"
 
 
 def test_canceled_job_ends_what_waits_for_its_start(api, oak):
@@ -126,7 +126,7 @@ def test_job_of_somebody_else_does_not_exist(api, oak):
     first = submit(api, oak)
     spec = jobspec(dependencies=[{"scheme": "after", "value": first}])
     told = api.problem(422, "jobspec-invalid", "POST", "/v1/jobs", {"jobspec": spec}, elm.token)
-    assert told["detail"].startswith(f"there is no job {first} to wait for")
+    assert told["detail"].startswith(f"job {first} to wait for not found")
 
 
 def test_time_that_no_calendar_has_is_only_far_away(api, oak):

@@ -8,22 +8,22 @@ from rainbow.jobspec import parse_jobspec
 WARNED = [
     (
         "resources: {work: {type: node, replica: 4}}",
-        "/resources/work/replica is not read; did you mean replicas?",
+        "unknown key /resources/work/replica ignored; did you mean replicas?",
     ),
-    ("resources: {work: {type: node, colour: 4}}", "/resources/work/colour is not read"),
+    ("resources: {work: {type: node, colour: 4}}", "unknown key /resources/work/colour ignored"),
     (
         "{resources: {work: {type: node}}, attributes: {system: {duraton: 60}}}",
-        "/attributes/system/duraton is not read; did you mean duration?",
+        "unknown key /attributes/system/duraton ignored; did you mean duration?",
     ),
-    ("{resources: {work: {type: node}}, taks: []}", "/taks is not read; did you mean tasks?"),
+    ("{resources: {work: {type: node}}, taks: []}", "unknown key /taks ignored; did you mean tasks?"),
     (
         "{task: {command: [x], resources: {io: {type: shm}}}, resource: [1]}",
-        "/resource is not read; did you mean resources?",
+        "unknown key /resource ignored; did you mean resources?",
     ),
     (
         "{version: 1, resources: [{type: slot, count: 1, label: a, with: [{type: core, count: 1}]}], attributes: {},"
         " tasks: [{command: [x], slot: a, count: {per_slot: 1}, attributes: {enviroment: {}}}]}",
-        "/tasks/0/attributes/enviroment is not read; did you mean environment?",
+        "unknown key /tasks/0/attributes/enviroment ignored; did you mean environment?",
     ),
 ]
 REFUSED = [
@@ -32,7 +32,7 @@ REFUSED = [
     (
         "{version: 1, resources: [{type: slot, count: 1, lable: a}], tasks: [], attributes: {}}",
         "/resources/0/lable",
-        "0 has no key lable; did you mean label? known are: type,",
+        "unknown key lable in 0; did you mean label? valid keys: type,",
     ),
 ]
 
@@ -55,5 +55,5 @@ def test_of_very_many_unknown_keys_only_those_that_are_told_are_compared(monkeyp
     monkeypatch.setattr("rainbow.text.meant", lambda *words: compared.append(words) or "")
     many = {f"key{k}" * 20: k for k in range(20_000)}
     request = parse_jobspec({"resources": {"work": {"type": "node"}}, **many})
-    assert "and 19950 more like these" in request.warnings
+    assert "... and 19950 more of this kind" in request.warnings
     assert len(compared) == 50

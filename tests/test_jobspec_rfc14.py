@@ -79,4 +79,4 @@ def test_dependencies_are_read_or_refused(case):
 @pytest.mark.parametrize("key", sorted(WHOLE))
 def test_jobspec_without_one_of_its_keys_is_refused(key):
     fault = refusal({name: value for name, value in WHOLE.items() if name != key})
-    assert (fault.pointer, fault.message) == ("", f"the jobspec lacks {key}")
+    assert (fault.pointer, fault.message) == ("", f"missing key in the jobspec: {key}")

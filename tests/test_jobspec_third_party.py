@@ -19,13 +19,13 @@ CASES = Path(__file__).parent / "cases" / "jobspec"
 TASK = {"command": ["x"], "slot": "a", "count": {"per_slot": 1}}
 # by what their refusal says: a task names a slot that the jobspec does not have
 REFUSED = {
-    "core_valid/t~jobspec~valid~basic_v1.yaml": "there is no slot 'foo'",
+    "core_valid/t~jobspec~valid~basic_v1.yaml": "slot 'foo' is not defined",
     **{
-        f"sched/t~data~resource~jobspecs~flexible~test{number}.yaml": "there is no slot 'default'"
+        f"sched/t~data~resource~jobspecs~flexible~test{number}.yaml": "slot 'default' is not defined"
         for number in ("001", "011", "013")
     },
     **{
-        f"sched/t~data~resource~jobspecs~{name}.yaml": "there is no slot 'socketlevel'"
+        f"sched/t~data~resource~jobspecs~{name}.yaml": "slot 'socketlevel' is not defined"
         for name in (
             *("min_max~test001", "min_max~test003", "min_max~test005"),
             *("min_max2~test002", "min_max2~test004", "min_max2~test006", "min_max2~test008"),
@@ -117,7 +117,7 @@ def test_every_collected_jobspec_is_read_or_refused_for_the_stated_reason() -> N
             found[str(path.relative_to(folder))] = fault.message if fault.pointer and fault.line else "says not where"
         else:
             dialects[request.dialect] += 1
-            assert not [text for text in request.warnings if text.endswith("is not read")], path
+            assert not [text for text in request.warnings if text.startswith("unknown key ")], path
             assert not any(part.type.endswith("_slot") for forest in request.variants for part in forest)
     assert found.keys() == REFUSED.keys()
     assert {name: REFUSED[name] in text for name, text in found.items()} == dict.fromkeys(REFUSED, True)

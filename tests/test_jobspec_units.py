@@ -4,14 +4,17 @@ import pytest
 
 from rainbow.jobspec import parse_jobspec
 
-KNOWN = "(known: B, Hz, W, J, and these after one of k, K, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei)"
-WITHOUT = "memory without a unit is counted in each cluster's own units"
+KNOWN = (
+    "it only matches vertices with exactly this unit "
+    "(known units: B, Hz, W, J, and these after one of k, K, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei)"
+)
+WITHOUT = "memory has no unit and is interpreted in each cluster's own unit; add a unit such as GiB"
 CASES = [
     ({"type": "memory", "count": 4, "unit": "GB"}, []),
-    ({"type": "memory", "count": 4, "unit": "Gib"}, [f"unit Gib is not known {KNOWN}"]),
-    ({"type": "memory", "count": 4, "unit": "byte"}, [f"unit byte is not known {KNOWN}"]),  # B is
-    ({"type": "power", "count": 4, "unit": "quux"}, [f"unit quux is not known {KNOWN}"]),
-    ({"type": "power", "count": 4, "unit": "x" * 100}, [f"unit {'x' * 60} is not known {KNOWN}"]),
+    ({"type": "memory", "count": 4, "unit": "Gib"}, [f"unknown unit Gib; {KNOWN}"]),
+    ({"type": "memory", "count": 4, "unit": "byte"}, [f"unknown unit byte; {KNOWN}"]),  # B is
+    ({"type": "power", "count": 4, "unit": "quux"}, [f"unknown unit quux; {KNOWN}"]),
+    ({"type": "power", "count": 4, "unit": "x" * 100}, [f"unknown unit {'x' * 60}; {KNOWN}"]),
     ({"type": "memory", "count": 4}, [WITHOUT]),
     ({"type": "memory", "count": 4, "unit": ""}, [WITHOUT]),
     ({"type": "core", "count": 4}, []),

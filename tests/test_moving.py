@@ -59,7 +59,7 @@ def test_waiting_job_leaves_a_lost_cluster_once(api, pair, clock):
     steps(api, first)
     assert show(api, job)["cluster"] == second.name
     (move,) = decision(api, job)["moves"]
-    assert (move["from"], move["to"], move["why"]) == (first.name, second.name, "its cluster takes no tasks")
+    assert (move["from"], move["to"], move["why"]) == (first.name, second.name, "its cluster accepts no tasks")
     assert move["selection"]["cluster"] == second.name
     assert [offer["job"] for offer in second.take()] == [job]
 
@@ -118,7 +118,7 @@ def test_deleted_cluster_gives_its_jobs_away_or_stays(api, pair):
     job, first, second = submit(api, pair)
     api.good("DELETE", f"/v1/clusters/{first.name}", None, first.secret)
     assert show(api, job)["cluster"] == second.name
-    assert decision(api, job)["moves"][0]["why"] == "its cluster was deleted"
+    assert decision(api, job)["moves"][0]["why"] == "cluster deleted"
     api.problem(409, "conflict", "DELETE", f"/v1/clusters/{second.name}", None, second.secret)
     assert [offer["job"] for offer in second.take()] == [job]
 

@@ -46,7 +46,7 @@ def test_backfilling_behind_a_task_without_a_duration():
     jobs = [asking("wide", 8), asking("short", 1, 40.0), asking("long", 1, 60.0)]
     made = plan(view(jobs, runs=full()[:3], default_duration=USUAL))
     assert set(placed(made)) == {"short"}
-    assert waits(made)["long"].facts["reasons"] == {"busy": 3, "kept for others": 1}
+    assert waits(made)["long"].facts["reasons"] == {"busy": 3, "reserved for other jobs": 1}
 
 
 def test_own_duration_is_stronger_than_the_default_one():
@@ -65,7 +65,7 @@ def test_without_a_default_space_is_promised_and_no_time():
 def test_never_is_what_no_end_of_a_task_changes():
     large = replace(asking("j"), amounts={"core": 3})
     wait = waits(plan(view([large], runs=full())))["j"]
-    assert (wait.reason, wait.text) == ("never", "0/4 workers: 4 too small; there is no time at which it fits")
+    assert (wait.reason, wait.text) == ("never", "0/4 workers: 4 too small; will never fit")
 
 
 def test_within_a_reservation_that_is_taken_no_time_is_found_yet():

@@ -65,7 +65,7 @@ def test_reservation_ahead_is_named_with_its_end_and_what_would_start_now():
     ahead = plan(view([asking("wide", 8), asking("long", 1, 500.0)], runs=[running("r", "n0", 2, walltime=130.0)]))
     wait = waits(ahead)["long"]
     assert wait.text == (
-        "0/4 workers: 3 kept for others, 1 busy until 00:20; kept from 00:18 until 00:20 for job wide; "
+        "0/4 workers: 3 reserved for other jobs, 1 busy until 00:20; kept from 00:18 until 00:20 for job wide; "
         "\u2264 120 s would start now"
     )
     start, end = rfc3339(NOW + 120), rfc3339(NOW + 220)
@@ -83,7 +83,8 @@ def test_advance_reservation_ahead_is_named_too():
     wait = waits(plan(view([asking("j", 1, 0.0)], reservations=kept)))["j"]
     assert wait.facts["kept_for"] == {"reservation": "ar", "start": rfc3339(NOW + 60), "end": rfc3339(NOW + 160)}
     assert wait.text.startswith(
-        "0/4 workers: 4 kept for others; kept from 00:17 until 00:19 for reservation ar; \u2264 60 s would start now;"
+        "0/4 workers: 4 reserved for other jobs; kept from 00:17 until 00:19 for reservation ar; "
+        "\u2264 60 s would start now;"
     )
 
 

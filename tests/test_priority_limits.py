@@ -34,7 +34,7 @@ def test_quota_binds_by_name_in_braces_and_together_without():
     assert set(placed(made)) == {"a1", "b1"}
     facts = waits(made)["a2"].facts
     assert (facts["reasons"], facts["limits"], facts["start"]) == (
-        {"quota used": 4},
+        {"quota exceeded": 4},
         ["quota q/0/ann slots"],
         rfc3339(NOW + 100),
     )
@@ -122,7 +122,7 @@ def test_reasons_are_counted_as_people_know_them():
     job_ = Job("j", 0.0, 1, 5, 60.0, amounts={"core": 4})
     made = plan(view([job_], workers, runs))
     wait = waits(made)["j"]
-    assert wait.text == "0/3 workers: 2 busy until 00:17, 1 too small; expected to start at 00:17"
+    assert wait.text == "0/3 workers: 2 busy until 00:17, 1 too small; estimated start 00:17"
     assert wait.facts["start"] == wait.facts["busy_until"] == rfc3339(NOW + 60)
 
 

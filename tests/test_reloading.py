@@ -134,7 +134,7 @@ def test_reload_takes_the_file_over_at_once_and_says_what_has_to_wait(
     assert api.good("POST", "/v1/config:reload", {}, ADMIN) == {
         "changed": ["selector_options"],
         "needs_restart": ["name"],
-        "warnings": [f"{where}, column 1: node_free is not a usual variable: did you mean nodes_free?"],
+        "warnings": [f"{where}, column 1: node_free is not a well-known variable: did you mean nodes_free?"],
     }
     file.write(DOWN)
     assert api.good("POST", "/v1/config:reload", {}, ADMIN)["changed"] == ["selector_options"]
@@ -156,7 +156,7 @@ def test_reload_of_a_file_that_cannot_be_used_is_422_with_its_place_and_changes_
         "        priorities:\n        - priority: 1\n          steps:\n          - filter: 'cost > > 1'\n"
     )
     problem = api.problem(422, "config-invalid", "POST", "/v1/config:reload", {}, ADMIN)
-    assert problem["detail"] == "priority 1, step 1 (filter), column 8: a value is expected here, not '>'"
+    assert problem["detail"] == "priority 1, step 1 (filter), column 8: expected a value, got '>'"
     assert problem["pointer"] == "/scheduler/algorithms/selection/options/priorities/0/steps/0"
     assert problem["line"] == 9
     assert service.settings is before
@@ -187,7 +187,7 @@ def test_reload_that_cannot_be_noted_takes_nothing_over(
     service: Service, told: Watch, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away() -> None:
-        raise Unavailable("the store does not answer")
+        raise Unavailable("the database is not responding; try again")
 
     before = service.settings
     file.write(DOWN)
@@ -306,4 +306,4 @@ def test_config_check_refuses_a_backend_and_a_match_algorithm_that_do_not_exist(
 
 def test_misspelt_algorithm_is_a_warning(file: File) -> None:
     file.write("scheduler: {algorithms: {slection: {name: random}}}")
-    assert read_config(file.path).warnings == ("scheduler.algorithms.slection is not read: unknown key",)
+    assert read_config(file.path).warnings == ("ignored scheduler.algorithms.slection: unknown key",)

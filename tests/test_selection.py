@@ -141,7 +141,7 @@ def test_founding_text_check_warns_of_what_it_does_not_mean() -> None:
     warnings = "\n".join(check_options("constraint", FOUNDING))
     assert "priority 2, step 2 (calc): memory_min can be negative" in warnings
     assert "priority 1, step 4 (select): random ignores the sort" in warnings
-    assert "sort_descending of build_cost and first takes the dearest" in warnings
+    assert "sort_descending of build_cost followed by first selects the most expensive cluster" in warnings
 
 
 @pytest.mark.parametrize(
@@ -204,10 +204,10 @@ def test_job_setting_our_variables_is_warned_and_ignored() -> None:
     choice = choose({"alpha": {}}, options, {"matched.nodes": 5, "queue.waiting_tasks": 0, "list": [1], 3: 4})
     assert choice.cluster == "alpha"
     assert list(choice.warnings) == [
-        "the job's 3 is not a number, text or truth value: not used",
-        "the job's list is not a number, text or truth value: not used",
-        "the job cannot set matched.nodes: not used",
-        "the job cannot set queue.waiting_tasks: not used",
+        "ignored job parameter 3: not a number, text or boolean",
+        "ignored job parameter list: not a number, text or boolean",
+        "ignored job parameter matched.nodes: jobs cannot set this variable",
+        "ignored job parameter queue.waiting_tasks: jobs cannot set this variable",
     ]
 
 

@@ -77,4 +77,4 @@ def test_doubtful_options_are_warned_of(case: dict[str, Any]) -> None:
 def test_priority_given_twice_is_warned_of() -> None:
     priority = {"priority": 4, "steps": [{"select": "first"}]}
     warnings = check_options("constraint", {"priorities": [priority, priority]})
-    assert list(warnings) == ["priority 4 stands more than once: tried in the order of the list"]
+    assert list(warnings) == ["duplicate priority 4: entries are tried in the order listed"]

@@ -147,7 +147,7 @@ def test_state_that_is_too_old_bars_its_cluster_until_the_next_report(tmp_path: 
     options = {"priorities": [{"priority": 1, "steps": [{"filter": "state.age >= 0"}]}], "stale_after": 600}
     clock.now += 601
     drops = refused(api, [oak], options)["selection"]["drops"]
-    assert drops == {"oak": "stale_after: its state is 601 s old, stale_after is 600"}
+    assert drops == {"oak": "stale_after: cluster state is 601 s old; stale_after is 600 s"}
     api.good("PUT", "/v1/clusters/oak/state", {"cost": 1}, oak.secret)
     clock.now += 600
     submit(api, [oak], {}, selector={"name": "constraint", "options": options})
@@ -180,7 +180,7 @@ def test_cluster_that_matches_and_takes_none_now_is_told_from_one_that_never_can
         409, "no-cluster-now", "POST", "/v1/jobs", {"jobspec": jobspec(), "selector": selector}, *tokens
     )
     assert told["dropped"] == {
-        "elm": "booking: the job takes 1 nodes, nodes_free is 0",
+        "elm": "booking: job needs 1 nodes, but only 0 are free (nodes_free)",
         "oak": "priority 1, filter: cost < 3 is false: cost is 3",
     }
     assert told["detail"].startswith("2 clusters could run this job, none takes it now: elm: booking: ")

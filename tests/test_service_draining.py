@@ -26,7 +26,7 @@ def test_what_waits_leaves_and_what_runs_goes_on(api):
     assert {api.good("GET", f"/v1/jobs/{job}", None, ADMIN)["state"] for job in (waits, too)} == {"WAITING"}
     assert api.good("GET", f"/v1/jobs/{waits}/why", None, ADMIN)["wait"]["reason"] == "no-worker-ready"
     refusal = api.problem(503, "try-later", "POST", "/v1/jobs", {"jobspec": jobspec()}, oak.token)
-    assert refusal["detail"] == "drained, and taking no jobs until reinstated: oak"
+    assert refusal["detail"] == "drained until reinstated: oak"
     assert api.good("POST", "/v1/clusters/oak:drain", None, oak.secret) == told
     assert api.good("POST", "/v1/clusters/oak:reinstate", None, oak.secret) == {"name": "oak", "drained_at": None}
     assert [one["job"] for one in oak.take()] == [waits]
@@ -73,7 +73,7 @@ def test_a_new_cluster_begins_with_the_limits_its_server_is_configured_with(data
     for name in [f"r{k}" for k in range(10)]:
         api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": name}, oak.token)
     told = api.problem(429, "too-many", "POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "r10"}, oak.token)
-    assert "takes 10 requestors with live jobs, there are 10" in told["detail"]
+    assert "is limited to 10 requestors with live jobs and has 10" in told["detail"]
     assert "rainbow scheduler set oak --max-requestors N" in told["detail"]
     api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"max_requestors": 11}}, oak.secret)
     api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "r10"}, oak.token)

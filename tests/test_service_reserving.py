@@ -116,7 +116,7 @@ def test_only_those_it_is_for_run_in_it(api, oak, clock):
     oak.say("heartbeat")
     assert {offer["job"] for offer in oak.take()} == {jobs["ann"], jobs["bob"]}
     eve, lost = (show(api, oak, jobs[who])["wait"] for who in ("eve", "lost"))
-    assert (eve["reason"], eve["text"]) == ("attributes", f"the advance reservation {made['id']!r} is not for eve")
+    assert (eve["reason"], eve["text"]) == ("attributes", f"advance reservation {made['id']!r} cannot be used by eve")
     assert lost["text"] == "there is no advance reservation 'nothing'"
     assert reserve(api, oak, body(clock, 500, requestors=["*"]))["requestors"] is None
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rainbow.service.agents.liveness import LOOK
 from rainbow.service.scheduler.step import step
 from rainbow.store import statistics
 from tests.conftest import grid
@@ -85,7 +86,7 @@ def test_worker_that_cannot_start_tasks_is_put_away_and_comes_back(oak):
     oak.say("heartbeat")
     step(oak.api.service, "oak")
     assert workers(oak)["n0"] == "QUARANTINED"
-    oak.api.service.clock.now += 1
+    oak.api.service.clock.now += LOOK
     step(oak.api.service, "oak")
     assert workers(oak)["n0"] == "READY"
 

@@ -22,7 +22,7 @@ def test_job_waits_with_a_reason_until_an_agent_is_seen(api, service, cluster, a
     assert not step(service, "one")
     wait = api("GET", f"/v1/jobs/{job}/why", cluster["token"]).json["wait"]
     assert wait["reason"] == "no-worker-ready"
-    assert "not yet seen by an agent" in wait["text"]
+    assert "waiting for an agent" in wait["text"]
     agent.say("heartbeat")
     assert step(service, "one")
     assert show(api, cluster, job)["tasks"][0]["state"] == "ASSIGNED"
@@ -40,7 +40,7 @@ def test_reason_that_is_stored_follows_the_states_of_the_workers(api, service, c
         told.append((job, show(api, cluster, job)["wait"]["text"]))
     every = f"({', '.join(names)})"
     assert [text for _, text in told] == [
-        f"no worker is ready: all {len(names)} workers are {word} {every}" for word in ("draining", "offline")
+        f"no worker is available: all {len(names)} workers are {word} {every}" for word in ("draining", "offline")
     ]
 
 
@@ -225,7 +225,7 @@ def test_upstream_configurations_are_read_unmodified():
         settings = settings_of(path.read_bytes())
         assert settings.secret == "chocolate-cookies"
         assert settings.selector in ("random", "constraint")
-        assert any(warning.startswith("graphdatabase") for warning in settings.warnings)
+        assert any(warning.startswith("ignored graphdatabase") for warning in settings.warnings)
 
 
 def test_task_that_is_stopped_twice_blocks_nobody(api, service, cluster, agent):

@@ -98,7 +98,7 @@ def test_scope_says_who_belongs_together(oak, brings, wants, who, waits):
 def test_to_concern_everybody_needs_the_admin_token(oak, kind):
     spec = jobspec(1, dependencies=[{"scheme": "string", "value": "foo", "type": kind, "scope": "global"}])
     told = oak.api.problem(403, "forbidden", "POST", "/v1/jobs", {"jobspec": spec}, oak.token)
-    assert "needs the admin token" in told["detail"]
+    assert "requires the admin token" in told["detail"]
 
 
 def test_fluid_in_waits_for_the_job_of_that_id(oak):

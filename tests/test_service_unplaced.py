@@ -42,7 +42,7 @@ def test_job_that_no_cluster_takes_now_waits_unplaced_with_reason_and_since(api:
     oak = full(api)
     made = queue(api, oak)
     assert (made["state"], made["cluster"], made["wait"]["reason"]) == ("UNPLACED", None, "no-cluster-now")
-    assert made["wait"]["facts"]["dropped"] == {"oak": "booking: the job takes 1 nodes, nodes_free is 0"}
+    assert made["wait"]["facts"]["dropped"] == {"oak": "booking: job needs 1 nodes, but only 0 are free (nodes_free)"}
     shown = show(api, made, oak.token)
     assert (shown["state"], shown["cluster"], shown["tasks"]) == ("UNPLACED", None, [])
     assert shown["wait"]["since"] == shown["submitted_at"] == made["wait"]["since"]
@@ -176,7 +176,7 @@ def test_wide_job_that_does_not_fit_stops_no_other_requestor(api: Api) -> None:
     wide, small = queue(api, oak, nodes=4), queue(api, oak, requestor="bob")
     state(oak, nodes_free=2)
     assert tries.look() == [small["id"]]
-    assert "nodes_free is 2" in show(api, wide)["wait"]["text"]
+    assert "only 2 are free (nodes_free)" in show(api, wide)["wait"]["text"]
     assert show(api, wide)["wait"]["since"] == wide["wait"]["since"]
 
 

@@ -29,7 +29,7 @@ def test_task_that_names_a_resource_group_that_does_not_exist_is_rejected(api: A
         "groups": [{"name": "g", "resources": "work", "tasks": [{"command": ["true"], "resources": "wrk"}]}],
     }
     problem = api.problem(422, "jobspec-invalid", "POST", "/v1/jobs", spec, oak.token)
-    assert problem["detail"] == "resources names wrk, which is not among the resources; did you mean work?"
+    assert problem["detail"] == "resources refers to undefined resource group wrk; did you mean work?"
     assert problem["pointer"] == "/groups/0/tasks/0/resources"
     spec["groups"][0] |= {"resources": "wrk", "tasks": [{"command": ["true"]}]}
     problem = api.problem(422, "jobspec-invalid", "POST", "/v1/jobs", spec, oak.token)

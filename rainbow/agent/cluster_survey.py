@@ -110,7 +110,7 @@ class Survey:
 def survey(source: str) -> Survey:
     """Ask the resource manager of a source."""
     if source not in _SAYS:
-        raise RequestError(f"an agent cannot ask {source!r}; it can ask: {', '.join(sorted(_SAYS))}")
+        raise RequestError(f"unknown source {source!r}; available: {', '.join(sorted(_SAYS))}")
     document = graph_sources.get(source)(_SAYS[source]())
     cluster = read_cluster(document)
     nodes = cluster.graph.nodes
@@ -135,9 +135,9 @@ def _done(*command: str) -> subprocess.CompletedProcess[bytes]:
             command, capture_output=True, timeout=SLOW, check=False, env=for_managers(os.environ)
         )
     except FileNotFoundError as fault:
-        raise RequestError(f"there is no {command[0]} here") from fault
+        raise RequestError(f"command {command[0]} not found on this machine") from fault
     except subprocess.TimeoutExpired as fault:
-        raise Unavailable(f"{' '.join(command)} does not answer within {SLOW:g} s") from fault
+        raise Unavailable(f"{' '.join(command)} timed out after {SLOW:g} s") from fault
 
 
 def _slurm() -> str:
@@ -265,5 +265,5 @@ class Watch:
 
     def _complain(self, fault: RainbowError) -> None:
         if str(fault) != self._fault:
-            self._say(f"the cluster's state is not told: {fault}")
+            self._say(f"failed to report the cluster's state: {fault}")
         self._fault = str(fault)

@@ -31,7 +31,7 @@ DONE = {"suspend": "suspended", "resume": "resumed"}
 def hold(executor: Executor, run: RunId, verb: str) -> responses.Event:
     """Suspend or resume a run; return what is to be told of it: that it is so, or that it cannot be."""
     if not isinstance(executor, Suspends):
-        return happened(run, "unable", f"executor {type(executor).__name__} cannot suspend")
+        return happened(run, "unable", f"executor {type(executor).__name__} does not support suspend")
     try:
         (executor.suspend if verb == "suspend" else executor.resume)(run)
     except Exception as fault:  # an executor may be anybody's
@@ -134,7 +134,7 @@ class Agent:
             if run in known:
                 self._say(f"task {run[0]} was found running, or ended")
             else:
-                self._journal.tell(ended(Ended(run, Result.LOST, detail="it was lost while its agent was away")))
+                self._journal.tell(ended(Ended(run, Result.LOST, detail="lost while the agent was down")))
 
     def _turn(self) -> None:
         # 1. hear answers  2. stop all if the lease is over  3. see what has ended  4. say it  5. ask for more
@@ -188,7 +188,7 @@ class Agent:
     def _begin_to_stop(self) -> None:
         self._stop_by = self._clock() + LAST_WORDS
         running = self._executor.running()
-        self._say(f"stopping {len(running)} tasks")
+        self._say(f"shutting down: stopping {len(running)} tasks")
         for run in running:
             self._executor.stop(run)
 
@@ -201,9 +201,9 @@ class Agent:
 
     def _note(self, fault: BaseException | None) -> None:
         if fault is not None and not self._away:
-            self._say(f"{fault}; tasks go on, and what they do is told later")
+            self._say(f"server unreachable: {fault}; tasks keep running, reports are queued")
         elif fault is None and self._away:
-            self._say("the server answers again")
+            self._say("reconnected to the server")
         self._away = fault is not None
 
     # ── ears ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -228,7 +228,7 @@ class Agent:
             self._ears.rest(AGAIN)
 
     def _not_received(self, problem: Problem) -> None:
-        self._say(f"the server gives no work: {problem}")
+        self._say(f"server refused to hand out tasks: {problem}")
         self._ears.rest(FULL_BEAT)
 
     def _obey(self, answer: responses.Received | responses.Beat) -> None:
@@ -263,7 +263,7 @@ class Agent:
 
     def _accepted(self, runs: list[RunId], answer: responses.Accepted) -> None:
         for refusal in answer["refused"]:
-            self._say(f"task {refusal['id']} is not ours: {refusal['reason']}")
+            self._say(f"task {refusal['id']} was not assigned to this agent: {refusal['reason']}")
         for run in runs:
             offer = self._journal.offers.get(run)
             if offer and run[0] in answer["accepted"]:
@@ -272,7 +272,7 @@ class Agent:
                 self._journal.drop(run)
 
     def _not_accepted(self, runs: list[RunId], problem: Problem) -> None:
-        self._say(f"the server refuses an acceptance: {problem}")
+        self._say(f"server rejected an accept request: {problem}")
         for run in runs:
             self._journal.drop(run)
         self._ears.rest(FULL_BEAT)
@@ -291,7 +291,7 @@ class Agent:
             self._batch = 1  # one of them is at fault: the others must get through
             return
         self._journal.told(1)
-        self._say(f"the server refuses to hear of task {events[0]['task']}: {problem}")
+        self._say(f"server rejected the report for task {events[0]['task']}: {problem}")
 
     def _beat(self, running: Sequence[RunId]) -> None:
         ours = [run for run in running if run in self._journal.starting]
@@ -318,7 +318,7 @@ class Agent:
         self._disown(answer["stale"], said)
 
     def _not_beaten(self, workers: Sequence[str] | None, problem: Problem) -> None:
-        self._say(f"the server refuses a heartbeat: {problem}")
+        self._say(f"server rejected a heartbeat: {problem}")
         self._last_beat, self._workers_told = self._clock(), workers
 
     def _beat_is_due(self) -> bool:
@@ -329,7 +329,7 @@ class Agent:
     def _disown(self, stale: Sequence[str], said: Sequence[RunId]) -> None:
         for run in stale_runs(stale, said):
             if run in self._journal.starting:
-                self._say(f"task {run[0]} is no longer ours")
+                self._say(f"task {run[0]} was reassigned; stopping it here")
                 self._journal.drop(run)
                 self._executor.stop(run)
 
@@ -338,7 +338,7 @@ class Agent:
     def _start(self, offer: responses.Offer) -> None:
         run = run_of(offer)
         if self._told_to_stop:
-            self._journal.tell(ended(Ended(run.id, Result.STOPPED, detail="its agent is stopping")))
+            self._journal.tell(ended(Ended(run.id, Result.STOPPED, detail="agent shutting down")))
             return
         if self._is_fenced():  # the answer took longer than the lease
             self._journal.tell(ended(Ended(run.id, Result.LOST, detail=OVER)))

@@ -229,7 +229,9 @@ class Request:
         """Wait through a pause; return whether there is news. Gone if the client is."""
         front, loop = self._front, asyncio.get_running_loop()
         if front._waiting >= self._service.settings.limits.waiting:
-            raise TooMany("too many requests wait already", retry_after=2, limit="waiting")
+            raise TooMany(
+                "too many open event streams and waiting requests; try again later", retry_after=2, limit="waiting"
+            )
         self._left = self._left or loop.create_task(self._receive())
         news = loop.create_future()
         front._waiting += 1
@@ -272,7 +274,7 @@ def _too_long(length: int, most: int, who: Caller | None) -> RainbowError:
     if who is None and length <= most:
         told = f"a body of more than {STRANGERS} bytes needs its credential in the header Authorization"
         return Unauthenticated(told)
-    return LimitError(f"a body of {length} bytes, the limit is {most}", limit="body")
+    return LimitError(f"request body is {length} bytes; the limit is {most} bytes", limit="body")
 
 
 def _refusal(fault: RainbowError) -> Answer:

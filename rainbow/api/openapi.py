@@ -66,16 +66,16 @@ ID = {"type": "string", "pattern": "^[^/:]+$"}
 IN_PATH = {"name": NAME, "subsystem": NAME, **dict.fromkeys(("job_id", "token_id", "reservation_id"), ID)}
 FAULTS = {
     400: "not of this form",
-    401: "no credential, or none known",
-    403: "a known credential without the right",
-    404: "does not exist, or not for you",
+    401: "missing or unknown credential",
+    403: "credential lacks the required permission",
+    404: "not found, or not visible to this credential",
     405: "no such method",
     409: "exists already, or its state does not allow it",
-    412: "it has changed since it was read",
+    412: "changed since it was read",
     413: "over a limit",
-    422: "understood and refused",
-    429: "too many; see Retry-After",
-    503: "not now; see Retry-After",
+    422: "valid, but cannot be fulfilled",
+    429: "too many requests; retry after the number of seconds in Retry-After",
+    503: "temporarily unavailable; retry after the number of seconds in Retry-After",
 }
 
 

@@ -113,4 +113,4 @@ def _of_http(fault: HTTPException) -> Response:
 
 def _unexpected(fault: Exception) -> Response:
     log.error("request-failed", method=request.method, path=request.path, fault=repr(fault), exc_info=fault)
-    return problem(500, "error", "the server failed to answer this; the log says why")
+    return problem(500, "error", "internal server error; the server log has the details for this request ID")

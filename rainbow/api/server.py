@@ -175,7 +175,9 @@ def _listener(host: str, port: int) -> socket.socket:
         made.bind(address)
         made.listen(QUEUE)
     except OSError as fault:
-        raise RainbowError(f"cannot listen on {host}:{port}: {fault.strerror}") from fault
+        raise RainbowError(
+            f"cannot listen on {host}:{port}: {fault.strerror}; use --port to choose another port"
+        ) from fault
     return made
 
 

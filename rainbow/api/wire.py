@@ -50,12 +50,12 @@ def body(graph: bool = False) -> bytes:
     limits = service().settings.limits
     most = limits.graph if graph else limits.body
     if (request.content_length or 0) > most:
-        raise LimitError(f"a body of {request.content_length} bytes, the limit is {most}", limit="body")
+        raise LimitError(f"request body is {request.content_length} bytes; the limit is {most} bytes", limit="body")
     if request.mimetype == "multipart/form-data":
         raise RequestError(f"the body is a form with files; {AS_IT_IS}", pointer="")
     data = _unpacked(bytes(request.stream.read(most + 1)), most)
     if len(data) > most:
-        raise LimitError(f"a body of more than {most} bytes", limit="body")
+        raise LimitError(f"request body exceeds the limit of {most} bytes", limit="body")
     return data
 
 
@@ -81,7 +81,7 @@ def read_json(graph: bool = False) -> Any:
     try:
         return _parsed(body(graph).decode())
     except (ValueError, RecursionError) as fault:
-        raise RequestError(f"the body is not JSON: {fault}", pointer="") from None
+        raise RequestError(f"request body is not valid JSON: {fault}", pointer="") from None
 
 
 def _parsed(text: str) -> Any:
@@ -116,7 +116,7 @@ def read_mapping(form: str, graph: bool = False) -> dict[str, Any]:
     """Read a JSON body of one of the forms of schemas.py."""
     found = read_json(graph)
     if not isinstance(found, dict):
-        raise RequestError("the body must be a mapping", pointer="")
+        raise RequestError("request body must be a JSON object", pointer="")
     check(found, form)
     return found
 
@@ -143,7 +143,7 @@ def read_jobspec() -> tuple[Any, Mapping[str, Any]]:
     """Read a jobspec and its envelope ({} if it came without one): JSON or YAML, told by how it looks."""
     data = body()
     if not data.strip():
-        raise RequestError("the body is empty: send a jobspec", pointer="")
+        raise RequestError("request body is empty: expected a jobspec", pointer="")
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -153,9 +153,9 @@ def read_jobspec() -> tuple[Any, Mapping[str, Any]]:
         try:
             found = _parsed(text)
         except (ValueError, RecursionError) as fault:
-            raise RequestError(f"the body is not JSON: {fault}", pointer="") from None
+            raise RequestError(f"request body is not valid JSON: {fault}", pointer="") from None
         if not isinstance(found, dict):
-            raise RequestError("the body must be a mapping", pointer="")
+            raise RequestError("request body must be a JSON object", pointer="")
         return (found["jobspec"], found) if "jobspec" in found else (found, {})
     if "\njobspec:" in f"\n{text}":
         found, _ = load(text, Limits())
@@ -168,7 +168,7 @@ def flag(name: str) -> bool:
     """Read true or false of the query."""
     value = request.args.get(name, "false").lower()
     if value not in ("true", "false"):
-        raise RequestError(f"{name} is true or false", pointer=f"/{name}")
+        raise RequestError(f"{name} must be true or false", pointer=f"/{name}")
     return value == "true"
 
 
@@ -176,7 +176,7 @@ def number_of(values: Mapping[str, Any], key: str, default: float, most: float) 
     """Read a number from 0 to `most`, larger ones are taken for it."""
     value = values.get(key, default)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise RequestError(f"{key} is a number from 0 up", pointer=f"/{key}")
+        raise RequestError(f"{key} must be a number >= 0", pointer=f"/{key}")
     return min(value, most)
 
 

@@ -73,7 +73,7 @@ def _of_command(context: click.Context, path: tuple[str, ...]) -> str:
     for name in path:
         inner = command.get_command(context, name) if isinstance(command, click.Group) else None
         if inner is None:
-            raise NotFound(f"there is no command and no topic {' '.join(path)!r}; rainbow help lists them")
+            raise NotFound(f"no command or topic named {' '.join(path)!r}; run `rainbow help` for a list")
         command, context = inner, click.Context(inner, info_name=name, parent=context)
     return command.get_help(context)
 
@@ -109,7 +109,10 @@ class Root(click.Group):
             if os.environ.get("RAINBOW_DEBUG"):
                 raise
             first = next(iter(str(fault).splitlines()), "")
-            _say(f"a fault of rainbow itself: {type(fault).__name__}: {first} (RAINBOW_DEBUG=1 shows where)")
+            _say(
+                f"internal error: {type(fault).__name__}: {first}; set RAINBOW_DEBUG=1 for a traceback and please "
+                "report it"
+            )
             ctx.exit(Exit.ERROR)
 
 

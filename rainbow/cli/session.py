@@ -39,7 +39,9 @@ DEFAULT = Path("~/.config/rainbow/credentials.json")
 
 _server = [
     click.option(
-        "--url", envvar="RAINBOW_URL", help=f"The server; else that of the credentials file, or {DEFAULT_URL}."
+        "--url",
+        envvar="RAINBOW_URL",
+        help=f"Server URL. Default: the URL in the credentials file, else {DEFAULT_URL}.",
     ),
     click.option(
         "--credentials",
@@ -47,32 +49,34 @@ _server = [
         type=click.Path(dir_okay=False, path_type=Path),
         default=DEFAULT,
         show_default=True,
-        help="The credentials file that `cluster register --save` wrote.",
+        help="Credentials file written by `cluster register --save`.",
     ),
 ]
 _token = [
+    click.option("--token", multiple=True, envvar="RAINBOW_TOKEN", help="Submit token. Repeatable."),
     click.option(
-        "--token", multiple=True, envvar="RAINBOW_TOKEN", help="A submit token; may be given several times."
+        "--token-file", type=FILE, envvar="RAINBOW_TOKEN_FILE", help="File with submit tokens, one per line."
     ),
-    click.option("--token-file", type=FILE, envvar="RAINBOW_TOKEN_FILE", help="A file of tokens, one a line."),
 ]
 _secret = [
     click.option(
-        "--secret", envvar="RAINBOW_SECRET", help="The cluster's secret; others may see it in a list of processes."
+        "--secret", envvar="RAINBOW_SECRET", help="Cluster secret. Visible in process listings; prefer --secret-file."
     ),
     click.option(
         "--secret-file",
         type=FILE,
         envvar="RAINBOW_SECRET_FILE",
-        help="A file with the cluster's secret; /dev/fd/N is a descriptor.",
+        help="File that contains the cluster secret; /dev/fd/N is a descriptor.",
     ),
 ]
 _registration = [
     click.option(
-        "--secret", envvar=["RAINBOW_REGISTRATION_SECRET", "RAINBOW_SECRET"], help="The registration secret."
+        "--secret",
+        envvar=["RAINBOW_REGISTRATION_SECRET", "RAINBOW_SECRET"],
+        help="Registration secret. Visible in process listings; prefer --secret-file.",
     ),
     click.option(
-        "--secret-file", type=FILE, envvar="RAINBOW_SECRET_FILE", help="A file with the registration secret."
+        "--secret-file", type=FILE, envvar="RAINBOW_SECRET_FILE", help="File that contains the registration secret."
     ),
 ]
 
@@ -108,11 +112,11 @@ def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     """Let CLUSTER be an argument, or an option as elsewhere."""
 
     @click.argument("cluster", required=False)
-    @click.option("--cluster", "named", metavar="CLUSTER", help="The same as the argument.")
+    @click.option("--cluster", "named", metavar="CLUSTER", help="Same as the CLUSTER argument.")
     @functools.wraps(command)
     def run(cluster: str | None, named: str | None, **rest: Any) -> Any:
         if not (cluster or named) or (cluster and named):
-            raise click.UsageError("one CLUSTER is wanted")
+            raise click.UsageError("missing CLUSTER: give it as an argument or with --cluster, not both")
         return command(cluster=cluster or named, **rest)
 
     return run
@@ -189,7 +193,7 @@ def _saved(path: Path) -> Saved:
     context.meta[USED] = path
     named = context.get_parameter_source("credentials") is ParameterSource.COMMANDLINE
     if named and not context.params.get("register") and not path.expanduser().exists():
-        raise click.BadParameter(f"there is no file {str(path)!r}", param_hint="--credentials")
+        raise click.BadParameter(f"file {str(path)!r} not found", param_hint="--credentials")
     return read(path)
 
 
@@ -208,7 +212,7 @@ def lines(path: Path | None) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").split()
     except UnicodeDecodeError as error:
-        raise RequestError(f"{path} is not text") from error
+        raise RequestError(f"{path} is not a text file") from error
 
 
 @dataclass(frozen=True, slots=True)

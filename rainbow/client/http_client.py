@@ -432,7 +432,7 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         return self._object("POST", path("jobs", job_id) + ":suspend")
 
     def resume(self, job_id: str) -> dict[str, Any]:
-        """Let a suspended job go on."""
+        """Resume a suspended job."""
         return self._object("POST", path("jobs", job_id) + ":resume")
 
     # ── the server ──────────────────────────────────────────────────────────────────────────────────────────

@@ -76,7 +76,7 @@ class Calls:
         try:
             self._http = httpx.Client(base_url=url, headers=_headers(tokens), timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError, TypeError) as error:
-            raise RequestError(f"{url!r} is not the URL of a server: {error}") from error
+            raise RequestError(f"invalid server URL {url!r}: {error}") from error
 
     def close(self) -> None:
         """Close the connections."""
@@ -160,7 +160,7 @@ class Calls:
 def _headers(tokens: Sequence[str]) -> dict[str, str]:
     for token in tokens:
         if not re.fullmatch(r"[!-+\--~]+", token):  # visible ASCII without the comma between two tokens
-            raise RequestError("a token has characters that no token has (is it the right file?)")
+            raise RequestError("invalid character in token; check that you passed the right file")
     credentials = ", ".join(f"Bearer {token}" for token in tokens)
     return {"Accept": "application/json", **({"Authorization": credentials} if tokens else {})}
 
@@ -175,7 +175,10 @@ def _worth_repeating(problem: Problem, repeatable: bool) -> bool:
 
 
 def _unavailable(url: httpx.URL, error: httpx.TransportError) -> Unavailable:
-    return Unavailable(f"the server at {url} cannot be reached: {error or type(error).__name__}")
+    return Unavailable(
+        f"cannot reach the server at {url}: {error or type(error).__name__}; check --url and that the server is "
+        "running"
+    )
 
 
 def _problem(answer: httpx.Response) -> Problem | None:
@@ -196,14 +199,14 @@ def _json(answer: httpx.Response) -> Any:
     try:
         return answer.json()
     except ValueError as error:
-        raise Unavailable(f"{answer.url} did not answer in JSON: is this a Rainbow server?") from error
+        raise Unavailable(f"{answer.url} did not return JSON; check that it is a Rainbow server") from error
 
 
 def _encode(body: Any) -> bytes:
     try:
         return json.dumps(body, allow_nan=False, default=_document).encode()
     except RecursionError as error:
-        raise RequestError("nested too deeply to be sent") from error
+        raise RequestError("request body is nested too deeply") from error
     except (TypeError, ValueError) as error:
         raise RequestError(f"cannot be sent as JSON: {error}") from error
 

@@ -60,7 +60,7 @@ def _passes(fault: RainbowError) -> bool:
 
 
 def _give_up(fault: RainbowError, seconds: float, advice: str) -> NoReturn:
-    raise Unavailable(f"{fault} (for {seconds:.0f} seconds); {advice}") from fault
+    raise Unavailable(f"{fault}; gave up after {seconds:.0f} seconds; {advice}") from fault
 
 
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELED"})
@@ -93,11 +93,11 @@ class Waiting:
             if job["state"] in ENDED:
                 return
             if end is not None and clock() + every > end:
-                raise TryLater(f"job {job_id} is {job['state']} after {timeout:g} seconds")
+                raise TryLater(f"timed out after {timeout:g} seconds; job {job_id} is still {job['state']}")
             self._calls.sleep(every)
 
     def _job_in(self, outage: Outage, job_id: str) -> dict[str, Any]:
-        advice = f"job {job_id} goes on: `rainbow job wait {job_id}` follows it"
+        advice = f"the job is unaffected; run `rainbow job wait {job_id}` to keep waiting"
         while True:
             try:
                 job: dict[str, Any] = self._calls.call("GET", path("jobs", job_id))
@@ -131,7 +131,7 @@ class Waiting:
                         return
             except (TryLater, Problem) as caught:
                 fault = caught
-            outage.endure(fault, f"`rainbow events --after {query['after'] or 0}` goes on from there")
+            outage.endure(fault, f"run `rainbow events --after {query['after'] or 0}` to resume")
 
 
 def _events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -256,7 +256,10 @@ class _Either:
 
 def _check_direction(document: Document, edge: Edge, vertices: Container[str]) -> None:
     if edge.target not in vertices:
-        text = f"{short(edge.target)} is a vertex of the cluster: subsystems hang on it, it hangs on none"
+        text = (
+            f"subsystem edge points to cluster vertex {short(edge.target)}; edges must lead from the cluster into "
+            "the subsystem"
+        )
         raise GraphError(text, pointer=f"{document.edge_at(edge)}/target")
 
 
@@ -298,7 +301,10 @@ def _check_tied(name: str, graph: nx.DiGraph[str], vertices: Mapping[str, Vertex
     alone = [vertex for vertex in free if not graph.degree(vertex) and _is_own_root(name, vertices[vertex])]
     untied = [vertex for vertex in free if not tied or vertex not in alone[:1]]
     if untied:
-        text = f"{short(untied[0])} is tied to nothing: no edge leads to it from a vertex of the cluster"
+        text = (
+            f"subsystem vertex {short(untied[0])} is not attached to the cluster: add an edge to it from a cluster "
+            "vertex"
+        )
         raise GraphError(text, pointer=vertices[untied[0]].pointer)
 
 

@@ -52,12 +52,12 @@ def _as_before(given: Any, nodes: Nodes) -> Any:
 
 def _apply(nodes: Nodes, edges: Edges, change: Any, at: str) -> tuple[Nodes, Edges]:
     if not isinstance(change, Mapping) or change.get("op") not in ("add", "remove", "set", "resize"):
-        raise GraphError("a change has an op: add, remove, set or resize", pointer=f"{at}/op")
+        raise GraphError("each change needs an op: add, remove, set or resize", pointer=f"{at}/op")
     if change["op"] == "add":
         return _add(nodes, edges, change, at)
     vertex = change.get("vertex")
     if not isinstance(vertex, str) or vertex not in nodes:
-        raise GraphError(f"there is no vertex {str(vertex)[:100]}", pointer=f"{at}/vertex")
+        raise GraphError(f"vertex {str(vertex)[:100]} does not exist", pointer=f"{at}/vertex")
     if change["op"] == "remove":
         return _remove(nodes, edges, vertex)
     key = "properties" if change["op"] == "set" else "size"
@@ -75,7 +75,7 @@ def _add(nodes: Nodes, edges: Edges, change: Mapping[str, Any], at: str) -> tupl
         raise GraphError("edges is a list of edges", pointer=f"{at}/edges")
     for key in new:
         if key in nodes:
-            raise GraphError(f"there is a vertex {str(key)[:100]} already", pointer=f"{at}/nodes")
+            raise GraphError(f"vertex {str(key)[:100]} already exists", pointer=f"{at}/nodes")
     return {**nodes, **{str(key): dict(node) for key, node in new.items()}}, [*edges, *map(dict, tied)]
 
 

@@ -107,9 +107,7 @@ def text(value: Any, pointer: str, what: str, longest: int = LONGEST) -> str:
     if not isinstance(value, str):
         raise GraphError(f"{what} must be text", pointer=pointer)
     if len(value) > longest:
-        raise LimitError(
-            f"{what} is longer than {longest} characters", pointer=pointer, limit="text", allowed=longest
-        )
+        raise LimitError(f"{what} exceeds {longest} characters", pointer=pointer, limit="text", allowed=longest)
     # half a surrogate pair is legal in JSON and cannot be written as UTF-8
     if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise GraphError(f"{what} must be text that Unicode allows", pointer=pointer)
@@ -119,7 +117,7 @@ def text(value: Any, pointer: str, what: str, longest: int = LONGEST) -> str:
 def whole(value: Any, pointer: str, what: str, least: int = 1) -> int:
     """Return an integer from `least` to 2**53 (true and 1.0 are none), or raise GraphError."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
-        raise GraphError(f"{what} must be an integer from {least} to {LARGEST}", pointer=pointer)
+        raise GraphError(f"{what} must be an integer between {least} and {LARGEST}", pointer=pointer)
     return value
 
 
@@ -129,7 +127,9 @@ def identity(value: Any, pointer: str) -> str:
         return text(value, pointer, "an id")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST:
         return str(value)
-    raise GraphError(f"an id must be text (not empty) or an integer, got {value!r:.40}", pointer=pointer)
+    raise GraphError(
+        f"an id must be text (not empty) or an integer up to {LARGEST}, got {type(value).__name__}", pointer=pointer
+    )
 
 
 def name_of(fields: Mapping[str, Any], pointer: str) -> str:
@@ -201,7 +201,7 @@ class Limits:
         """Raise LimitError, naming the limit, if `found` is more than it allows."""
         allowed = getattr(self, limit)
         if found > allowed:
-            text = f"the graph is larger than the limit {limit} ({allowed}) allows"
+            text = f"graph exceeds the limit {limit} ({allowed})"
             raise LimitError(text, pointer=pointer, limit=limit, allowed=allowed)
 
 

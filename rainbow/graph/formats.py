@@ -54,8 +54,8 @@ def read_document(document: Any, limits: Limits) -> Document:
     if "graph" in document:
         return read_jgf(document, "", limits)
     raise GraphError(
-        "this is none of JSON Graph Format (graph.nodes), NetworkX's node-link (nodes, edges), adjacency (nodes,"
-        " adjacency) and Cytoscape data (elements), and an RFC 20 resource set (execution.R_lite)",
+        "unrecognized graph format: expected JSON Graph Format (graph.nodes), NetworkX's node-link (nodes, edges),"
+        " adjacency (nodes, adjacency) or Cytoscape data (elements), or an RFC 20 resource set (execution.R_lite)",
         pointer="",
     )
 

@@ -61,7 +61,7 @@ def check_ends(document: Document, edge: Edge, sources: Container[str], targets:
     for side, end, known in (("source", edge.source, sources), ("target", edge.target, targets)):
         if end not in known:
             pointer = f"{document.edge_at(edge)}/{side}"
-            raise GraphError(f"the {side} {short(end)} of an edge is no vertex", pointer=pointer)
+            raise GraphError(f"edge {side} {short(end)} does not refer to a vertex", pointer=pointer)
 
 
 def top_down(document: Document, vertices: Iterable[str], edges: list[Edge]) -> list[str]:
@@ -96,7 +96,7 @@ def _cycle(document: Document, left: set[str], edges: list[Edge]) -> GraphError:
     closing = max((above[vertex] for vertex in cycle), key=lambda edge: edge.place)
     downward = [short(vertex) for vertex in (cycle[0], *reversed(cycle))]
     shown = " contains ".join(downward if len(downward) <= 6 else [*downward[:5], f"... ({len(cycle)} vertices)"])
-    return GraphError(f"containment has a cycle: {shown}", pointer=document.edge_at(closing))
+    return GraphError(f"containment edges form a cycle: {shown}", pointer=document.edge_at(closing))
 
 
 def _dominant(document: Document, vertices: Mapping[str, Vertex], own: list[Edge]) -> list[str]:
@@ -105,14 +105,17 @@ def _dominant(document: Document, vertices: Mapping[str, Vertex], own: list[Edge
     others = {end for edge in document.edges for end in (edge.source, edge.target)} - ours
     inside = [vertex for vertex in vertices if vertex not in others]
     if not inside:
-        raise GraphError("the graph has no containment", pointer=document.edges_at)
+        raise GraphError("graph has no containment edges", pointer=document.edges_at)
     return inside
 
 
 def _root(document: Document, vertices: Mapping[str, Vertex], roots: list[str]) -> str:
     if len(roots) > 1:
         shown = ", ".join(short(root) for root in roots[:5]) + (", ..." if len(roots) > 5 else "")
-        text = f"the graph has {len(roots)} roots ({shown}); everything but one vertex must be contained"
+        text = (
+            f"graph must have exactly one root, found {len(roots)}: {shown}; connect every other vertex with a "
+            "containment edge"
+        )
         raise GraphError(text, pointer=vertices[roots[1]].pointer)
     return roots[0]
 
@@ -136,7 +139,7 @@ def check_vertices(document: Document) -> dict[str, Vertex]:
     for vertex in document.vertices:
         if vertex.id in found:
             first = found[vertex.id].pointer
-            raise GraphError(f"the id {short(vertex.id)} is used twice, first at {first}", pointer=vertex.pointer)
+            raise GraphError(f"duplicate vertex id {short(vertex.id)}, first used at {first}", pointer=vertex.pointer)
         found[vertex.id] = vertex
     if not found:
         raise GraphError("the graph has no vertices", pointer=document.vertices_at)

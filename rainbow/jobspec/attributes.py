@@ -93,7 +93,7 @@ def _dependency(entry: Mapping[str, Any], at: str) -> Dependency:
         if not isinstance(value, str) or not 0 < len(value) <= LONGEST:
             raise JobspecError(f"a dependency's {key} is text of at most {LONGEST} characters", pointer=f"{at}/{key}")
     if missing := [key for key in _wanted(entry.get("scheme", "")) if key not in entry]:
-        raise JobspecError(f"the dependency lacks {', '.join(missing)}", pointer=at)
+        raise JobspecError(f"missing key in the dependency: {', '.join(missing)}", pointer=at)
     _check_words(entry, at)
     return Dependency(**entry)
 
@@ -105,7 +105,8 @@ def _wanted(scheme: str) -> tuple[str, ...]:
 def _check_words(entry: Mapping[str, str], at: str) -> None:
     if entry["scheme"] not in SCHEMES:
         raise JobspecError(
-            f"there is no scheme {entry['scheme'][:40]!r}; known are: {', '.join(SCHEMES)}", pointer=f"{at}/scheme"
+            f"unknown dependency scheme {entry['scheme'][:40]!r}; valid schemes: {', '.join(SCHEMES)}",
+            pointer=f"{at}/scheme",
         )
     for key, words in _WORDS.items():
         if key in entry and entry[key] not in words:
@@ -251,7 +252,7 @@ def _range(field: Any, entry: Mapping[str, Any], pointer: str) -> Condition:
         raise JobspecError("a range needs min or max", pointer=pointer)
     for side, bound in bounds.items():
         if isinstance(bound, bool) or not isinstance(bound, (str, int, float)) or coerce(str(bound)) is None:
-            raise JobspecError(f"{str(bound)[:40]!r} is no version", pointer=f"{pointer}/{side}")
+            raise JobspecError(f"{str(bound)[:40]!r} is not a valid version", pointer=f"{pointer}/{side}")
     if len(bounds) == 2 and in_range(str(bounds["min"]), None, str(bounds["max"])) is False:
         text = f"no version is in the range: max {str(bounds['max'])[:40]} is below min {str(bounds['min'])[:40]}"
         raise JobspecError(text, pointer=f"{pointer}/max")

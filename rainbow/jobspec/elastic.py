@@ -40,7 +40,7 @@ class Wanted:
         given = self.given
         least, most = given.get("min", max(1, self.least)), given.get("max", max(1, slots))
         if not least <= most <= max(1, slots):
-            raise JobspecError(f"min is no more than max, and max no more than the {slots} slots", pointer=self.at)
+            raise JobspecError(f"elastic requires min <= max <= {slots} (the number of slots)", pointer=self.at)
         return Elastic(least, most, given.get("threads", 1))
 
 
@@ -69,7 +69,7 @@ def _stretched(tree: Resource, at: str) -> Resource:
         return tree
     count = tree.count
     if count.max is None:
-        raise JobspecError("a count without a max does not say how many shares there may be", pointer=at)
+        raise JobspecError("an elastic job needs an upper bound: add max to its slot count", pointer=at)
     if count.max > count.min and (count.listed or (count.operator, count.operand) != ("+", 1)):
         raise JobspecError("an elastic job has any number of shares from min to max: no steps between", pointer=at)
     children = tree.children if tree.is_slot else tuple(_stretched(child, at) for child in tree.children)

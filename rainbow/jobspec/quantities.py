@@ -36,7 +36,7 @@ def read_count(value: Any, pointer: str) -> Count:
         return _from_text(value, pointer)
     if isinstance(value, Mapping):
         return _from_mapping(value, pointer)
-    raise JobspecError(f"a count is a whole number, not {_shown(value)}", pointer=pointer)
+    raise JobspecError(f"count must be an integer, got {_shown(value)}", pointer=pointer)
 
 
 def _shown(value: Any) -> str:
@@ -45,18 +45,18 @@ def _shown(value: Any) -> str:
 
 def _checked(count: Count, pointer: str) -> Count:
     if not 1 <= count.min <= MOST:
-        raise JobspecError(f"a count is at least 1 and at most {MOST}, not {count.min}", pointer=pointer)
+        raise JobspecError(f"count must be between 1 and {MOST}, got {count.min}", pointer=pointer)
     if count.max is not None and count.max < count.min:
         raise JobspecError(f"the count's max {count.max} is below its min {count.min}", pointer=pointer)
     if count.max is not None and count.max > MOST:
-        raise JobspecError(f"a count is at most {MOST}, not {count.max}", pointer=pointer)
+        raise JobspecError(f"count must be between 1 and {MOST}, got {count.max}", pointer=pointer)
     least = {"+": 1, "*": 2, "^": 2}.get(count.operator)
     if least is None:
         raise JobspecError(
             f"a count's operator is +, * or ^, not {count.operator[:9]}", pointer=f"{pointer}/operator"
         )
     if not least <= count.operand <= MOST or (count.operator == "^" and count.min < 2):
-        raise JobspecError(f"the count never grows by {count.operator}{count.operand}", pointer=f"{pointer}/operand")
+        raise JobspecError(f"count does not grow with {count.operator}{count.operand}", pointer=f"{pointer}/operand")
     return count
 
 
@@ -80,7 +80,9 @@ def _listed(text: str, pointer: str) -> Count:
             raise _malformed(text, pointer)
         low, high = int(found[1]), int(found[2] or found[1])
         if high < low or high > MOST or (spans and low < spans[-1].stop):
-            raise JobspecError(f"a list of counts ascends (RFC 22), {part} does not follow", pointer=pointer)
+            raise JobspecError(
+                f"numbers in a count list must ascend (RFC 22): {part} is out of order", pointer=pointer
+            )
         spans.append(range(low, high + 1))
     numbers = Numbers(tuple(spans))
     if len(numbers) > MOST_LISTED:
@@ -92,7 +94,8 @@ def _listed(text: str, pointer: str) -> Count:
 
 def _malformed(text: str, pointer: str) -> JobspecError:
     return JobspecError(
-        f'a count as text reads "4", "4+", "2-10", "2-10:2", "2-64:2:*" or "4,9,16-20", not {text[:40]!r}',
+        f'invalid count {text[:40]!r}: expected a form such as "4", "4+", "2-10", "2-10:2", '
+        '"2-64:2:*" or "4,9,16-20"',
         pointer=pointer,
     )
 
@@ -110,7 +113,7 @@ def _from_mapping(value: Mapping[str, Any], pointer: str) -> Count:
     for key in ("min", "max", "operand"):
         if key in value and (isinstance(value[key], bool) or not isinstance(value[key], int)):
             raise JobspecError(
-                f"a count's {key} is a whole number, not {_shown(value[key])}", pointer=f"{pointer}/{key}"
+                f"a count's {key} must be an integer, got {_shown(value[key])}", pointer=f"{pointer}/{key}"
             )
     if missing:
         return _checked(Count(int(value["min"]), None), pointer)
@@ -131,8 +134,19 @@ def about_units(variants: Iterable[Iterable[Resource]]) -> Iterator[str]:
 
 def _about(part: Resource) -> str:
     if part.unit:
-        return "" if is_known(part.unit) else f"unit {part.unit[:LONGEST]} is not known (known: {KNOWN})"
-    return f"{MEMORY} without a unit is counted in each cluster's own units" if part.type == MEMORY else ""
+        return (
+            ""
+            if is_known(part.unit)
+            else (
+                f"unknown unit {part.unit[:LONGEST]}; it only matches vertices with exactly this unit (known units: "
+                f"{KNOWN})"
+            )
+        )
+    return (
+        (f"{MEMORY} has no unit and is interpreted in each cluster's own unit; add a unit such as GiB")
+        if part.type == MEMORY
+        else ""
+    )
 
 
 _DECIMAL = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}

@@ -74,10 +74,10 @@ def _words(fault: jsonschema.ValidationError) -> str:
     name = str(fault.absolute_path[-1]) if fault.absolute_path else "the jobspec"
     if unknown := _unknown(fault):
         hint = meant(unknown, _known(fault))
-        return f"{name} has no key {unknown}; {hint and f'{hint} '}known are: {', '.join(_known(fault))}"
+        return f"unknown key {unknown} in {name}; {hint and f'{hint} '}valid keys: {', '.join(_known(fault))}"
     if fault.validator == "required":
         missing = [key for key in _values(fault) if key not in _mapping(fault.instance)]
-        return f"{name} lacks {', '.join(missing)}"
+        return f"missing key in {name}: {', '.join(missing)}"
     if fault.validator == "type":
         wanted = _values(fault)
         return f"{name} must be {' or '.join(wanted)}, not {type(fault.instance).__name__}"

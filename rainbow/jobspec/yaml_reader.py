@@ -126,7 +126,7 @@ class Limits:
 def load(text: str | bytes, limits: Limits) -> tuple[Any, Positions]:
     """Read one YAML document; JobspecError or LimitError say where it goes wrong."""
     if len(text) > limits.size:
-        raise LimitError(f"a jobspec of {len(text)} bytes, the limit is {limits.size}", limit="size")
+        raise LimitError(f"jobspec is {len(text)} bytes; the limit is {limits.size} bytes", limit="size")
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
         json = is_json(decoded)
@@ -204,7 +204,7 @@ class _Building:
             key = self.key(key_node)
             if key in found:
                 with self.path.below(key):
-                    raise self.fault(f"the key {key} stands twice", key_node)
+                    raise self.fault(f"duplicate key {key}", key_node)
             found[key] = self.below(key, value_node, depth)
         return found
 
@@ -212,7 +212,7 @@ class _Building:
         if not isinstance(node, yaml.ScalarNode) or node.tag.removeprefix(_PREFIX) not in _SCALARS:
             raise self.fault("a key must be text", node)
         if node.tag == f"{_PREFIX}merge":
-            raise self.fault("merge keys (<<) are not read: write the mapping out", node)
+            raise self.fault("YAML merge keys (<<) are not supported: write the mapping out", node)
         if len(node.value) > self.limits.key:
             raise LimitError(
                 f"a key of {len(node.value)} characters, the limit is {self.limits.key}",

@@ -35,7 +35,7 @@ def told(census: Census) -> str:
         parts.append(f"{_word(state)}{_names(census, state, left)}")
         left -= min(left, count)
     if len(counts) == 1 and of in counts.values():
-        return f"all {of} workers are {parts[0]}" if of > 1 else f"its only worker is {parts[0]}"
+        return f"all {of} workers are {parts[0]}" if of > 1 else f"the only worker is {parts[0]}"
     first, *others = counts.values()
     verb = "is" if first == 1 else "are"
     others_told = [f"{count} {part}" for count, part in zip(others, parts[1:], strict=True)]
@@ -49,7 +49,7 @@ def facts(census: Census) -> dict[str, Any]:
 
 
 def _word(state: WorkerState) -> str:
-    return "not yet seen by an agent" if state is WorkerState.NEW else state.lower()
+    return "waiting for an agent" if state is WorkerState.NEW else state.lower()
 
 
 def _names(census: Census, state: WorkerState, most: int) -> str:

@@ -41,7 +41,7 @@ class Delegate:
                     Wait(
                         job.id,
                         "handed-over-full",
-                        f"{some(len(handed), 'job is', 'jobs are')} handed over, the most is {most}",
+                        f"{some(len(handed), 'job is', 'jobs are')} handed over; the limit max_handed_over is {most}",
                         facts,
                     )
                 )

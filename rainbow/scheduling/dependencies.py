@@ -91,7 +91,7 @@ def _met(scheme: str, target: Target) -> bool:
 
 def _never(one: Dependency, target: Target | None) -> str:
     stands = "is not known" if target is None else f"is {target.state}"
-    return f"waited for job {one.value} {WORDS[one.scheme]}; it {stands}"
+    return f"dependency can never be met: waiting for job {one.value} {WORDS[one.scheme]}, but it {stands}"
 
 
 def called(task: GangTask) -> set[str]:

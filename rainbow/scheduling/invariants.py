@@ -48,7 +48,7 @@ def _check_space(view: View, census: Census, starts: list[Start]) -> None:
             _check_consumables(view, wanted)
             continue
         if not census.is_ready(name):
-            raise PlanError(f"worker {name} is not ready")
+            raise PlanError(f"invalid plan: worker {name} is not ready")
         free = census.workers[name].free
         for kind, amount in wanted.items():
             if amount > free.get(kind, 0):

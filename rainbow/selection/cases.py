@@ -145,7 +145,7 @@ def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise SelectionError("a mapping of names is wanted here", pointer=pointer)
+        raise SelectionError("must be a mapping of names", pointer=pointer)
     return value
 
 
@@ -167,7 +167,7 @@ def run(trial: Trial) -> Outcome:
 
 def _faults(choice: Choice, expect: Mapping[str, Any]) -> Iterator[str]:
     if "cluster" in expect and choice.cluster != expect["cluster"]:
-        yield f"{_place(choice.cluster)} was chosen, not {_place(expect['cluster'])}"
+        yield f"expected {_place(expect['cluster'])}, got {_place(choice.cluster)}"
     if "one_of" in expect and choice.cluster not in expect["one_of"]:
         yield f"{_place(choice.cluster)} was chosen, not one of {', '.join(map(str, expect['one_of']))}"
     if str(expect.get("reason", "")) not in choice.reason:
@@ -205,7 +205,7 @@ def _win_faults(trial: Trial) -> Iterator[str]:
     count = Counter(redecide(replace(trial.given, seed=seed), trial.rules).cluster for seed in seeds)
     for name, (least, most) in wins.items():
         if not least <= count[name] <= most:
-            yield f"{name} wins {count[name]} of {trial.seeds}, not {least} to {most}"
+            yield f"expected {name} to be chosen {least} to {most} times of {trial.seeds}, got {count[name]}"
 
 
 def _place(cluster: Any) -> str:

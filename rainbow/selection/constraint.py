@@ -119,7 +119,7 @@ class _Decision:
         last = {name: why for step in self._steps for name, why in step.dropped.items()}
         shown = [f"{name}: {last[name]}" for name in self._variables.names[:3]]
         more = len(self._variables.names) - len(shown)
-        return "no cluster is left: " + "; ".join(shown) + (f"; and {more} more" if more else "")
+        return "every cluster was filtered out: " + "; ".join(shown) + (f"; and {more} more" if more else "")
 
     # ── before any priority ─────────────────────────────────────────────────────────────────────────────────
 
@@ -134,7 +134,9 @@ class _Decision:
         values, faults = self._variables.evaluate(BOOKING, _left(rows, silent))
         dropped = {row: fault.reason for row, fault in faults.items()}
         short = [row for row, enough in values.items() if not enough]
-        dropped |= {row: f"the job takes {takes[row]} nodes, nodes_free is {shown(free[row])}" for row in short}
+        dropped |= {
+            row: (f"job needs {takes[row]} nodes, but only {shown(free[row])} are free (nodes_free)") for row in short
+        }
         return self._bar("booking", BOOKING.text, rows, dropped)
 
     def _bar_stale(self, rows: Rows) -> Rows:
@@ -143,7 +145,9 @@ class _Decision:
             return rows
         ages, _ = self._variables.evaluate(_AGE, rows)
         old = {row: age for row, age in ages.items() if is_number(age) and float(age) > limit}
-        dropped = {row: f"its state is {shown(age)} s old, stale_after is {limit:.12g}" for row, age in old.items()}
+        dropped = {
+            row: (f"cluster state is {shown(age)} s old; stale_after is {limit:.12g} s") for row, age in old.items()
+        }
         return self._bar("stale_after", f"{limit:.12g}", rows, dropped)
 
     def _bar(self, step: str, argument: str, rows: Rows, dropped: Mapping[int, str]) -> Rows:
@@ -230,7 +234,7 @@ class _Decision:
         values, faults = self._variables.evaluate(expression, rows)
         dropped = {row: f"{expression.text}: {fault.reason}" for row, fault in faults.items()}
         for row in [row for row in values if isinstance(values[row], str)] if _any_text(values) else ():
-            dropped[row] = f"{expression.text}: a sort needs a number, not {describe(values[row])}"
+            dropped[row] = f"{expression.text}: a sort requires a number, got {describe(values[row])}"
         left = list(_left(rows, dropped))  # by the sorts before, else by name, which a stable sort keeps among equals
         left.sort(key=values.__getitem__, reverse=instruction.kind == "sort_descending")
         return _Outcome(left, values, dropped, note)
@@ -250,7 +254,7 @@ class _Decision:
         unknown = [name for name in lacking if name not in skipped]
         given = self._variables.known_names() if unknown else ()
         hints = ", ".join(f"{name}{nearest(name, given)}" for name in unknown)
-        parts = [f"neither the job nor any cluster gives {hints}"] if unknown else []
+        parts = [f"not provided by the job or by any cluster: {hints}"] if unknown else []
         return "uninformed: " + "; ".join([*parts, *(f"{name} was not computed" for name in skipped)])
 
     def _select(self, instruction: Instruction, rows: Rows) -> _Outcome:

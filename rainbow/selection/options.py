@@ -155,9 +155,7 @@ def check_work(settings: Settings, clusters: int) -> None:
     compared = sum(1 + len(group.patterns) for group in groups)
     work = clusters * (compared + sum(expression.size for expression in _expressions(settings)))
     if work > MAX_WORK:
-        message = (
-            f"these priorities are {work} operations for {clusters} clusters, at most {MAX_WORK} are carried out"
-        )
+        message = f"priorities need {work} operations for {clusters} clusters; the limit is {MAX_WORK}"
         raise SelectionError(message, pointer="/priorities")
 
 
@@ -211,7 +209,7 @@ def _read_priority(item: Any, index: int) -> Priority:
     for key in item:
         if key not in PRIORITY:
             hint = nearest(key, PRIORITY)
-            raise SelectionError(f"a priority has no {str(key)[:60]!r}{hint}", pointer=pointer)
+            raise SelectionError(f"unknown key {str(key)[:60]!r} in priority{hint}", pointer=pointer)
     number = item.get("priority")
     if not isinstance(number, int) or isinstance(number, bool):
         raise SelectionError("priority must be a whole number", pointer=f"{pointer}/priority")
@@ -243,7 +241,7 @@ def _read_step(step: Any, number: int, at: int, pointer: str) -> Instruction:
     where = f"priority {number}, step {at + 1}"
     place: dict[str, Any] = {"pointer": pointer, "priority": number, "step": at + 1}
     if not isinstance(step, Mapping) or len(step) != 1:
-        raise SelectionError(f"{where}: a step is one instruction and its argument", **place)
+        raise SelectionError(f"{where}: each step must have exactly one instruction", **place)
     kind, argument = next(iter(step.items()))
     if kind not in INSTRUCTIONS:
         hint = nearest(kind, INSTRUCTIONS) or f"; there are {', '.join(INSTRUCTIONS)}"
@@ -320,7 +318,7 @@ def advise(settings: Settings, options: Mapping[str, Any]) -> list[str]:
 def _about_priorities(priorities: tuple[Priority, ...]) -> tuple[str, ...]:
     numbers = [priority.number for priority in priorities]
     twice = sorted({number for number in numbers if numbers.count(number) > 1})
-    warnings = [f"priority {number} stands more than once: tried in the order of the list" for number in twice]
+    warnings = [f"duplicate priority {number}: entries are tried in the order listed" for number in twice]
     return (*warnings, *(text for priority in priorities for text in _about_priority(priority)))
 
 
@@ -354,7 +352,7 @@ def _about_priority(priority: Priority) -> Iterator[str]:
             yield f"{where}: {warning}"
         before.add(step)
         if step.kind == "select" and at + 1 < len(priority.steps):
-            yield f"{where}: the steps after it are never reached"
+            yield f"{where}: later steps are never reached"
             return
     if priority.steps[-1].kind != "select":
         yield from (f"priority {priority.number}: {text}" for text in _about_end("first", before))
@@ -372,9 +370,9 @@ def _about_step(step: Instruction, before: _Before) -> Iterator[str]:
 
 def _about_filter(tree: ast.expr, known: Known) -> Iterator[str]:
     if isinstance(tree, ast.BinOp):
-        yield "this is a number, and every number but 0 passes, negative ones too"
+        yield "this expression is a number, so any value except 0 passes, including negative ones"
     elif never(tree, known):
-        yield "no cluster can pass this after the steps before it, unless a variable is negative"
+        yield "no cluster can pass this filter after the previous steps, unless a variable is negative"
 
 
 def _about_end(mode: str, before: _Before) -> Iterator[str]:
@@ -389,10 +387,10 @@ def _about_end(mode: str, before: _Before) -> Iterator[str]:
     what = f"{last.kind} of {last.expression.text}"
     dearest_first = (last.kind == "sort_descending") is (rising == RISES)
     if mode == "last" and not dearest_first:
-        yield f"{what} and last takes the dearest; for the cheapest use first"
+        yield f"{what} followed by last selects the most expensive cluster; use first for the cheapest"
     if mode != "last" and dearest_first:
         other = "sort_ascending" if last.kind == "sort_descending" else "sort_descending"
-        yield f"{what} and first takes the dearest; for the cheapest use {other}"
+        yield f"{what} followed by first selects the most expensive cluster; use {other} for the cheapest"
 
 
 # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -405,9 +403,9 @@ def _about_names(step: Instruction, computed: Collection[str]) -> Iterator[tuple
             continue
         hint = nearest(name, known)
         if name.startswith(OURS):
-            yield name, f"nobody gives {name}{hint}"
+            yield name, f"unknown variable {name}{hint}"
         elif hint:
-            yield name, f"{name} is not a usual variable{hint}"
+            yield name, f"{name} is not a well-known variable{hint}"
 
 
 def _column(step: Instruction, name: str) -> int:

@@ -129,11 +129,11 @@ class Variables:
         admitted: dict[str, Scalar] = {}
         for name, value in sorted(parameters.items(), key=lambda item: str(item[0])):
             if not isinstance(name, str) or not isinstance(value, int | float | str):
-                self.warnings.append(f"the job's {name} is not a number, text or truth value: not used")
+                self.warnings.append(f"ignored job parameter {name}: not a number, text or boolean")
             elif name.startswith(OURS):
-                self.warnings.append(f"the job cannot set {name}: not used")
+                self.warnings.append(f"ignored job parameter {name}: jobs cannot set this variable")
             elif self.stated(name):
-                self.warnings.append(f"the job gives {name}, which clusters state themselves: the state is used")
+                self.warnings.append(f"ignored job parameter {name}: the cluster's own value takes precedence")
             else:
                 admitted[name] = value
         return admitted

@@ -54,7 +54,7 @@ def create(service: Service, who: Caller, name: str, body: Mapping[str, Any]) ->
             frozen = freeze(service, mirror.entry, quiet=True)
             kept = _kept(frozen, request, owner, start, seconds) if frozen else Kept(text="it has no workers")
         if kept.placement is None:
-            raise Refused(f"cluster {name} has no such room: {kept.text}", cluster=name)
+            raise Refused(f"no room for this reservation on cluster {name}: {kept.text}", cluster=name)
         with turn.write() as connection:
             _admit(connection, record, owner, limits, service.clock())
             made = _record(service, record, owner, body, kept)
@@ -87,7 +87,7 @@ def delete(service: Service, who: Caller, name: str, reservation_id: str) -> Non
         record = visible_cluster(connection, who, name)
         found = _visible(connection, who, record, reservation_id)
         if not who.speaks_for(found.cluster_id, found.requestor):
-            raise Forbidden(f"reservation {reservation_id} is {found.requestor}'s")
+            raise Forbidden(f"reservation {reservation_id} belongs to {found.requestor}")
         if found.end <= now:
             raise Conflict(f"reservation {reservation_id} is over")
         reservations.end(connection, found.id, now)
@@ -124,7 +124,7 @@ def _times(service: Service, body: Mapping[str, Any], limits: Mapping[str, int])
     """Read start (None: the earliest) and seconds."""
     now, start = service.clock(), _time(body, "start")
     if start is not None and start < now - LATE:
-        raise Refused("start lies in the past", pointer="/start")
+        raise Refused("start is in the past", pointer="/start")
     start = None if start is None else max(start, now)
     end = _time(body, "end")
     if (end is None) == (body.get("duration") is None) or (end is not None and start is None):
@@ -134,7 +134,7 @@ def _times(service: Service, body: Mapping[str, Any], limits: Mapping[str, int])
         raise Refused("it ends before it starts", pointer="/end")
     days = limits["reservation_days"]
     if days and seconds > days * 86_400:
-        raise TooMany(f"a reservation may last {days} days", limit="reservation_days", most=days)
+        raise TooMany(f"reservation is too long: the limit is {days} days", limit="reservation_days", most=days)
     return start, seconds
 
 
@@ -157,7 +157,7 @@ def _turn(service: Service, record: ClusterRecord) -> Iterator[Turn]:
                 yield turn
                 return
         if time.monotonic() > limit:
-            raise TryLater("the cluster is being scheduled")
+            raise TryLater("a scheduling cycle is running; try again")
         time.sleep(0.02)
 
 
@@ -183,7 +183,7 @@ def _admit(
     most = limits["max_reservations_per_requestor"]
     has = sum(one.requestor == owner for one in reservations.of_cluster(connection, record.id, now))
     if 0 <= most <= has:
-        text = f"cluster {record.name} keeps {most} reservations of one requestor, {owner} has {has}"
+        text = f"{owner} already has {has} reservations on cluster {record.name}; the limit is {most}"
         raise TooMany(text, limit="max_reservations_per_requestor", most=most, present=has)
 
 

@@ -40,7 +40,7 @@ def backup(store: Store, file: Path) -> None:
 def restore(file: Path, url: str) -> None:
     """Fill an empty database from a backup."""
     if not file.is_file():
-        raise ConfigError(f"there is no file {file}")
+        raise ConfigError(f"file {file} not found")
     source, target = open_store(str(file)), open_store(url)
     try:
         _copy(source, target)
@@ -71,7 +71,7 @@ def _copy_rows(store: Store, draft: Path) -> None:
 def _copy(source: Store, target: Store) -> None:
     with source.read() as reading, target.write() as writing:
         if any(writing.execute(sa.select(table).limit(1)).first() for table in metadata.sorted_tables):
-            raise Conflict("the database is not empty")
+            raise Conflict("cannot restore: the database is not empty")
         for table in metadata.sorted_tables:
             rows = reading.execute(sa.select(table), execution_options={"yield_per": ROWS})
             for some in rows.partitions(ROWS):

@@ -204,7 +204,7 @@ def _trouble_as_unavailable() -> Iterator[None]:
     try:
         yield
     except TROUBLE as error:
-        raise Unavailable("the store does not answer; try again", retry_after=2) from error
+        raise Unavailable("the database is not responding; try again", retry_after=2) from error
 
 
 MIGRATIONS = Path(__file__).parent / "migrations"

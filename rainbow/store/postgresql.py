@@ -35,7 +35,9 @@ def engine(url: sa.URL) -> sa.Engine:
             connect_args={"options": options, "connect_timeout": CONNECT},
         )
     except (sa.exc.NoSuchModuleError, ImportError) as error:
-        raise ConfigError("PostgreSQL needs its driver: pip install 'rainbow-scheduler[postgres]'") from error
+        raise ConfigError(
+            "the PostgreSQL driver is not installed; run: pip install 'rainbow-scheduler[postgres]'"
+        ) from error
     sa.event.listen(made, "checkin", _put_back)
     sa.event.listen(made, "checkout", partial(_ask, made))
     return made

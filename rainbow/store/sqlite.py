@@ -25,7 +25,7 @@ LOOKING = "rainbow_looking"
 def engine(url: sa.URL) -> sa.Engine:
     """Return what connects to the file `url` names."""
     if not url.database or url.database == ":memory:":
-        raise ConfigError("the database must be a file: what is only in memory does not survive a restart")
+        raise ConfigError("in-memory databases are not supported: use a file, so that data survives a restart")
     Path(url.database).absolute().parent.mkdir(parents=True, exist_ok=True)
     make_private(Path(url.database))
     made = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=POOL_SIZE, connect_args={"timeout": BUSY_SECONDS})

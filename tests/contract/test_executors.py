@@ -91,10 +91,10 @@ IMPOSSIBLE = [
     (run_of("no-such-program-anywhere"), "cannot start 'no-such-program-anywhere': No such file or directory"),
     (run_of("echo", cwd="/no/such/place"), "cannot be started in '/no/such/place': No such file or directory"),
     (run_of("/"), "cannot start '/': Permission denied"),
-    (run_of("echo", "nul\0"), "cannot be started: embedded null byte"),
-    (run_of("echo", "\ud800"), "cannot be started: "),
-    (run_of("echo", environment={"A=B": "1"}), "cannot be started: illegal environment variable name"),
-    (run_of(), "cannot be started: there is no command"),
+    (run_of("echo", "nul\0"), "failed to start: embedded null byte"),
+    (run_of("echo", "\ud800"), "failed to start: "),
+    (run_of("echo", environment={"A=B": "1"}), "failed to start: illegal environment variable name"),
+    (run_of(), "failed to start: no command given"),
 ]
 
 

@@ -39,7 +39,7 @@ def test_a_run_over_its_limit_is_ended_with_all_it_started(executor: Executor) -
     end = end_of(executor, python(f"{LEAVE_A_CHILD}; import time; time.sleep(60)", duration=1.0))
     assert end.result is Result.TIMED_OUT
     assert end.exit_code not in (0, None)
-    assert end.detail == "ran longer than its 1 seconds"
+    assert end.detail == "killed: exceeded its time limit of 1 seconds"
     assert time.monotonic() - begun < 30
     grandchild = int(end.output)
     until(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE)

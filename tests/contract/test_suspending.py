@@ -87,7 +87,7 @@ class Faulty:
 
 @pytest.mark.parametrize(
     ("of", "detail"),
-    [(Plain(), "executor Plain cannot suspend"), (Faulty(), "the executor could not suspend it: no")],
+    [(Plain(), "executor Plain does not support suspend"), (Faulty(), "the executor could not suspend it: no")],
 )
 def test_executor_that_cannot_says_so(of, detail) -> None:
     told = {"task": "t", "attempt": 2, "event": "unable", "detail": detail}

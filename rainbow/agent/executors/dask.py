@@ -42,7 +42,7 @@ class DaskExecutor:
 
     def __init__(self, address: str, environment: Mapping[str, str], folder: Path | None) -> None:
         if not address:
-            raise RequestError("say which scheduler: dask:tcp://HOST:8786")
+            raise RequestError("missing Dask scheduler address: use dask:tcp://HOST:8786")
         self._environment = dict(environment)
         place = str(folder.resolve()) if folder else uuid.uuid4().hex
         self._owner = sha256(f"{socket.gethostname()}\n{place}".encode()).hexdigest()[:16]
@@ -186,7 +186,7 @@ class DaskExecutor:
 
 
 def _not_taken(run: RunId, fault: Exception) -> Ended:
-    return Ended(run, Result.FAILED, detail=f"Dask does not take it: {fault}")
+    return Ended(run, Result.FAILED, detail=f"Dask rejected the task: {fault}")
 
 
 def _told(run: RunId, future: Future) -> Ended:

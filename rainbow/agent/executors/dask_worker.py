@@ -29,7 +29,7 @@ def work(owner: str, key: str, run: Mapping[str, Any], environment: Mapping[str,
     begun = Event(name)
     if begun.is_set():
         sweep(name)
-        return end_to_json(Ended(given.id, Result.STOPPED, detail="it was lost with a worker of Dask"))
+        return end_to_json(Ended(given.id, Result.STOPPED, detail="lost: the Dask worker running it died"))
     begun.set()
     get_worker().log_event(topic_of(owner), {"task": given.id[0], "attempt": given.id[1]})
     _running.add((owner, key))

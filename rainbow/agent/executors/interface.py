@@ -112,5 +112,5 @@ def _module(name: str, executor: str, extra: str) -> Any:
     except ModuleNotFoundError as fault:
         if (fault.name or "").startswith("rainbow"):
             raise
-        told = f"the executor {executor} needs {fault.name}: pip install 'rainbow-scheduler[{extra}]'"
+        told = f"executor {executor} requires {fault.name}; run: pip install 'rainbow-scheduler[{extra}]'"
         raise UnknownPlugin(told) from fault

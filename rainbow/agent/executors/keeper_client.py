@@ -23,7 +23,7 @@ from rainbow.agent.executors.run import Ended, Result, Run, RunId, end_from_json
 from rainbow.errors import RequestError
 
 COMES_UP = 20.0  # seconds a new keeper may take
-KEEPER_LOST = "the process that watched it was lost"
+KEEPER_LOST = "lost: the process supervising the task died"
 
 
 class KeptExecutor:

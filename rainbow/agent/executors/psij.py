@@ -129,7 +129,7 @@ class BatchExecutor:
         try:
             self._desk.put(run, self._environment)
         except (OSError, ValueError) as fault:
-            active.end = Ended(run.id, Result.FAILED, detail=f"cannot be started: {fault}")
+            active.end = Ended(run.id, Result.FAILED, detail=f"failed to start: {fault}")
             return
         self._pool.submit(self._submit, active)
 
@@ -142,7 +142,7 @@ class BatchExecutor:
             active.job = job
         except Exception as fault:  # whatever PSI/J and the resource manager find wrong with it
             if self._desk.take_back(run.id):
-                active.end = Ended(run.id, Result.FAILED, detail=f"{self._name} does not take it: {_one_line(fault)}")
+                active.end = Ended(run.id, Result.FAILED, detail=f"{self._name} rejected the job: {_one_line(fault)}")
 
     def _spec(self, run: Run) -> psij.JobSpec:
         python, *arguments = bootstrap.command(
@@ -239,7 +239,7 @@ class BatchExecutor:
         canceled = status is not None and status.state is psij.JobState.CANCELED
         if canceled or self._desk.is_asked_to_stop(active.run.id):
             return Ended(active.run.id, Result.STOPPED, detail=f"{self._name} canceled it")
-        said = (status.message if status is not None else None) or "it is gone"
+        said = (status.message if status is not None else None) or "job disappeared from the resource manager"
         return Ended(active.run.id, Result.FAILED, detail=f"{self._name} ended it: {_one_line(said)}")
 
     def _ask_again(self, active: _Active) -> None:

@@ -68,7 +68,7 @@ def show() -> Any:
 def _check_reader() -> None:
     """Refuse whoever has no credential for it: a proxy in front makes every address the loopback's."""
     if service().settings.server.metrics != "everybody" and not who().monitors:
-        raise Forbidden("this needs the admin token or a monitor token (rainbow token mint --monitor)")
+        raise Forbidden("admin or monitor token required (rainbow token mint --monitor)")
 
 
 def _head(name: str) -> list[str]:

@@ -52,7 +52,7 @@ def _start(here: Service) -> int:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text[:20]) > LARGEST:
-        raise RequestError("Last-Event-ID is the id of an event", pointer="/after")
+        raise RequestError("Last-Event-ID must be the ID of an event", pointer="/after")
     return int(text)
 
 

@@ -44,7 +44,7 @@ def submit_batch() -> Any:
     jobs = list_of(body, "jobs")
     most = service().settings.limits.batch
     if len(jobs) > most:
-        raise LimitError(f"{len(jobs)} jobs, the limit is {most}", limit="batch", pointer="/jobs")
+        raise LimitError(f"batch contains {len(jobs)} jobs; the limit is {most}", limit="batch", pointer="/jobs")
     optimal = _optimal(body)
     common = {key: body[key] for key in COMMON if key in body}
     entries = [_entry(asking, common, job, at) for at, job in enumerate(jobs)]
@@ -65,7 +65,10 @@ def _entry(asking: Caller, common: Mapping[str, Any], job: Any, at: int) -> Entr
     """Read one job; what is wrong with it is its own answer."""
     try:
         if not isinstance(job, Mapping) or "jobspec" not in job:
-            raise RequestError("a job is {jobspec, selector?, clusters?, name?, requestor?}", pointer="")
+            raise RequestError(
+                "each job must be an object with jobspec and, optionally, selector, clusters, name, requestor",
+                pointer="",
+            )
         envelope = {**common, **job}
         brought = cluster_tokens(envelope)
         asked = submission_of(envelope["jobspec"], envelope, brought, _key(at))
@@ -187,10 +190,10 @@ def _filter(asking: Caller) -> Filter:
     states = [state for state in arguments.get("state", "").upper().split(",") if state]
     for state in states:
         if state not in JobState.__members__:
-            raise RequestError(f"there is no state {state}; there are: {', '.join(JobState)}", pointer="/state")
+            raise RequestError(f"unknown job state {state}; expected one of {', '.join(JobState)}", pointer="/state")
     text = arguments.get("limit", "100")
     if not text.isdecimal() or not 1 <= int(text[:9]) <= service().settings.limits.listed:
-        raise RequestError(f"limit is a number from 1 to {service().settings.limits.listed}", pointer="/limit")
+        raise RequestError(f"limit must be between 1 and {service().settings.limits.listed}", pointer="/limit")
     return Filter(
         asking.visible,
         states,
@@ -246,7 +249,7 @@ def suspend(job_id: str) -> Any:
 
 @jobs.post("/jobs/<id:job_id>:resume")
 def resume(job_id: str) -> Any:
-    """Let a suspended job go on."""
+    """Resume a suspended job."""
     return jsonify(timed(suspension.resume(service(), *_named(job_id))))
 
 

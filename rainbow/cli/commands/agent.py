@@ -36,8 +36,10 @@ HANDED_OVER = 10_000  # tasks at once where another queues them
 
 @click.command()
 @click.argument("action", required=False, type=click.Choice(["doctor"]))
-@click.option("--cluster", help="The cluster to work for.")
-@click.option("--executor", default="local", show_default=True, help="What starts tasks: NAME or NAME:ARGUMENT.")
+@click.option("--cluster", help="Cluster to run tasks for.")
+@click.option(
+    "--executor", default="local", show_default=True, help="Executor that runs tasks: NAME or NAME:ARGUMENT."
+)
 @click.option(
     "--mode",
     type=click.Choice([SHARED, OWNED]),
@@ -48,25 +50,48 @@ HANDED_OVER = 10_000  # tasks at once where another queues them
     type=click.IntRange(1, 100_000),
     help=f"Most tasks at once [default: {MAX_TASKS}; with the executor slurm {HANDED_OVER:,}].",
 )
-@click.option("--worker", "workers", multiple=True, help="A worker it speaks for; none given: all.")
-@click.option("--pass-env", multiple=True, metavar="NAME", help="Let tasks see this variable of the agent's, too.")
+@click.option(
+    "--worker",
+    "workers",
+    multiple=True,
+    help="Worker this agent serves. Repeatable. Default: all workers of the cluster.",
+)
+@click.option(
+    "--pass-env",
+    multiple=True,
+    metavar="NAME",
+    help="Pass this environment variable of the agent to tasks. Repeatable.",
+)
 @click.option(
     "--state-dir",
     envvar="RAINBOW_STATE_DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where it remembers what runs; else $XDG_STATE_HOME/rainbow, or ~/.local/state/rainbow.",
+    help="Directory for the agent's state. Default: $XDG_STATE_HOME/rainbow or ~/.local/state/rainbow.",
 )
-@click.option("--register", is_flag=True, help="Register the cluster as --source says; keep graph and state true.")
-@click.option("--source", help="What says what the cluster is: slurm, flux-r, hwloc or local; else the executor's.")
-@click.option("--registration-secret", envvar="RAINBOW_REGISTRATION_SECRET", help="To register a new cluster.")
+@click.option(
+    "--register",
+    is_flag=True,
+    help="Register the cluster from --source if it is not registered, and keep its graph and state up to date.",
+)
+@click.option(
+    "--source",
+    help="Source of the cluster description: slurm, flux-r, hwloc or local. Default: chosen by the executor.",
+)
+@click.option(
+    "--registration-secret",
+    envvar="RAINBOW_REGISTRATION_SECRET",
+    help="Registration secret; needed to register a new cluster.",
+)
 @click.option(
     "--registration-secret-file",
     type=FILE,
     envvar="RAINBOW_REGISTRATION_SECRET_FILE",
     help="A file with it; /dev/fd/N is a descriptor.",
 )
-@click.option("--policy", help="The scheduling policy of a new cluster; else the server's default.")
-@click.option("--report-load", is_flag=True, help="Tell this machine's load as that of every worker it speaks for.")
+@click.option(
+    "--policy", help="Scheduling policy for a newly registered cluster. Default: the server's default policy."
+)
+@click.option("--report-load", is_flag=True, help="Report this machine's load for every worker the agent serves.")
 @click.option(
     "--processes-per-core",
     type=click.IntRange(min=0),
@@ -86,7 +111,7 @@ HANDED_OVER = 10_000  # tasks at once where another queues them
     show_default=True,
     help="Give each task of the executor local a space of processes of its own, where the system allows it.",
 )
-@click.option("--quiet", is_flag=True, help="Do not tell how tasks end.")
+@click.option("--quiet", is_flag=True, help="Do not print a line for each finished task.")
 @with_secret
 def agent(
     client: Client,
@@ -109,7 +134,7 @@ def agent(
     isolate: str,
     quiet: bool,
 ) -> None:
-    """Take a cluster's tasks, run them, and report how they end.
+    """Run the tasks of a cluster and report their results.
 
     Tasks run as the user that runs the agent, see a few of its environment variables (PATH, HOME, LANG, ...)
     and never its secret. SIGTERM or Ctrl-C stops the tasks; the server gives them to the queue again. Killed and
@@ -142,7 +167,7 @@ def agent(
     )
     for number in (signal.SIGTERM, signal.SIGINT):  # before it says that it works: who reads that may end it
         signal.signal(number, lambda *_: working.stop())
-    say(f"agent {working.id} works for {cluster}")
+    say(f"agent {working.id} connected to cluster {cluster}")
     if chosen == APART and (why := isolation.allowed()):
         say(f"tasks see each other's processes, and can signal them: {why}; run each user's agent as its own user")
     _work(working, cluster, Watch(client, cluster, look, working.speak_for, say) if register else None)
@@ -193,7 +218,8 @@ def _in_plain_words(problem: Problem, cluster: str) -> Problem:
     if problem.status not in NOT_OURS:
         return problem
     said = (
-        f"the server does not take this secret for that of cluster {cluster}: it is wrong, or was revoked or rotated"
+        f"the secret for cluster {cluster} was rejected: it is wrong, revoked or rotated; ask the cluster's "
+        "owner for the current secret"
     )
     return Problem(problem.status, {"code": problem.code, "title": problem.title, "detail": said})
 
@@ -224,7 +250,7 @@ def enrolled(
     if client.has_credentials and _is_ours(client, cluster, bool(secret)):
         return client
     if not secret:
-        raise RequestError(f"to register {cluster} the registration secret is needed (--registration-secret)")
+        raise RequestError(f"cluster {cluster} is not registered; pass --registration-secret to register it")
     file = Path(click.get_current_context().params["credentials"])
     session.read(file)  # a file that cannot be added to is better known before than after
     with Client(client.url, secret) as registering:
@@ -233,7 +259,7 @@ def enrolled(
         )
     session.save(file, client.url, cluster, made["token"], made["secret"])
     counted = ", ".join(f"{size} {kind}" for kind, size in printer.totals(made).items() if kind != "cluster")
-    say(f"registered {cluster}: {counted}; its token and secret are in {file}")
+    say(f"registered cluster {cluster} ({counted}); token and secret saved in {file}")
     ours = Client(client.url, made["secret"])
     click.get_current_context().call_on_close(ours.close)
     return ours

@@ -16,7 +16,7 @@ from rainbow.client import Client
 
 @click.group()
 def state() -> None:
-    """The flat state of a cluster that selection sees: set, show."""
+    """Manage the key-value state of a cluster used by selection: set, show."""
 
 
 @state.command(name="set")
@@ -49,24 +49,24 @@ def subsystem() -> None:
 
 @subsystem.command()
 @click.argument("graph", type=FILE)
-@click.option("--cluster", required=True, help="The cluster it hangs on.")
-@click.option("--name", required=True, help="What the subsystem is called: io, spack, power, ...")
+@click.option("--cluster", required=True, help="Cluster to attach the subsystem to.")
+@click.option("--name", required=True, help="Name of the subsystem, such as io, spack or power.")
 @printer.output_option
 @with_secret
 def register(client: Client, cluster: str, graph: Path, name: str, output: str) -> None:
-    """Hang the subsystem GRAPH (JSON) on a cluster, in place of one of the same name."""
+    """Attach the subsystem GRAPH (JSON) to a cluster, replacing any subsystem of the same name."""
     made = client.put_subsystem(cluster, name, json_of(graph))
     printer.show(output, made, lambda console: console.print(printer.facts({"cluster": cluster, **made})))
 
 
 @subsystem.command()
 @click.argument("name")
-@click.option("--cluster", required=True, help="The cluster it hangs on.")
+@click.option("--cluster", required=True, help="Cluster to attach the subsystem to.")
 @with_secret
 def delete(client: Client, cluster: str, name: str) -> None:
-    """Take a subsystem away: nothing matches it afterwards."""
+    """Delete a subsystem. Jobs that require it no longer match the cluster."""
     client.delete_subsystem(cluster, name)
-    click.echo(f"subsystem {name} of cluster {cluster} is deleted")
+    click.echo(f"deleted subsystem {name} of cluster {cluster}")
 
 
 @click.group()
@@ -99,9 +99,10 @@ def _capacity(one: dict[str, Any]) -> dict[str, Any]:
 
 
 VERBS = {
-    "offline": "Take a worker away: it gets nothing new until it is reinstated.",
-    "drain": "Let a worker end what it has; it gets nothing new until it is reinstated.",
-    "reinstate": "Bring a worker back that was taken away, drained or quarantined.",
+    "offline": "Take a worker offline: no new tasks until it is reinstated; running tasks continue (fair_share stops "
+    "preemptable shares).",
+    "drain": "Drain a worker: running tasks finish, no new tasks until it is reinstated.",
+    "reinstate": "Return an offline, drained or quarantined worker to service.",
 }
 
 

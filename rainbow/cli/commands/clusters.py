@@ -28,14 +28,24 @@ def cluster() -> None:
 
 @cluster.command()
 @click.argument("graph", type=FILE)
-@click.option("--name", required=True, help="What the cluster is called.")
-@click.option("--subsystem", "subsystems", multiple=True, metavar="NAME=FILE", help="Hang a subsystem graph on it.")
-@click.option("--state", type=FILE, help="A YAML or JSON file: the flat state that selection sees.")
+@click.option("--name", required=True, help="Name of the cluster.")
+@click.option(
+    "--subsystem", "subsystems", multiple=True, metavar="NAME=FILE", help="Attach a subsystem graph. Repeatable."
+)
+@click.option(
+    "--state",
+    type=FILE,
+    help="YAML or JSON file with the cluster's initial state (flat key-value pairs used by selection).",
+)
 @click.option("--levels", type=click.Choice(["any", "strict"]), default="any", show_default=True)
-@click.option("--policy", help="The scheduling policy; else the server's default.")
-@click.option("--policy-settings", type=FILE, help="A YAML or JSON file: its settings, or {policy, settings}.")
+@click.option("--policy", help="Scheduling policy. Default: the server's default policy.")
+@click.option(
+    "--policy-settings", type=FILE, help="YAML or JSON file with the policy's settings, or with {policy, settings}."
+)
 @click.option("--visibility", type=click.Choice(["all", "own"]), help="Whose jobs a requestor's token sees; all.")
-@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Add token and secret to this file.")
+@click.option(
+    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Save the token and secret to this file."
+)
 @printer.output_option
 @with_registration
 def register(
@@ -52,7 +62,9 @@ def register(
     save: Path | None,
     output: str,
 ) -> None:
-    """Register a cluster: GRAPH is its containment graph (JSON). Token and secret are shown this once."""
+    """Register a cluster from GRAPH, a JSON resource graph. Prints the cluster's token and secret; they cannot be
+    shown again.
+    """
     if save:
         session.read(save)  # a file that cannot be added to is better known before than after
     made = client.register_cluster(
@@ -80,7 +92,7 @@ def _registered(made: responses.Registration, save: Path | None) -> Any:
     if save:
         shown["token, secret"] = f"saved in {save}"
     else:
-        shown |= {"token": made["token"], "secret": f"{made['secret']}  (both are shown this once)"}
+        shown |= {"token": made["token"], "secret": f"{made['secret']}  (shown only once; save it now)"}
     return printer.facts(shown)
 
 
@@ -88,7 +100,7 @@ def _registered(made: responses.Registration, save: Path | None) -> Any:
 @printer.output_option
 @with_tokens
 def list_clusters(client: Client, output: str) -> None:
-    """List the clusters your tokens cover."""
+    """List the clusters you have access to."""
     found = client.clusters()
     rows = [(one["name"], _state(one), _ready(one), one["subsystems"], printer.totals(one)) for one in found]
     titles = ["CLUSTER", "STATE", "READY", "SUBSYSTEMS", "TOTALS"]
@@ -100,12 +112,12 @@ def list_clusters(client: Client, output: str) -> None:
 @printer.output_option
 @with_tokens
 def show(client: Client, cluster: str, output: str) -> None:
-    """Show a cluster: how it is, totals, subsystems, policy."""
+    """Show a cluster's state, resource totals, subsystems and policy."""
     found = client.cluster(cluster)
     printer.show(output, found, lambda console: console.print(printer.facts(_facts(found))))
 
 
-STATES = {"deleting": "being deleted", "unattended": "no agent seen"}
+STATES = {"deleting": "being deleted", "unattended": "no agent connected"}
 
 
 def _state(one: Mapping[str, Any]) -> str:
@@ -129,9 +141,13 @@ def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
 @printer.output_option
 @with_secret
 def drain(client: Client, cluster: str, output: str) -> None:
-    """Let a cluster take nothing new: what runs goes on, what waits is placed anew where it may go."""
+    """Drain a cluster: accept no new jobs, move pending jobs to other clusters, let running tasks finish."""
     made = client.move_cluster(cluster, "drain")
-    printer.show(output, made, lambda console: console.print(f"cluster {cluster} takes nothing new"))
+    printer.show(
+        output,
+        made,
+        lambda console: console.print(f"cluster {cluster} is draining: no new jobs, running tasks continue"),
+    )
 
 
 @cluster.command()
@@ -139,24 +155,29 @@ def drain(client: Client, cluster: str, output: str) -> None:
 @printer.output_option
 @with_secret
 def reinstate(client: Client, cluster: str, output: str) -> None:
-    """Let a cluster that was drained take jobs and tasks again."""
+    """Return a drained cluster to service."""
     made = client.move_cluster(cluster, "reinstate")
-    printer.show(output, made, lambda console: console.print(f"cluster {cluster} takes tasks again"))
+    printer.show(output, made, lambda console: console.print(f"cluster {cluster} accepts jobs again"))
 
 
 @cluster.command()
 @click.argument("cluster")
-@click.option("--drain", is_flag=True, help="Even with live jobs: what waits is placed anew, what runs ends.")
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Delete even if jobs are active: running jobs finish first; pending jobs move to other clusters, or are "
+    "canceled if none can run them.",
+)
 @with_secret
 def delete(client: Client, cluster: str, drain: bool) -> None:
-    """Delete a cluster; its token and secret go from the credentials file too."""
+    """Delete a cluster and remove its token and secret from the credentials file."""
     if client.delete_cluster(cluster, drain=drain):  # its secret is good, and wanted, until then
-        click.echo(f"cluster {cluster} is drained, and deleted when what runs there has ended")
+        click.echo(f"cluster {cluster} is draining and will be deleted when its running tasks finish")
         return
-    click.echo(f"cluster {cluster} is deleted")
+    click.echo(f"cluster {cluster} deleted")
     file = credentials_used()
     if _is_of(file, client) and session.forget_cluster(file, cluster):
-        click.echo(f"its token and secret are taken out of {file}")
+        click.echo(f"removed its token and secret from {file}")
 
 
 def _is_of(file: Path, client: Client) -> bool:
@@ -169,10 +190,11 @@ OUT = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 @click.command(name="import")
 @click.argument("source")
 @click.argument("file", type=FILE)
-@click.option("-o", "--out", type=OUT, default="-", help="Where the graph goes; else stdout.")
-@click.option("--name", default="", help="What the cluster is called; else as FILE says.")
+@click.option("-o", "--out", type=OUT, default="-", help="File to write the graph to. Default: standard output.")
+@click.option("--name", default="", help="Name of the cluster. Default: the name found in FILE.")
 def import_graph(source: str, file: Path, out: Path, name: str) -> None:
-    """Make a graph (JSON) of FILE (- for stdin), which SOURCE (slurm, flux-r, kubernetes, hwloc, local) printed.
+    """Convert the output of another resource manager (FILE, or - for stdin) to a JSON resource graph. SOURCE: slurm,
+    flux-r, kubernetes, hwloc or local.
 
     The graph goes to stdout, or to the file of --out; a line on stderr says what is in it.
     """
@@ -192,7 +214,7 @@ def _written(document: dict[str, Any]) -> str:
     try:
         return json.dumps(document, indent=2) + "\n"
     except RecursionError as error:
-        raise InputError("the metadata of a vertex is nested too deeply") from error
+        raise InputError("vertex metadata is nested too deeply") from error
 
 
 def _summary(cluster: Cluster, document: dict[str, Any]) -> str:

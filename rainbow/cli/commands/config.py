@@ -24,7 +24,7 @@ def config() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @printer.output_option
 def check(file: Path, output: str) -> None:
-    """Say whether the server would start with FILE, and what it would not read."""
+    """Check FILE for errors and for settings the server would ignore."""
     from rainbow.service.core.settings import read_config
 
     with naming(file):
@@ -39,25 +39,25 @@ def check(file: Path, output: str) -> None:
 @config.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default=Path("rainbow.yaml"))
 def init(file: Path) -> None:
-    """Write FILE with every key, its default and what it means; a file that is there is left alone."""
+    """Write a commented configuration FILE with every setting at its default. Never overwrites a file."""
     text = resources.files("rainbow.service").joinpath("rainbow.yaml").read_text(encoding="utf-8")
     try:
         with file.open("x", encoding="utf-8") as written:
             written.write(text)
     except FileExistsError:
-        raise Conflict(f"there is a file {file} already") from None
-    click.echo(f"{file} has every key with its default")
+        raise Conflict(f"{file} already exists; not overwritten") from None
+    click.echo(f"wrote {file} with every setting at its default")
 
 
 @config.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
 @printer.output_option
 def view(file: Path | None, output: str) -> None:
-    """Show every setting as a server with FILE would have it, without secrets."""
+    """Show the effective settings of a server started with FILE. Secrets are hidden."""
     from rainbow.service.core.settings import Settings, read_config
 
     settings = asdict(read_config(file) if file else Settings())
-    hidden = {key: "set" if settings.pop(key) else "made at first start" for key in ("secret", "admin")}
+    hidden = {key: "set" if settings.pop(key) else "generated on first start" for key in ("secret", "admin")}
     settings.pop("warnings")
     rows = {**{key: value for key, value in settings.items() if not isinstance(value, dict)}, **hidden}
     for section in ("limits", "admission", "server"):
@@ -69,7 +69,9 @@ def view(file: Path | None, output: str) -> None:
 @printer.output_option
 @with_tokens
 def reload(client: Client, output: str) -> None:
-    """Let the server check its configuration file and take it over now; needs the admin token."""
+    """Make the server reload its configuration file now. If the file is invalid, nothing changes. Requires the admin
+    token.
+    """
     told = client.reload_config()
     for warning in told.pop("warnings"):
         click.echo(f"rainbow: warning: {printer.one_line(warning)}", err=True)

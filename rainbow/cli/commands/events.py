@@ -12,16 +12,18 @@ from rainbow.cli.output import printer
 from rainbow.cli.session import with_tokens
 from rainbow.client import Client
 
-watch_option = click.option("--watch", is_flag=True, help="Show it anew whenever something happens, until ^C.")
+watch_option = click.option(
+    "--watch", is_flag=True, help="Refresh the output on every change until interrupted (Ctrl-C)."
+)
 
 
 @click.command()
-@click.option("--after", type=click.IntRange(0), help="Begin after this event; else with those to come.")
-@click.option("--follow/--no-follow", default=True, show_default=True, help="Go on with those to come.")
+@click.option("--after", type=click.IntRange(0), help="Start after the event with this ID. Default: new events only.")
+@click.option("--follow/--no-follow", default=True, show_default=True, help="Keep listening for new events.")
 @printer.output_option
 @with_tokens
 def events(client: Client, after: int | None, follow: bool, output: str) -> None:
-    """Tell what happens to your clusters and jobs, one line an event."""
+    """Stream events of your clusters and jobs, one per line."""
     for event in client.stream(after, follow=follow):
         if output == "json":
             click.echo(json.dumps(event))

@@ -53,14 +53,14 @@ SHOWN = ("JobID", "Name", "State", "Cluster", "User", "Elapsed", "Nodes", "Tasks
 
 
 @click.command()
-@click.option("--cluster", help="Only those of this cluster.")
+@click.option("--cluster", help="Show only jobs of this cluster.")
 @click.option(
     "--state",
     type=click.Choice([str(state) for state in JobState], case_sensitive=False),
     help="Only those in this state; else those that have not ended.",
 )
 @click.option("-a", "--all", "every", is_flag=True, help="Those that have ended, too.")
-@click.option("-u", "--requestor", "--user", "requestor", help="Only those of this requestor.")
+@click.option("-u", "--requestor", "--user", "requestor", help="Show only jobs of this requestor.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
 @watch_option
 @list_options(COLUMNS, SHOWN)
@@ -112,7 +112,7 @@ def last(client: Client) -> None:
 @printer.output_option
 @with_tokens
 def show(client: Client, job_id: str, watch: bool, output: str) -> None:
-    """Show a job, its tasks, where they run and what they wrote last."""
+    """Show a job and its tasks: state, placement and recent output."""
 
     def draw() -> bool:
         found = client.job(job_id)
@@ -127,7 +127,7 @@ def show(client: Client, job_id: str, watch: bool, output: str) -> None:
 @printer.output_option
 @with_tokens
 def why(client: Client, job_id: str, output: str) -> None:
-    """Show why a job is where it is: match, selection, scheduling; can it ever run, can it run now."""
+    """Explain a job's placement and why it is waiting, including whether it can run at all."""
     found = client.why(job_id, verify=True)
     printer.show(output, found, lambda console: _draw_why(console, found))
 
@@ -137,7 +137,7 @@ def why(client: Client, job_id: str, output: str) -> None:
 @printer.output_option
 @with_tokens
 def replay(client: Client, job_id: str, output: str) -> None:
-    """Take a job's selection again from what was kept of it; exit 1 if another comes of it."""
+    """Replay a job's recorded cluster selection. Exits 1 if the result differs."""
     found = client.replay(job_id)
     printer.show(output, found, lambda console: draw_replay(console, found))
     click.get_current_context().exit(Exit.OK if found["equal"] else Exit.ERROR)
@@ -148,7 +148,7 @@ def replay(client: Client, job_id: str, output: str) -> None:
 @printer.output_option
 @with_tokens
 def cancel(client: Client, job_id: str, output: str) -> None:
-    """Cancel a job: what runs is stopped, what waits does not start."""
+    """Cancel a job: stop its running tasks and remove its waiting tasks from the queue."""
     found = client.cancel(job_id)
     printer.show(output, found, lambda console: draw_job(console, found))
 
@@ -158,7 +158,7 @@ def cancel(client: Client, job_id: str, output: str) -> None:
 @printer.output_option
 @with_tokens
 def suspend(client: Client, job_id: str, output: str) -> None:
-    """Hold a job: what runs is stopped in place and keeps its space, what waits does not start."""
+    """Suspend a job: pause its running tasks, which keep their resources, and start no waiting tasks."""
     found = client.suspend(job_id)
     printer.show(output, found, lambda console: draw_job(console, found))
 
@@ -168,18 +168,18 @@ def suspend(client: Client, job_id: str, output: str) -> None:
 @printer.output_option
 @with_tokens
 def resume(client: Client, job_id: str, output: str) -> None:
-    """Let a suspended job go on."""
+    """Resume a suspended job."""
     found = client.resume(job_id)
     printer.show(output, found, lambda console: draw_job(console, found))
 
 
 @job.command()
 @click.argument("job_id")
-@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds; exit 75 if it has not ended by then.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Give up after this many seconds and exit with 75.")
 @printer.output_option
 @with_tokens
 def wait(client: Client, job_id: str, timeout: float | None, output: str) -> None:
-    """Wait for a job's end; exit 7 if it does not complete."""
+    """Wait for a job to end. Exits 7 if it fails or is canceled."""
     found = client.wait(job_id, timeout)
     printer.show(output, found, lambda console: draw_job(console, found))
     click.get_current_context().exit(outcome(found))
@@ -205,7 +205,7 @@ def _on(task: Document, job: Document) -> dict[str, Any]:
 def draw_job(console: Console, job: Document) -> None:
     """Show a job, its tasks and what they wrote last."""
     named = {key: job[key] for key in ("id", "name", "state", "cluster", "requestor")}
-    waits = {"waits because": _waits(job)} if _waits(job) else {}
+    waits = {"reason": _waits(job)} if _waits(job) else {}
     console.print(
         printer.facts({"job": named.pop("id"), **named, "submitted": printer.when(job["submitted_at"]), **waits})
     )
@@ -214,7 +214,7 @@ def draw_job(console: Console, job: Document) -> None:
     console.print(printer.table(titles, rows))
     for one in job["tasks"]:
         if one["output"]:
-            console.print(Text(f"── {printer.clean(one['name'])} wrote", style="dim"))
+            console.print(Text(f"── output of {printer.clean(one['name'])}", style="dim"))
             console.print(Text(printer.clean(one["output"].rstrip("\n"))))
 
 
@@ -243,7 +243,7 @@ def _waiting(wait: Document, verified: Document) -> dict[str, str]:
         told["since"] = printer.when(wait.get("since"))
         start = (wait.get("facts") or {}).get("start")
         told |= {"expected start": printer.when(start)} if start is not None else {}
-    for question, words in (("ever", "can it ever run"), ("now", "can it run now")):
+    for question, words in (("ever", "can ever run"), ("now", "can run now")):
         answer = verified.get(question)
         told |= {words: "yes" if answer["can"] else f"no: {answer['text']}"} if answer else {}
     return told

@@ -32,13 +32,17 @@ from rainbow.matching import match as match_clusters
 
 @click.command(cls=JobCommand)
 @_job_options
-@click.option("--explain", is_flag=True, help="What was looked for and found where, and the smallest change.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Explain the result: what was requested, what each cluster offers, the smallest change that would match.",
+)
 @click.option(
     "--graph",
     "graphs",
     multiple=True,
     type=files.PATH,
-    help="No server: match this graph, or the clusters of this folder; may be given several times.",
+    help="Match without a server, against this graph file or every cluster in this directory. Repeatable.",
 )
 @printer.output_option
 @with_tokens
@@ -53,14 +57,14 @@ def match(
     graphs: tuple[Path, ...],
     output: str,
 ) -> None:
-    """Say which clusters could run a jobspec, and why the others could not; nothing is submitted.
+    """Show which clusters can run a jobspec and why the others cannot. Submits nothing.
 
     With --graph no server is asked, and WHAT may be several jobspecs or folders of them.
     """
     draw = draw_explained if explain else draw_match
     if graphs:
         if selector or selector_options:
-            raise click.UsageError("--selector is the server's; it has no meaning with --graph")
+            raise click.UsageError("--selector cannot be used with --graph: selection runs on the server")
         among_files = _named(files.clusters_of(graphs), clusters)
         if len(requests := _requests(given)) > 1:
             swept = sweep(requests, among_files, explain, backend or DEFAULT_BACKEND)
@@ -85,7 +89,7 @@ def _named(found: list[Cluster], names: tuple[str, ...]) -> list[Cluster]:
     known = {cluster.name for cluster in found}
     for name in names:
         if name not in known:
-            raise NotFound(f"there is no cluster {name}")
+            raise NotFound(f"cluster {name} not found")
     return [cluster for cluster in found if not names or cluster.name in names]
 
 
@@ -93,7 +97,7 @@ def _requests(given: Given) -> dict[Path, Request]:
     if paths := given.files:
         found, faults = files.jobspecs_of(paths)
         for fault in faults.values():
-            click.echo(f"rainbow: skipped {printer.one_line(str(fault))}", err=True)
+            click.echo(f"rainbow: warning: skipped {printer.one_line(str(fault))}", err=True)
         if not found:
             raise click.UsageError("there is no jobspec among these files")
         for path, request in found.items() if given.strict else ():
@@ -175,7 +179,7 @@ def draw_sweep(console: Console, swept: Mapping[str, Any]) -> None:
 
 
 def _draw(console: Console, titles: list[str], keys: list[str], rows: Sequence[Row]) -> None:
-    titles, keys = [*titles, "MATCH", "OF", "WHY NOT"], [*keys, "matched", "of", "refusals"]
+    titles, keys = [*titles, "MATCH", "OF", "REASON"], [*keys, "matched", "of", "refusals"]
     if any(row["undecided"] for row in rows):
         titles, keys = [*titles, "UNDECIDED"], [*keys, "undecided"]
     if any("changes" in row for row in rows):

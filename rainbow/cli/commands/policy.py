@@ -28,7 +28,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.group()
 def policy() -> None:
-    """Policies before they are used: check their settings; test and compare priorities of selection."""
+    """Check scheduling-policy settings; test and compare selection rules."""
 
 
 def rules_of(path: Path) -> Rules:
@@ -45,7 +45,7 @@ def rules_of(path: Path) -> Rules:
 
 @policy.command()
 @click.argument("file", type=FILE)
-@click.option("--policy", "name", help="The policy that FILE sets, where FILE does not say it.")
+@click.option("--policy", "name", help="Policy whose settings FILE contains, if FILE does not name it.")
 @printer.output_option
 def check(file: Path, name: str | None, output: str) -> None:
     """Say whether FILE (YAML or JSON) has settings of a scheduling policy, and where they are wrong.
@@ -54,7 +54,9 @@ def check(file: Path, name: str | None, output: str) -> None:
     """
     given = settings_file.read(file, name)
     if given.policy is None:
-        raise PolicyError(f"{file}: say --policy NAME, or policy: NAME in the file", pointer="")
+        raise PolicyError(
+            f"{file} does not name its policy: pass --policy NAME or add `policy: NAME` to the file", pointer=""
+        )
     named, chosen = given.policy, policies.get(given.policy)
     with given.located():
         try:
@@ -71,10 +73,10 @@ def check(file: Path, name: str | None, output: str) -> None:
 
 @policy.command()
 @click.argument("file", type=FILE)
-@click.option("--config", type=FILE, help="The server's configuration, in place of the one FILE names.")
+@click.option("--config", type=FILE, help="Server configuration to use instead of the one FILE names.")
 @printer.output_option
 def test(file: Path, config: Path | None, output: str) -> None:
-    """Decide the cases of FILE (YAML) and compare with what they expect; exit 1 if one comes out differently."""
+    """Run the selection test cases in FILE (YAML). Exits 1 if a case fails."""
     outcomes = [run(trial) for trial in _trials(file, config)]
     shown = [_shown(outcome) for outcome in outcomes]
     printer.show(output, {"cases": shown}, lambda console: _draw_outcomes(console, outcomes))
@@ -85,10 +87,10 @@ def _trials(file: Path, config: Path | None) -> Any:
     with naming(file):
         document, positions = load(text_of(file), Limits())
         if not isinstance(document, Mapping):
-            raise SelectionError("a file of cases is a mapping with config and cases", pointer="")
+            raise SelectionError("a test file must be a mapping with the keys config and cases", pointer="")
         named = document.get("config")
         if config is None and not isinstance(named, str):
-            raise SelectionError("config is the path of the server's configuration", pointer="/config")
+            raise SelectionError("config must be the path of a server configuration file", pointer="/config")
         tested = rules_of(config or file.parent / str(named))
         try:
             return read_trials(document, tested)
@@ -117,15 +119,26 @@ def _draw_outcomes(console: Console, outcomes: list[Outcome]) -> None:
 @policy.command()
 @click.argument("old", type=FILE)
 @click.argument("new", type=FILE)
-@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="So many, the newest first.")
-@click.option("--cluster", help="Only decisions for this cluster.")
-@click.option("--decisions", type=FILE, help="No server: decisions as GET /v1/decisions lists them (JSON).")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Number of decisions to compare, newest first.",
+)
+@click.option("--cluster", help="Compare only decisions for this cluster.")
+@click.option(
+    "--decisions",
+    type=FILE,
+    help="Read decisions from this JSON file (the output of GET /v1/decisions) instead of the server.",
+)
 @printer.output_option
 @with_tokens
 def diff(
     client: Client, old: Path, new: Path, limit: int, cluster: str | None, decisions: Path | None, output: str
 ) -> None:
-    """Decide recorded jobs again under the configurations OLD and NEW: who would have gone elsewhere, at what sums.
+    """Compare two configurations on recorded jobs: which jobs would go to a different cluster, and the change in
+    totals such as cost.
 
     Needs the admin token, or --decisions. Every job is decided by itself, with the states of its time.
     """
@@ -139,7 +152,7 @@ def diff(
 def _listed(found: Any) -> Iterable[Any]:
     listed = found.get("decisions") if isinstance(found, Mapping) else found
     if not isinstance(listed, list | Iterator):
-        raise SelectionError("decisions are {decisions: [...]}, as GET /v1/decisions lists them", pointer="")
+        raise SelectionError("expected {decisions: [...]}, the output of GET /v1/decisions", pointer="")
     return listed
 
 
@@ -159,5 +172,7 @@ def _draw(console: Console, comparison: Comparison) -> None:
         console.print(printer.table(["JOB", "OLD", "NEW"], rows))
     sums = [[name, old.total, old.jobs, new.total, new.jobs] for name, (old, new) in sorted(comparison.sums.items())]
     if sums:
-        console.print(printer.table(["SUM OF", "OLD", "JOBS", "NEW", "JOBS"], sums))
-    console.print(f"{some(comparison.decisions, 'decision')}, {len(comparison.moved)} would have gone elsewhere")
+        console.print(printer.table(["TOTAL", "OLD", "JOBS", "NEW", "JOBS"], sums))
+    console.print(
+        f"{some(comparison.decisions, 'decision')} compared, {len(comparison.moved)} would choose a different cluster"
+    )

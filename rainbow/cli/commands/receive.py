@@ -23,13 +23,20 @@ TAIL = 4096  # characters of output that are reported
 
 
 @click.command()
-@click.option("--cluster", required=True, help="The cluster whose jobs are taken; its policy is delegate.")
+@click.option("--cluster", required=True, help="Cluster to receive jobs for; its policy must be delegate.")
 @click.option("-n", "--max-jobs", type=click.IntRange(1, 1_000), default=10, show_default=True)
-@click.option("--wait", type=click.FloatRange(0, 30), default=0.0, help="Seconds to wait for a job if there is none.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write each job to DIR/ID.json.")
-@click.option("--no-accept", is_flag=True, help="Only show what would be taken.")
+@click.option("--wait", type=click.FloatRange(0, 30), default=0.0, help="Wait up to this many seconds for a job.")
 @click.option(
-    "--as", "called", default=socket.gethostname, help="Who takes them; else the host. One name, one taker."
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write each job to DIR/ID.json before accepting it.",
+)
+@click.option("--no-accept", is_flag=True, help="Show the jobs on offer without accepting them.")
+@click.option(
+    "--as",
+    "called",
+    default=socket.gethostname,
+    help="Name of the receiver. Default: the host name. Run one receiver per name.",
 )
 @printer.output_option
 @with_secret
@@ -43,7 +50,7 @@ def receive(
     called: str,
     output: str,
 ) -> None:
-    """Take whole jobs of a cluster that schedules for itself, and accept them.
+    """Receive whole jobs for a cluster with its own scheduler (policy delegate), and accept them.
 
     With --out a job is in its file before it is accepted: whatever happens, it is neither lost nor taken twice.
     `rainbow report` says how a job ended.
@@ -56,7 +63,7 @@ def receive(
     if found and not no_accept:
         found = _accepted(client, cluster, PULLS + called, received, found, out)
     for job_id in sorted({_job_of(stop["id"]) for stop in received["stop"]}):
-        click.echo(f"job {job_id} was canceled: end it and report it", err=True)
+        click.echo(f"job {job_id} was canceled; stop it, then run `rainbow report --stopped {job_id}`", err=True)
     rows = [(job["id"], job["name"], job["requestor"], len(job["tasks"])) for job in found]
     titles = ["JOB", "NAME", "REQUESTOR", "TASKS"]
     printer.show(output, found, lambda console: console.print(printer.table(titles, rows)))
@@ -83,7 +90,7 @@ def _accepted(
     ]
     answer = client.accept(cluster, agent, references)
     for refusal in answer["refused"]:
-        click.echo(f"task {refusal['id']} is not accepted: {refusal['reason']}", err=True)
+        click.echo(f"task {refusal['id']} was not accepted: {refusal['reason']}", err=True)
     accepted = set(answer["accepted"])
     kept = []
     for job in found:
@@ -108,12 +115,12 @@ def _write(folder: Path, job: Mapping[str, Any]) -> None:
 
 @click.command()
 @click.argument("job")
-@click.option("--cluster", required=True, help="The cluster that has the job.")
-@click.option("--started", is_flag=True, help="It runs.")
-@click.option("--exit-code", type=click.IntRange(0, 255), help="It ended by itself.")
-@click.option("--failed", metavar="WHY", help="It could not be started.")
-@click.option("--stopped", is_flag=True, help="It was ended; if it was not canceled, it waits again.")
-@click.option("--written", type=FILE, help="A file of what it wrote; the end of it is kept.")
+@click.option("--cluster", required=True, help="Cluster the job was received from.")
+@click.option("--started", is_flag=True, help="The job has started.")
+@click.option("--exit-code", type=click.IntRange(0, 255), help="The job exited with this code.")
+@click.option("--failed", metavar="WHY", help="The job could not be started.")
+@click.option("--stopped", is_flag=True, help="The job was stopped. Unless it was canceled, it returns to the queue.")
+@click.option("--written", type=FILE, help="File with the job's output; the end of it is kept.")
 @with_secret
 def report(
     client: Client,
@@ -125,13 +132,13 @@ def report(
     stopped: bool,
     written: Path | None,
 ) -> None:
-    """Report that a job taken by `receive` has started, or how it ended."""
+    """Report that a received job has started or ended."""
     chosen = [started, exit_code is not None, failed is not None, stopped]
     if sum(chosen) != 1:
-        raise click.UsageError("say one of --started, --exit-code, --failed and --stopped")
+        raise click.UsageError("exactly one of --started, --exit-code, --failed and --stopped is required")
     tasks = [task for task in client.job(job)["tasks"] if task["agent"].startswith(PULLS) and task["state"] in LIVE]
     if not tasks:
-        raise Conflict(f"no task of job {job} was taken by `rainbow receive` and has not ended")
+        raise Conflict(f"no active task of job {job} was received with `rainbow receive`")
     event = _event(started, exit_code, failed)
     if written:
         event["output"] = text_of(written)[-TAIL:]

@@ -16,7 +16,7 @@ from rainbow.client import Client
 
 @click.group()
 def reserve() -> None:
-    """Space kept in advance: create, list, show, delete.
+    """Manage advance reservations: create, list, show, delete.
 
     A job runs in it that names it: attributes.system.reservation of its jobspec.
     """
@@ -26,18 +26,25 @@ def reserve() -> None:
 @click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--cluster", required=True)
 @click.option("-N", "-n", "--nodes", type=click.IntRange(1), help="Nodes.")
-@click.option("-c", "--cores", type=click.IntRange(1), help="Cores, on every node.")
-@click.option("-g", "--gpus", type=click.IntRange(1), help="GPUs, on every node.")
-@click.option("--start", help="2030-01-31T12:00:00Z; else the earliest time at which it fits.")
-@click.option("--end", help="In place of --duration.")
+@click.option("-c", "--cores", type=click.IntRange(1), help="Cores per node.")
+@click.option("-g", "--gpus", type=click.IntRange(1), help="GPUs per node.")
+@click.option("--start", help="Start time, as 2030-01-31T12:00:00Z. Default: as early as possible.")
+@click.option("--end", help="End time; alternative to --duration.")
 @click.option(
-    "-t", "--duration", metavar="DURATION", callback=some_duration, help="Seconds, or as 10m, 2h, 1d, HH:MM:SS."
+    "-t",
+    "--duration",
+    metavar="DURATION",
+    callback=some_duration,
+    help="Duration: seconds, or 10m, 2h, 1d, HH:MM:SS.",
 )
-@click.option("--requestor", help="Whose it is.")
+@click.option("--requestor", help="Owner of the reservation.")
 @click.option(
-    "--for", "requestors", multiple=True, help="Whose jobs may run in it, too; * is anybody. Several times."
+    "--for",
+    "requestors",
+    multiple=True,
+    help="Requestor who may also use the reservation; * for everyone. Repeatable.",
 )
-@click.option("--name", help="What you call it.")
+@click.option("--name", help="Name of the reservation.")
 @printer.output_option
 @with_tokens
 def create(
@@ -51,9 +58,9 @@ def create(
     output: str,
     **times_and_names: Any,
 ) -> None:
-    """Keep space for the resources of a jobspec FILE (- for stdin), or for -n/-c/-g."""
+    """Create a reservation for the resources of a jobspec FILE (- for stdin), or for -n/-c/-g."""
     if (file is None) == (nodes is None and cores is None and gpus is None):
-        raise click.UsageError("give a jobspec FILE (- for stdin), or -n, -c or -g")
+        raise click.UsageError("missing resources: give a jobspec FILE (- for stdin), or -n, -c or -g")
     made = client.reserve(
         cluster,
         text_of(file) if file else _jobspec(nodes, cores, gpus),
@@ -71,7 +78,7 @@ def _jobspec(nodes: int | None, cores: int | None, gpus: int | None) -> dict[str
 
 @reserve.command(name="list")
 @click.option("--cluster", required=True)
-@click.option("--over", is_flag=True, help="Those that are over, too.")
+@click.option("--over", is_flag=True, help="Include reservations that have ended.")
 @printer.output_option
 @with_tokens
 def list_reservations(client: Client, cluster: str, over: bool, output: str) -> None:
@@ -104,5 +111,5 @@ def show(client: Client, reservation_id: str, cluster: str, output: str) -> None
 @click.option("--cluster", required=True)
 @with_tokens
 def delete(client: Client, reservation_id: str, cluster: str) -> None:
-    """End one now: its space is free, and the jobs that name it end with it."""
+    """Delete a reservation. Jobs that use it are stopped."""
     client.delete_reservation(cluster, reservation_id)

@@ -23,7 +23,8 @@ from rainbow.client import Client
 @store_options
 @click.pass_context
 def scheduler(context: click.Context, database: str | None, config: Path | None) -> None:
-    """Without a command: step the clusters of a store until a signal comes, beside `rainbow serve --no-scheduler`.
+    """Without a subcommand, run the scheduler as a separate process next to `rainbow serve --no-scheduler`, until
+    interrupted.
 
     Several may run on one PostgreSQL; one at a time steps a cluster. The commands are about the scheduling of a
     cluster: show, plan, step, set, changes, timeline.
@@ -55,7 +56,7 @@ def show(client: Client, cluster: str, watch: bool, output: str) -> None:
 @printer.output_option
 @with_secret
 def plan(client: Client, cluster: str, output: str) -> None:
-    """Show what a cluster's next step would do; nothing is done."""
+    """Show what the next scheduling cycle would do (dry run)."""
     found = client.plan(cluster)
     printer.show(output, found, lambda console: _draw_plan(console, found))
 
@@ -65,14 +66,14 @@ def plan(client: Client, cluster: str, output: str) -> None:
 @printer.output_option
 @with_secret
 def step(client: Client, cluster: str, output: str) -> None:
-    """Take one step now, as the server's loop does; for a server started with --no-loop."""
+    """Run one scheduling cycle now, for a server started with --no-loop."""
     found = client.step(cluster)
     printer.show(output, found, lambda console: console.print(printer.facts(found)))
 
 
 def _draw_plan(console: Console, found: Mapping[str, Any]) -> None:
     orders = [(one["order"], one.get("task") or one.get("job"), _where(one)) for one in found["orders"]]
-    console.print(printer.table(["ORDER", "TASK", "WHERE OR WHY"], orders))
+    console.print(printer.table(["ORDER", "TASK", "PLACEMENT OR REASON"], orders))
     console.print()
     waits = [(one["job"], one["reason"], one["text"]) for one in found["waits"]]
     console.print(printer.table(["WAITS", "REASON", "TEXT"], waits))
@@ -108,46 +109,94 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 
 @scheduler.command(name="set")
 @of_cluster
-@click.option("--policy", help="The policy that plans from the next step on.")
-@click.option("--class", "classes", multiple=True, metavar="NAME=PERCENT", callback=_pairs, help="All classes.")
-@click.option("--default-class", help="The class of requestors that match nothing.")
+@click.option("--policy", help="Scheduling policy, effective at the next scheduling cycle.")
 @click.option(
-    "--requestor", "requestors", multiple=True, metavar="EXPRESSION=CLASS", callback=_pairs, help="All, in order."
+    "--class",
+    "classes",
+    multiple=True,
+    metavar="NAME=PERCENT",
+    callback=_pairs,
+    help="Classes with their load percentages; replaces the whole list.",
 )
-@click.option("--unit", help="What percents count: worker, or a type of resource that is then shared, as core.")
-@click.option("--rounding", type=click.Choice(["exact", "classic"]), help="How load_based counts.")
-@click.option("--rebalance-threshold", type=click.FloatRange(min=0), help="Percent points of spread; 0 is off.")
-@click.option("--rebalance-minimum-duration", type=click.FloatRange(min=0), help="Minutes above the threshold.")
+@click.option("--default-class", help="Class for requestors that match no expression.")
+@click.option(
+    "--requestor",
+    "requestors",
+    multiple=True,
+    metavar="EXPRESSION=CLASS",
+    callback=_pairs,
+    help="Requestor expressions in order of evaluation; replaces the whole list.",
+)
+@click.option(
+    "--unit", help="What percentages are of: whole workers (worker), or a shared resource type such as core."
+)
+@click.option(
+    "--rounding", type=click.Choice(["exact", "classic"]), help="Rounding of load_based shares: exact or classic."
+)
+@click.option(
+    "--rebalance-threshold",
+    type=click.FloatRange(min=0),
+    help="Rebalance when the entitlement spread exceeds this many percentage points; 0 disables rebalancing.",
+)
+@click.option(
+    "--rebalance-minimum-duration",
+    type=click.FloatRange(min=0),
+    help="Minutes the spread must exceed the threshold before rebalancing.",
+)
 @click.option("--visibility", type=click.Choice(["all", "own"]), help="Whose jobs a requestor's token sees.")
-@click.option("--throttle", type=LIMIT, help="Most tasks waiting and running; 0 refuses all, -1 is no limit.")
-@click.option("--max-requestors", type=LIMIT, help="Most requestors with live jobs; -1 is no limit.")
-@click.option("--max-jobs-per-requestor", type=LIMIT, help="Most live jobs of one requestor; -1 is no limit.")
-@click.option("--max-waiting-tasks", type=LIMIT, help="Most tasks waiting; -1 is no limit.")
-@click.option("--max-retries", type=COUNT, help="How often a task that failed or ran too long runs again.")
+@click.option(
+    "--throttle",
+    type=LIMIT,
+    help="Maximum number of waiting and running tasks; 0 rejects all jobs, -1 means no limit.",
+)
+@click.option(
+    "--max-requestors", type=LIMIT, help="Maximum number of requestors with active jobs; -1 means no limit."
+)
+@click.option(
+    "--max-jobs-per-requestor", type=LIMIT, help="Maximum number of active jobs per requestor; -1 means no limit."
+)
+@click.option("--max-waiting-tasks", type=LIMIT, help="Maximum number of waiting tasks; -1 means no limit.")
+@click.option("--max-retries", type=COUNT, help="Number of times a failed or timed-out task is retried.")
 @click.option("--max-lost", type=COUNT, help="Most lost attempts of a task before it has failed; 0 is no limit.")
 @click.option("--quarantine-after-lost", type=COUNT, help="Losses in a row that put a worker away; 0: never.")
-@click.option("--quarantine-after", type=COUNT, help="Tasks a worker fails to start in a row; 0: never.")
-@click.option("--quarantine-minutes", type=COUNT, help="How long such a worker gets nothing.")
-@click.option("--task-minutes", type=COUNT, help="How long a task without a duration may run; 0: for ever.")
-@click.option("--allowance-seconds", type=COUNT, help="How much longer, before the server has it stopped.")
-@click.option("--max-reservations-per-requestor", type=LIMIT, help="Kept in advance; -1 is no limit.")
-@click.option("--reservation-days", type=COUNT, help="How long one may last; 0: of any length.")
+@click.option(
+    "--quarantine-after",
+    type=COUNT,
+    help="Quarantine a worker after this many consecutive failed starts; 0 disables quarantine.",
+)
+@click.option("--quarantine-minutes", type=COUNT, help="Minutes a quarantined worker receives no tasks.")
+@click.option(
+    "--task-minutes",
+    type=COUNT,
+    help="Default time limit, in minutes, of tasks without a duration; 0 means no limit.",
+)
+@click.option(
+    "--allowance-seconds",
+    type=COUNT,
+    help="Grace period, in seconds, after a task's time limit before it is stopped.",
+)
+@click.option(
+    "--max-reservations-per-requestor",
+    type=LIMIT,
+    help="Maximum number of advance reservations per requestor; -1 means no limit.",
+)
+@click.option("--reservation-days", type=COUNT, help="Maximum length of a reservation in days; 0 means no limit.")
 @click.option(
     "--settings",
     "file",
     type=FILE,
-    help="A YAML or JSON file of settings, or {policy, settings}; other options go over it.",
+    help="YAML or JSON file with settings, or {policy, settings}; other options override it.",
 )
 @printer.output_option
 @with_secret
 def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> None:
-    """Change a cluster's policy, settings, limits or visibility from the next step on; what is not given stays."""
+    """Change a cluster's policy, settings, limits or visibility. Options not given keep their value."""
     file, policy = given.pop("file"), given.pop("policy")
     written = settings_file.read(file, policy) if file else None
     own, policy = (written.settings, written.policy) if written else ({}, policy)
     change = {key: value for key, value in _change(own, policy, **given) if value}
     if not change:
-        raise click.UsageError("nothing to change is given")
+        raise click.UsageError("nothing to change: give at least one option")
     with written.located() if written else nullcontext():
         made = client.set_scheduler(cluster, change)
     printer.show(output, made, lambda console: draw_scheduling(console, {**made, "figures": {}}))
@@ -180,7 +229,7 @@ def _number(text: str) -> float:
 @printer.output_option
 @with_secret
 def changes(client: Client, cluster: str, output: str) -> None:
-    """List who changed a cluster's scheduling, when, from what, to what; the newest first."""
+    """Show the change history of a cluster's policy, settings and limits, newest first."""
     found = client.scheduler_changes(cluster)
     rows = [(printer.when(one["changed_at"]), one["who"], one["what"], one["from"], one["to"]) for one in found]
     printer.show(
@@ -194,7 +243,7 @@ def changes(client: Client, cluster: str, output: str) -> None:
 @printer.output_option
 @with_secret
 def timeline(client: Client, cluster: str, svg: TextIO | None, output: str) -> None:
-    """Show what is in use over time after the next step, worker by worker."""
+    """Show planned resource use over time for each worker."""
     found = client.timeline(cluster)
     if svg is not None:
         svg.write(found["svg"])
@@ -205,7 +254,7 @@ def timeline(client: Client, cluster: str, svg: TextIO | None, output: str) -> N
 def _draw_timeline(console: Console, text: str) -> None:
     if text:
         console.print("WORKER TYPE of CAPACITY  SECONDS FROM NOW:IN USE FROM THEN ON", style="bold", soft_wrap=True)
-    console.print(printer.clean(text) if text else "nothing is in use, and nothing promised", soft_wrap=True)
+    console.print(printer.clean(text) if text else "no resources are in use or reserved", soft_wrap=True)
 
 
 MOST, ALWAYS = 20, 3  # lines of a list; columns of it that are shown whatever they say
@@ -230,7 +279,10 @@ def draw_scheduling(console: Console, found: Mapping[str, Any]) -> None:
     for name, lines in lists.items():
         _draw_list(console, name, lines)
     for warning in found.get("warnings", []):
-        text = f"{warning['requestor']} is of class {warning['class']}; {', '.join(warning['also'])} match too"
+        text = (
+            f"{warning['requestor']} matches several classes and uses {warning['class']}; also matches: "
+            f"{', '.join(warning['also'])}"
+        )
         console.print(printer.clean(f"warning: {text}"))
 
 

@@ -37,7 +37,9 @@ def store_options(command: Any) -> Any:
     for option in (
         click.option("--config", envvar="RAINBOW_CONFIG", type=FILE, help="The configuration file (YAML)."),
         click.option(
-            "--database", envvar="RAINBOW_DATABASE", help="A URL; else rainbow.db beside the configuration."
+            "--database",
+            envvar="RAINBOW_DATABASE",
+            help="Database URL. Default: rainbow.db in the directory of the configuration file.",
         ),
     ):
         command = option(command)
@@ -46,30 +48,30 @@ def store_options(command: Any) -> Any:
 
 @click.group()
 def db() -> None:
-    """The store: upgrade, backup, restore."""
+    """Manage the database: upgrade, backup, restore."""
 
 
 @db.command()
 @store_options
 def upgrade(database: str | None, config: Path | None) -> None:
-    """Bring the store's tables up to date (the server does so too when it starts)."""
+    """Upgrade the database schema. The server also does this on startup."""
     from rainbow.store import open_store  # the database is the server's alone
 
     open_store(url_of(database, config)).close()
-    click.echo("the store is up to date")
+    click.echo("database schema is up to date")
 
 
 @db.command()
 @click.argument("file", type=NEW_FILE)
-@click.option("--force", is_flag=True, help="Replace FILE if there is one.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @store_options
 def backup(file: Path, force: bool, database: str | None, config: Path | None) -> None:
-    """Write the store as it is at this moment to FILE (SQLite), while the server works."""
+    """Back up the database to FILE (SQLite). Safe while the server is running."""
     from rainbow.store import open_store
     from rainbow.store.backup import backup as write
 
     if file.exists() and not force:
-        raise Conflict(f"there is a file {file} already (--force replaces it)")
+        raise Conflict(f"{file} already exists; use --force to overwrite it")
     store = open_store(url_of(database, config))
     try:
         write(store, file)
@@ -82,7 +84,7 @@ def backup(file: Path, force: bool, database: str | None, config: Path | None) -
 @click.argument("file", type=FILE)
 @store_options
 def restore(file: Path, database: str | None, config: Path | None) -> None:
-    """Fill an empty store from a backup; the store may be of the other kind."""
+    """Restore a backup into an empty database, SQLite or PostgreSQL."""
     from rainbow.store.backup import restore as read
 
     read(file, url_of(database, config))
@@ -97,7 +99,7 @@ Found = tuple[str, str, str]  # what, ok | warning | fault, words
 @store_options
 @printer.output_option
 def doctor(database: str | None, config: Path | None, output: str) -> None:
-    """Check configuration, store, credentials, certificates and drivers; exit 1 if a server would not work."""
+    """Check configuration, database, credentials, certificates and drivers. Exits 1 if the server could not run."""
     from rainbow.service.core.settings import Settings, read_config
 
     found: list[Found] = []
@@ -105,7 +107,7 @@ def doctor(database: str | None, config: Path | None, output: str) -> None:
     try:
         settings = read_config(config) if config else settings
         found += [("configuration", "warning", words) for words in settings.warnings]
-        found.append(("configuration", "ok", str(config or "none: the defaults")))
+        found.append(("configuration", "ok", str(config or "no configuration file; using defaults")))
     except RainbowError as fault:
         found.append(("configuration", "fault", str(fault)))
     url = url_of(database, config)
@@ -147,8 +149,8 @@ def _none_yet(file: Path) -> Found:
     """Say whether a server could make the store: looking for it makes none."""
     folder = next(folder for folder in file.absolute().parents if folder.exists())
     if not os.access(folder, os.W_OK | os.X_OK):
-        return ("store", "fault", f"there is no {file}, and {folder} may not be written")
-    return ("store", "warning", f"there is no {file} yet: a server makes it when it starts")
+        return ("store", "fault", f"{file} does not exist and {folder} is not writable")
+    return ("store", "warning", f"{file} does not exist yet; the server creates it on first start")
 
 
 def _privacy(url: str, _: Settings) -> Iterator[Found]:
@@ -156,7 +158,11 @@ def _privacy(url: str, _: Settings) -> Iterator[Found]:
     file = _file_of(url)
     for path in [Path(f"{file}{kind}") for kind in ("", "-wal", "-shm")] if file else []:
         if path.exists() and path.stat().st_mode & 0o077:
-            yield ("privacy", "warning", f"{path}: others may read jobspecs and outputs in it: chmod 600")
+            yield (
+                "privacy",
+                "warning",
+                (f"{path} is readable by other users and contains jobspecs and job output; run chmod 600 {path}"),
+            )
 
 
 def _file_of(url: str) -> Path | None:
@@ -166,21 +172,25 @@ def _file_of(url: str) -> Path | None:
 def _disk(url: str, _: Settings) -> Iterator[Found]:
     if (file := _file_of(url)) and file.exists():
         free = shutil.disk_usage(file.parent).free
-        yield ("disk", "ok" if free > ROOM else "warning", f"{free >> 20:,} MiB are free beside {file}")
+        yield ("disk", "ok" if free > ROOM else "warning", f"{free >> 20:,} MiB free on the file system of {file}")
 
 
 def _secrets(url: str, _: Settings) -> Iterator[Found]:
     folder = (_file_of(url) or Path("x")).absolute().parent
     for path in sorted(folder.glob("rainbow-*.secret")):
         private = not path.stat().st_mode & 0o077
-        words = "for its owner alone" if private else "others may read it: chmod 600"
+        words = "readable only by its owner" if private else "readable by other users; run chmod 600"
         yield ("credentials", "ok" if private else "fault", f"{path}: {words}")
 
 
 def _certificates(_: str, settings: Settings) -> Iterator[Found]:
     server = settings.server
     if not server.certificate:
-        yield ("tls", "warning", "no certificate: listen on loopback only, or behind a proxy that speaks TLS")
+        yield (
+            "tls",
+            "warning",
+            ("TLS is not configured: listen on loopback only, or put the server behind a TLS proxy"),
+        )
         return
 
     def check() -> str:
@@ -188,7 +198,7 @@ def _certificates(_: str, settings: Settings) -> Iterator[Found]:
         context.load_cert_chain(str(server.certificate), server.key)
         if server.client_ca:
             context.load_verify_locations(server.client_ca)
-        return f"{server.certificate} fits its key"
+        return f"{server.certificate} matches its private key"
 
     yield _guarded("tls", check)
 
@@ -205,7 +215,11 @@ PORT = 8080
 @click.command()
 @click.option("--host", envvar="RAINBOW_HOST", default="127.0.0.1", show_default=True)
 @click.option("--port", envvar="RAINBOW_PORT", type=click.IntRange(1, 65535), default=PORT, show_default=True)
-@click.option("--database", envvar="RAINBOW_DATABASE", help="A URL; else rainbow.db beside the configuration.")
+@click.option(
+    "--database",
+    envvar="RAINBOW_DATABASE",
+    help="Database URL. Default: rainbow.db in the directory of the configuration file.",
+)
 @click.option(
     "--config",
     envvar="RAINBOW_CONFIG",
@@ -217,10 +231,11 @@ PORT = 8080
     " /--no-loop",
     default=True,
     show_default=True,
-    help="Step the clusters here too; if nobody does, `rainbow scheduler step` takes steps by hand.",
+    help="Run the scheduling loop in this process. With --no-loop, use `rainbow scheduler step` to run single "
+    "cycles.",
 )
 def serve(host: str, port: int, database: str | None, config: Path | None, scheduler: bool) -> None:
-    """Serve the API until a signal comes."""
+    """Run the server until interrupted."""
     _check_address(host, port)
     from rainbow.api.server import serve as serve_api  # flask and the database are the server's alone
 
@@ -236,4 +251,6 @@ def _check_address(host: str, port: int) -> None:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server itself does
             one.bind((host, port))
     except OSError as fault:
-        raise RainbowError(f"cannot listen on {host}:{port}: {fault.strerror}") from fault
+        raise RainbowError(
+            f"cannot listen on {host}:{port}: {fault.strerror}; use --port to choose another port"
+        ) from fault

@@ -71,10 +71,12 @@ def exit_of_many(rows: Sequence[Row]) -> Exit:
 
 def _job_options(command: Any) -> Any:
     options = [
-        click.option("--cluster", "clusters", multiple=True, help="Only this cluster; may be given several times."),
-        click.option("--selector", help="How the cluster is chosen: random, constraint, ..."),
+        click.option("--cluster", "clusters", multiple=True, help="Consider only this cluster. Repeatable."),
+        click.option("--selector", help="Selector that chooses the cluster, such as random or constraint."),
         click.option(
-            "--selector-options", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A JSON file."
+            "--selector-options",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="JSON file with the selector's options.",
         ),
         click.option("--backend", help="How graphs are matched: index, networkx, ...; else as the server is set."),
     ]
@@ -95,7 +97,7 @@ def job_and_cluster_options(command: Any) -> Any:
 
 def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
     if name is None and options is not None:
-        raise click.UsageError("--selector-options wants --selector")
+        raise click.UsageError("--selector-options requires --selector")
     return {"name": name, **({"options": json_of(options)} if options else {})} if name else None
 
 
@@ -103,11 +105,14 @@ def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
 @_job_options
 @click.option("-J", "--name", "--job-name", "name", help="Name of the job.")
 @click.option("--requestor", help="User the job is for; your login by default, where the token allows it.")
-@click.option("--basis", help="What it is a version of: it replaces your live jobs of this basis with other tags.")
-@click.option("--tag", help="Which version of the basis it is.")
+@click.option(
+    "--basis",
+    help="Work item this job is a version of; submitting a new --tag cancels your active jobs with older tags.",
+)
+@click.option("--tag", help="Version of the --basis.")
 @click.option("--queue", is_flag=True, help="Wait for a cluster where some match and none takes the job now.")
-@click.option("--key", help="Idempotency key: submitted twice under one key, it is one job.")
-@click.option("--wait", is_flag=True, help="Wait for its end; exit 7 if it does not complete.")
+@click.option("--key", help="Idempotency key: repeating a submit with the same key returns the same job.")
+@click.option("--wait", is_flag=True, help="Wait until the job ends; exit 7 if it does not complete successfully.")
 @printer.answer_or_file_option
 @with_tokens
 def submit(
@@ -181,7 +186,7 @@ def _submit_many(
     client: Client, given: Given, common: dict[str, Any], key: str | None, output: str, *, alone: bool
 ) -> NoReturn:
     if alone:
-        raise click.UsageError("--wait, --basis and --tag are for one jobspec")
+        raise click.UsageError("--wait, --basis and --tag accept only one jobspec")
     if given.strict:
         check_files(paths_of(given.files))
     rows = submit_many(client, given.files, {k: v for k, v in common.items() if v is not None}, key)
@@ -199,5 +204,5 @@ def show_refusals(problem: Problem, output: str) -> None:
 def _draw(console: Any, made: dict[str, Any]) -> None:
     draw_decision(console, made["decision"])
     wait = printer.clean((made.get("wait") or {}).get("text", ""))
-    told = f"goes to {made['cluster']}" if made["cluster"] else f"waits for a cluster: {wait}"
-    console.print(f"job {made['id']} {told}", markup=False)
+    where = f"to cluster {made['cluster']}" if made["cluster"] else f"which waits for a cluster: {wait}"
+    console.print(f"submitted job {made['id']} {where}", markup=False)

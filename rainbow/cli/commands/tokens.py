@@ -22,9 +22,14 @@ def token() -> None:
 
 @token.command()
 @click.option("--cluster", "clusters", multiple=True, help="Cluster the token may submit to. Repeatable.")
-@click.option("--requestor", "requestors", multiple=True, help="May speak for this one; else for anybody.")
-@click.option("--expires", help="Ends then: 2030-01-31T12:00:00Z.")
-@click.option("--name", help="What you call it.")
+@click.option(
+    "--requestor",
+    "requestors",
+    multiple=True,
+    help="Requestor the token may submit for. Repeatable. Default: any requestor.",
+)
+@click.option("--expires", help="Expiry time, as 2030-01-31T12:00:00Z.")
+@click.option("--name", help="Description of the token.")
 @click.option("--monitor", is_flag=True, help="Token that only reads /metrics; needs the admin token.")
 @printer.output_option
 @with_any_secret
@@ -37,7 +42,7 @@ def mint(
     monitor: bool,
     output: str,
 ) -> None:
-    """Mint a submit token, or one for a monitor; it is shown this once."""
+    """Create a submit token, or a monitor token. It cannot be shown again."""
     if not (clusters or monitor):
         raise click.UsageError("Missing option '--cluster' (or '--monitor').")
     made = client.mint_token(clusters, requestors=requestors or None, expires_at=expires, name=name, monitor=monitor)
@@ -72,7 +77,9 @@ def _row(one: dict[str, Any]) -> list[Any]:
 @printer.output_option
 @with_any_secret
 def rotate(client: Client, token_id: str, output: str) -> None:
-    """Give a token or secret a new value, shown this once; the old one ends now."""
+    """Replace a token or secret with a new value, which cannot be shown again. The old value stops working
+    immediately.
+    """
     made = client.rotate_token(token_id)
     printer.show(output, made, lambda console: console.print(printer.facts(made)))
 
@@ -81,16 +88,16 @@ def rotate(client: Client, token_id: str, output: str) -> None:
 @click.argument("token_id")
 @with_any_secret
 def revoke(client: Client, token_id: str) -> None:
-    """End a token now; if it stands in the credentials file it goes from there too."""
+    """Revoke a token immediately and remove it from the credentials file."""
     file = credentials_used()
     saved = session.read(file)
     of_it = {name for one in client.tokens() if one["id"] == token_id for name in one["clusters"]}
     client.revoke_token(token_id)
-    click.echo(f"token {token_id} is revoked")
+    click.echo(f"revoked token {token_id}")
     candidates = {saved.clusters[name].get("token", "") for name in of_it & set(saved.clusters)} - {""}
     if ended := {one for one in candidates if _has_ended(client.url, one)}:
         session.forget_tokens(file, ended)
-        click.echo(f"it is taken out of {file}")
+        click.echo(f"removed it from {file}")
 
 
 def _has_ended(url: str, token: str) -> bool:

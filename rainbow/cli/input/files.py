@@ -45,7 +45,7 @@ def _clusters_in(path: Path) -> Iterator[Path]:
         return
     inner = [folder for folder in sorted(path.iterdir()) if folder.is_dir() and _main(folder)]
     if not inner:
-        raise click.UsageError(f"there is no cluster in {str(path)!r}: {', '.join(MAIN)} are looked for")
+        raise click.UsageError(f"no cluster graph found in {str(path)!r}; expected one of {', '.join(MAIN)}")
     yield from inner
 
 
@@ -95,7 +95,7 @@ def jobspec_files(path: Path) -> list[Path]:
         return [path]
     found = [file for file in sorted(path.rglob("*")) if file.suffix in JOBSPECS and file.is_file()]
     if not found:
-        raise click.UsageError(f"there is no jobspec in {str(path)!r}: {', '.join(JOBSPECS)} are looked for")
+        raise click.UsageError(f"no jobspec found in {str(path)!r}; expected files named {', '.join(JOBSPECS)}")
     return found
 
 
@@ -150,5 +150,5 @@ def named_file(text: str) -> tuple[str, Path]:
     if not (name and equals and path):
         raise click.BadParameter(f"{text!r} is not NAME=FILE")
     if not Path(path).is_file():
-        raise click.BadParameter(f"there is no file {path!r}")
+        raise click.BadParameter(f"file {path!r} not found")
     return name, Path(path)

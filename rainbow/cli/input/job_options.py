@@ -19,14 +19,14 @@ from rainbow.errors import JobspecError, RainbowError
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.durations import WANTED, seconds_of
 from rainbow.jobspec.sbatch import Call, Caller, is_script, jobspec_of_call, read_call
-from rainbow.text import NOT_READ
+from rainbow.text import IGNORED, UNREAD
 
 
 def duration(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
     """Read an option's value."""
     found = None if value is None else seconds_of(value.strip())
     if value is not None and found is None:
-        raise click.BadParameter(f"{value[:100]!r} is no duration: give {WANTED}")
+        raise click.BadParameter(f"invalid duration {value[:100]!r}: expected {WANTED}")
     return found
 
 
@@ -34,7 +34,7 @@ def some_duration(context: click.Context, option: click.Parameter, value: str | 
     """Read an option's value, which is not 0."""
     found = duration(context, option, value)
     if found == 0:
-        raise click.BadParameter("a duration is longer than 0")
+        raise click.BadParameter("duration must be greater than 0")
     return found
 
 
@@ -226,7 +226,7 @@ def _answer_and_file(said: tuple[str, ...]) -> tuple[str, str | None]:
 def _given(words: tuple[str, ...], values: Mapping[str, Any], strict: bool) -> Given:
     after = click.get_current_context().meta.get(AFTER)
     if after is not None and words != after:
-        raise click.UsageError("give a jobspec FILE or a command after --, not both")
+        raise click.UsageError("give either a jobspec FILE or a command after --, not both")
     options, plain = _options_of(values)
     named = after is None and bool(words) and (words[0] == "-" or Path(words[0]).exists())
     given = Given(words, options, after is not None or bool(options and words and not named), strict, plain)
@@ -235,7 +235,7 @@ def _given(words: tuple[str, ...], values: Mapping[str, Any], strict: bool) -> G
     if options and named and words[0] != "-" and given.script is None:
         raise click.UsageError(MISPLACED.format(", ".join(f"--{name}" for name in options)))
     if after is not None and not words:
-        raise click.UsageError("there is no command after --")
+        raise click.UsageError("missing command after --")
     return given
 
 
@@ -259,7 +259,7 @@ def _is_file(word: str) -> bool:
 
 def _must_be_there(there: bool, word: str) -> None:
     if not there:
-        raise click.UsageError(f"there is no file {word!r}; a command goes after --")
+        raise click.UsageError(f"file {word!r} not found; to submit a command, put it after --")
 
 
 TOLD = 5  # keys
@@ -272,10 +272,10 @@ def check(jobspec: str | dict[str, Any], of: str = "") -> None:
 
 def check_read(request: Request, of: str = "") -> None:
     """Refuse a jobspec, read already, with keys that are not."""
-    unread = [warning for warning in request.warnings if NOT_READ in warning]
+    unread = [warning for warning in request.warnings if warning.startswith(UNREAD)]
     if unread:
         more = [f"and {len(unread) - TOLD} more"] if len(unread) > TOLD else []
-        pointer = unread[0].partition(NOT_READ)[0]
+        pointer = unread[0].removeprefix(UNREAD).partition(IGNORED)[0]
         raise JobspecError(f"{of and f'{of}: '}{', '.join([*unread[:TOLD], *more])}", pointer=pointer)
 
 

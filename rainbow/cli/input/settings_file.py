@@ -53,7 +53,7 @@ def read(file: Path, policy: str | None) -> Written:
         whole = "policy" in found
         _check(found, positions, whole=whole)
     if whole and policy and found["policy"] != policy:
-        raise click.UsageError(f"{file} has settings of {found['policy']}, not of {policy}")
+        raise click.UsageError(f"{file} contains settings for policy {found['policy']}, not {policy}")
     settings = found.get("settings", {}) if whole else found
     return Written(found["policy"] if whole else policy, settings, file, positions, whole)
 
@@ -62,11 +62,15 @@ def _check(found: Mapping[str, Any], positions: Positions, *, whole: bool) -> No
     if not whole:
         return
     if not isinstance(found["policy"], str):
-        raise located(PolicyError("policy is the name of one", pointer="/policy"), positions)
+        raise located(PolicyError("policy must be the name of a scheduling policy", pointer="/policy"), positions)
     for key in found:
         if key not in ("policy", "settings"):
             raise located(
-                PolicyError(f"beside a policy there are its settings, not {key}", pointer=f"/{key}"), positions
+                PolicyError(
+                    f"unexpected key {key}: a file with `policy` may contain only policy and settings",
+                    pointer=f"/{key}",
+                ),
+                positions,
             )
     if not isinstance(found.get("settings", {}), Mapping):
         raise located(PolicyError("settings are a mapping", pointer=SETTINGS), positions)

@@ -27,11 +27,11 @@ def draw_decision(console: Console, decision: Document) -> None:
     draw_refusals(console, decision.get("undecided") or [], "UNDECIDED")
     for which, many in (decision.get("more") or {}).items():
         if many:
-            console.print(Text(f"and {many} more {clean(which)}"))
+            console.print(Text(f"... and {many} more {clean(which)}"))
     if decision.get("unattended"):
-        console.print(Text(f"left out, for no agent works for them: {clean(words(decision['unattended']))}"))
+        console.print(Text(f"left out because no agent works for them: {clean(words(decision['unattended']))}"))
     if decision.get("placed_by"):
-        console.print(Text(f"placed by {clean(decision['placed_by'])}"))
+        console.print(Text(f"chosen by {clean(decision['placed_by'])}"))
     draw_warnings(console, decision)
 
 
@@ -66,7 +66,7 @@ def draw_match(console: Console, answer: Document) -> None:
     draw_warnings(console, answer)
 
 
-def draw_refusals(console: Console, refusals: Sequence[Document], title: str = "REFUSED BY") -> None:
+def draw_refusals(console: Console, refusals: Sequence[Document], title: str = "INELIGIBLE") -> None:
     """Show why clusters cannot run the job."""
     if refusals:
         console.print(table([title, "REASON"], ([one["cluster"], why_not(one)] for one in refusals)))
@@ -92,8 +92,12 @@ def draw_replay(console: Console, found: Document) -> None:
     console.print(facts({**named, "again": found["replayed"]["cluster"], **found["digests"]}))
     draw_steps(console, found["replayed"])
     if found["graphs_changed_since"]:
-        console.print(Text(f"graphs that have changed since: {clean(words(found['graphs_changed_since']))}"))
-    console.print("the same decision, bit for bit" if found["equal"] else "another decision than was recorded")
+        console.print(Text(f"graphs changed since the decision: {clean(words(found['graphs_changed_since']))}"))
+    console.print(
+        ("replay matches the recorded decision exactly")
+        if found["equal"]
+        else "replay differs from the recorded decision"
+    )
 
 
 def takes(candidate: Document) -> dict[str, Any]:
@@ -109,7 +113,7 @@ def fits(candidate: Document) -> str:
 def often(candidate: Document) -> str:
     """Return how often the job fits, and what that takes, in words."""
     taken = words(takes(candidate))
-    return f"once: {taken}" if fits(candidate) == "1" else f"{fits(candidate)} times: {taken} each"
+    return f"once: {taken}" if fits(candidate) == "1" else f"fits {fits(candidate)} times, using {taken} each time"
 
 
 def why_not(refusal: Document) -> str:
@@ -142,7 +146,7 @@ def _draw_one(console: Console, one: Document) -> None:
 
 
 def _grow(tree: Tree, part: Document) -> None:
-    mark = " ✗ stopped here" if part["stopped"] else " ✗" if part["short"] else ""
+    mark = " ✗ blocks the match" if part["stopped"] else " ✗" if part["short"] else ""
     branch = tree.add(Text(clean(part["text"]) + mark, style="red" if mark else ""))
     for child in part["with"]:
         _grow(branch, child)
@@ -155,10 +159,10 @@ def _said(one: Document, explanation: Document) -> dict[str, Any]:
     numbers = [f"{key} {one[key]}" for key in ("wanted", "found") if key in one]
     said = {"reason": f"{one['reason']}: {', '.join([one.get('subject', ''), *numbers])}".rstrip(": ")}
     if "nearest" in one:
-        said["nearest miss"] = one["nearest"]
+        said["closest match"] = one["nearest"]
     if "change" in explanation:
         change = explanation["change"]
-        said["smallest change"] = change["text"] if change else "none was found"
+        said["would match if"] = change["text"] if change else "no change found"
     return said
 
 

@@ -46,7 +46,7 @@ output_option = click.option(
     type=click.Choice(FORMS),
     default="table",
     envvar="RAINBOW_OUTPUT",
-    help="Tables for people (the default) or JSON for programs.",
+    help="Output format: table or json.",
 )
 
 # of a submit: what is none of the forms is the file that the job's output goes to, as sbatch has it

@@ -102,8 +102,8 @@ def _since(_: click.Context, option: click.Parameter, value: str | None) -> floa
 @click.option("--elements", is_flag=True, help="A line for every task: JOB_1, JOB_2 of an array; with --job.")
 @click.option("-S", "--since", "--starttime", "since", callback=_since, help="Only those not ended before then.")
 @click.option("-E", "--until", "--endtime", "until", callback=_since, help="Only those submitted until then.")
-@click.option("-u", "--requestor", "--user", "requestor", help="Only those of this requestor.")
-@click.option("--cluster", help="Only those of this cluster.")
+@click.option("-u", "--requestor", "--user", "requestor", help="Show only jobs of this requestor.")
+@click.option("--cluster", help="Show only jobs of this cluster.")
 @click.option("-s", "--state", "states", metavar="STATE[,STATE]", help="Only these states, in the words of sacct.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
 @list_options(HISTORY, SHOWN)
@@ -189,7 +189,7 @@ NODES = [
 
 
 @click.command()
-@click.option("--cluster", "clusters", multiple=True, help="Only this cluster; may be given several times.")
+@click.option("--cluster", "clusters", multiple=True, help="Consider only this cluster. Repeatable.")
 @click.option("-t", "--state", help="Only nodes in this state: idle, mixed, allocated, drained, lost, ...")
 @list_options(NODES, [column.name for column in NODES])
 @with_tokens

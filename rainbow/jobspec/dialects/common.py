@@ -13,7 +13,7 @@ from typing import Any
 
 from rainbow.errors import JobspecError
 from rainbow.jobspec.attributes import read_constraint, read_dependencies, system_needs
-from rainbow.jobspec.batch import SHAPE, arrayed, read_script
+from rainbow.jobspec.batch import arrayed, read_script
 from rainbow.jobspec.dialects.alternatives import alternatives
 from rainbow.jobspec.durations import WANTED, seconds_of
 from rainbow.jobspec.elastic import scattered
@@ -71,7 +71,7 @@ def read_command(value: Any, pointer: str) -> tuple[str, ...]:
         try:
             words = shlex.split(value)
         except ValueError as fault:
-            raise JobspecError(f"the command cannot be split: {fault}", pointer=pointer) from None
+            raise JobspecError(f"cannot parse command: {fault}", pointer=pointer) from None
     else:
         words = list(value)
     for word in words:
@@ -85,14 +85,14 @@ def read_counts(value: Any, pointer: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or len(value) != 1 or not set(value) <= {"per_slot", "total", "per_resource"}:
-        raise JobspecError("count is exactly one of per_slot, total, per_resource", pointer=pointer)
+        raise JobspecError("count must have exactly one of per_slot, total and per_resource", pointer=pointer)
     key, number = next(iter(value.items()))
     if key == "per_resource":
         if not isinstance(number, Mapping) or not isinstance(number.get("type"), str):
             raise JobspecError("per_resource needs a type and a count", pointer=f"{pointer}/{key}")
         return {key: (number["type"], read_count(number.get("count"), f"{pointer}/{key}/count").min)}
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise JobspecError(f"{key} is a whole number of at least 1", pointer=f"{pointer}/{key}")
+        raise JobspecError(f"{key} must be an integer >= 1", pointer=f"{pointer}/{key}")
     return {key: int(number)}
 
 
@@ -176,9 +176,7 @@ def _of_sites(site: Any, at: str) -> Iterator[str]:
     if not isinstance(site, Mapping) or not all(isinstance(options, Mapping) for options in site.values()):
         raise JobspecError("site must be {kind of resource manager: {option: value}}", pointer=at)
     for kind, options in site.items():
-        named = ", ".join(str(name) for name in options if name not in SHAPE)
-        if not named:  # the resources say the rest, too
-            continue
+        named = ", ".join(str(name) for name in options)
         yield f"{at}/{step(kind)} ({named:.200}) is for clusters of that kind; others ignore it"
 
 
@@ -206,7 +204,7 @@ def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:
 
 def _of_other(at: str, key: str) -> str:
     if key in FOR_POLICIES:
-        return f"{at} is for the cluster's scheduling policy, and not every policy reads it"
+        return f"{at} is read by some scheduling policies only; the cluster's policy may ignore it"
     if key in FOR_SITES:
         return f"{at} is for a cluster's resource manager, such as Slurm; others ignore it"
     return unread(at, key, sorted(SYSTEM | FOR_POLICIES | FOR_SITES))

@@ -71,7 +71,7 @@ def _check_dependencies(tasks: list[TaskSpec]) -> None:
             others = called.get(name, [])
             if not set(others[:2]) - {k}:
                 raise JobspecError(
-                    f"{task.name} depends on {name}, which is no other task and no group", pointer="/tasks"
+                    f"{task.name} depends on {name}, which is not a task or group of this jobspec", pointer="/tasks"
                 )
             if name not in (task.name, task.group):
                 order.add(k, name)
@@ -86,7 +86,7 @@ def _check_dependencies(tasks: list[TaskSpec]) -> None:
 
 
 def _waiting(names: list[str]) -> JobspecError:
-    return JobspecError(f"tasks wait for each other: {' > '.join(names)[:500]}", pointer="/tasks")
+    return JobspecError(f"task dependencies form a cycle: {' > '.join(names)[:500]}", pointer="/tasks")
 
 
 def _called(tasks: list[TaskSpec]) -> dict[str, list[int]]:
@@ -234,7 +234,7 @@ def _task(
     place = at if task.get("resources") else at.rpartition("/tasks/")[0]
     for name in (name for name in named if name not in groups):
         hint = meant(name, groups)
-        text = f"names {name:.80}, which is not among the resources" + (hint and f"; {hint}")
+        text = f"refers to undefined resource group {name:.80}" + (hint and f"; {hint}")
         unfit.append((f"{place}/resources", text))
     slots = tuple(name for name in named if name in groups)
     return TaskSpec(

@@ -37,9 +37,9 @@ def read_founding(document: Mapping[str, Any]) -> Request:
         forests = read_forests(document["resources"], "/resources")
     else:
         forests = ((Resource(SLOT, label=slot or "default"),),)
-        warnings.append("no resources are asked for")
+        warnings.append("missing resources: the job requests none")
     if slot and any(labels(forest) and slot not in labels(forest) for forest in forests):
-        raise JobspecError(f"there is no slot {slot!r}", pointer="/task/slot")
+        raise JobspecError(f"slot {slot!r} is not defined", pointer="/task/slot")
     asked = dict(task.get("resources", {}))
     alternatives = _storages(asked)
     needs = task_needs({key: value for key, value in asked.items() if value}, "/task/resources")

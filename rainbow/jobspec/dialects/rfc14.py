@@ -68,7 +68,9 @@ def _check_slot(label: str, known: Sequence[Mapping[str, set[str]]], pointer: st
     if label in there:
         text = f"slot {label!r} is not in every alternative; give all of them one label"
         raise JobspecError(text, pointer=pointer)
-    raise JobspecError(f"there is no slot {label!r}; there are: {', '.join(there)[:200] or 'none'}", pointer=pointer)
+    raise JobspecError(
+        f"slot {label!r} is not defined; defined slots: {', '.join(there)[:200] or 'none'}", pointer=pointer
+    )
 
 
 def _task(task: Mapping[str, Any], at: str, known: Sequence[Mapping[str, set[str]]], number: int) -> TaskSpec:

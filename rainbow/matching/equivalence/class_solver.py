@@ -145,7 +145,9 @@ class Trial:
         """Return one copy of the job, where it is known to fit."""
         reason = None if self.placed else self._place()
         if self.placed is None:
-            raise RuntimeError(f"counted as fitting, but: {reason.text if reason else ''}")
+            raise RuntimeError(
+                f"internal error: counted as fitting, but placement failed: {reason.text if reason else ''}"
+            )
         return self.placed
 
     def copies(self, meter: Meter) -> tuple[int, bool]:

@@ -53,15 +53,11 @@ class Located(NamedTuple):
 
 @dataclass(eq=False)
 class Holding:
-    """What is taken, by slot, and `say`, which works it out in words of the cluster when that is looked at.
-
-    `slots` says the same without its vertices.
-    """
+    """What is taken, by slot, and `say`, which works it out in words of the cluster when that is looked at."""
 
     pieces: Sequence[Located]
     say: Callable[[], Take]
     number: int = 0
-    slots: Callable[[], Take] | None = None
 
     @cached_property
     def take(self) -> Take:
@@ -285,8 +281,7 @@ class Occupancy:
             return None
         takes = [(worker, offer.take) for worker, offer in chosen]
         say = partial(self.workers.say, filling.shape.per_slot, takes)
-        pieces = [Located(label, w, part) for w, offer in chosen for label, part in offer.slots]
-        return Holding(pieces, say, slots=partial(say, by_vertex=False))
+        return Holding([Located(label, w, part) for w, offer in chosen for label, part in offer.slots], say)
 
     def _filling(self, request: Request, kinds: frozenset[str] | None) -> Filling | None:
         """Start to keep track of the workers for a request, if it takes from nothing else."""

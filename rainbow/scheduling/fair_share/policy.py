@@ -25,24 +25,24 @@ from rainbow.scheduling.interface import Order, Plan, Start, Stop, View, Wait
 from rainbow.text import some
 
 TEXTS = {
-    "allotment": "user {user} holds {held:g} of an allotment of {allotment:g} that cannot be preempted",
-    "below-minimum": "works with no fewer than {minimum}, and so many are not to be had",
+    "allotment": "allotment used up: user {user} holds {held:g} of {allotment:g} non-preemptable",
+    "below-minimum": "needs at least {minimum} to start; fewer are available",
     "class-cap": "class {class} has its limit of {shares}",
-    "consumables": "the cluster has too little free of what belongs to no worker",
-    "defragmentation": "no machine has {order} quanta free together, and nobody can give any away",
-    "doubling": "grows by doubling: holds {held}, may have {cap} now",
-    "fair-share": "its fair share is {counted} of the {shares} it could use",
+    "consumables": "not enough of the cluster-wide resources is free",
+    "defragmentation": "no machine has {order} free quanta, and no other job can release any",
+    "doubling": "ramping up: holds {held}, limited to {cap} in this cycle",
+    "fair-share": "at its fair share: {counted} of the {shares} it could use",
     "fragmented": "{said}",
-    "initialization-cap": "until its first share is ready it may have {cap}",
-    "maximum": "has its own maximum of {shares}",
+    "initialization-cap": "limited to {cap} until its first share is ready",
+    "maximum": "at the job's own maximum of {shares}",
     "no-machine-of-order": "no machine of nodepool {nodepool} has exactly {order} quanta",
-    "no-space": "nodepool {nodepool} has no room left for what cannot be preempted",
+    "no-space": "nodepool {nodepool} is full for non-preemptable work",
     "patience": "{machines} until there is room for it; it has waited since {since}",
-    "preemptions": "waits for shares of others to end: counted {counted}, holds {held}",
-    "prediction": "more than {shares} would be ready only after its work is done",
-    "settled": "shares have gone to and fro since the last change; {own} its own until the next",
-    "too-large": "needs {order} quanta on one machine; no machine of nodepool {nodepool} it may use has them",
-    "work-left": "its work left is enough for {shares}",
+    "preemptions": "waiting for preempted shares to end: entitled to {counted}, holds {held}",
+    "prediction": "limited to {shares}: more would start too late to help",
+    "settled": "fixed at {own} until something changes, because shares kept moving back and forth",
+    "too-large": "needs {order} quanta on one machine; no usable machine of nodepool {nodepool} has that many",
+    "work-left": "remaining work needs only {shares}",
 }
 
 

@@ -69,7 +69,7 @@ def one_of(*allowed: str) -> Check:
 
     def check(value: Any, pointer: str) -> None:
         if value not in allowed:
-            raise PolicyError(f"this is one of {', '.join(allowed)}", pointer=pointer)
+            raise PolicyError(f"must be one of {', '.join(allowed)}", pointer=pointer)
 
     return check
 
@@ -77,7 +77,7 @@ def one_of(*allowed: str) -> Check:
 def mapping(value: Any, pointer: str) -> Mapping[str, Any]:
     """Return a mapping with text for keys."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise PolicyError("a mapping of names is wanted here", pointer=pointer)
+        raise PolicyError("must be a mapping of names", pointer=pointer)
     return value
 
 

@@ -335,7 +335,7 @@ class NoWorker:
     @property
     def common(self) -> str:
         """What all of them are told."""
-        return f"no worker is ready: {cluster_index.told(self._census)}"
+        return f"no worker is available: {cluster_index.told(self._census)}"
 
     def of(self, job: str) -> Wait:
         """Say it of one job."""

@@ -72,7 +72,7 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     _check_rebalance(filled)
     _check_unit(filled["unit"], filled["rounding"])
     if not isinstance(filled["requestors"], list):
-        raise PolicyError("requestors is a list of {match, class}", pointer="/requestors")
+        raise PolicyError("requestors must be a list of {match, class} entries", pointer="/requestors")
     for k, entry in enumerate(filled["requestors"]):
         _check_requestor(entry, f"/requestors/{k}", filled["classes"])
     return filled
@@ -83,16 +83,21 @@ def _check_percents(classes: Any) -> None:
         raise PolicyError("classes is a mapping of names to percents with at least one entry", pointer="/classes")
     for name, percent in classes.items():
         if not _is_amount(percent):
-            raise PolicyError(f"the percent of {name} is a number from 0 to {MOST}", pointer=f"/classes/{name}")
+            raise PolicyError(
+                f"class {name}: percent must be a number between 0 and {MOST}", pointer=f"/classes/{name}"
+            )
     if not sum(classes.values()):
-        raise PolicyError("the percents sum to 0: nothing would ever run", pointer="/classes")
+        raise PolicyError("class percentages add up to 0; at least one must be greater than 0", pointer="/classes")
 
 
 def _check_default(name: Any, classes: Mapping[str, Any]) -> None:
     if not isinstance(name, str) or name not in classes:
-        raise PolicyError("the default class is not among the classes", pointer="/default_class")
+        raise PolicyError("default_class must be one of the classes", pointer="/default_class")
     if not classes[name]:
-        raise PolicyError("the default class needs a percent: unknown requestors must run", pointer="/default_class")
+        raise PolicyError(
+            "the default class needs a percent greater than 0, because unmatched requestors run there",
+            pointer="/default_class",
+        )
 
 
 def _check_rebalance(filled: Mapping[str, Any]) -> None:
@@ -100,7 +105,7 @@ def _check_rebalance(filled: Mapping[str, Any]) -> None:
         raise PolicyError(f"rounding is {EXACT} or {CLASSIC}", pointer="/rounding")
     for key in ("gang_patience", "rebalance_threshold", "rebalance_minimum_duration"):
         if not _is_amount(filled[key]):
-            raise PolicyError(f"{key} is a number from 0 up", pointer=f"/{key}")
+            raise PolicyError(f"{key} must be a number >= 0", pointer=f"/{key}")
 
 
 def _check_unit(unit: Any, rounding: Any) -> None:

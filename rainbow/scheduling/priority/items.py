@@ -101,11 +101,11 @@ def _duration(gang: GangView, settings: Mapping[str, Any], inside: ReservationVi
 def _possible(view: View, job: JobView, asks: Asks, environments: Mapping[str, Environment]) -> Asks:
     """Return what a job asks, or the fault that it names something there is not."""
     if asks.pe and not _environments(asks, environments):
-        return Asks(fault=f"there is no parallel environment {asks.pe!r}")
+        return Asks(fault=f"unknown parallel environment {asks.pe!r}")
     if asks.reservation and all(kept.id != asks.reservation for kept in view.reservations):
         return Asks(fault=f"there is no advance reservation {asks.reservation!r}")
     if asks.reservation and any(kept.id == asks.reservation and not admits(kept, job) for kept in view.reservations):
-        return Asks(fault=f"the advance reservation {asks.reservation!r} is not for {job.requestor}")
+        return Asks(fault=f"advance reservation {asks.reservation!r} cannot be used by {job.requestor}")
     return asks
 
 

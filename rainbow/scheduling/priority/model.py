@@ -105,7 +105,7 @@ def _names(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
 def _flag(given: Mapping[str, Any], key: str) -> bool:
     value = given.get(key, False)
     if not isinstance(value, bool):
-        raise Malformed(f"{key} is true or false")
+        raise Malformed(f"{key} must be true or false")
     return value
 
 
@@ -175,7 +175,7 @@ class Item:
 
     @property
     def owners(self) -> dict[str, str]:
-        """Whose it is."""
+        """Owner of the reservation."""
         return owners(self.job.id, self.user, self.asks)
 
 

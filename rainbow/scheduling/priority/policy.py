@@ -198,9 +198,9 @@ def _wait(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
     if outcome.verdict == FAULTY:
         return Wait(item.job.id, "attributes", item.asks.fault, facts)
     if outcome.verdict == LIMITED:
-        return Wait(item.job.id, "running-limit", "its owner or the job itself runs as much as it may", facts)
+        return Wait(item.job.id, "running-limit", "the user's or the job's limit of running tasks is reached", facts)
     if reasons is None:
-        return Wait(item.job.id, "behind", f"{ahead} gangs before it wait for room", facts)
+        return Wait(item.job.id, "behind", f"{ahead} gangs ahead are also waiting", facts)
     now, offset = lines.view.now, lines.settings["utc_offset"]
     text, facts = reasons.text(now, offset), {**facts, **reasons.facts()}
     if outcome.why is not None:
@@ -210,7 +210,7 @@ def _wait(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
     if grant is not None and grant.after:
         return _after(lines, item, grant, text, facts)
     if grant is not None:
-        soon = f"; expected to start at {clock(grant.start + offset, now + offset)}"
+        soon = f"; estimated start {clock(grant.start + offset, now + offset)}"
         workers = sorted({spot.worker for spot, _ in grant.spots})
         return Wait(
             item.job.id, "reserved", text + soon, facts | {"start": rfc3339(grant.start), "kept": workers[:100]}
@@ -218,7 +218,7 @@ def _wait(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
     if outcome.never:
         return _unpromised(lines, item, text, facts)
     if reasons.counts.get(FITS):
-        return Wait(item.job.id, "too-few", f"{text}, too few for all its slots", facts)
+        return Wait(item.job.id, "too-few", f"{text}; not enough for all of its slots", facts)
     return Wait(item.job.id, "busy", text, facts)
 
 
@@ -235,12 +235,10 @@ def _after(lines: Lines, item: Item, grant: Grant, text: str, facts: dict[str, A
 def _unpromised(lines: Lines, item: Item, text: str, facts: dict[str, Any]) -> Wait:
     """Say that no time was found: for good, or for as long as nobody knows when what runs will end."""
     if facts["reasons"].keys() <= FOR_GOOD or _outlasts(lines, item):
-        return Wait(item.job.id, "never", f"{text}; there is no time at which it fits", facts)
+        return Wait(item.job.id, "never", f"{text}; will never fit", facts)
     endless = sum(isinf(lines.until(run)) for run in lines.view.runs)
-    why = f": {endless} running tasks have no known end" if endless else ""
-    return Wait(
-        item.job.id, "no-time", f"{text}; no time was found at which it fits{why}", facts | {"endless": endless}
-    )
+    why = f": {endless} running tasks have no time limit" if endless else ""
+    return Wait(item.job.id, "no-time", f"{text}; no start time can be estimated{why}", facts | {"endless": endless})
 
 
 def _outlasts(lines: Lines, item: Item) -> bool:

@@ -22,7 +22,8 @@ from rainbow.state_machine import WorkerState
 from rainbow.text import rfc3339
 
 UNFIT, SMALL, STATE, ACCESS, LOADED, CLOSED = "unfit", "too small", "not ready", "no access", "overloaded", "closed"
-BUSY, KEPT, QUOTA, ENVIRONMENT, CLUSTER = "busy", "kept for others", "quota used", "pe used", "cluster resource used"
+BUSY, KEPT, QUOTA = "busy", "reserved for other jobs", "quota exceeded"
+ENVIRONMENT, CLUSTER = "parallel environment full", "cluster-wide resource exhausted"
 FITS = "room for one slot"
 
 

@@ -114,9 +114,7 @@ def _token(text: str, at: int) -> Token:
     if match and match.lastgroup:
         return Token(match.lastgroup, match.group(), at + 1)
     if text[at] in "'\"":
-        raise invalid(
-            "this text has no end, or a backslash before something else than a quote or a backslash", at + 1
-        )
+        raise invalid("unterminated string, or an escape other than \\\\' \\\\\" \\\\\\\\", at + 1)
     hint = _HINTS.get(text[at])
     raise invalid(f"{text[at]!r} means nothing here" + (f": {hint}" if hint else ""), at + 1)
 
@@ -134,7 +132,7 @@ def parse(text: str) -> ast.expr:
     parser = _Parser(tokens(text))
     tree = parser.expression()
     if parser.token.kind != "end":
-        raise invalid(f"{parser.token} is not expected here", parser.token.column)
+        raise invalid(f"unexpected {parser.token}", parser.token.column)
     _check_depth(tree)
     return tree
 
@@ -175,7 +173,7 @@ class _Parser:
 
     def expect(self, sign: str) -> None:
         if not self.take(sign):
-            raise invalid(f"{sign!r} is expected here, not {self.token}", self.token.column)
+            raise invalid(f"expected {sign!r}, got {self.token}", self.token.column)
 
     def expression(self) -> ast.expr:
         self._nesting = self.deeper(self._nesting, MAX_DEPTH)
@@ -224,7 +222,7 @@ class _Parser:
         node = _at(ast.Compare(left=left, ops=[], comparators=[]), first)
         while op := _COMPARISONS.get(self.sign):
             if node.comparators and isinstance(node.comparators[-1], ast.Tuple):
-                raise invalid(f"{self.token} is not expected here", self.token.column)
+                raise invalid(f"unexpected {self.token}", self.token.column)
             self.step()
             node.ops.append(op())
             if op is ast.NotIn:
@@ -256,7 +254,7 @@ class _Parser:
             self.expect(")")
             return node
         if token.kind not in ("number", "text", "name"):
-            raise invalid(f"a value is expected here, not {token}", token.column)
+            raise invalid(f"expected a value, got {token}", token.column)
         self.step()
         return self.name(token) if token.kind == "name" else _at(ast.Constant(value=_literal(token)), token)
 

@@ -96,7 +96,7 @@ def summable(value: Any) -> float | None:
 def _numbers(sign: str, *values: Any) -> None:
     for value in values:
         if not is_number(value):
-            raise Broken(f"{sign} needs a number, not {describe(value)}")
+            raise Broken(f"{sign} requires a number, got {describe(value)}")
 
 
 def _bounded(result: Any) -> Any:

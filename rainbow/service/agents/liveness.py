@@ -276,7 +276,7 @@ def _fate(service: Service, task: Task, lost_: _Lost) -> tuple[str, str]:
     if task.agent.startswith(PULLS):
         return "", ""
     if task.agent not in lost_.living:
-        return ("lost", "its agent was lost") if lost_.given_up(task) else ("", "")
+        return ("lost", "lost contact with the agent") if lost_.given_up(task) else ("", "")
     if not why:
         return "", ""
     # its agent lives: it ends the task, and says so; an agent that cannot reach the worker has a lease to find out

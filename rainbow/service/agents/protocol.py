@@ -10,7 +10,7 @@ from rainbow.errors import Conflict
 from rainbow.jobspec.batch import started
 from rainbow.jobspec.handover import handover, least, trees_of
 from rainbow.jobspec.request import SLOT
-from rainbow.matching import numbered, stated_units
+from rainbow.matching import stated_units
 from rainbow.scheduling import processes
 from rainbow.service.agents import liveness
 from rainbow.service.agents.liveness import beat, greet
@@ -63,7 +63,9 @@ def look(
     """Offer what there is, and say how to wait for more (at most some seconds) if that is nothing."""
     record = greet(service, who, name, agent)
     if agent.startswith(PULLS) and record.policy != "delegate":
-        raise Conflict(f"whole jobs are handed over under the policy delegate; {name} has {record.policy}")
+        raise Conflict(
+            f"cluster {name} uses policy {record.policy}; whole jobs are handed out only under policy delegate"
+        )
     pause = service.news.pause([f"{OFFERS}{record.id}"], min(seconds, service.settings.limits.wait))
     found = _offered(service, record, agent, most)
     done = _says_something(found) or seconds <= 0 or service.ending
@@ -94,9 +96,6 @@ def _offers(
     units = stated_units(service.entry(cluster).cluster) if assigned else {}
     same = {"units": units, "output": service.settings.limits.output}
     offers = [{**_offer(connection, task, cluster.worker_type, limits), **same} for task in assigned]
-    for offer, task in zip(offers, assigned, strict=True):
-        if task.held and (binding := numbered(service.entry(cluster).cluster, task.held)):
-            offer["binding"] = binding
     if cluster.policy != "delegate" or whole:
         return offers
     return [{**offer, **_request(connection, task)} for offer, task in zip(offers, assigned, strict=True)]
@@ -178,7 +177,7 @@ def _accept(desk: Desk, agent: str, ref: Mapping[str, Any]) -> str:
     """Accept one task; return why not, or an empty text."""
     task = desk.tasks.get(ref["id"])
     if task is None or task.attempt != ref["attempt"]:
-        return "it is no longer offered"
+        return "no longer offered"
     if task.state in (T.ACCEPTED, T.RUNNING, T.SUSPENDED) and task.agent == agent:
         return ""
     if task.state is not T.ASSIGNED:
@@ -254,7 +253,7 @@ def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -
         result = "timed_out"
     if result in ("stopped", "canceled"):
         if result == "stopped" and not canceled:  # by the policy or with its agent: it runs again
-            return advance(task, T.WAITING, detail=changes["detail"] or "stopped, waits again")
+            return advance(task, T.WAITING, detail=changes["detail"] or "stopped and requeued")
         return advance(task, T.CANCELED, ended_at=now, **changes)  # what was canceled at its site stays so
     if result == "stopped" and task.state is T.STOPPING and losses.is_with_worker(task.detail):
         result = "lost"

@@ -68,7 +68,8 @@ def delete(service: Service, who: Caller, name: str, *, drain: bool = False) -> 
 
 
 def _in_use(name: str, count: int) -> Conflict:
-    return Conflict(f"cluster {name} has {some(count, 'live job')}")
+    advice = "use --drain to let running jobs finish and to move or cancel pending ones"
+    return Conflict(f"cluster {name} has {some(count, 'active job')}; {advice}")
 
 
 def _clear(service: Service, record: ClusterRecord, before: list[str], told: dict[str, Any], *, drain: bool) -> None:
@@ -117,7 +118,7 @@ def _drained(service: Service, elsewhere: Elsewhere, record: ClusterRecord, job:
     _take_back(connection, record, own, now)
     if elsewhere.place(job, DELETED):
         return "placed"
-    end(connection, job.id, now, f"cluster {record.name} was drained, and no other can take it")
+    end(connection, job.id, now, f"cluster {record.name} was drained and no other cluster can run the job")
     return "refused"
 
 
@@ -189,4 +190,4 @@ def _note_cluster(
 def _check(worker: str, state: WorkerState, to: WorkerState, verb: str) -> None:
     """Only what was put away is reinstated: a worker that is lost comes back by its agent's word alone."""
     if to not in WORKER_MOVES[state] or (verb == "reinstate" and state not in AWAY):
-        raise Conflict(f"worker {worker} is {state}: {verb} is not possible")
+        raise Conflict(f"cannot {verb} worker {worker}: its state is {state}")

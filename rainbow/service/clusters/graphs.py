@@ -90,7 +90,9 @@ def _read(service: Service, who: Caller, name: str, expected: Revisions) -> tupl
         record = own_cluster(connection, who, name)
         document = clusters.document(connection, record.id)
     if expected is not None and str(record.revision) not in expected:
-        raise PreconditionFailed(f"the graph of {name} is at revision {record.revision}")
+        raise PreconditionFailed(
+            f"graph of {name} has changed: it is now at revision {record.revision}; fetch it and try again"
+        )
     return record, document
 
 
@@ -119,7 +121,7 @@ def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool
 def _check_unchanged(connection: sa.Connection, record: ClusterRecord) -> None:
     now = clusters.get(connection, record.id)
     if now is None or now.revision != record.revision:
-        raise _Overtaken(f"the graphs of {record.name} were changed by somebody else meanwhile; try again")
+        raise _Overtaken(f"graphs of {record.name} are being changed by another request; try again")
 
 
 def _leave(connection: sa.Connection, record: ClusterRecord, cluster: Cluster, drain: bool, now: float) -> None:
@@ -127,7 +129,11 @@ def _leave(connection: sa.Connection, record: ClusterRecord, cluster: Cluster, d
     held = tasks.of_cluster(connection, record.id, BOOKED)
     lost = sorted({w for task in held for w in task.placement if w and w not in cluster.workers})
     if lost and not drain:
-        raise Conflict(f"worker {lost[0]} has tasks and is not in the new graph", workers=lost)
+        raise Conflict(
+            f"worker {lost[0]} has tasks and is missing from the new graph; wait for them, cancel them, or repeat "
+            "with drain=true",
+            workers=lost,
+        )
     offered = [task for task in held if task.state is TaskState.ASSIGNED and set(lost) & set(task.placement)]
     why = "its worker was taken away"
     tasks.save_all(connection, [advance(task, TaskState.WAITING, detail=why) for task in offered], now)

@@ -36,7 +36,7 @@ def check_name(name: Any, what: str) -> str:
     """Return a name that is one."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise RequestError(
-            f"a {what} is called by 1 to 100 letters, digits, dots, dashes or underscores", pointer="/name"
+            f"invalid {what} name: use 1 to 100 letters, digits, dots, dashes or underscores", pointer="/name"
         )
     return name
 
@@ -44,7 +44,7 @@ def check_name(name: Any, what: str) -> str:
 def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
     """Register a cluster with its subsystems, state and policy, all or nothing; its credentials are told once."""
     if not who.registers:
-        raise Forbidden("registering needs the registration secret")
+        raise Forbidden("the registration secret is required to register a cluster")
     name = check_name(body.get("name"), "cluster")
     documents = _documents(body.get("subsystems"))
     cluster = prepare(check_size(service, _read(body, name, documents)), service.settings.backend)
@@ -64,7 +64,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
     )
     with service.store.write() as connection:
         if clusters.find(connection, name):
-            raise Conflict(f"there is a cluster {name} already")
+            raise Conflict(f"cluster {name} already exists")
         clusters.add(connection, record, body["graph"])
         for subsystem, document in documents.items():
             clusters.put_subsystem(connection, record.id, subsystem, document)
@@ -91,7 +91,7 @@ def check_size(service: Service, cluster: Cluster) -> Cluster:
         ("edges", own - 1 + sum(graph.number_of_edges() for graph in hung), limits.edges),
     ):
         if count > most:
-            raise LimitError(f"a cluster of {count} {what}, the limit is {most}", limit=what)
+            raise LimitError(f"graph has {count} {what}; the limit is {most}", limit=what)
     return cluster
 
 

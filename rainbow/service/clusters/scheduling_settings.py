@@ -78,7 +78,10 @@ def _check_kept(connection: sa.Connection, record: ClusterRecord, policy: str, n
     """Refuse a policy that would not keep the space that users have reserved."""
     kept = reservations.of_cluster(connection, record.id, now)
     if kept and not isinstance(policies.get(policy), Keeps):
-        raise Conflict(f"policy {policy} keeps no reservations; there are {len(kept)}: delete them, or wait")
+        raise Conflict(
+            f"policy {policy} does not support reservations and the cluster has {len(kept)}; delete them or wait "
+            "until they end"
+        )
 
 
 def _told(connection: sa.Connection, record: ClusterRecord) -> dict[str, Any]:
@@ -116,12 +119,12 @@ def changed(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:
 def _check_parts(body: Mapping[str, Any]) -> None:
     for key in body:
         if key not in PARTS:
-            raise RequestError(f"{key[:40]!r} is none of: {', '.join(sorted(PARTS))}", pointer=f"/{key}")
+            raise RequestError(f"unknown key {key[:40]!r}; valid keys: {', '.join(sorted(PARTS))}", pointer=f"/{key}")
 
 
 def _policy(name: Any) -> str:
     if not isinstance(name, str) or name not in policies.names():
-        raise PolicyError(f"there is no such policy; there are: {', '.join(policies.names())}", pointer="/policy")
+        raise PolicyError(f"unknown policy; available policies: {', '.join(policies.names())}", pointer="/policy")
     return name
 
 

@@ -89,7 +89,7 @@ def revoke(service: Service, who: Caller, credential_id: str) -> None:
     with service.store.write() as connection:
         record = _own(connection, who, credential_id)
         if record.kind == SECRET:
-            raise Conflict("a cluster's secret is rotated, not revoked")
+            raise Conflict("a cluster secret cannot be revoked; rotate it instead")
         if record.revoked_at is None:
             credentials.change(connection, record.id, revoked_at=service.clock())
             _tell(connection, record, service.clock(), "revoked")
@@ -137,5 +137,5 @@ def _end(service: Service, body: Mapping[str, Any]) -> float | None:
     if end is None:
         raise RequestError("expires_at is a time like 2030-01-31T12:00:00Z", pointer="/expires_at")
     if end <= service.clock():
-        raise Refused("expires_at is over already", pointer="/expires_at")
+        raise Refused("expires_at is in the past", pointer="/expires_at")
     return end

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Service
 
 
-MISSING = "this needs a credential"
-UNKNOWN = "no credential that was brought is known: mistyped, ended, or of a cluster that was deleted"
+MISSING = "authentication required"
+UNKNOWN = "credential not recognized: it is mistyped, expired, or belongs to a deleted cluster"
 MOST = 256  # callers that are remembered
-HELP = "`rainbow help credentials` tells which there are and what to do"
+HELP = "see `rainbow help credentials`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def visible_cluster(connection: sa.Connection, who: Caller, name: str) -> Cluste
     """Return a cluster that exists for this caller, else NotFound."""
     record = clusters.find(connection, name)
     if record is None or not who.sees(record.id):
-        raise NotFound(f"there is no cluster {name}")
+        raise NotFound(f"cluster {name} not found")
     return record
 
 
@@ -150,7 +150,7 @@ def own_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRec
     """Return a cluster whose secret the caller has; Forbidden for those who only may submit to it."""
     record = visible_cluster(connection, who, name)
     if not who.admin and record.id not in who.secrets:
-        raise Forbidden(f"this needs the secret of cluster {name}")
+        raise Forbidden(f"the secret of cluster {name} is required")
     return record
 
 
@@ -169,4 +169,4 @@ def requestor_of(asked: str | None, allowed: list[str] | None, login: str | None
 
 def not_for(requestor: str | None) -> Forbidden:
     """Return what is raised where a token that names requestors is used for another."""
-    return Forbidden(f"this token may not speak for {requestor}")
+    return Forbidden(f"this token does not allow requestor {requestor}")

@@ -32,12 +32,16 @@ METRICS = {
         "phase",
         "CPU of a submit's phases, of the thread that carries them out",
     ),
-    "rainbow_step_seconds": ("histogram", "outcome", "Time of a scheduling step: ordered, idle or failed"),
+    "rainbow_step_seconds": (
+        "histogram",
+        "outcome",
+        ("Duration of scheduling cycles, by outcome: ordered, idle or failed"),
+    ),
     "rainbow_step_faults_total": ("counter", "cluster", "Scheduling steps that failed"),
     "rainbow_store_seconds": (
         "histogram",
         "kind",
-        "Time of the store: read, write (its turn to its end), commit (a part of it)",
+        "Duration of database operations: read, write (including lock wait) and commit (part of write)",
     ),
     "rainbow_jobs_unplaced": ("gauge", "", "Jobs that wait for a cluster to take them"),
     "rainbow_jobs": ("gauge", "cluster,state", "Jobs that have not ended"),

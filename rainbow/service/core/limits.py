@@ -65,9 +65,9 @@ def admit(connection: sa.Connection, record: JobRecord, new: int, limits: Mappin
     limited = {key: limits[key] for key in WORDS if limits[key] >= 0}
     for key, (has, adds) in _counted(connection, record, new).items() if limited else ():
         if key in limited and adds and has + adds > limited[key]:
-            text = f"cluster {record.cluster} takes {limited[key]} {WORDS[key]}, there are {has}"
+            text = f"cluster {record.cluster} is limited to {limited[key]} {WORDS[key]} and has {has}"
             more = f"rainbow scheduler set {record.cluster} --{key.replace('_', '-')} N"
-            text += f"; try again when some have ended, or ask its operator ({more})"
+            text += f"; try again when some have ended, or ask its operator to raise it ({more})"
             raise TooMany(text, limit=key, most=limited[key], present=has)
 
 

@@ -83,7 +83,7 @@ class Peers:
             with self.service.store.look() as connection:
                 connection.execute(NOTIFY, {"channel": CHANNEL, "message": message})
         except TROUBLE as fault:
-            log.warning("news-not-sent", fault=type(fault).__name__)
+            log.warning("notify-send-failed", fault=type(fault).__name__)
 
     # ── hearing ──
 

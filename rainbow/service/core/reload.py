@@ -44,10 +44,10 @@ class Configuration:
 def reload(service: Service, who: Caller) -> dict[str, Any]:
     """Read the configuration file now; a fault in it is raised, and the old settings stay."""
     if not who.admin:
-        raise Forbidden("reading the configuration again needs the admin token")
+        raise Forbidden("admin token required to reload the configuration")
     watch = service.state(Configuration).watch
     if watch is None:
-        raise Conflict("this server was started without a configuration file")
+        raise Conflict("nothing to reload: the server was started without a configuration file")
     return watch.reload("admin")
 
 

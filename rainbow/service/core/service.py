@@ -284,7 +284,7 @@ def _kept(folder: Path, kind: str) -> str:
             file.write(mint(kind) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        log.info("credential-made", kind=kind, file=str(path))
+        log.info("credential-created", kind=kind, file=str(path))
     except FileExistsError:
         pass
     return path.read_text().strip()

@@ -65,9 +65,9 @@ def settings_of(text: str | bytes) -> Settings:
 
 def _settings(document: Any) -> Settings:
     top = _mapping(document, "")
-    warnings = [f"{key} is not read: {UPSTREAM.get(key, 'unknown key')}" for key in top if key not in SECTIONS]
+    warnings = [f"ignored {key}: {UPSTREAM.get(key, 'unknown key')}" for key in top if key not in SECTIONS]
     scheduler = _mapping(top.get("scheduler"), "/scheduler")
-    warnings += [f"scheduler.{key} is not read: unknown key" for key in scheduler if key not in SCHEDULER]
+    warnings += [f"ignored scheduler.{key}: unknown key" for key in scheduler if key not in SCHEDULER]
     algorithms = _mapping(scheduler.get("algorithms"), "/scheduler/algorithms")
     selection = _mapping(algorithms.get("selection"), "/scheduler/algorithms/selection")
     name = _text(selection, "name", "random", "/scheduler/algorithms/selection")
@@ -81,7 +81,7 @@ def _settings(document: Any) -> Settings:
         raise ConfigError(fault.message, pointer="/scheduler/algorithms/selection/name") from None
     matching = _mapping(algorithms.get("match"), f"{ALGORITHMS}/match")
     _known(matchers, _text(matching, "name", "match", f"{ALGORITHMS}/match"), f"{ALGORITHMS}/match/name")
-    warnings += [f"scheduler.algorithms.{key} is not read: unknown key" for key in algorithms if key not in READ]
+    warnings += [f"ignored scheduler.algorithms.{key}: unknown key" for key in algorithms if key not in READ]
     default = Settings()
     return Settings(
         name=_text(scheduler, "name", default.name, "/scheduler"),
@@ -125,7 +125,7 @@ def _limits(given: Mapping[str, Any], warnings: list[str]) -> Limits:
     """Read the limits: every one is a number, whole unless its default is not."""
     default = Limits()
     known = {each.name for each in fields(default)}
-    warnings += [f"limits.{key} is not read: unknown key" for key in given if key not in known]
+    warnings += [f"ignored limits.{key}: unknown key" for key in given if key not in known]
     values: dict[str, Any] = {}
     for key in sorted(known & set(given)):
         number = _number(given, key, 0, "/limits", 2**40)
@@ -138,7 +138,7 @@ def _limits(given: Mapping[str, Any], warnings: list[str]) -> Limits:
 def _admission(given: Mapping[str, Any], warnings: list[str]) -> Admission:
     """Read the limits that new clusters begin with."""
     known = {each.name for each in fields(Admission)}
-    warnings += [f"admission.{key} is not read: unknown key" for key in given if key not in known]
+    warnings += [f"ignored admission.{key}: unknown key" for key in given if key not in known]
     try:
         values = {
             key: value
@@ -159,7 +159,7 @@ CHOICES = {
 def _server(given: Mapping[str, Any], warnings: list[str]) -> Server:
     default = Server()
     known = {each.name for each in fields(default)}
-    warnings += [f"server.{key} is not read: unknown key" for key in given if key not in known]
+    warnings += [f"ignored server.{key}: unknown key" for key in given if key not in known]
     values: dict[str, Any] = {key: _text(given, key, "", "/server") for key in known & set(given) - {"threads"}}
     for key, allowed in CHOICES.items():
         if values.get(key, allowed[0]) not in allowed:
@@ -169,7 +169,7 @@ def _server(given: Mapping[str, Any], warnings: list[str]) -> Server:
         if values["threads"] < 2:
             raise ConfigError("a server needs at least 2 threads", pointer="/server/threads")
     if bool(values.get("certificate")) != bool(values.get("key")):
-        raise ConfigError("TLS needs both certificate and key", pointer="/server")
+        raise ConfigError("TLS requires both server.certificate and server.key", pointer="/server")
     return replace(default, **values)
 
 

@@ -73,7 +73,7 @@ def visible_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecor
     """Return a job that exists for this caller, else NotFound."""
     record = jobs.get(connection, job_id)
     if record is None or not sees(connection, who, record):
-        raise NotFound(f"there is no job {job_id}")
+        raise NotFound(f"job {job_id} not found")
     return record
 
 
@@ -102,7 +102,7 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     with service.store.write() as connection:
         record = own_job(connection, who, job_id)
         if record.state not in PENDING:
-            raise Conflict(f"job {job_id} has ended: {record.state}")
+            raise Conflict(f"job {job_id} already ended: {record.state}")
         end(connection, job_id, now)
     service.tell(record.cluster_id)
     return show(service, who, job_id)
@@ -135,7 +135,7 @@ def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> No
     asked = read.tasks
     found = {task.index: task for task in tasks.of_job(connection, job_id)}
     for index, name in never_started(asked, {index: task.state for index, task in found.items()}).items():
-        detail = f"depends on {name}, which did not complete"
+        detail = f"canceled because {name}, which it depends on, did not complete"
         tasks.save(connection, advance(found[index], TaskState.CANCELED, ended_at=now, detail=detail), now)
 
 

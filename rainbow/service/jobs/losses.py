@@ -45,7 +45,7 @@ def lost(task: Task, why: str, now: float, most: int) -> Task:
 
 def with_worker(name: str) -> str:
     """Say that a task was lost with a worker."""
-    return f"worker {name} was lost"
+    return f"lost contact with worker {name}"
 
 
 def is_with_worker(detail: str) -> bool:

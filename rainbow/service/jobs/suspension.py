@@ -43,7 +43,7 @@ def _hold(service: Service, who: Caller, job_id: str, verb: str) -> dict[str, An
     with service.store.write() as connection:
         record = own_job(connection, who, job_id)
         if record.state not in PENDING:
-            raise Conflict(f"job {job_id} has ended: {record.state}")
+            raise Conflict(f"job {job_id} already ended: {record.state}")
         if held is (record.suspended_at is None):
             jobs.change(connection, job_id, suspended_at=now if held else None)
             tasks.ask_again(connection, job_id)

@@ -95,7 +95,7 @@ class Order:
         return at, at < len(self._items) and self._items[at] == index
 
 
-SUSPENDED = "it is suspended, and waits to be resumed"
+SUSPENDED = "suspended; run `rainbow job resume` to continue"
 
 
 class LiveJob:
@@ -259,7 +259,9 @@ class LiveJob:
         """Say which of its own tasks must complete before anything may start."""
         unended = self._unended()
         names = sorted({name for gang in self.read.gangs for name in waits_for(gang, unended)})
-        return Wait(self.record.id, "dependency", f"waits for {', '.join(names)} to complete", {"tasks": names})
+        return Wait(
+            self.record.id, "dependency", f"waiting for task(s) {', '.join(names)} to complete", {"tasks": names}
+        )
 
 
 class Gangs(Sequence[GangView]):

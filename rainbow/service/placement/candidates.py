@@ -254,14 +254,14 @@ def reach_of(
     reach = reaches.get(key) or reaches.put(key, _found(service, who, asked))
     if not reach.entries and reach.drained and not even_drained:
         told = ", ".join(sorted(entry.cluster.name for entry in reach.drained))
-        raise TryLater(f"drained, and taking no jobs until reinstated: {told}", retry_after=60)
+        raise TryLater(f"drained until reinstated: {told}", retry_after=60)
     return reach
 
 
 def _found(service: Service, who: Caller, asked: Sequence[str] | None) -> Reach:
     found = _known(service, who)
     if not found and not who.admin:
-        raise Forbidden("no submit token of a cluster was brought")
+        raise Forbidden("no submit token was provided")
     return _taking(found if asked is None else _named(found, asked))
 
 
@@ -269,7 +269,7 @@ def _named(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
     known = {entry.cluster.name: entry for entry in found}
     for name in names:
         if name not in known:
-            raise NotFound(f"there is no cluster {name}")
+            raise NotFound(f"cluster {name} not found")
     return [known[name] for name in names]
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 GONE = frozenset({WorkerState.LOST, WorkerState.OFFLINE, WorkerState.DRAINING})
-DELETED = "its cluster was deleted"
+DELETED = "cluster deleted"
 PAUSE = 10.0  # seconds before jobs that found no other place are looked at again, from the end of the last look
 SLICE = 0.02  # seconds that one transaction takes about, and the matching before it
 AT_LEAST = 1  # jobs are looked at in it, however long that takes
@@ -110,7 +110,7 @@ def leave(service: Service, mirror: Departed) -> None:
 
     def place(elsewhere: Elsewhere, record: JobRecord) -> None:
         if is_movable(elsewhere.connection, record):
-            move = elsewhere.place(record, "its cluster takes no tasks")
+            move = elsewhere.place(record, "its cluster accepts no tasks")
             if move:
                 moved[record.id] = move.record.cluster_id
 

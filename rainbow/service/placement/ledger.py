@@ -135,7 +135,7 @@ def replay(service: Service, connection: sa.Connection, record: JobRecord) -> di
     """Take a job's decision again from what was kept; say whether the same comes of it."""
     decision = whole(connection, record.id)
     if not decision["given"]:
-        raise Conflict(f"job {record.id} was placed before what a decision is given was kept")
+        raise Conflict(f"job {record.id} cannot be replayed: it was placed before decision inputs were recorded")
     listed = _listed(connection, record, decision)
     rules = Rules(listed["selector"]["name"], listed["selector"]["options"])
     again = written(redecide(read_recorded(listed), rules))

@@ -46,7 +46,7 @@ def replace_ancestors(service: Service, connection: sa.Connection, who: Caller, 
     allowed = {entry.id for entry in service.catalogue.values() if who.admin or entry.id in who.submits}
     known = job_names.known_tags(connection, allowed, basis)
     if record.tag in known[1:] and record.tag != known[0]:
-        raise Conflict(f"tag {record.tag} has expired: {record.basis} has moved on to {known[0]}", newest=known[0])
+        raise Conflict(f"tag {record.tag} is outdated: {record.basis} is now at {known[0]}", newest=known[0])
     if record.tag not in known[:1]:
         job_names.add_tag(connection, record.cluster_id, basis, record.tag)
         for job in job_names.live_with_tag(connection, allowed, basis, record.tag):
@@ -68,10 +68,12 @@ def check(who: Caller, request: Request) -> None:
     """Refuse what a job may not say, before anything is looked for."""
     for k, one in enumerate(request.dependencies):
         if one.scheme == "fluid" and one.type != "in":
-            text = "every job is `out` of its own id by itself: of scheme fluid only `in` is asked for"
+            text = "scheme fluid accepts only type in: every job implicitly provides its own id"
             raise JobspecError(text, pointer=f"{AT}/{k}/type")
         if one.scheme == "string" and one.type != "in" and one.scope == GLOBAL and not who.admin:
-            raise Forbidden(f"{one.type} of scope global needs the admin token: it concerns everybody's jobs")
+            raise Forbidden(
+                f"type {one.type} with scope global requires the admin token, because it affects all users' jobs"
+            )
 
 
 def find(connection: sa.Connection, who: Caller, record: JobRecord, request: Request) -> list[str]:

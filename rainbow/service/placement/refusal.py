@@ -59,7 +59,7 @@ def _unmatched(found: Match, decision: Mapping[str, Any], seconds: float) -> Ref
     """Return why no cluster matches: none can ever take the job, or none is known to in so many seconds."""
     names = names_of(found.undecided)
     if not names:
-        return Refused("no cluster can take this job", **decision)
+        return Refused("no eligible cluster can run this job", **decision)
     told = ", ".join(names[:TOLD]) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "")
     text = f"no cluster is known to match: {len(names)} undecided after {seconds:g} s ({told})"
     return Undecided(f"{text}; ask for less, name one cluster, or have limits.match_seconds raised", **decision)

@@ -246,7 +246,9 @@ class Placement:
     def _check_live(self, connection: sa.Connection, cluster_id: str, requestor: str) -> None:
         most = self.service.settings.limits.live
         if most and jobs.live_of(connection, cluster_id, requestor) >= most:
-            raise TooMany(f"{requestor} has {most} live jobs there, the limit", retry_after=30, limit="live")
+            raise TooMany(
+                f"{requestor} already has {most} active jobs on this cluster, the limit", retry_after=30, limit="live"
+            )
 
     def _again(self, requestor: str) -> dict[str, Any]:
         """Say where else the job may go, by the caller's credentials for this requestor, and how it is chosen.
@@ -329,10 +331,10 @@ def earlier_job(connection: sa.Connection, who: Caller, asked: Submission) -> di
         return None
     job_id, digest = found
     if digest != asked.digest():
-        raise Conflict("this Idempotency-Key was used for another request")
+        raise Conflict("this Idempotency-Key was already used for a different request")
     record = jobs.get(connection, job_id)
     if record is None or not sees(connection, who, record):  # of what was brought then something may have ended
-        raise NotFound(f"there is no job {job_id}")
+        raise NotFound(f"job {job_id} not found")
     decision = ledger.shown(jobs.decision(connection, job_id))
     return refusal.told(record, decision)
 

@@ -102,7 +102,7 @@ OF_CLASS = {
     "running": "Tasks of a class that hold something.",
     "held": "Units the tasks of a class hold.",
     "waiting": "Tasks of a class that wait.",
-    "loaned": "Units a class holds beyond its target.",
+    "loaned": "Units a class is borrowing (held beyond its entitlement).",
     "unused": "Units a class is entitled to and does not hold.",
 }
 OF_CLUSTER = {
@@ -113,7 +113,7 @@ OF_CLUSTER = {
 OF_HOST = {
     "tasks_waiting": "Tasks that wait.",
     "tasks_booked": "Tasks that hold something.",
-    "step_failed": "1 if the last step failed, else 0.",
+    "step_failed": "1 if the last scheduling cycle failed, 0 otherwise.",
 }
 OF_ALL = {f"class_{key}": text for key, text in OF_CLASS.items()} | OF_CLUSTER | OF_HOST
 Sample = tuple[dict[str, str], float]

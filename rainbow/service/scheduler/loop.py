@@ -153,7 +153,7 @@ class Loop:
                 if scheduling:
                     self._unplaced.look()
             except RainbowError as fault:  # the store is away: it may come back
-                log.warning("scheduler-waits", fault=str(fault))
+                log.warning("database-unavailable", fault=str(fault))
             # a long queue makes long steps: whoever submits to it gets as much of the processor as they do
             self._stop.wait(min(max(self._clock() - began, SHORTEST_PAUSE), LONGEST_PAUSE))
 
@@ -211,7 +211,7 @@ class Loop:
                 if record:
                     finish(self.service, record)
             except RainbowError as fault:
-                log.warning("cluster-stays", cluster=name, fault=str(fault))
+                log.warning("cluster-delete-delayed", cluster=name, fault=str(fault))
 
     def turn(self, now: float) -> Iterator[str]:
         """Name the clusters whose turn it is, one after the other: those that wait only while there is time."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 PAUSE = 1.0  # seconds before a task that was to be stopped is looked at again
-WHY = "ran longer than it may"
+WHY = "exceeded its time limit"
 
 
 def stop_the_overdue(service: Service, mirror: Mirror) -> bool:
