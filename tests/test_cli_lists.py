@@ -23,7 +23,7 @@ def worked(server: tuple[str, dict[str, str], object]) -> dict[str, str]:
 
     url, told, saved = server
     shell = Shell(saved.parent, url, told["token"], told["secret"], variables_of(url, saved))  # type: ignore[attr-defined]
-    array = shell.json("submit", "-J", "sweep", "-a", "0-2", "--", "sh", "-c", "exit {index}")["id"]
+    array = shell.json("submit", "-J", "sweep", "-a", "1,3,4", "--", "sh", "-c", "exit $(({index} - 1))")["id"]
     shell("job", "wait", array)
     runs = shell.json("submit", "-J", "runs", "-N", "1", "-c", "2", "--", "sleep", "60")["id"]
     until(lambda: shell.json("job", "show", runs)["state"] == "RUNNING")
@@ -63,7 +63,7 @@ def test_an_array_is_one_line(shell: Shell, worked: dict[str, str]) -> None:
     [line] = [row for row in rows(shell("jobs", "--all").stdout) if row[0] == worked["array"]]
     assert line[-1] == "3/3, 2 failed"
     elements = shell("history", "-j", worked["array"], "--elements", "-P", "--format", "jobid,exitcode").stdout
-    assert elements == "JobID|ExitCode\n" + "".join(f"{worked['array']}_{k}|{k}:0\n" for k in range(3))
+    assert elements == "JobID|ExitCode\n" + "".join(f"{worked['array']}_{k}|{k - 1}:0\n" for k in (1, 3, 4))
     assert shell.code("history", "--elements") is Exit.USAGE
 
 
@@ -72,7 +72,7 @@ def test_history_has_the_columns_of_sacct(shell: Shell, worked: dict[str, str]) 
     found = list(csv.DictReader(io.StringIO(shell("history", "--format", names, "-o", "csv").stdout)))
     by_name = {row["JobName"]: row for row in found}
     array, waits = by_name["sweep"], by_name["waits"]
-    assert (array["State"], array["ExitCode"], array["NTasks"]) == ("FAILED", "2:0", "3")
+    assert (array["State"], array["ExitCode"], array["NTasks"]) == ("FAILED", "3:0", "3")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", array["End"])
     assert (waits["State"], waits["Start"], waits["NodeList"]) == ("PENDING", "Unknown", "None assigned")
     assert by_name["runs"]["State"] == "RUNNING"

@@ -32,12 +32,12 @@ def test_run_says_why_it_waits(shell: Shell) -> None:
 
 
 def test_logs_are_those_of_the_job_or_of_one_task(shell: Shell) -> None:
-    job = shell.json("submit", "-a", "0-1", "--", "echo", "element {index}")["id"]
+    job = shell.json("submit", "-a", "3,5", "--", "echo", "element {index}")["id"]
     followed = shell("job", "logs", "-f", job[:16]).stdout
-    assert sorted(line for line in followed.splitlines() if not line.startswith("──")) == ["element 0", "element 1"]
-    assert shell("job", "logs", job).stdout == "── task-0-0\nelement 0\n── task-0-1\nelement 1\n"
-    assert shell("job", "logs", "--task", "1", job).stdout == "element 1\n"
-    assert shell("job", "logs", "--task", "task-0-0", job).stdout == "element 0\n"
+    assert sorted(line for line in followed.splitlines() if not line.startswith("──")) == ["element 3", "element 5"]
+    assert shell("job", "logs", job).stdout == "── task-0-0\nelement 3\n── task-0-1\nelement 5\n"
+    assert shell("job", "logs", "--task", "5", job).stdout == "element 5\n"
+    assert shell("job", "logs", "--task", "task-0-0", job).stdout == "element 3\n"
     assert "the job has no task 7" in shell("job", "logs", "--task", "7", job).stderr
     assert "standard error is not kept apart" in shell("job", "logs", "--err", job).stderr
 

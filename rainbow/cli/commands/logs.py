@@ -14,6 +14,7 @@ from rainbow.cli.output import printer
 from rainbow.cli.session import first_time, login, with_tokens
 from rainbow.client import Client, Problem
 from rainbow.errors import NotFound
+from rainbow.jobspec.batch import read_array
 
 Document = Mapping[str, Any]
 NOT_APART = "standard error is not kept apart: it is in the output of the task"
@@ -23,7 +24,7 @@ CUT = "... some output left out"
 @job.command()
 @click.argument("job_id")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@click.option("--task", metavar="K|NAME", help="Only this task, by number or name; of an array the place, from 0.")
+@click.option("--task", metavar="K|NAME", help="Only this task, by number (of an array: its id) or name.")
 @click.option("--err", is_flag=True, help="Only standard error, where it is kept apart.")
 @with_tokens
 def logs(client: Client, job_id: str, follow: bool, task: str | None, err: bool) -> None:
@@ -56,7 +57,8 @@ class Writer:
         tasks: list[Document] = found["tasks"]
         if self._task is None:
             return tasks
-        chosen = [one for one in tasks if self._task in (str(one["index"]), one["name"])]
+        ids = list(read_array(found["array"], "").ids) if "array" in found else range(len(tasks))
+        chosen = [one for one in tasks if self._task in (str(ids[one["index"]]), one["name"])]
         if not chosen and tasks:
             named = ", ".join(one["name"] for one in tasks[:5])
             raise NotFound(f"the job has no task {self._task}; there are {len(tasks)}: {named}")

@@ -14,6 +14,7 @@ from rainbow.cli.output import printer
 from rainbow.cli.output.columns import Column, Document, Shape, clock, lasting, list_options, seconds
 from rainbow.cli.session import with_tokens
 from rainbow.client import Client
+from rainbow.jobspec.batch import read_array
 from rainbow.jobspec.hostlist import fold_hosts
 from rainbow.jobspec.sbatch.moments import moment
 
@@ -152,14 +153,18 @@ def _summed(job: Document) -> dict[str, Any]:
     code = max((task["exit_code"] for task in failed or ended), default=None)
     workers = list(dict.fromkeys(name for task in tasks for name in task["placement"] if name))
     summary = {"counts": counts, "started_at": started, "exit_code": code, "workers": workers}
-    return {**{key: value for key, value in job.items() if key not in ("tasks", "units")}, "summary": summary}
+    return {
+        **{key: value for key, value in job.items() if key not in ("tasks", "units", "array")},
+        "summary": summary,
+    }
 
 
 def _elements(job: Document) -> Iterator[dict[str, Any]]:
     """Yield a row for every task of a job."""
+    ids = list(read_array(job["array"], "").ids) if "array" in job else None
     for task in job["tasks"]:
         row = {**_summed({**job, "tasks": [task]}), "state": task["state"], "ended_at": task["ended_at"]}
-        yield {**row, "id": f"{job['id']}_{task['index']}", "name": task["name"]}
+        yield {**row, "id": f"{job['id']}_{ids[task['index']] if ids else task['index']}", "name": task["name"]}
 
 
 # ── nodes ──

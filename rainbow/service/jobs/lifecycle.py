@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NotFound
+from rainbow.jobspec.batch import ids_text
 from rainbow.matching import stated_units
 from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
@@ -92,8 +93,9 @@ def show(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         record = visible_job(connection, who, job_id)
         found = tasks.of_job(connection, job_id)
         waits = waits_of(service, connection, [record])
+        array = reading(connection, job_id).request.array
     told = {**_job(record, waits.get(job_id)), "tasks": [_task(task) for task in found]}
-    return {**told, **_units(service, record)}
+    return {**told, **_units(service, record), **({"array": ids_text(array.ids)} if array else {})}
 
 
 def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
