@@ -1,8 +1,10 @@
 """The index gives the answers of the plain search, whatever the cluster and the request."""
 
 import copy
+import gc
 import pickle
 from dataclasses import replace
+from weakref import ref
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -191,3 +193,23 @@ def test_copies_of_a_request_have_numbers_of_their_own():
     assert all(other == one for other in same)
     assert len({other.number for other in same}) == len(same)
     assert Request(((one,),), ()).key == Request(((replace(one),),), ()).key
+
+
+@pytest.mark.parametrize("backend", ["index", "networkx"])
+@pytest.mark.parametrize("hosts", [[], ["node[0-1]"], ["node[0-1]", "node0"]])
+def test_what_is_kept_of_a_cluster_is_freed_with_it(backend, hosts):
+    """A graph that agents change every minute is a new cluster every minute."""
+    request = rainbow.parse_jobspec(
+        {
+            "resources": {"a": {"type": "node", "exclusive": True}, "b": {"type": "core"}},
+            "attributes": {"system": {"constraints": {"hostlist": hosts}}} if hosts else {},
+        }
+    )
+    cluster = strategies.cluster([("node", ["core"] * 4)] * 2, [])
+    gone = ref(cluster)
+    [verdict] = rainbow.match(request, [cluster], backend)
+    assert verdict.fits
+    assert verdict.take
+    del cluster, verdict
+    gc.collect()
+    assert gone() is None

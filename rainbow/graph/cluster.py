@@ -103,6 +103,11 @@ class Cluster:
         rest = {key: value for key, value in self.subsystems.items() if key != name}
         return replace(self, subsystems=rest)
 
+    @cached_property
+    def memo(self) -> dict[object, Any]:
+        """What others have worked out from the cluster and refers to it: freed with it, as in no weak dictionary."""
+        return {}
+
     @property
     def graph(self) -> nx.DiGraph[str]:
         """The dominant graph, written out when it is first asked for."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, NamedTuple, overload
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 import numpy as np
 
@@ -171,7 +171,7 @@ class Index:
 
     def __init__(self) -> None:
         self._walk = Walk()
-        self._compiled: WeakKeyDictionary[Cluster, Compiled] = WeakKeyDictionary()
+        self._compiled: WeakSet[Compiled] = WeakSet()  # each is kept by its cluster
         self._questions: Memory[bytes, Question] = Memory(MOST_QUESTIONS)
         self._catalogues: list[Catalogue] = []  # the last one asked first
         self._findings: Memory[tuple[bytes, int], Finding] = Memory(MOST_FINDINGS)
@@ -223,14 +223,15 @@ class Index:
         self._findings.clear()
         for catalogue in self._catalogues:
             catalogue.forget()
-        for compiled in self._compiled.values():
+        for compiled in list(self._compiled):
             compiled.own.clear()
 
     def compiled(self, cluster: Cluster) -> Compiled:
         """Return the compiled form of a cluster, made at the first call and kept as long as the cluster."""
-        found = self._compiled.get(cluster)
+        found: Compiled | None = cluster.memo.get(self)
         if found is None:
-            found = self._compiled[cluster] = Compiled(cluster)
+            found = cluster.memo.setdefault(self, Compiled(cluster))
+            self._compiled.add(found)
         return found
 
     def prepare(self, cluster: Cluster) -> None:

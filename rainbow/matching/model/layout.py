@@ -24,7 +24,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import networkx as nx
 
@@ -336,14 +335,12 @@ class ClusterLayout(Layout):
             yield from attached[self.vertices[at[k]]]
 
 
-_layouts: WeakKeyDictionary[Cluster, ClusterLayout] = WeakKeyDictionary()
-
-
 def layout(cluster: Cluster) -> ClusterLayout:
     """Return the layout of a cluster, made at the first call and kept as long as the cluster."""
-    if cluster not in _layouts:
-        _layouts[cluster] = ClusterLayout(cluster)
-    return _layouts[cluster]
+    found: ClusterLayout | None = cluster.memo.get(ClusterLayout)
+    if found is None:
+        found = cluster.memo.setdefault(ClusterLayout, ClusterLayout(cluster))
+    return found
 
 
 class Parts(NamedTuple):
