@@ -71,6 +71,8 @@ def _paths(workers: Workers, worker: int) -> tuple[str, ...]:
 
 def written(workers: Workers, worker: int, held: Amounts) -> list[str]:
     """Write what is held of a worker."""
+    if list(held) == [(0, True)]:
+        return [""]
     stand, paths = workers.stands[worker], paths_of(workers, worker).paths
     found, wholes = [], []
     for (i, whole), amount in sorted(held.items()):
@@ -83,10 +85,10 @@ def written(workers: Workers, worker: int, held: Amounts) -> list[str]:
     return [*(_COMMA.split(fold_hosts(wholes)) if wholes else ()), *found]
 
 
-def read(workers: Workers, worker: int, paths: Iterable[str]) -> Amounts:
+def read(workers: Workers, worker: int, paths: Sequence[str]) -> Amounts:
     """Read what is held of a worker; paths that are not there are left out."""
     stand, found = workers.stands[worker], Amounts()
-    places = paths_of(workers, worker).places if paths else {}
+    places = paths_of(workers, worker).places if any(paths) else {"": 0}
     for path in paths:
         name, _, amount = path.partition(":")
         units = int(amount) if amount.isdecimal() else None

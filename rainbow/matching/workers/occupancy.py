@@ -152,12 +152,19 @@ class Occupancy:
         return self.states[self.workers.numbers[worker]].stand.layout.compound
 
     def is_held_twice(self, worker: str) -> bool:
-        """Tell whether more is held of some vertex of a worker than there is."""
+        """Tell whether more is held of some vertex of a worker than there is; what floats is of no vertex."""
+        seen: dict[int, int] = {}
         state = self.states[self.workers.numbers[worker]]
-        inside = state.stand.layout
-        return any(n > inside.amount(i) for i, n in state.used.items() if i >= 0) or any(
-            room < 0 for room in (state.stand.taken(state).room(0, pool) for pool in state.stand.pools)
-        )
+        inside, number = state.stand.layout, self.workers.numbers[worker]
+        for pieces in self.held.values():
+            held = {i: whole for _, at, part in pieces if at == number for i, _, whole in part.amounts if i >= 0}
+            tops = {at for i, whole in held.items() if whole for at in range(i, inside.last[i])}
+            amounts = {i: n for _, at, part in pieces if at == number for i, n, whole in part.amounts if not whole}
+            for i in tops:
+                seen[i] = seen.get(i, 0) + inside.amount(i)
+            for i in held.keys() - tops:
+                seen[i] = seen.get(i, 0) + amounts[i]
+        return any(n > inside.amount(i) for i, n in seen.items())
 
     def is_like(self, other: Occupancy, worker: str) -> bool:
         """Tell whether the same vertices of a worker are held in another occupancy of the cluster."""
