@@ -187,12 +187,15 @@ def on_slurm(slurm_server: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
 
 
 @pytest.fixture
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of an empty database."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/deep/rainbow.db"
+        yield f"sqlite:///{tmp_path}/deep/rainbow.db"
+        return
     server: Postgres = request.getfixturevalue("postgres_server")
-    return server.new_database()
+    url = server.new_database()
+    yield url
+    server.drop(url)
 
 
 @pytest.fixture
