@@ -14,8 +14,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from rainbow.errors import ConfigError, Unavailable
-from rainbow.state_machine import JobState
-from rainbow.store import Store, cluster_states, clusters, credentials, jobs, open_store
+from rainbow.state_machine import JobState, Task
+from rainbow.store import Store, cluster_states, clusters, credentials, jobs, open_store, tasks
 from rainbow.store.backup import backup, restore
 from rainbow.store.clusters import ClusterRecord
 from rainbow.store.engine import configuration, open_engine
@@ -37,6 +37,39 @@ def test_open_store_a_second_time_keeps_what_is_there(store: Store) -> None:
     with again.read() as connection:
         assert clusters.find(connection, "oak") is not None
     again.close()
+
+
+def test_a_large_job_is_stored_by_a_few_statements_and_as_task_by_task(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100,000 tasks stored one by one kept every other writer waiting for 5 s."""
+    add_cluster(store)
+
+    def new(key: str) -> list[Task]:
+        free = [Task(f"{key}-{k}", key, k, k, f"free-{k}", retries_left=2, expected=1.5) for k in range(700)]
+        gang = [Task(f"{key}-{k}", key, k, 700, f"gang-{k - 700}") for k in range(700, 1_400)]
+        odd = [Task(f"{key}-{k}", key, k, 701 + k % 2, f"odd-{k}") for k in range(1_400, 1_500)]
+        return [*free, *gang, *odd, Task(f"{key}-1500", key, 1_500, 900, "last")]
+
+    statements: list[int] = []
+    sa.event.listen(store.engine, "before_cursor_execute", lambda *told: statements.append(len(told[3] or ())))
+    for key, replicas in (("whole", tasks.REPLICAS), ("single", 10_000)):
+        monkeypatch.setattr(tasks, "REPLICAS", replicas)
+        with store.write() as connection:
+            jobs.add(connection, job(key), "", {})
+            statements.clear()
+            tasks.add(connection, "c1", new(key))
+            if key == "whole":
+                assert len(statements) == 3, "the firsts and those that are not alike, then each kind"
+    with store.read() as connection:
+        assert tasks.of_job(connection, "whole") == new("whole")
+        assert tasks.of_job(connection, "single") == new("single")
+        table = tasks.tasks
+        rows = [
+            connection.execute(sa.select(table).where(table.c.job == key).order_by(table.c.index)).all()
+            for key in ("whole", "single")
+        ]
+    assert [row[4:] for row in rows[0]] == [row[4:] for row in rows[1]]
 
 
 def test_files_of_a_store_are_for_their_owner_alone_and_those_there_keep_their_mode(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
+from itertools import groupby
+from operator import attrgetter
+from string import digits
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -14,6 +17,7 @@ from rainbow.store import events
 from rainbow.store.schema import clusters, jobs, tasks, together
 
 NAMED = 500  # tasks named in one statement
+REPLICAS = 50  # from so many on they are copied in the store
 
 _WAITS = tasks.c.state == TaskState.WAITING
 _NAMES = [column.name for column in fields(Task)]
@@ -24,6 +28,32 @@ _SAVE = (
 )
 _COLUMNS = [tasks.c[name] for name in _NAMES]
 _ADD = tasks.insert()
+_fixed = attrgetter("job", "state", "attempt", "retries_left", "slots", "expected", "placement")
+
+
+def _copy() -> sa.Insert:
+    """Return what stores copies 1, 2, ... `last` of a task, each with the next index."""
+    counted = sa.select(sa.literal(1, sa.Integer).label("n")).cte("counted", recursive=True)
+    counted = counted.union_all(
+        sa.select(counted.c.n + 1).where(counted.c.n < sa.bindparam("last", type_=sa.Integer))
+    )
+    index, step, number = (
+        tasks.c.index + counted.c.n,
+        *(sa.bindparam(key, type_=sa.Integer) for key in ("step", "number")),
+    )
+    changed = {
+        "id": tasks.c.job + "-" + sa.cast(index, sa.String),
+        "index": index,
+        "gang": tasks.c.gang + counted.c.n * step,
+        "name": sa.bindparam("stem", type_=sa.String) + sa.cast(number + counted.c.n, sa.String),
+    }
+    columns = [changed.get(column.name, column) for column in tasks.columns]
+    of_first = tasks.join(counted, sa.true())
+    query = sa.select(*columns).select_from(of_first).where(tasks.c.id == sa.bindparam("first"))
+    return tasks.insert().from_select([column.name for column in tasks.columns], query, include_defaults=False)
+
+
+_COPY = _copy()
 _NAMED = sa.select(*_COLUMNS, tasks.c.cluster_id)
 _SOME = _NAMED.where(tasks.c.id.in_(sa.bindparam("wanted", expanding=True)))
 _WHERE = (
@@ -73,9 +103,31 @@ def standing(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, dic
 
 
 def add(connection: sa.Connection, cluster_id: str, new: Iterable[Task]) -> None:
-    """Store a new job's tasks."""
-    rows = [{**{name: getattr(task, name) for name in _NAMES}, "cluster_id": cluster_id} for task in new]
+    """Store a new job's tasks. Replicas, which differ in their numbers alone, are copied from the first of them."""
+    runs = [(run, _replicas(run)) for run in (list(group) for _, group in groupby(new, _alike))]
+    first = [task for run, how in runs for task in (run if how is None else run[:1])]
+    rows = [{**{name: getattr(task, name) for name in _NAMES}, "cluster_id": cluster_id} for task in first]
     connection.execute(_ADD, together(rows))
+    for _, how in runs:
+        if how is not None:
+            connection.execute(_COPY, how)
+
+
+def _alike(task: Task) -> tuple[Any, str]:
+    return _fixed(task), task.name.rstrip(digits)
+
+
+def _replicas(run: Sequence[Task]) -> dict[str, Any] | None:
+    """Return how replicas are numbered; None where they are not worth a statement, or not in order."""
+    begin, stem = run[0], run[0].name.rstrip(digits)
+    number = begin.name[len(stem) :]
+    if len(run) < REPLICAS or not number or begin.id != f"{begin.job}-{begin.index}":
+        return None
+    step, index, gang, named = min(run[-1].gang - begin.gang, 1), begin.index, begin.gang, int(number)
+    for k, task in enumerate(run):
+        if (task.index, task.gang, task.name) != (index + k, gang + k * step, f"{stem}{named + k}"):
+            return None
+    return {"first": begin.id, "last": len(run) - 1, "step": step, "stem": stem, "number": named}
 
 
 def of_job(connection: sa.Connection, job_id: str) -> list[Task]:
