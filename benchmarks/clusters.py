@@ -24,6 +24,26 @@ def flat(nodes: int, name: str = "flat") -> Cluster:
     return rainbow.read_cluster(document, name=name)
 
 
+def with_memory(nodes: int, differ: bool = False) -> Cluster:
+    """A cluster of nodes with two sockets, each of 12 cores and 64 of memory; `differ`: each has its own property."""
+    inside = {"s": {"type": "socket", "count": 2}, "k": {"type": "core", "count": CORES // 2}}
+    vertices: dict[str, Any] = {"c": {"type": "cluster"}}
+    edges: list[dict[str, str]] = []
+    for i in range(nodes if differ else 1):
+        one = (
+            {"type": "node", "name": f"node{i}", "properties": [f"own{i}"]}
+            if differ
+            else {"type": "node", "count": nodes}
+        )
+        own = {key: f"{key}{i}" for key in ("n", *inside, "m")}
+        vertices |= {own["n"]: one, own["m"]: {"type": "memory", "size": 64}}
+        vertices |= {own[key]: data for key, data in inside.items()}
+        below = (("c", own["n"]), (own["n"], own["s"]), (own["s"], own["k"]), (own["s"], own["m"]))
+        edges += [{"source": source, "target": target} for source, target in below]
+    document = {"graph": {"nodes": {key: {"metadata": data} for key, data in vertices.items()}, "edges": edges}}
+    return rainbow.read_cluster(document, name="memory")
+
+
 def listed(nodes: int, differ: bool = False) -> dict[str, Any]:
     """The same as a document that lists every vertex; `differ`: no two nodes are alike."""
     vertices: dict[str, Any] = {"c": {"metadata": {"type": "cluster", "paths": {"containment": "/c"}}}}

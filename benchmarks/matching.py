@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import gc
+import random
 import tracemalloc
 from collections.abc import Callable
 from statistics import median
 
 import rainbow
-from benchmarks.clusters import CORES, asking, between, cores, flat, listed, many, named, nodes, packaged, slots
+from benchmarks.clusters import (
+    CORES,
+    asking,
+    between,
+    cores,
+    flat,
+    listed,
+    many,
+    named,
+    nodes,
+    packaged,
+    slots,
+    with_memory,
+)
 from benchmarks.timing import heading, once, row, timed
 from rainbow.graph import Cluster
-from rainbow.jobspec import Constraint, Need, Request, Resource
+from rainbow.jobspec import Constraint, Count, Need, Request, Resource
 from rainbow.matching.equivalence.subtree_classes import Compiler
 from rainbow.matching.index_backend import Index
 from rainbow.matching.plain_backend import Walk
@@ -201,6 +215,34 @@ def _take_row(name: str, requests: list[Request], most: int, peer: int | None) -
     row(name, count, count / filling * 1e6, count / (filling + emptying) * 1e6, peer or "-")
 
 
+def churning() -> None:
+    """Print releases and takes of mixed cores and memory on used nodes, all alike or each of its own kind."""
+    heading(
+        "release + take a second, 18 shapes of cores and memory, 3 jobs a node", "nodes", "alike", "Fluxion", "differ"
+    )
+    for size, peer in ((240, 656), (2_400, 532)):
+        row(size, _churned(with_memory(size)), peer, _churned(with_memory(size, differ=True)))
+
+
+def _churned(cluster: Cluster, pairs: int = 4_000) -> float:
+    chance, occupancy = random.Random(1), Occupancy(cluster)
+    shapes = [slots(1, cores(c), Resource("memory", Count(m, m))) for c in (1, 2, 3, 4, 6, 8) for m in (2, 5, 11)]
+    numbers = [
+        held.number for _ in range(3 * len(occupancy.states)) if (held := occupancy.take(chance.choice(shapes)))
+    ]
+
+    def churn() -> None:
+        for _ in range(pairs):
+            at = chance.randrange(len(numbers))
+            occupancy.release(numbers[at])
+            while (held := occupancy.take(chance.choice(shapes))) is None:
+                pass
+            numbers[at] = held.number
+
+    once(churn)
+    return pairs / once(churn) * 1e6
+
+
 def main() -> None:
     """Run all of it."""
     growth()
@@ -208,4 +250,5 @@ def main() -> None:
     needs()
     differing()
     taking()
+    churning()
     compiling()

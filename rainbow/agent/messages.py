@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from rainbow.agent.executors.run import TAIL, Ended, Pending, Run, RunId
 from rainbow.client import responses
+from rainbow.jobspec.hostlist import expand_ids
+
+MOST_BOUND = 100_000  # cores of one machine
 
 
 def run_of(offer: responses.Offer) -> Run:
@@ -23,8 +26,13 @@ def run_of(offer: responses.Offer) -> Run:
         placement=offer.get("placement") or {},
         units=offer.get("units") or {},
         output=offer.get("output") or TAIL,
+        binding={worker: _expanded(held) for worker, held in (offer.get("binding") or {}).items()},
         request=offer.get("request"),
     )
+
+
+def _expanded(held: Mapping[str, str]) -> dict[str, list[int]]:
+    return {type_: expand_ids(ids, MOST_BOUND) or [] for type_, ids in held.items()}
 
 
 def _if_there(folder: str) -> str:

@@ -91,7 +91,8 @@ OFFER = _of(
     placement=ANY_OBJECT,
     units=ANY_OBJECT,
 )
-OFFER["properties"] |= {"output": WHOLE, "request": ANY_OBJECT}  # request: under the policy delegate
+# binding: where cores and GPUs are located; request: under the policy delegate
+OFFER["properties"] |= {"output": WHOLE, "binding": ANY_OBJECT, "request": ANY_OBJECT}
 
 ANSWERS: dict[str, dict[str, Any]] = {
     "Registered": _of(name=WORD, token=WORD, secret=WORD, revision=WHOLE, totals=TOTALS, units=UNITS),

@@ -48,7 +48,8 @@ class Offer(RunRef):
     """A task the server wants this agent to run; `duration` in seconds, 0 for no limit.
 
     `placement` says {worker: {type: amount}}, in the units that `units` names: {"memory": "B"}. Under the policy
-    delegate it is empty, and `request` says what the task asks for.
+    delegate it is empty, and `request` says what the task asks for. `binding` says which of a worker's cores and GPUs
+    the task holds, as it counts them: {worker: {"core": "0-5"}}; where that is not known, nothing.
     """
 
     job: str
@@ -62,6 +63,7 @@ class Offer(RunRef):
     placement: dict[str, dict[str, int]]
     units: dict[str, str]
     output: NotRequired[int]
+    binding: NotRequired[dict[str, dict[str, str]]]
     request: NotRequired[dict[str, Any]]
 
 

@@ -114,6 +114,32 @@ def read_script(value: Any, pointer: str) -> str:
     return value
 
 
+# options of sbatch that a jobspec's resources say, too: how many and how they lie, and how much
+LAYOUT = frozenset(
+    (
+        *("nodes", "ntasks", "ntasks-per-node", "ntasks-per-socket", "ntasks-per-core", "ntasks-per-gpu"),
+        *("cpus-per-task", "cpus-per-gpu", "mincpus"),
+    )
+)
+MEMORY = frozenset(("mem", "mem-per-cpu", "mem-per-gpu"))
+GPUS = frozenset(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres"))
+SHAPE = LAYOUT | MEMORY | GPUS | {"exclusive", "tmp"}
+
+
+def laid_over(derived: Mapping[str, str], said: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of sbatch for a request: what its resources mean, and what is said for the site on top.
+
+    What the site is told of the layout takes the place of all that the resources mean, and what it is told of memory
+    or GPUs the place of that: `--gres` beside a `--gpus-per-task` of ours would ask twice.
+
+    >>> laid_over({"ntasks": "2", "mem": "8M"}, {"mem-per-cpu": "4M"}), laid_over({"ntasks": "2"}, {"nodes": "2"})
+    ({'ntasks': '2', 'mem-per-cpu': '4M'}, {'nodes': '2'})
+    """
+    groups = (SHAPE,) if LAYOUT & said.keys() else (MEMORY, GPUS)
+    instead = {name for group in groups if group & said.keys() for name in group}
+    return {**{key: value for key, value in derived.items() if key not in instead}, **said}
+
+
 PIECE = 100_000  # characters of one argument: the kernel takes no more than 128 KiB
 # what the interpreter reads is a file without a name: nothing is left behind, however the task ends
 _LOADER = """\

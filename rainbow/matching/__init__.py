@@ -14,6 +14,7 @@ from rainbow.matching.model.conditions import Matcher, matchers
 from rainbow.matching.model.verdict import Backend, Reason, Take, Verdict, Why
 from rainbow.matching.plain_backend import Walk
 from rainbow.matching.workers.fragmentation import fragmented
+from rainbow.matching.workers.held_paths import numbered
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.worker_use import (
     Measure,
@@ -89,6 +90,7 @@ __all__ = [
     "matchers",
     "measures",
     "names_of",
+    "numbered",
     "prepare",
     "refusals_of",
     "shown",

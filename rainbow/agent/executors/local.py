@@ -76,6 +76,7 @@ def of_processes(run: Run, base: Mapping[str, str]) -> Iterator[dict[str, str]]:
         }
 
 
+CPUS = Path("/sys/devices/system/cpu")
 GRACE = 5.0  # seconds between TERM and KILL
 LINGER = 0.5  # seconds to wait for output held open by what escaped from the group
 PIPE_READS = 32  # of 64 KiB: a pipe holds a MiB at most
@@ -218,7 +219,9 @@ class LocalExecutor:
                 if not run.command:
                     raise ValueError("no command given")
                 for environment in of_processes(run, self.environment):
-                    active.processes.append(self._spawn(run, environment, active.tail.writer))
+                    with _bound_to(cpus := cpus_of(run, environment["RAINBOW_WORKER"])):
+                        told = {**environment, **_told_of(run, environment, cpus)}
+                        active.processes.append(self._spawn(run, told, active.tail.writer))
             self._begun.append(run.id)
         except (OSError, ValueError) as error:  # ValueError: a NUL, or no file name
             active.fault = _fault(run, error)
@@ -311,6 +314,58 @@ class LocalExecutor:
             if active.held_at is not None:  # what is stopped cannot mind TERM
                 active.held_at = None
                 _signal(active, signal.SIGCONT)
+
+
+def cpus_of(run: Run, worker: str) -> tuple[int, ...]:
+    """Return the hardware threads that a run holds of a worker, if that is this machine and has them; else none."""
+    here = {os.uname().nodename, os.uname().nodename.partition(".")[0]}
+    places = run.binding.get(worker, {}).get("core", ()) if worker in here else ()
+    threads = cores_here() if places else []
+    if not places or places[-1] >= len(threads):
+        return ()
+    return tuple(sorted(cpu for place in places for cpu in threads[place]))
+
+
+def cores_here() -> list[list[int]]:
+    """Return the hardware threads of every core that this process may use, cores by their first thread."""
+    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    found: dict[tuple[str, ...], list[int]] = {}
+    for cpu in usable:
+        topology = CPUS / f"cpu{cpu}" / "topology"
+        key = (_read(topology / "physical_package_id"), _read(topology / "core_id") or f"cpu{cpu}")
+        found.setdefault(key, []).append(cpu)
+    return list(found.values())
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def _bound_to(cpus: Collection[int]) -> Iterator[None]:
+    """Let what is started meanwhile inherit these hardware threads alone; none: as we are."""
+    before = os.sched_getaffinity(0) if cpus else set[int]()
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        if cpus:
+            os.sched_setaffinity(0, before)
+
+
+def _told_of(run: Run, environment: Mapping[str, str], cpus: Collection[int]) -> dict[str, str]:
+    """Say what a process is bound to; the number of its threads, unless somebody has said that."""
+    if not cpus:
+        return {}
+    held = run.binding[environment["RAINBOW_WORKER"]]
+    gpus = ",".join(map(str, held.get("gpu", ())))
+    seen = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), gpus) if gpus else {}
+    threads = environment.get("OMP_NUM_THREADS") or str(max(1, len(held["core"]) // max(1, run.processes)))
+    return {"RAINBOW_CPUS": ",".join(map(str, cpus)), "OMP_NUM_THREADS": threads, **seen}
 
 
 def _fault(run: Run, error: Exception) -> str:

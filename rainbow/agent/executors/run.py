@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -43,6 +43,7 @@ class Run:
     ranks: tuple[int, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)  # of amounts in the placement: {"memory": "B"}
     output: int = TAIL  # bytes of what it writes that are told at its end
+    binding: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)  # {worker: {"core": [0, 1]}}
     request: Mapping[str, Any] | None = None  # what it asks for, where a site decides its place: jobspec/handover.py
 
 

@@ -113,6 +113,7 @@ def run(
     ^C cancels the job. Without an exit code of its own (it was canceled, or never began) the exit is 7.
     """
     jobspec = ready(client, given.jobspec())
+    tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
     among = [{"name": one} for one in clusters] or None
     try:
         made = client.submit(
@@ -122,10 +123,8 @@ def run(
             login=None if requestor else login(),
         )
     except Problem as problem:
-        tell(given.notes)
         show_refusals(problem, "table")
         raise
-    tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
     tell([f"job {made['id']} " + (f"goes to {made['cluster']}" if made["cluster"] else "waits for a cluster")])
     try:
         ended = _to_its_end(client, made["id"])

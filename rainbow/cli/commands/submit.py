@@ -147,16 +147,15 @@ def submit(
         common |= {"queue": queue or None, "backend": backend}
         _submit_many(client, given, {**common, "clusters": among}, key, output, alone=bool(wait or basis or tag))
     jobspec = ready(client, given.jobspec())
+    tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
     try:
         chosen = _selector(selector, selector_options)
         how: dict[str, Any] = {"basis": basis, "tag": tag, "queue": queue or None, "backend": backend}
         how["login"] = None if requestor else login()
         made = client.submit(jobspec, name, requestor, chosen, among, key, **how)
     except Problem as problem:
-        tell(given.notes)
         show_refusals(problem, output)
         raise
-    tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
     if not wait:
         printer.show(output, made, lambda console: _draw(console, dict(made)))
         return

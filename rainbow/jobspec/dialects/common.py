@@ -13,7 +13,7 @@ from typing import Any
 
 from rainbow.errors import JobspecError
 from rainbow.jobspec.attributes import read_constraint, read_dependencies, system_needs
-from rainbow.jobspec.batch import arrayed, read_script
+from rainbow.jobspec.batch import SHAPE, arrayed, read_script
 from rainbow.jobspec.dialects.alternatives import alternatives
 from rainbow.jobspec.durations import WANTED, seconds_of
 from rainbow.jobspec.elastic import scattered
@@ -176,7 +176,9 @@ def _of_sites(site: Any, at: str) -> Iterator[str]:
     if not isinstance(site, Mapping) or not all(isinstance(options, Mapping) for options in site.values()):
         raise JobspecError("site must be {kind of resource manager: {option: value}}", pointer=at)
     for kind, options in site.items():
-        named = ", ".join(str(name) for name in options)
+        named = ", ".join(str(name) for name in options if name not in SHAPE)
+        if not named:  # the resources say the rest, too
+            continue
         yield f"{at}/{step(kind)} ({named:.200}) is for clusters of that kind; others ignore it"
 
 

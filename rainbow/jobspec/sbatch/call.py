@@ -19,7 +19,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from rainbow.errors import JobspecError
-from rainbow.jobspec.batch import ids_text
+from rainbow.jobspec.batch import ids_text, laid_over
 from rainbow.jobspec.durations import slurm_time
 from rainbow.jobspec.quantities import quantity
 from rainbow.jobspec.request import SLOT, Constraint, Count, Request, Resource, TaskSpec
@@ -28,12 +28,6 @@ from rainbow.jobspec.sbatch.options import OPTIONS, Call
 MIB = 1024**2
 SYSTEM = "/attributes/system"
 _AS_THEY_ARE = ("output", "error", "input", "comment", "export-file")
-# what is said of the site is instead of what the resources say of the same
-_INSTEAD = (
-    {"mem", "mem-per-cpu", "mem-per-gpu"},
-    {"gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres"},
-    {"nodelist", "nodefile"},
-)
 
 
 def call_of(request: Request, zone: tzinfo = UTC) -> Call:
@@ -73,11 +67,9 @@ def _options(later: Any, k: int) -> Mapping[str, str]:
 
 
 def _merged(derived: Mapping[str, str], said: Mapping[str, Any]) -> dict[str, str]:
-    """Return the options in the order of Slurm's help; `said` takes the place of what means the same."""
-    instead = {name for group in _INSTEAD if group & said.keys() for name in group}
-    found = {key: value for key, value in derived.items() if key not in instead} | {
-        key: "" if value is None or value is True else str(value) for key, value in said.items()
-    }
+    """Return the options in the order of Slurm's help."""
+    site = {key: "" if value is None or value is True else str(value) for key, value in said.items()}
+    found = laid_over(derived, site)
     order = {name: k for k, name in enumerate(OPTIONS)}
     return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from rainbow.errors import JobspecError
-from rainbow.jobspec.batch import read_array
+from rainbow.jobspec.batch import LAYOUT, SHAPE, read_array
 from rainbow.jobspec.durations import seconds_of
 from rainbow.jobspec.request import LOWEST
 from rainbow.jobspec.sbatch.moments import moment
@@ -112,6 +112,17 @@ class _Shape:
         for name, option in OPTIONS.items():
             if option.place is Place.RESOURCES and name in options and name not in self._read:
                 self._keep(name, "sent to the site as written; matching does not read it")
+        self.kept |= {name: options[name] for name in self._as_written()}
+
+    def _as_written(self) -> set[str]:
+        """Name the options of the shape that the resources do not give back as they were written."""
+        written = self.options.keys() & SHAPE
+        layout = written & LAYOUT
+        nodes = {"nodes", "ntasks-per-node"} <= layout
+        if not layout <= ({"nodes", "ntasks-per-node", "cpus-per-task"} if nodes else {"ntasks", "cpus-per-task"}):
+            return written
+        back = LAYOUT | ({"mem", "exclusive"} if nodes else {"mem", "mem-per-cpu", "gpus-per-task"})
+        return (written - back) | (written & self.kept.keys())
 
     _read = frozenset(
         (

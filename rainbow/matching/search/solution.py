@@ -22,7 +22,7 @@ from rainbow.matching.search.trail import Taken
 from rainbow.matching.search.upper_bound import Bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from rainbow.jobspec import Resource
     from rainbow.matching.model.layout import Pool, Pools
@@ -244,7 +244,7 @@ def closed_form(resources: tuple[Resource, ...], forms: HostForms) -> Resource |
     top = resources[0]
     if not top.is_slot:
         return top if _is_counted(top, forms) else _standing(top, top.number, 1, forms)
-    if _is_divisible(top.children, forms) and _differ(top.children):
+    if is_divisible(top.children, forms) and differ(top.children):
         return top
     above = parts_above(top, forms.worker_type, forms.worker_level_types, hosted=False)
     if len(top.children) != 1:
@@ -319,7 +319,7 @@ def _amounts(host: Resource, forms: HostForms) -> dict[Pool, int] | None:
     sums: dict[Pool, int] = {}
     for child in host.children:
         inner = child.children if child.is_slot else (child,)
-        if not inner or not _is_divisible(inner, forms):
+        if not inner or not is_divisible(inner, forms):
             return None
         times = child.count.min if child.is_slot else 1
         for part in inner:
@@ -328,7 +328,7 @@ def _amounts(host: Resource, forms: HostForms) -> dict[Pool, int] | None:
     return sums
 
 
-def _differ(requests: tuple[Resource, ...]) -> bool:
+def differ(requests: Sequence[Resource]) -> bool:
     """Tell whether no two requests want the same type: each can then be counted by itself."""
     return len({r.type for r in requests}) == len(requests)
 
@@ -337,10 +337,11 @@ def _is_counted(r: Resource, forms: HostForms) -> bool:
     """Tell whether a request takes nothing but single units: divisible amounts, or whole vertices of size 1."""
     if r.children or r.is_slot:
         return False
-    return _is_divisible((r,), forms) or forms.single(r.type)
+    return is_divisible((r,), forms) or forms.single(r.type)
 
 
-def _is_divisible(requests: tuple[Resource, ...], forms: HostForms) -> bool:
+def is_divisible(requests: Sequence[Resource], forms: HostForms) -> bool:
+    """Tell whether requests take nothing but amounts of one pool each."""
     return all(
         not (r.children or r.is_slot or r.exclusive or r.needs or r.type in forms.compound)
         and len(list(pools_of(r, forms.pools))) == 1

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rainbow.jobspec import Count
 from rainbow.matching.model.layout import parts_above, pools_of
+from rainbow.matching.model.verdict import Take
+from rainbow.matching.search.solution import differ, is_divisible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from rainbow.matching.equivalence.cluster_class import Rooted
     from rainbow.matching.equivalence.subtree_classes import Kind
     from rainbow.matching.model.layout import Layout
-    from rainbow.matching.model.verdict import Take
     from rainbow.matching.workers.worker_use import Part, Slots, Stand, State
 
 
@@ -90,6 +91,7 @@ class Offers:
         self._most: dict[int, int] = {}  # by number of the state: no more units than this
         self._found: dict[tuple[int, int], Offer | None] = {}  # by state and units wanted
         self._least: dict[Stand, Mapping[str, int]] = {}
+        self._loose: dict[Stand, bool] = {}
 
     def passes(self, stand: Stand) -> bool:
         """Tell whether workers may be asked at all."""
@@ -114,9 +116,11 @@ class Offers:
     def _bound(self, state: State) -> int:
         if not self.passes(state.stand):
             return 0
-        if any(state.free.get(type_, 0) < least for type_, least in self.amounts_on(state.stand).items()):
-            return 0
         most = self.shape.wanted if self.shape.packs else 1
+        least = self.amounts_on(state.stand)
+        most = min([most, *(state.free.get(type_, 0) // amount for type_, amount in least.items() if amount)])
+        if most <= 0 or self.is_loose(state.stand):
+            return max(most, 0)
         return state.stand.most(replace(self.shape.unit, count=Count(most, most)), state, most)
 
     def amounts_on(self, stand: Stand) -> Mapping[str, int]:
@@ -125,8 +129,19 @@ class Offers:
             self._least[stand] = least_amounts(self.shape.unit, stand.layout)
         return self._least[stand]
 
+    def is_loose(self, stand: Stand) -> bool:
+        """Tell whether a unit is nothing but amounts of leaves: then amounts say whether it fits."""
+        if stand not in self._loose:
+            unit, layout = self.shape.unit, stand.layout
+            parts = unit.children if unit.is_slot else (unit,)
+            loose = self.shape.packs and not unit.needs and bool(parts) and is_divisible(parts, layout)
+            self._loose[stand] = loose and differ(parts) and len(self.amounts_on(stand)) == len(parts)
+        return self._loose[stand]
+
     def _fresh(self, state: State, most: int) -> Offer | None:
         """Take as many units as the worker gives at once."""
+        if self.is_loose(state.stand):
+            return _loose_offer(self.shape.unit, self.amounts_on(state.stand), state, most) if most else None
         for units in range(most, 0, -1):
             found = state.stand.find(replace(self.shape.unit, count=Count(units, units)), state)
             if found is not None:
@@ -145,6 +160,27 @@ class Offers:
                 if not left:
                     return chosen
         return None
+
+
+def _loose_offer(unit: Resource, amounts: Mapping[str, int], state: State, units: int) -> Offer | None:
+    """Give units that are amounts of leaves: the lowest leaves, shared out among the slots in their order."""
+    part = state.stand.loose(state, {type_: units * amount for type_, amount in amounts.items()})
+    if part is None:
+        return None
+    each = amounts if unit.is_slot else {type_: units * amount for type_, amount in amounts.items()}
+    slots: list[dict[tuple[int, bool], int]] = [{} for _ in range(units if unit.is_slot else 1)]
+    done = dict.fromkeys(each, 0)
+    for i, amount, _ in part.amounts:
+        type_ = state.stand.layout.types[i]
+        while amount:
+            given = min(amount, each[type_] - done[type_] % each[type_])
+            slots[done[type_] // each[type_]][i, False] = given
+            done[type_] += given
+            amount -= given
+    placed = tuple((unit.label, {"0": dict(each)}) for _ in slots)
+    take = Take(placed, {str(i): amount for i, amount, _ in part.amounts})
+    parts = (part,) if len(slots) == 1 else tuple(map(state.stand.part, slots))
+    return Offer(part, units, take, tuple((unit.label, own) for own in parts))
 
 
 def least_amounts(unit: Resource, layout: Layout) -> dict[str, int]:

@@ -15,15 +15,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from rainbow.jobspec.hostlist import expand_hosts, fold_hosts
+from rainbow.jobspec.hostlist import expand_hosts, fold_hosts, fold_ids
+from rainbow.matching.workers.worker_use import workers_of
 
 if TYPE_CHECKING:
+    from rainbow.graph import Cluster
     from rainbow.matching.model.layout import ClusterLayout
     from rainbow.matching.workers.worker_use import Workers
 
 Held = Mapping[str, Sequence[str]]  # {worker: paths}; "": what lies in no worker, by id
 Amounts = dict[tuple[int, bool], int]  # {(position, whole): base units}
 
+BOUND = ("core", "gpu")  # what tasks are bound to
 _MEANT = re.compile(r"[\s%/:\[\],~#]")
 _COMMA = re.compile(r",(?![^\[]*\])")
 _MOST = 1_000_000  # vertices in one folded path
@@ -101,6 +104,24 @@ def read(workers: Workers, worker: int, paths: Sequence[str]) -> Amounts:
             if i is not None and (units is None or units <= stand.layout.amount(i)):
                 whole = units is None and (not i or not stand.layout.is_leaf(i))
                 found[i, whole] = stand.layout.amount(i) if units is None else units
+    return found
+
+
+def numbered(cluster: Cluster, held: Held) -> dict[str, dict[str, str]]:
+    """Return which cores and GPUs of each worker are held, counted in depth-first order: {"node0": {"core": "0-5"}}.
+
+    Of a worker some of whose cores float nothing is said.
+    """
+    workers, found = workers_of(cluster), dict[str, dict[str, str]]()
+    for name, number in ((name, workers.numbers[name]) for name in held if name in workers.numbers):
+        layout, amounts = workers.stands[number].layout, read(workers, number, held[name])
+        inside = {
+            at for (i, whole), _ in amounts.items() if i >= 0 for at in range(i, layout.last[i] if whole else i + 1)
+        }
+        for type_ in BOUND if all(i >= 0 for i, _ in amounts) else ():
+            places = [k for k, i in enumerate(layout.by_type.get(type_, ())) if i in inside]
+            if places and layout.single(type_):
+                found.setdefault(name, {})[type_] = fold_ids(places)
     return found
 
 

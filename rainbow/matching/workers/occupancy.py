@@ -53,11 +53,15 @@ class Located(NamedTuple):
 
 @dataclass(eq=False)
 class Holding:
-    """What is taken, by slot, and `say`, which works it out in words of the cluster when that is looked at."""
+    """What is taken, by slot, and `say`, which works it out in words of the cluster when that is looked at.
+
+    `slots` says the same without its vertices.
+    """
 
     pieces: Sequence[Located]
     say: Callable[[], Take]
     number: int = 0
+    slots: Callable[[], Take] | None = None
 
     @cached_property
     def take(self) -> Take:
@@ -288,7 +292,8 @@ class Occupancy:
             return None
         takes = [(worker, offer.take) for worker, offer in chosen]
         say = partial(self.workers.say, filling.shape.per_slot, takes)
-        return Holding([Located(label, w, part) for w, offer in chosen for label, part in offer.slots], say)
+        pieces = [Located(label, w, part) for w, offer in chosen for label, part in offer.slots]
+        return Holding(pieces, say, slots=partial(say, by_vertex=False))
 
     def _filling(self, request: Request, kinds: frozenset[str] | None) -> Filling | None:
         """Start to keep track of the workers for a request, if it takes from nothing else."""

@@ -285,20 +285,21 @@ class Stand:
 
     def loose(self, state: State, amounts: Mapping[str, int]) -> Part | None:
         """Choose leaves for amounts by type, lowest first; None where too little is free."""
-        taken, chosen = self.taken(state), dict[tuple[int, bool], int]()
+        blocked = {at for i in state.whole for at in range(i, self.layout.last[i])}
+        chosen: dict[tuple[int, bool], int] = {}
         for type_, wanted in amounts.items():
-            for i in self.layout.by_type.get(type_, ()) if wanted else ():
-                if self.layout.is_leaf(i) and taken.open(i, 0) and i not in taken.whole:
-                    pool = self.layout.pool(i)
-                    units = min(wanted, taken.headroom(i, pool))
-                    if units > 0:
-                        taken.promise(i, pool, units)
-                        chosen[i, False] = units
-                        wanted -= units
+            leaves = [i for i in self.layout.by_type.get(type_, ()) if i not in blocked and self.layout.is_leaf(i)]
+            room = {i: self.layout.amount(i) - state.used.get(i, 0) for i in leaves}
+            spare = {pool: -state.used.get(-1 - k, 0) for k, pool in enumerate(self.pools) if pool[0] == type_}
+            for i in leaves:
+                spare[self.layout.pool(i)] += room[i]
+            for i in leaves if wanted else ():
+                if (units := min(wanted, room[i], spare[self.layout.pool(i)])) > 0:
+                    chosen[i, False] = units
+                    spare[self.layout.pool(i)] -= units
+                    wanted -= units
             if wanted:
-                taken.undo(0)
                 return None
-        taken.undo(0)
         return self.part(chosen)
 
     def forget(self) -> None:
@@ -318,10 +319,7 @@ class Stand:
         """Choose what a request takes of a worker in some state, lowest first: in all, in words, and by slot."""
         if 0 in state.whole:
             return None
-        taken = self.taken(state)
-        if Bound(self.layout, taken).available(resource, 0, 0, enough=resource.count.min) < resource.count.min:
-            return None
-        found = search((resource,), self.layout, taken)
+        found = search((resource,), self.layout, self.taken(state))
         if isinstance(found, Reason):
             return None
         take, pieces = found
@@ -425,14 +423,15 @@ class Workers:
             found.setdefault(stand, []).append(worker)
         return found
 
-    def say(self, per_slot: int, parts: Sequence[tuple[int, Take]]) -> Take:
+    def say(self, per_slot: int, parts: Sequence[tuple[int, Take]], by_vertex: bool = True) -> Take:
         """Put together what single workers give; `per_slot` of them in turn make one slot, 0: no slot."""
         vertices: dict[str, int] = {}
         placed: list[tuple[str, dict[str, Mapping[str, int]]]] = []
         merged: dict[int, dict[str, Mapping[str, int]]] = {}
         for place, (worker, take) in enumerate(parts):
             name = self.names[worker]
-            vertices.update((self._vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
+            if by_vertex:
+                vertices.update((self._vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
             for number, (label, held) in enumerate(take.placed):
                 into: dict[str, Mapping[str, int]] = {}
                 if not label or (per_slot and not number):

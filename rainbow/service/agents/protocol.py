@@ -10,7 +10,7 @@ from rainbow.errors import Conflict
 from rainbow.jobspec.batch import started
 from rainbow.jobspec.handover import handover, least, trees_of
 from rainbow.jobspec.request import SLOT
-from rainbow.matching import stated_units
+from rainbow.matching import numbered, stated_units
 from rainbow.scheduling import processes
 from rainbow.service.agents import liveness
 from rainbow.service.agents.liveness import beat, greet
@@ -96,6 +96,9 @@ def _offers(
     units = stated_units(service.entry(cluster).cluster) if assigned else {}
     same = {"units": units, "output": service.settings.limits.output}
     offers = [{**_offer(connection, task, cluster.worker_type, limits), **same} for task in assigned]
+    for offer, task in zip(offers, assigned, strict=True):
+        if task.held and (binding := numbered(service.entry(cluster).cluster, task.held)):
+            offer["binding"] = binding
     if cluster.policy != "delegate" or whole:
         return offers
     return [{**offer, **_request(connection, task)} for offer, task in zip(offers, assigned, strict=True)]

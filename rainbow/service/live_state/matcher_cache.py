@@ -170,8 +170,9 @@ class FreeSpace:
         holding = self._occupancy.take(gang.request, among, kinds)
         if holding is None:
             return None
-        placements = self._placing.divide(demand, holding.take)
-        return Taken(holding.take, placements, divided(gang, holding.pieces), holding.number)
+        take = holding.slots() if holding.slots else holding.take
+        placements = self._placing.divide(demand, take)
+        return Taken(take, placements, divided(gang, holding.pieces), holding.number)
 
     def fill(self, placement: Placement) -> tuple[Any, ...] | None:
         """Take amounts of workers, the lowest leaves first; where they lie, None if too little is free."""

@@ -36,12 +36,14 @@ PATIENCE = 60.0  # seconds for one command; what sbatch has not answered by then
 LOOK = 0.2  # seconds between two looks into the folder
 QUICK, SLOW = 2.0, 15.0  # seconds between two questions to Slurm, shortly after a change and else
 LIVELY = 30.0  # seconds that count as shortly after a change
-COST = 100.0  # a question is asked again after so many times as long as its answer took
+COST = 100.0  # a question is asked again after so many times as long as its answer took,
+LONGEST = 60.0  # seconds at most
 EXPLAINED = 0.2  # seconds between two accounts of what waits
 RANKS = 15.0  # seconds that the order of the queue stands
 LATE = 10.0  # seconds that a run's own word may take through a shared file system after its job's end
 HARD = 15.0  # seconds after which a run that was asked to stop is canceled, and canceled again
 APART = 30.0  # seconds between two searches for a job whose number is unknown, before it is handed over again
+FEW = 4  # jobs that are asked about one by one
 GUARDED = 60.0  # seconds between two looks at whether others have jobs where all is to be ours
 GONE = 60.0  # seconds between two questions after which a job that nobody knows is lost
 PASSING = ("Unable to contact", "Socket timed out", "timed out", "Connection refused", "temporarily unable")
@@ -96,7 +98,7 @@ class SlurmExecutor:
         self._silent_since: str = ""
         self._explained: tuple[float, dict[RunId, Pending]] = (-math.inf, {})
         self.odd = 0  # rows of squeue that could not be read
-        self._guarded = -math.inf
+        self._guarded, self._took = -math.inf, 0.0
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             self._guard()
         for run in self._desk.there():
@@ -215,7 +217,6 @@ class SlurmExecutor:
     def _watch(self) -> None:
         """Ask again and again: what our jobs are, where those without a number are, how those ended that are over."""
         while not self._over.is_set():
-            began = time.monotonic()
             if self._active:
                 try:
                     self._guard()
@@ -223,19 +224,26 @@ class SlurmExecutor:
                     self._silent_since = ""
                 except (OSError, subprocess.SubprocessError):
                     self._silent_since = self._silent_since or time.strftime("%H:%M")
-            took = time.monotonic() - began
-            lively = time.monotonic() < self._changed + LIVELY
-            self._over.wait(max(QUICK if lively else SLOW, took * COST) if self._active else LOOK)
+            self._over.wait(self._pause() if self._active else LOOK)
+
+    def _pause(self) -> float:
+        """Return for how long Slurm is not asked: shortly after a change of ours less, of a slow one more."""
+        lively = time.monotonic() < self._changed + LIVELY
+        least, cost = (QUICK, COST / 10) if lively else (SLOW, COST)
+        return max(least, min(self._took * cost, LONGEST))
 
     def _look(self) -> None:
+        began = time.monotonic()
         rows, odd = status.read_rows(self._ask("squeue", "-h", "-r", "-t", "all", "--me", "-o", status.ROWS))
+        self._took = time.monotonic() - began
         self._rows, self.odd = rows, len(odd)
         active = list(self._active.values())
         self._rank([one for one in active if one.native and not one.has_begun])
         self._seek([one for one in active if not one.native and not one.submitting and one.end is None])
-        for one in active:
-            if one.native and one.final is None:
-                self._note(one, rows.get(one.native))
+        over = [one for one in active if one.native and one.final is None and self._is_over(one, rows)]
+        told = status.read_records(self._ask("scontrol", "-o", "show", "job")) if len(over) > FEW else {}
+        for one in over:
+            self._note(one, rows.get(one.native or ""), told)
 
     def _guard(self) -> None:
         """Pin nothing while others have jobs here: Slurm may have given them what a policy of ours chose."""
@@ -277,26 +285,32 @@ class SlurmExecutor:
                     one.sought = []
                     self._hand_over(one)
 
-    def _note(self, one: _Active, row: Row | None) -> None:
-        """Take in what squeue says of a job, and ask how it ended where it is over or gone."""
+    def _is_over(self, one: _Active, rows: Mapping[str, Row]) -> bool:
+        """Tell whether Slurm is to be asked how a job ended: it is over or gone, and its nodes have not told us."""
+        row = rows.get(one.native or "")
         if row is not None and row.phase in (Phase.RUNNING, Phase.HELD) and one.has_script:
             self._begin(one)
         if row is not None and row.phase is not Phase.ENDED:
             one.missing = []
-            return
+            return False
+        first, one.over_since = one.over_since is None, one.over_since or time.monotonic()
+        return not (first and row is not None and one.has_begun and not one.has_script)
+
+    def _note(self, one: _Active, row: Row | None, told: Mapping[str, Final]) -> None:
+        """Take in how a job ended."""
         claimed = self._desk.claimed(one.run.id)
         if claimed and claimed != one.native:  # handed over twice: the job that has the run is watched
             self._desk.name(one.run.id, claimed)
             one.native = claimed
             return
         now = time.monotonic()
-        one.final = self._final(one.native or "")
+        native = one.native or ""
+        one.final = told[native] if native in told and told[native].state != "CANCELLED" else self._final(native)
         if one.final is None and row is None:
             one.missing.append(now)
             if now >= one.missing[0] + GONE:
                 one.final = Final("LOST")
         if one.final is not None:
-            one.over_since = now
             self._changed = now
 
     def _final(self, native: str) -> Final | None:

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from rainbow.agent.executors.run import Run, workers_of
+from rainbow.jobspec.batch import laid_over
 from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.jobspec.quantities import quantity
 from rainbow.jobspec.request import SLOT
@@ -81,9 +82,10 @@ def carried(request: Mapping[str, Any], duration: float = 0.0, hosts: Sequence[s
     shape = _shape(trees[0])
     options = {**_layout(shape), **_amounts(shape)}
     nodes = shape.nodes[0] if shape.nodes else None
-    options |= _constraints(request.get("constraint"), nodes, hosts)
+    said = site_options((request.get("site") or {}).get("slurm") or {})
+    options |= _constraints(request.get("constraint"), nodes, () if "nodelist" in said else hosts)
     options |= _time(duration) | _system(request, shape.notes)
-    options |= site_options((request.get("site") or {}).get("slurm") or {})
+    options = laid_over(options, said)
     return Carried(options, shape.slots * (nodes or 1), tuple(shape.notes))
 
 
@@ -277,8 +279,11 @@ def site_options(given: Mapping[str, Any]) -> Options:
 
 
 def _constraints(constraint: Mapping[str, Any] | None, nodes: int | None, hosts: Sequence[str]) -> Options:
-    """Say an RFC 31 constraint with --constraint, --partition, --nodelist and --exclude."""
-    features, partitions, among, never = list[str](), list[str](), list[set[str]](), set[str]()
+    """Say an RFC 31 constraint with --constraint, --partition, --nodelist and --exclude.
+
+    `hosts` are the site's; without any the site is told of its nodes in other words.
+    """
+    features, partitions, among, never = list[Any](), list[str](), list[set[str]](), set[str]()
     for part in _conjuncts(constraint):
         [(operator, values)] = part.items()
         if named := _partitions(part):
@@ -288,13 +293,14 @@ def _constraints(constraint: Mapping[str, Any] | None, nodes: int | None, hosts:
         elif operator == "not" and "hostlist" in values[0]:
             never |= _hosts(values[0]["hostlist"])
         else:
-            features.append(_feature(part, nested=True))
-    options: Options = {"constraint": "&".join(features)} if features else {}
+            features.append(part)
+    words = [_feature(part, nested=len(features) > 1) for part in features]
+    options: Options = {"constraint": "&".join(words)} if words else {}
     if partitions:
         options["partition"] = ",".join(partitions)
     if among:
         wanted = set.intersection(*among) - never
-        if nodes == len(wanted):
+        if nodes == len(wanted) and hosts:
             options["nodelist"] = ",".join(sorted(wanted))
         else:
             never |= set(hosts) - wanted

@@ -196,6 +196,23 @@ def read_record(text: str) -> Final | None:
     return Final(state, _codes(told.get("ExitCode", "")), _codes(told.get("DerivedExitCode", "")), told["Reason"])
 
 
+_IDS = re.compile(r"JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\d+) )?")
+
+
+def read_records(text: str) -> dict[str, Final]:
+    """Read what `scontrol -o show job` prints; return the jobs that are over, elements of arrays as ID_INDEX.
+
+    >>> read_records("JobId=9 ArrayJobId=8 ArrayTaskId=2 JobState=COMPLETED Reason=None ExitCode=0:0")["8_2"].state
+    'COMPLETED'
+    """
+    found: dict[str, Final] = {}
+    for line in text.splitlines():
+        ids, final = _IDS.match(line), read_record(line)
+        if ids and final:
+            found[f"{ids[2]}_{ids[3]}" if ids[2] else ids[1]] = final
+    return found
+
+
 def read_accounted(text: str) -> dict[str, Final]:
     """Read what `sacct -X -n -P -o ACCOUNTED` prints; return the jobs that are over."""
     found: dict[str, Final] = {}

@@ -1,0 +1,84 @@
+"""Tasks of the executor `local` are bound to the cores that they hold, seen from inside them."""
+
+import json
+import os
+import socket
+import sys
+
+import pytest
+
+from rainbow.agent.executors.local import LocalExecutor, cores_here, cpus_of
+from rainbow.agent.executors.run import Run
+from rainbow.client import Client
+from rainbow.matching import Occupancy, numbered
+from tests import shapes
+from tests.conftest import REGISTRATION, grid
+from tests.live import agent_of, rainbow_at
+from tests.test_end_to_end import until
+
+HERE = socket.gethostname()
+SEES = (
+    "import json, os; names = ('RAINBOW_CPUS', 'OMP_NUM_THREADS', 'CUDA_VISIBLE_DEVICES');"
+    "print(json.dumps([sorted(os.sched_getaffinity(0)), *map(os.environ.get, names)]))"
+)
+needs_two = pytest.mark.skipif(len(cores_here()) < 2, reason="this machine has one core")
+
+
+def seen(run):
+    executor = LocalExecutor({"PATH": os.environ["PATH"]})
+    executor.start(run)
+    ended = []
+    until(lambda: ended.extend(executor.poll()) or ended)
+    return json.loads(ended[0].output)
+
+
+def run(binding, **more):
+    placement = {worker: {"core": 1} for worker in binding}
+    return Run(("t", 1), "j", (sys.executable, "-c", SEES), placement=placement, binding=binding, **more)
+
+
+@needs_two
+def test_process_has_the_hardware_threads_of_its_cores_alone():
+    threads = cores_here()[1]
+    cpus, said, omp, cuda = seen(run({HERE: {"core": [1], "gpu": [0, 3]}}))
+    assert cpus == threads
+    assert (said, omp, cuda) == (",".join(map(str, threads)), "1", "0,3")
+    assert sorted(os.sched_getaffinity(0)) == sorted(cpu for core in cores_here() for cpu in core)
+
+
+@pytest.mark.parametrize("binding", [{"elsewhere": {"core": [0]}}, {HERE: {"core": [10**4]}}, {}])
+def test_process_of_another_machine_or_of_cores_that_are_not_there_is_bound_to_nothing(binding):
+    assert cpus_of(run(binding), next(iter(binding), "")) == ()
+    assert seen(run(binding)) == [sorted(os.sched_getaffinity(0)), None, None, None]
+
+
+@needs_two
+def test_two_tasks_on_one_node_never_share_a_core_and_have_what_job_show_says(tmp_path):
+    graph = grid(1, 2)
+    graph["graph"]["nodes"]["n0"]["metadata"]["name"] = HERE
+    spec = {
+        "version": 1,
+        "resources": [{"type": "slot", "count": 2, "label": "w", "with": [{"type": "core", "count": 1}]}],
+        "tasks": [{"command": [sys.executable, "-c", SEES + "; import time; time.sleep(2)"], "slot": "w"}],
+        "attributes": {"system": {"scatter": True}},
+    }
+    spec["tasks"][0]["count"] = {"per_slot": 1}
+    policy = {"name": "load_based", "settings": {"unit": "core"}}
+    with rainbow_at(tmp_path) as url:
+        told = Client(url, REGISTRATION).register_cluster("here", graph, policy=policy)
+        client = Client(url, told["token"])
+        with agent_of(url, "here", told["secret"]):
+            job = client.submit(spec, requestor="ann")["id"]
+            until(lambda: client.job(job)["state"] == "COMPLETED", seconds=60)
+            tasks = client.job(job)["tasks"]
+    held = {task["held"][HERE][0]: json.loads(task["output"])[0] for task in tasks}
+    assert held == {f"core{k}": cpus for k, cpus in enumerate(cores_here()[:2])}
+
+
+def test_cores_are_counted_in_the_order_of_the_graph():
+    cluster = shapes.cluster("cluster(node*2(socket*2(core*4 gpu memory:8)))")
+    occupancy = Occupancy(cluster)
+    first = occupancy.hold_amounts("node1", {"core": 5, "gpu": 2, "memory": 3})
+    assert numbered(cluster, occupancy.words(occupancy.held[first])) == {"node1": {"core": "0-4", "gpu": "0-1"}}
+    floats = occupancy.hold_amounts("node0", {"core": 5}, floating=True)
+    assert numbered(cluster, occupancy.words(occupancy.held[floats])) == {}
