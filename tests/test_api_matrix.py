@@ -61,6 +61,22 @@ def test_every_verb_with_every_kind_of_credential(api: Api, oak: Cluster, row: d
     if "reservations" in row["verb"]:
         api.good("PUT", "/v1/clusters/oak/scheduler", {"policy": "priority"}, oak.secret)
         oak.say("heartbeat")
+    assert _answers(api, oak, row) == dict(zip(TABLE["credentials"], row["status"], strict=True))
+
+
+OF_JOBS = [row for row in TABLE["verbs"] if "{job}" in row["verb"]]
+
+
+@pytest.mark.parametrize("row", OF_JOBS, ids=[row["verb"] for row in OF_JOBS])
+def test_every_verb_of_a_job_where_each_sees_ones_own_only(api: Api, oak: Cluster, row: dict[str, Any]) -> None:
+    """The same but for the token of another requestor: to it the job does not exist."""
+    api.good("PUT", "/v1/clusters/oak/scheduler", {"visibility": "own"}, oak.secret)
+    expected = dict(zip(TABLE["credentials"], row["status"], strict=True))
+    assert expected["requestor's token"] in (200, 403)
+    assert _answers(api, oak, row) == {**expected, "requestor's token": 404}
+
+
+def _answers(api: Api, oak: Cluster, row: dict[str, Any]) -> dict[str, int]:
     kinds = credentials(api, oak)
     assert set(TABLE["credentials"]) == set(kinds)
     method, path = row["verb"].split()
@@ -73,8 +89,7 @@ def test_every_verb_with_every_kind_of_credential(api: Api, oak: Cluster, row: d
             api.good("PUT", "/v1/clusters/oak/subsystems/io", BODIES["subsystem"], oak.secret)
         if "reservation" in named:  # there are only so many at once
             api.call("DELETE", f"{RESERVATIONS}/{named['reservation']}", None, ADMIN)
-    expected = dict(zip(TABLE["credentials"], row["status"], strict=True))
-    assert answers == expected
+    return answers
 
 
 def _prepared(api: Api, oak: Cluster, path: str) -> dict[str, str]:

@@ -56,8 +56,7 @@ parameters = {{ "path.name" = "elm" }}
 [[operations]]
 include-path = "/v1/events"
 parameters = {{ "query.follow" = "false" }}
-{served}"""
-SERVED = "checks.negative_data_rejection.enabled = false  # by granian"
+"""
 PEERS = """
 [checks.positive_data_acceptance]
 enabled = false
@@ -77,7 +76,7 @@ def there() -> None:
     services.without("" if find_spec("schemathesis") else "schemathesis is not installed (pip install -e '.[dev]')")
 
 
-def furnish(url: str, folder: Path, *, peers: bool = False, served: str = "") -> list[str]:
+def furnish(url: str, folder: Path, *, peers: bool = False) -> list[str]:
     """Register two clusters with a job and a token; return the options that make a run find them."""
     owners = {name: Client(url, REGISTRATION).register_cluster(name, grid(2, 2)) for name in ("oak", "elm")}
     job = Client(url, owners["oak"]["token"]).submit(jobspec())["id"]
@@ -85,7 +84,7 @@ def furnish(url: str, folder: Path, *, peers: bool = False, served: str = "") ->
     bearers = {name: f"Bearer {told['token']}, Bearer {told['secret']}" for name, told in owners.items()}
     header = [{"name": name, "fixedHeaders": [{"name": "Authorization", "value": b}]} for name, b in bearers.items()]
     (folder / "owners.json").write_text(json.dumps({"auth": header}))
-    config = PEERS.replace("FOLDER", str(folder)) if peers else CONFIG.format(job=job, served=served)
+    config = PEERS.replace("FOLDER", str(folder)) if peers else CONFIG.format(job=job)
     (folder / "schemathesis.toml").write_text(config)
     admin = [] if peers else ["-H", f"Authorization: Bearer {ADMIN}"]
     return ["--config-file", str(folder / "schemathesis.toml"), "run", f"{url}/openapi.json", *admin]
@@ -123,12 +122,12 @@ def test_a_long_run_against_the_real_server_finds_no_fault_of_ours(
     if kind == "postgresql":
         database = request.getfixturevalue("postgres_server").new_database()
     processes, port = Processes(tmp_path, database), free_port()
-    (tmp_path / "rainbow.yaml").write_text("limits:\n  wait: 0.1\nserver:\n  metrics: nobody\n")
+    (tmp_path / "rainbow.yaml").write_text("limits:\n  wait: 0.1\n")
     try:
         processes.start("serve", "--port", str(port), "--config", "rainbow.yaml")
         url = f"http://127.0.0.1:{port}"
         until(Client(url, tries=1).ready)
-        run(tmp_path, furnish(url, tmp_path, served=SERVED), "-n", "200", seconds=3_000)
+        run(tmp_path, furnish(url, tmp_path), "-n", "200", seconds=3_000)
         assert "Traceback" not in (tmp_path / "0-serve.log").read_text()
     finally:
         processes.end()
