@@ -9,6 +9,7 @@ import pytest
 
 from rainbow.agent.executors.local import LocalExecutor, cores_here, cpus_of
 from rainbow.agent.executors.run import Run
+from rainbow.agent.messages import run_of
 from rainbow.client import Client
 from rainbow.matching import Occupancy, numbered
 from tests import shapes
@@ -50,6 +51,13 @@ def test_process_has_the_hardware_threads_of_its_cores_alone():
 def test_process_of_another_machine_or_of_cores_that_are_not_there_is_bound_to_nothing(binding):
     assert cpus_of(run(binding), next(iter(binding), "")) == ()
     assert seen(run(binding)) == [sorted(os.sched_getaffinity(0)), None, None, None]
+
+
+def test_agent_may_leave_runs_unbound(monkeypatch):
+    offer = {"id": "t", "attempt": 1, "job": "j", "command": ["true"], "binding": {HERE: {"core": "0,2-3"}}}
+    assert run_of(offer).binding == {HERE: {"core": [0, 2, 3]}}
+    monkeypatch.setenv("RAINBOW_BIND", "none")
+    assert run_of(offer).binding == {}
 
 
 @needs_two

@@ -26,13 +26,19 @@ def run_of(offer: responses.Offer) -> Run:
         placement=offer.get("placement") or {},
         units=offer.get("units") or {},
         output=offer.get("output") or TAIL,
-        binding={worker: _expanded(held) for worker, held in (offer.get("binding") or {}).items()},
+        binding=_binding(offer.get("binding") or {}),
         request=offer.get("request"),
     )
 
 
-def _expanded(held: Mapping[str, str]) -> dict[str, list[int]]:
-    return {type_: expand_ids(ids, MOST_BOUND) or [] for type_, ids in held.items()}
+def _binding(said: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, list[int]]]:
+    """Read which cores and GPUs a run holds of each worker; nothing with RAINBOW_BIND=none."""
+    if os.environ.get("RAINBOW_BIND") == "none":
+        return {}
+    return {
+        worker: {type_: expand_ids(ids, MOST_BOUND) or [] for type_, ids in held.items()}
+        for worker, held in said.items()
+    }
 
 
 def _if_there(folder: str) -> str:
