@@ -46,6 +46,27 @@ def test_job_from_submit_to_its_end_goes_through_the_states(oak: Cluster) -> Non
     assert shown(oak, job)["tasks"][0]["output"] == "tail"
 
 
+def test_output_that_is_told_while_a_task_runs_is_shown_and_the_end_replaces_it(oak: Cluster) -> None:
+    job = submit(oak)
+    oak.say("heartbeat")
+    [offer] = oak.take()
+    run = {"task": offer["id"], "attempt": offer["attempt"]}
+    told = [{**run, "event": "started"}, {**run, "event": "output", "output": "so far\n"}]
+    oak.say("events", events=told)
+    assert (states(oak, job)[1], shown(oak, job)["tasks"][0]["output"]) == (["RUNNING"], "so far\n")
+    oak.end(offer, output="so far\nall\n")
+    assert shown(oak, job)["tasks"][0]["output"] == "so far\nall\n"
+
+
+def test_task_that_was_canceled_at_its_site_is_over(oak: Cluster) -> None:
+    job = submit(oak)
+    oak.say("heartbeat")
+    [offer] = oak.take()
+    oak.end(offer, result="canceled", exit_code=None, detail="canceled at the site by user 0")
+    assert states(oak, job) == ("CANCELED", ["CANCELED"])
+    assert shown(oak, job)["tasks"][0]["detail"] == "canceled at the site by user 0"
+
+
 def test_job_before_any_agent_was_seen_waits_and_says_so(oak: Cluster) -> None:
     job = submit(oak)
     step(oak.api.service, "oak")

@@ -16,6 +16,7 @@ import pytest
 
 from rainbow.agent import Executor, Result, Run
 from rainbow.agent.executors.slurm import executor as slurm_executor
+from rainbow.agent.executors.slurm.call import read_end
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
 from tests.contract.executing import ends, opened, run_of, until
 from tests.slurm import Slurm
@@ -142,6 +143,26 @@ def test_script_travels_unchanged_and_its_end_is_slurms(
     assert run.id in shared.begun() or end.result is Result.EXITED
 
 
+def test_what_a_job_writes_is_told_while_it_runs(
+    shared: SlurmExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm_executor, "LIVE", 0.5)
+    for number, script in enumerate(("", "#!/bin/sh\necho first; sleep 60\n")):
+        command = ("sh", "-c", "echo first; sleep 60")
+        shared.start(Run((f"w{number}", 1), "w", command, str(tmp_path), request=request(script=script)))
+    told: dict[Any, str] = {}
+    until(lambda: shared.poll() == [] and (told.update(shared.written()), len(told) == 2)[1], 40)
+    assert set(told.values()) == {"first\n"}
+    assert shared.written() == {}
+
+
+def test_output_is_read_of_plain_files_only(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("0123456789")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    os.mkfifo(tmp_path / "pipe")
+    assert [read_end(tmp_path / name, 4) for name in ("file", "link", "pipe", "none")] == ["6789", "", "", ""]
+
+
 def test_what_rainbow_has_done_itself_is_not_done_again_for_what_the_script_says(
     shared: SlurmExecutor, on_slurm: Slurm, tmp_path: Path
 ) -> None:
@@ -207,16 +228,17 @@ def test_owned_pins_only_while_nobody_else_has_jobs(
     assert ends(alone)[("t1", 1)].exit_code == 0
     alone.close()
     assert " NodeList=n0003 " in record(on_slurm, "rainbow")
-    theirs = ["--uid=nobody", "--gid=65534", "-wn0001", "--exclusive", "--output=/dev/null", "--chdir=/"]
-    other = on_slurm.run("sbatch", "--parsable", *theirs, "--wrap=sleep 60").strip()
-    until(lambda: "n0001" in on_slurm.run("squeue", "-h", "-j", other, "-o", "%N"))
+    of_nobody, taking = ["--uid=nobody", "--gid=65534", "--hold"], ["-wn0001", "--exclusive"]
+    queued = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/", "--wrap=sleep 60"]
+    other, taken = (on_slurm.run(*queued, *more).strip() for more in (of_nobody, taking))
+    until(lambda: on_slurm.run("squeue", "-h", "-t", "R", "-j", taken, "-o", "%N").strip() == "n0001")
     beside = SlurmExecutor("owned", {"PATH": os.environ["PATH"]}, tmp_path / "beside")
     try:
         beside.start(run_of("true", placement={"n0001": {"core": 1}}))
         assert ends(beside, seconds=20)[("t1", 1)].exit_code == 0
         assert "nobody have jobs on this Slurm, too: tasks are not pinned to nodes" in capfd.readouterr().err
     finally:
-        on_slurm.run("scancel", other)
+        on_slurm.run("scancel", other, taken)
         beside.close()
 
 

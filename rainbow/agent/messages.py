@@ -74,6 +74,11 @@ def waits(run: RunId, why: Pending) -> responses.Event:
     return {**said, "facts": dict(why.facts)}
 
 
+def wrote(run: RunId, output: str) -> responses.Event:
+    """Report the end of what a run has written so far."""
+    return {"task": run[0], "attempt": run[1], "event": "output", "output": output}
+
+
 def ended(end: Ended) -> responses.Event:
     """Report how a run ended."""
     task, attempt = end.id

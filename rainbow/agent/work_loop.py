@@ -19,10 +19,10 @@ from functools import partial
 
 from rainbow.agent.background_call import Line
 from rainbow.agent.executors import lease
-from rainbow.agent.executors.interface import Executor, Explains, Leased, Suspends
+from rainbow.agent.executors.interface import Executor, Explains, Leased, Suspends, Writes
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId
 from rainbow.agent.journal import Journal
-from rainbow.agent.messages import batch, ended, happened, refs, run_id, run_of, stale_runs, waits
+from rainbow.agent.messages import batch, ended, happened, refs, run_id, run_of, stale_runs, waits, wrote
 from rainbow.client import Client, Problem, responses
 
 DONE = {"suspend": "suspended", "resume": "resumed"}
@@ -371,6 +371,7 @@ class Agent:
             if run in self._journal.starting:
                 self._journal.tell(happened(run, "started"))
         self._explain()
+        self._tell_output()
         for end in ends:
             if end.id not in self._journal.starting:  # disowned, or told before
                 continue
@@ -379,6 +380,13 @@ class Agent:
                 end = replace(end, result=Result.LOST, detail=OVER) if end.result is Result.STOPPED else end
             self._journal.tell(ended(end))
             self._say(f"task {end.id[0]} {_in_words(end)}")
+
+    def _tell_output(self) -> None:
+        """Tell what runs write, where their executor sees it and the server has heard all else: it is told again."""
+        if isinstance(self._executor, Writes) and not self._journal.has_news:
+            for run, output in self._executor.written().items():
+                if run in self._journal.starting:
+                    self._journal.tell(wrote(run, output))
 
     def _explain(self) -> None:
         """Tell why runs have not begun, where their executor knows, and again when that is another reason."""

@@ -249,7 +249,7 @@ EVENT = _object(
     ["task", "attempt", "event"],
     task={"type": "string"},
     attempt={"type": "integer"},
-    event={"enum": ["pending", "started", "ended", "suspended", "resumed", "unable"]},
+    event={"enum": ["pending", "started", "ended", "suspended", "resumed", "unable", "output"]},
     code=_or_null({"type": "string", "maxLength": 100}),
     text=_or_null({"type": "string", "maxLength": 300}),
     facts=_or_null({"type": "object", "maxProperties": 20, "additionalProperties": FACT}),

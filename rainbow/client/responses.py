@@ -90,7 +90,7 @@ class Accepted(TypedDict):
 
 
 class Event(TypedDict):
-    """Something that happened to a task: `event` is pending, started, suspended, resumed, unable or ended.
+    """Something that happened to a task: `event` is pending, started, output, suspended, resumed, unable or ended.
 
     See docs/reference-agent.md.
     """

@@ -74,6 +74,14 @@ class Explains(Protocol):
         """Return why runs have not begun, as far as that is known; asked after `poll`, it waits for nothing."""
 
 
+@runtime_checkable
+class Writes(Protocol):
+    """What an executor has beside, if it sees what runs write while they run."""
+
+    def written(self) -> Mapping[RunId, str]:
+        """Return the end of what runs have written, of those that have written more since the last call."""
+
+
 # called with what follows the colon in "name:argument", the environment every task starts from, and the folder in
 # which it remembers what runs; None: whatever it starts ends with it
 MakeExecutor = Callable[[str, Mapping[str, str], Path | None], Executor]

@@ -234,6 +234,9 @@ def _happened(service: Service, desk: Desk, agent: str, event: Mapping[str, Any]
     if event["event"] == "pending":
         desk.put(still_pending(task, event, service.clock()))
         return True
+    if event["event"] == "output":
+        desk.put(replace(task, output=str(event.get("output") or "")[-service.settings.limits.output :]))
+        return True
     if event["event"] != "ended":
         desk.put(after(task, event["event"], str(event.get("detail") or "")[:1_000], service.clock()))
         return True

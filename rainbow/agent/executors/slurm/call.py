@@ -6,9 +6,11 @@ what Rainbow has acted on itself (arrays, dependencies, begin times, holds) is o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
+import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +106,23 @@ def output_of(run: Run, place: Place) -> str:
     if script_of(run) and index:  # such a job is an element in Slurm, too
         return path
     return path.replace("%A", "%j").replace("%a", index or "%a")
+
+
+def read_end(path: Path, keep: int) -> str:
+    """Return the last bytes of a file as text; nothing of one that is not there, or is no plain file."""
+    with contextlib.suppress(OSError), open(path, "rb", opener=_plain) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - keep))
+        return file.read(keep).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return ""
+
+
+def _plain(path: str, flags: int) -> int:
+    """Open a file that is one: a link is not followed, and nobody waits for the other end of a pipe."""
+    found = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(f"{path} is no file")
+    return found
 
 
 def _exported(run: Run, place: Place) -> tuple[str, dict[str, str]]:

@@ -27,7 +27,7 @@ from rainbow.agent.executors.local import for_managers
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, shares, workers_of
 from rainbow.agent.executors.shared_folder import Desk, key_of, merged
 from rainbow.agent.executors.slurm import status
-from rainbow.agent.executors.slurm.call import INDEX, Place, call_of, output_of, script_of
+from rainbow.agent.executors.slurm.call import INDEX, Place, call_of, output_of, read_end, script_of
 from rainbow.agent.executors.slurm.request import Carried, NotCarriedError, carried, placed
 from rainbow.agent.executors.slurm.status import Final, Phase, Row
 
@@ -38,6 +38,7 @@ QUICK, SLOW = 2.0, 15.0  # seconds between two questions to Slurm, shortly after
 LIVELY = 30.0  # seconds that count as shortly after a change
 COST = 100.0  # a question is asked again after so many times as long as its answer took,
 LONGEST = 60.0  # seconds at most
+LIVE = 5.0  # seconds between two looks at what runs have written
 EXPLAINED = 0.2  # seconds between two accounts of what waits
 RANKS = 15.0  # seconds that the order of the queue stands
 LATE = 10.0  # seconds that a run's own word may take through a shared file system after its job's end
@@ -69,6 +70,7 @@ class _Active:
     hard_at: float = math.inf
     is_stopping: bool = False
     submitting: bool = False
+    read: int = 0  # bytes of its output file, as it was read last
 
     @property
     def has_script(self) -> bool:
@@ -99,6 +101,7 @@ class SlurmExecutor:
         self._explained: tuple[float, dict[RunId, Pending]] = (-math.inf, {})
         self.odd = 0  # rows of squeue that could not be read
         self._guarded, self._took = -math.inf, 0.0
+        self._written: dict[RunId, str] = {}
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             self._guard()
         for run in self._desk.there():
@@ -216,15 +219,19 @@ class SlurmExecutor:
 
     def _watch(self) -> None:
         """Ask again and again: what our jobs are, where those without a number are, how those ended that are over."""
+        looked = -math.inf
         while not self._over.is_set():
-            if self._active:
+            if self._active and time.monotonic() >= looked + self._pause():
                 try:
                     self._guard()
                     self._look()
                     self._silent_since = ""
                 except (OSError, subprocess.SubprocessError):
                     self._silent_since = self._silent_since or time.strftime("%H:%M")
-            self._over.wait(self._pause() if self._active else LOOK)
+                looked = time.monotonic()
+            for one in [one for one in list(self._active.values()) if one.has_begun]:
+                self._read(one)
+            self._over.wait(min(LIVE, max(LOOK, looked + self._pause() - time.monotonic())))
 
     def _pause(self) -> float:
         """Return for how long Slurm is not asked: shortly after a change of ours less, of a slow one more."""
@@ -379,17 +386,31 @@ class SlurmExecutor:
         end = status.ended(run, native, final, ours=active.is_stopping)
         return Ended(run, end.result, end.exit_code, self._tail(active), end.detail, end.cause)
 
-    def _tail(self, active: _Active) -> str:
-        """Return the last of what a script has written, where its file is seen from here."""
+    def _read(self, one: _Active) -> None:
+        """Take in the end of what a run has written, if that is more than the last time."""
+        with contextlib.suppress(OSError):
+            size = self._file(one).stat().st_size
+            if size and size != one.read:
+                one.read = size
+                self._written[one.run.id] = self._tail(one)
+
+    def written(self) -> Mapping[RunId, str]:
+        """Return the end of what runs have written, of those that have written more since the last call."""
+        if not self._written:
+            return {}
+        written, self._written = self._written, {}
+        return {run: output for run, output in written.items() if run in self._active}
+
+    def _file(self, active: _Active) -> Path:
+        """Return the file that a job writes to, as far as its name is known here."""
         number, _, index = (active.native or "").partition("_")
         template = output_of(active.run, self._place).replace("%A", number).replace("%a", index)
         template = template if index else template.replace("%j", number)
-        path = Path(active.run.cwd or self._environment.get("HOME") or "/", template)
-        with contextlib.suppress(OSError), path.open("rb") as file:
-            keep = active.run.output
-            file.seek(max(0, path.stat().st_size - keep))
-            return file.read(keep).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
-        return ""
+        return Path(active.run.cwd or self._environment.get("HOME") or "/", template)
+
+    def _tail(self, active: _Active) -> str:
+        """Return the last of what a run has written, where its file is seen from here."""
+        return read_end(self._file(active), active.run.output)
 
     def begun(self) -> Sequence[RunId]:
         """Return what nodes have begun since the last call."""
