@@ -47,7 +47,6 @@ def test_jobs_shows_what_is_active(shell: Shell, worked: dict[str, str]) -> None
         "REQUESTOR",
         "ELAPSED",
         "NODES",
-        "TASKS",
         "WAITS BECAUSE, OR RUNS",
     ]
     assert waits[:3] == [worked["waits"], "waits", "WAITING"]

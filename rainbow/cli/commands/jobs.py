@@ -28,9 +28,10 @@ WAITS = {JobState.UNPLACED, JobState.WAITING}  # what a job waited for is kept, 
 
 
 def _waits_or_runs(job: Document) -> str:
-    """Say why a job waits, else where it runs, as squeue does."""
+    """Say why a job waits, else where it runs, as squeue does; of an array also how far it has come."""
     workers = (job.get("summary") or {}).get("workers") or []
-    return _waits(job) or (f"on {fold_hosts(workers)}" if workers and job["state"] in LIVE else "")
+    there = _waits(job) or (f"on {fold_hosts(workers)}" if workers and job["state"] in LIVE else "")
+    return "; ".join(filter(None, (there, progress(job))))
 
 
 def _nodes(job: Document) -> int | None:
@@ -49,7 +50,7 @@ COLUMNS = [
     Column("Tasks", "TASKS", progress),
     Column("Reason", "WAITS BECAUSE, OR RUNS", _waits_or_runs),
 ]
-SHOWN = ("JobID", "Name", "State", "Cluster", "User", "Elapsed", "Nodes", "Tasks", "Reason")
+SHOWN = ("JobID", "Name", "State", "Cluster", "User", "Elapsed", "Nodes", "Reason")
 
 
 @click.command()
