@@ -85,9 +85,8 @@ class BatchExecutor:
         commands = {**for_managers(os.environ), **NOTHING_ALONG.get(self._name, {})}
         setattr(self._psij, "_run_command", partial(_run_command, commands))  # noqa: B010 - PSI/J has no door for it
         self._rows: dict[str, Row] = {}
-        if (
-            self._name == "slurm"
-        ):  # PSI/J's own reader loses sight of all jobs while one row has a reason of two words
+        if self._name == "slurm":
+            # PSI/J's own reader loses sight of all jobs while one row has a reason of two words
             setattr(self._psij, "get_status_command", lambda _: SQUEUE)  # noqa: B010
             setattr(self._psij, "parse_status_output", self._read_squeue)  # noqa: B010
         self._pool = ThreadPoolExecutor(4, "psij")
