@@ -136,7 +136,7 @@ def test_script_travels_unchanged_and_its_end_is_slurms(
     run = Run(("s-0", 1), "s", ("sh", "-c", "a loader"), str(tmp_path), {"A": "b c"}, request=asked)
     shared.start(run)
     end = ends(shared)[run.id]
-    assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 137, "ended by SIGKILL")
+    assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 137, "killed by SIGKILL")
     assert (tmp_path / "out").read_text() == end.output == "b c one  word\n"
     job = record(on_slurm, "scripted").split()[0].removeprefix("JobId=")
     assert on_slurm.run("scontrol", "write", "batch_script", job, "-") == script

@@ -127,9 +127,14 @@ def identity(value: Any, pointer: str) -> str:
         return text(value, pointer, "an id")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST:
         return str(value)
-    raise GraphError(
-        f"an id must be text (not empty) or an integer up to {LARGEST}, got {type(value).__name__}", pointer=pointer
-    )
+    raise GraphError(f"an id must be text (not empty) or an integer, got {_printed(value)}", pointer=pointer)
+
+
+def _printed(value: Any) -> str:
+    try:
+        return f"{value!r:.40}"
+    except ValueError:  # Python prints no number of more than 4,300 digits
+        return f"a long {type(value).__name__}"
 
 
 def name_of(fields: Mapping[str, Any], pointer: str) -> str:

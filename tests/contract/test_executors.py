@@ -38,7 +38,7 @@ def test_failure_keeps_its_code(executor: Executor) -> None:
 
 def test_a_signal_is_128_and_its_number_and_named(executor: Executor) -> None:
     end = end_of(executor, python("import os; os.kill(os.getpid(), 9)"))
-    assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 137, "ended by SIGKILL")
+    assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 137, "killed by SIGKILL")
 
 
 def test_output_keeps_its_last_bytes_of_both_streams(executor: Executor) -> None:

@@ -214,7 +214,7 @@ def match_range(
         return f"{field} is {_shown(found)}, no version"
     inside = in_range(found, low, high)
     if inside is None:
-        return f"{field} {_shown(found)} is no version"
+        return f"{field} {_shown(found)} is not a valid version"
     bounds = " and ".join(f"{side} {bound}" for side, bound in (("min", low), ("max", high)) if bound is not None)
     return None if inside else f"{field} {found} does not satisfy {bounds}"
 
