@@ -43,7 +43,7 @@ def test_show_says_how_tasks_ended_and_what_they_wrote(shell: Shell) -> None:
 def test_lists_have_every_word_in_json(shell: Shell) -> None:
     job = shell.json("submit", "-n", "2", "-c", "2", "--name", "mine", "--requestor", "me", "--", "true")
     assert shell.json("job", "wait", job["id"])["state"] == "COMPLETED"
-    listed = next(one for one in shell.json("jobs") if one["id"] == job["id"])
+    listed = next(one for one in shell.json("jobs", "--all") if one["id"] == job["id"])
     assert (listed["name"], listed["requestor"], listed["cluster"]) == ("mine", "me", "oak")
     assert shell.json("job", "why", job["id"])["decision"]["candidates"][0]["cluster"] == "oak"
     assert [one["name"] for one in shell.json("cluster", "list")] == ["oak"]
@@ -102,9 +102,9 @@ def test_plan_says_what_would_happen(shell: Shell) -> None:
 def test_jobs_are_filtered_and_limited(shell: Shell) -> None:
     for _ in range(3):
         shell("submit", "--wait", "-n", "1", "--", "true")
-    assert len(shell.json("jobs", "--limit", "2")) == 2
+    assert len(shell.json("jobs", "--all", "--limit", "2")) == 2
     assert {one["state"] for one in shell.json("jobs", "--state", "completed")} == {"COMPLETED"}
     assert shell.json("jobs", "--cluster", "oak", "--state", "waiting") == []
     job = shell.json("submit", "--wait", "--requestor", "zoe", "--", "true")["id"]
-    assert [one["id"] for one in shell.json("jobs", "--requestor", "zoe")] == [job]
-    assert shell.json("jobs", "--requestor", "nobody") == []
+    assert [one["id"] for one in shell.json("jobs", "--all", "--requestor", "zoe")] == [job]
+    assert shell.json("jobs", "--all", "--requestor", "nobody") == []
