@@ -189,7 +189,7 @@ def test_an_agent_without_a_server_goes_on_trying(tmp_path: Path) -> None:
         agent.stop()
         thread.join(5)
     assert not thread.is_alive()
-    assert sum("cannot be reached" in line for line in said) == 1
+    assert sum("server unreachable" in line for line in said) == 1
 
 
 class Broken:

@@ -177,7 +177,7 @@ def test_tables_show_one_amount_alike_in_whatever_unit_a_graph_has_it(shell):
     file = shell.file("job.json", spec(8, "GB"))
     listed, matched = rows(shell("cluster", "list").stdout), rows(shell("match", file).stdout)
     assert [name for name, _ in listed] == [name for name, _ in matched] == list(SIZES)
-    assert {row for _, row in matched} == {"yes      fits 8 times: nodes 1, cores 1, memory 8 GB each"}
+    assert {row for _, row in matched} == {"yes      fits 8 times, using nodes 1, cores 1, memory 8 GB each time"}
     assert len({row for _, row in listed}) == 1
     assert "memory 64 GB" in listed[0][1]
     assert "memory 64 GB" in shell("cluster", "show", "oak").stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -82,7 +83,7 @@ def test_200_submits_at_once_book_every_node_once(cluster: Cluster) -> None:
     assert {told["status"] for _, told in refused} == {409}
     for nodes, told in refused:
         (why,) = told["selection"]["drops"].values()
-        free = int(why.rpartition(" ")[2])
+        free = int(re.search(r"only (\d+) are free", why)[1])
         assert why == f"booking: job needs {nodes} nodes, but only {free} are free (nodes_free)"
         assert free < nodes
     assert effective(cluster) == 0

@@ -25,7 +25,7 @@ def test_any_file_anywhere_gives_one_line_and_no_traceback(shell: Shell, content
         ["match", path],
         ["cluster", "register", path, "--name", "odd", "--secret", REGISTRATION],
         ["subsystem", "register", path, "--cluster", "oak", "--name", "odd"],
-        ["submit", "-n", "1", "--selector", "constraint", "--selector-options", path, "--", "true"],
+        ["submit", "-N", "1", "--selector", "constraint", "--selector-options", path, "--", "true"],
     ):
         result = shell(*words)
         assert result.exit_code == Exit.ERROR, (words, result.output)

@@ -15,7 +15,7 @@ def test_run_prints_what_the_job_writes_and_exits_with_its_code(shell: Shell) ->
     """As srun: submit, follow, the task's exit code."""
     said = shell("run", "-n", "2", "--", "sh", "-c", "echo out; exit 5")
     assert (said.stdout, said.exit_code) == ("out\nout\n", 5)
-    assert "goes to oak" in said.stderr
+    assert "to cluster oak" in said.stderr
     assert shell("run", "--", "true").exit_code == Exit.OK
     script = shell.file("job.sh", "#!/bin/sh\n#SBATCH -n 2\necho $1\nexit 3\n")
     said = shell("run", script, "word")

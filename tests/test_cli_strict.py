@@ -37,12 +37,12 @@ def test_warnings_of_each_of_several_jobspecs_are_shown(shell: Shell, good: Path
 
 
 def test_strict_refuses_a_jobspec_with_a_key_that_is_not_read(shell: Shell, good: Path, misspelt: Path) -> None:  # noqa: F811
-    before = {job["id"] for job in shell.json("jobs")}
+    before = {job["id"] for job in shell.json("jobs", "--all")}
     for words in (("submit",), ("match",), ("submit", good)):
         result = shell(*words, "--strict", misspelt)
         assert result.exit_code == Exit.ERROR
         assert SAID in result.output.replace("\n", " ")
-    assert {job["id"] for job in shell.json("jobs")} == before
+    assert {job["id"] for job in shell.json("jobs", "--all")} == before
     assert shell.code("submit", "--strict", good) is Exit.OK
     assert shell.code("submit", "--strict", good, good) is Exit.OK
     assert shell.code("match", "--strict", good) is Exit.OK

@@ -71,6 +71,6 @@ def test_the_five_minutes_work_as_they_are_written(folder: Path) -> None:
     failed = "trap 'echo \"FAILED: $BASH_COMMAND\"' ERR"
     printed = in_a_shell(folder, "\n".join([failed, *commands(), "wait"]))
     assert "FAILED" not in printed, printed
-    assert "willow   yes      fits 2 times: nodes 2, cores 16 each" in printed
+    assert "willow   yes      fits 2 times, using nodes 2, cores 16 each time" in printed
     assert printed.count("saved in credentials.json") == 3
     assert len(re.findall(r"^task-\d +COMPLETED +0 ", printed, re.M)) == 3, printed

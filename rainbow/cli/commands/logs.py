@@ -125,7 +125,12 @@ def run(
     except Problem as problem:
         show_refusals(problem, "table")
         raise
-    tell([f"job {made['id']} " + (f"goes to {made['cluster']}" if made["cluster"] else "waits for a cluster")])
+    tell(
+        [
+            f"submitted job {made['id']}"
+            + (f" to cluster {made['cluster']}" if made["cluster"] else ", which waits for a cluster")
+        ]
+    )
     try:
         ended = _to_its_end(client, made["id"])
     except KeyboardInterrupt:

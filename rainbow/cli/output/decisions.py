@@ -113,7 +113,7 @@ def fits(candidate: Document) -> str:
 def often(candidate: Document) -> str:
     """Return how often the job fits, and what that takes, in words."""
     taken = words(takes(candidate))
-    return f"once: {taken}" if fits(candidate) == "1" else f"fits {fits(candidate)} times, using {taken} each time"
+    return f"once: {taken}" if fits(candidate) == "1" else f"{fits(candidate)} times, using {taken} each time"
 
 
 def why_not(refusal: Document) -> str:
