@@ -254,7 +254,7 @@ def ended(run: RunId, job: str, final: Final, *, ours: bool) -> Ended:
     if number == NO_OUTPUT:
         return Ended(run, Result.FAILED, detail=f"the output file of Slurm job {job} could not be opened")
     if final.state == "COMPLETED" or code or number:  # the code is believed before the reason
-        detail = f"ended by {_name(number)}" if number else ""
+        detail = f"killed by {_name(number)}" if number else ""
         return Ended(run, Result.EXITED, 128 + number if number else code, detail=detail)
     return Ended(run, Result.FAILED, detail=f"Slurm job {job} ended as {final.state}: {final.reason or 'no reason'}")
 
