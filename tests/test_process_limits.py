@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -12,7 +13,6 @@ import pytest
 from rainbow.agent import Agent, Run
 from rainbow.agent.executors import cgroups
 from rainbow.agent.executors.keeper_client import KeptExecutor
-from rainbow.agent.executors.local import LocalExecutor
 from rainbow.agent.executors.run import Result
 from rainbow.agent.messages import run_of
 from rainbow.client import Client
@@ -135,12 +135,7 @@ def test_a_task_that_was_out_of_memory_says_so_as_the_cause(tmp_path: Path) -> N
     assert (task["state"], task["cause"], task["detail"]) == ("FAILED", "memory", "out of memory: it needed more")
 
 
-def test_a_fork_bomb_has_the_processes_it_holds(tmp_path: Path) -> None:
-    in_group(tmp_path)
-    bases = cgroups.bases_here()
-    folders = {kind: base / f"run-test-{tmp_path.name}" for kind, base in bases.items()}
-    group = cgroups.Group(folders, {"memory": 0, "cores": 1, "pids": 12})
-    bomb = """
+BOMB = """
 import os, time
 n = 0
 try:
@@ -153,14 +148,28 @@ except OSError:
     pass
 print(n)
 """
-    executor = LocalExecutor(PATH, inside=group.inside)
-    executor.start(run(sys.executable, "-c", bomb))
-    try:
-        [end] = ends(executor).values()
-        assert 5 <= int(end.output) <= 12
-    finally:
-        group.remove()
-    assert not any(folder.exists() for folder in folders.values())
+# as a warden does it, in a process without threads: who starts a run is of its group for a moment, with all threads
+BOUNDED = """
+import pathlib, subprocess, sys
+from rainbow.agent.executors import cgroups
+name, bomb = sys.argv[1:]
+folders = {kind: base / name for kind, base in cgroups.bases_here().items()}
+group = cgroups.Group(folders, {"memory": 0, "cores": 1, "pids": 12})
+try:
+    with group.inside():
+        bombs = subprocess.Popen([sys.executable, "-c", bomb], stdout=subprocess.PIPE)
+    print(bombs.stdout.readline().decode())
+finally:
+    group.remove()
+sys.exit(any(folder.exists() for folder in folders.values()))
+"""
+
+
+def test_a_fork_bomb_has_the_processes_it_holds(tmp_path: Path) -> None:
+    in_group(tmp_path)
+    command = [sys.executable, "-c", BOUNDED, f"run-test-{tmp_path.name}", BOMB]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert 5 <= int(done.stdout) <= 12
 
 
 def test_limits_of_a_run_are_what_it_holds() -> None:

@@ -63,7 +63,7 @@ def test_founding_configuration_without_the_parameter_is_uninformed_and_first_ta
     made = submit(api, clusters, {})
     assert made["cluster"] == "bravo"
     warnings = made["decision"]["selection"]["warnings"]
-    assert any(warning.startswith("uninformed: neither the job nor any cluster gives") for warning in warnings)
+    assert any(warning.startswith("uninformed: not provided by the job or by any cluster: ") for warning in warnings)
     assert state(clusters[1])["effective"]["nodes_free"] == 2
     assert [state(cluster)["state"] for cluster in clusters] == list(STATES.values())
 
