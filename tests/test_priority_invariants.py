@@ -253,3 +253,12 @@ def test_24_and_25_work_is_bounded_and_every_gang_has_one_verdict(view):
     assert assigner.searches <= 2 * len({i.category for i in waiting}) + verdicts["started"] + verdicts["reserved"]
     plan = Priority().plan(view)
     assert {wait.job for wait in plan.waits} == {job.id for job in view.jobs} - set(starts(plan))
+
+
+@settings(max_examples=60)
+@given(views(extra={"queues": {"q": {}}, "quotas": QUOTAS}) | views())
+def test_a_quiet_plan_has_the_same_orders_and_memory(view):
+    plan, quiet = Priority().plan(view), Priority().plan(replace(view, quiet=True))
+    assert (quiet.orders, quiet.memory) == (plan.orders, plan.memory)
+    assert not quiet.waits
+    assert not quiet.figures

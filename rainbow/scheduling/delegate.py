@@ -35,7 +35,7 @@ class Delegate:
             if job.id in handed or len(handed) < most:
                 handed.add(job.id)
                 orders.extend(Start(task, {}) for gang in job.gangs for task in gang.tasks)
-            else:
+            elif not view.quiet:
                 facts = {"handed_over": len(handed), "ahead": len(waits)}
                 waits.append(
                     Wait(

@@ -114,6 +114,9 @@ class View:
 
     Amounts are in base units; settings count as the cluster's graph does. `units` says how many base units one unit
     of a type is where that is not 1: {"memory": 1_000_000_000} where the graph counts memory in GB.
+
+    With `quiet` nobody reads why jobs wait: the plan has the same orders and memory, and may leave out waits, figures
+    and the rest. Forecasts and simulations ask so, hundreds of times for one answer.
     """
 
     now: float
@@ -131,6 +134,7 @@ class View:
     units: Mapping[str, int] = field(default_factory=dict)
     census: Census | None = field(default=None, compare=False)  # the same counted; None: see census_of
     free: Free | None = field(default=None, compare=False)  # where something is; None: nobody knows more than amounts
+    quiet: bool = False  # orders and memory alone are wanted
 
 
 # ── what a policy says ──────────────────────────────────────────────────────────────────────────────────────

@@ -18,7 +18,8 @@ def check_plan(view: View, plan: Plan) -> None:
     _check_gangs(census, starts)
     _check_space(view, census, starts)
     _check_stops(census, [order for order in plan.orders if isinstance(order, Stop)])
-    _check_waits(census, plan)
+    if not view.quiet:
+        _check_waits(census, plan)
 
 
 def _check_tasks(census: Census, starts: list[Start]) -> None:

@@ -30,7 +30,7 @@ def located(view: View, plan: Plan) -> Plan:
     waits: dict[str, Wait] = {}
     for gang, starts in gangs.values():
         placed = _placed(free, gang, starts)
-        if placed is None:
+        if placed is None and not view.quiet:
             waits.setdefault(gang.job, free.why(gang.demand) or Wait(gang.job, "fragmented", TEXT))
         found.update({start.task: None for start in starts} if placed is None else {s.task: s for s in placed})
     free.begin()

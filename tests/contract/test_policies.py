@@ -62,6 +62,13 @@ def test_policy_of_equal_views_plans_equally_and_changes_none(policy: Policy, ma
     assert (of.workers, of.jobs, of.runs, of.settings, of.memory) == before
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_policy_asked_quietly_orders_and_remembers_the_same(policy: Policy, make: Maker, seed: int) -> None:
+    of, quiet = make(policy, seed), replace(make(policy, seed), quiet=True)
+    told, untold = policy.plan(of), planned(policy, quiet)
+    assert (untold.orders, untold.memory) == (told.orders, told.memory)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_policy_figures_and_memory_are_json_and_memory_comes_back(policy: Policy, make: Maker, seed: int) -> None:
     of = make(policy, seed)

@@ -190,9 +190,11 @@ class FairShare:
         clear_limbo(world)
         decided = Decided(list(_stops(world.limbo)), building.waits)
         decided.trees_of(world, building, view, memory.get("trees", {}))
+        kept = {MEMORY: {"trees": decided.memories}} if view.jobs or view.runs else {}
+        if view.quiet:
+            return Plan(tuple(decided.orders), memory=kept)
         figures = {**figures_of(world), **({"failed": decided.failed} if decided.failed else {})}
         figures["jobs"] = {**building.refused, **figures["jobs"]}
-        kept = {MEMORY: {"trees": decided.memories}} if view.jobs or view.runs else {}
         return Plan(tuple(decided.orders), tuple(_merged(decided.waits)), figures, kept)
 
 
@@ -221,7 +223,7 @@ class Decided:
                 continue
             self.memories[name] = memory
             self.orders += orders
-            self.waits += waits_of(tree)
+            self.waits += () if view.quiet else waits_of(tree)
 
     def _fail(self, tree: World, name: str, fault: str, memory: Any) -> None:
         self.failed[name] = fault

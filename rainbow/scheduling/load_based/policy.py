@@ -83,4 +83,6 @@ class LoadBased:
             pass
         round_.lend()
         orders = (*round_.placing.orders, *round_.stops())
+        if view.quiet:
+            return Plan(orders, memory=round_.memory())
         return Plan(orders, tuple(waits(round_)), figures(round_), round_.memory(), reasons.rest_of(round_))

@@ -102,9 +102,9 @@ class Dispatch:
             if grant is not None:
                 self._started(item, grant)
                 return Outcome(item, STARTED, grant)
-            judged.refused, judged.reasons = True, self._reasons(item)
-            judged.ahead = self._ahead(item, judged.reasons)
-            judged.why = self.view.free.why(item.gang.demand) if self.view.free and not item.groups else None
+            judged.refused = True
+            if not self.view.quiet:
+                self._explain(item, judged)
         self.blocked = self.settings["discipline"] == FCFS
         if not judged.never and (self.heads or (item.reserve and self._may_reserve())):
             grant = self._promised(item)
@@ -125,6 +125,14 @@ class Dispatch:
             self.heads = False
         self._book(item, grant)
         return grant
+
+    def _explain(self, item: Item, judged: Judged) -> None:
+        """Note why an item does not start; what is tried for that is no experience, as nobody asked for it."""
+        experience = self.assigner.experience
+        judged.reasons = self._reasons(item)
+        judged.ahead = self._ahead(item, judged.reasons)
+        judged.why = self.view.free.why(item.gang.demand) if self.view.free and not item.groups else None
+        self.assigner.experience = experience
 
     def _reasons(self, item: Item) -> Reasons:
         """Say why an item does not start; beyond a bound of work only that it does not."""

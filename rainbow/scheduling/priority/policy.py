@@ -154,8 +154,10 @@ class Priority:
             own["slot_search"] = run.assigner.experience
         memory = {key: value for key, value in view.memory.items() if key != NAME}
         made = (*orders(view, run.outcomes), *held)
-        told = tuple(waits(run.lines, run.outcomes))
-        return Plan(made, told, figures(run.outcomes), {**memory, NAME: own} if own else memory)
+        memory |= {NAME: own} if own else {}
+        if view.quiet:
+            return Plan(made, memory=memory)
+        return Plan(made, tuple(waits(run.lines, run.outcomes)), figures(run.outcomes), memory)
 
     def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return settings under which every job may be promised a time."""
