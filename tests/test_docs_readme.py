@@ -1,11 +1,10 @@
-"""The README's five minutes, pasted as they stand into a shell of an empty folder."""
+"""The README's first job, pasted as it is written into a shell of an empty folder, and the README's length."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,22 +19,17 @@ README = (ROOT / "README.md").read_text()
 
 def commands() -> list[str]:
     """Every command of the section, with the lines it goes on in."""
-    blocks = re.findall(r"```console\n(.*?)```", README.split("## Five minutes")[1].split("\n## ")[0], re.S)
+    blocks = re.findall(r"```console\n(.*?)```", README.split("## Submit a job")[1].split("\n## ")[0], re.S)
     lines = "".join(blocks).replace("\\\n", "").splitlines()
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("graphs", "jobspecs"):
-        shutil.copytree(ROOT / name, tmp_path / name)
     command = tmp_path / "bin" / "rainbow"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rainbow "$@"\n')
     command.chmod(0o755)
-    activate = tmp_path / ".venv" / "bin" / "activate"  # what make demo leaves behind
-    activate.parent.mkdir(parents=True)
-    activate.write_text(f'PATH="{command.parent}:$PATH"\n')
     return tmp_path
 
 
@@ -44,6 +38,7 @@ def environment(folder: Path) -> dict[str, str]:
         one.bind(("127.0.0.1", 0))
         port = str(one.getsockname()[1])
     ours = {"RAINBOW_PORT": port, "RAINBOW_URL": f"http://127.0.0.1:{port}", "PYTHONPATH": str(ROOT)}
+    ours["PATH"] = f"{folder / 'bin'}:{os.environ['PATH']}"
     kept = {key: value for key, value in os.environ.items() if not key.startswith("RAINBOW_")}
     return {**kept, **ours, "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "110"}
 
@@ -67,10 +62,25 @@ def in_a_shell(folder: Path, script: str) -> str:
     return (folder / "printed").read_text()
 
 
-def test_the_five_minutes_work_as_they_are_written(folder: Path) -> None:
+def test_first_job_of_the_readme_runs_as_it_is_written(folder: Path) -> None:
     failed = "trap 'echo \"FAILED: $BASH_COMMAND\"' ERR"
     printed = in_a_shell(folder, "\n".join([failed, *commands(), "wait"]))
     assert "FAILED" not in printed, printed
     assert "willow   yes      fits 2 times, using nodes 2, cores 16 each time" in printed
-    assert printed.count("saved in credentials.json") == 3
-    assert len(re.findall(r"^task-\d +COMPLETED +0 ", printed, re.M)) == 3, printed
+    assert printed.count("saved in credentials.json") == 2
+    assert len(re.findall(r"^task-\d +COMPLETED +0 ", printed, re.M)) == 2, printed
+
+
+def test_readme_has_a_picture_and_120_lines_at_most() -> None:
+    assert len(README.splitlines()) <= 120
+    assert "](docs/rainbow.svg)" in README
+
+
+def test_picture_shows_what_match_and_select_answer() -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", "import picture; print(picture.picture(), end='')"],
+        cwd=ROOT / "docs",
+        capture_output=True,
+        check=True,
+    )
+    assert made.stdout.decode() == (ROOT / "docs" / "rainbow.svg").read_text(), "run: python docs/picture.py"

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from benchmarks.sharing import CLUSTER, SHARE, share_job
-from demo import examples
+from rainbow.cli.demo import examples
 from rainbow.client import Client
 from tests.conftest import REGISTRATION
 from tests.live import agent_of, rainbow_at

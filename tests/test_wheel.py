@@ -13,7 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from rainbow.cli.demo import examples
 from tests.conftest import grid, jobspec
+from tests.test_demo import assert_nothing_is_left
 from tests.test_end_to_end import free_port, until
 
 ROOT = Path(__file__).parents[1]
@@ -91,6 +93,21 @@ def test_unpacked_wheel_serves_registers_and_takes_a_job(unpacked: tuple[str, di
     token = {"Authorization": f"Bearer {made.json()['token']}"}
     placed = httpx.post(f"{url}/v1/jobs", json=jobspec(), headers=token)
     assert (placed.status_code, placed.json()["cluster"]) == (201, "oak"), placed.text
+
+
+def test_demo_of_the_wheel_runs_every_jobspec_as_expected_and_ends_all_it_started(
+    unpacked: tuple[str, dict[str, str]], tmp_path: Path
+) -> None:
+    given, demo = {**unpacked[1], "TMPDIR": str(tmp_path)}, [sys.executable, "-S", "-m", "rainbow", "demo"]
+    subprocess.run([*demo, "--files", "there"], env=given, cwd=tmp_path, capture_output=True, check=True)
+    assert (tmp_path / "there/graphs/willow/cluster.json").is_file()
+    done = subprocess.run(demo, env=given, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert all(file in done.stdout for file in examples.jobspecs())
+    assert all(one.name in done.stdout for one in examples.clusters())
+    assert "Next, the same by hand" in done.stdout
+    assert_nothing_is_left(tmp_path)
 
 
 def _answers(url: str) -> bool:

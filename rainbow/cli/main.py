@@ -27,6 +27,7 @@ from rainbow.cli.commands import (
     submit,
     tokens,
 )
+from rainbow.cli.demo import demo
 from rainbow.cli.exit_codes import Exit, exit_of
 from rainbow.cli.output import printer
 from rainbow.cli.slurm import history, sbatch
@@ -134,6 +135,7 @@ def version() -> None:
 
 clusters.cluster.add_command(clusters.import_graph)
 for _command in (
+    demo,
     server_admin.serve,
     agent.agent,
     receive.receive,

@@ -14,12 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo.examples import HERE
-from demo.interrupts import held
+import rainbow
+from rainbow.cli.demo.interrupts import held
 from rainbow.client import Client
 
 READY_WITHIN = 30.0  # seconds
 END_WITHIN = 5.0
+PACKAGE = str(Path(rainbow.__file__).resolve().parents[1])
 
 
 class DemoError(Exception):
@@ -54,15 +55,16 @@ def process(
     words: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `rainbow WORDS`, writing to `log`; end it and all it started."""
-    # PYTHONPATH: the checkout is shown, whatever is installed
-    # XDG_STATE_HOME: what an agent remembers goes with the demonstration
-    ours = {"PYTHONPATH": str(HERE), "XDG_STATE_HOME": str(log.parent / "state")}
+    # PYTHONPATH: the processes run this package, whatever else is installed
+    # XDG_STATE_HOME: an agent's journal is deleted with the demo's folder
+    path = os.pathsep.join(filter(None, [PACKAGE, os.environ.get("PYTHONPATH")]))
+    ours = {"PYTHONPATH": path, "XDG_STATE_HOME": str(log.parent / "state")}
     variables = {**os.environ, **ours, **(environment or {})}
     running: subprocess.Popen[bytes] | None = None
     try:
         with log.open("wb") as out, held():
             running = subprocess.Popen(  # noqa: S603 - our own command
-                [sys.executable, "-m", "rainbow", *words],
+                [sys.executable, "-P", "-m", "rainbow", *words],
                 env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -1,36 +1,47 @@
-"""Progress while it happens, tables when it has, and how to do the same by hand."""
+"""What the demo prints: progress, tables of the results, and what to do next."""
 
 from __future__ import annotations
 
 import contextlib
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from demo.judging import Outcome
+from rainbow.cli.demo.outcome import Outcome
 from rainbow.cli.output.decisions import why_not
 from rainbow.cli.output.printer import clean, table, words
 
 Document = Mapping[str, Any]
 States = Mapping[str, tuple[str, str]]  # {jobspec: (cluster, state)}
 
-BY_HAND = """\
-By hand, from this folder (. .venv/bin/activate first):
-  rainbow serve                                      # it says where it keeps the registration secret
+NEXT = """\
+Next, the same by hand, in one terminal:
+  rainbow demo --files rainbow-examples              # these clusters and jobspecs as files
+  cd rainbow-examples
+  rainbow serve &                                    # it prints where it keeps the registration secret
   export RAINBOW_CREDENTIALS=$PWD/credentials.json
   rainbow cluster register graphs/willow/cluster.json --name willow \\
     --subsystem io=graphs/willow/io.subsystem.json --subsystem spack=graphs/willow/spack.subsystem.json \\
     --state graphs/willow/state.json --secret-file rainbow-registration.secret --save credentials.json
-  rainbow agent --cluster willow                     # in a terminal of its own, like the server
-  rainbow match jobspecs/needs-version.yaml          # which clusters could, and why not the others
+  rainbow agent --cluster willow --quiet &           # runs the tasks of the jobs that go to willow
+  rainbow match jobspecs/needs-version.yaml          # which clusters could run it, and why the others cannot
   rainbow submit jobspecs/needs-version.yaml --wait
-  rainbow submit -n 2 -c 4 -- hostname
-  rainbow jobs
-  rainbow job why JOB                                # match, selection, scheduling: the whole decision
+  rainbow submit -n 2 -c 4 --wait -- hostname        # without a jobspec
+  rainbow job why $(rainbow job last)                # how the cluster and the start were chosen
+  rainbow help                                       # every command; `rainbow cluster import` adds your own cluster
 """
+
+
+def next_steps() -> str:
+    """Return what to do after the demo, beginning with the virtual environment where the shell is not in it."""
+    activate = Path(sys.prefix) / "bin" / "activate"
+    return NEXT if shutil.which("rainbow") or not activate.is_file() else f"First: . {activate}\n{NEXT}"
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What became of every jobspec, and where that differs from what was expected. Pure."""
+"""What became of each jobspec, and where that differs from what was expected. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""The example clusters and jobspecs, as they lie in the folders."""
+"""The example clusters and jobspecs: part of the wheel, and in a checkout the folders graphs/ and jobspecs/."""
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,8 @@ import yaml
 
 from rainbow.text import natural
 
-HERE = Path(__file__).resolve().parents[1]
+PACKED = Path(__file__).parent / "files"  # where the wheel has them
+HERE = PACKED if PACKED.is_dir() else Path(__file__).resolve().parents[3]
 GRAPHS = HERE / "graphs"
 JOBSPECS = HERE / "jobspecs"
 EXPECTED = "expected.yaml"
@@ -67,3 +70,14 @@ def jobspecs() -> dict[str, str]:
 def expected() -> dict[str, list[str]]:
     """Read which clusters should match every jobspec: {file name: their names}."""
     return dict(yaml.safe_load((JOBSPECS / EXPECTED).read_text()))
+
+
+def copy_to(folder: Path) -> list[Path]:
+    """Copy graphs/ and jobspecs/ into a folder; FileExistsError if one of them is there already."""
+    made = [folder / part.name for part in (GRAPHS, JOBSPECS)]
+    for path in made:
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "already exists; name another folder", str(path))
+    for part, path in zip((GRAPHS, JOBSPECS), made, strict=True):
+        shutil.copytree(part, path)
+    return made

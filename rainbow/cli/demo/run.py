@@ -1,8 +1,7 @@
-"""Run the demo; exit 1 if anything differs from what is expected."""
+"""The demo from start to end: processes, registrations, jobs, and the comparison with what is expected."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -12,11 +11,11 @@ from typing import Any
 
 from rich.console import Console
 
-from demo import examples
-from demo.interrupts import Interrupted, install
-from demo.judging import Outcome, differences
-from demo.processes import DemoError, Server, process, server
-from demo.showing import BY_HAND, draw_placed, draw_refused, progress, say
+from rainbow.cli.demo import examples
+from rainbow.cli.demo.interrupts import Interrupted, install
+from rainbow.cli.demo.outcome import Outcome, differences
+from rainbow.cli.demo.processes import DemoError, Server, process, server
+from rainbow.cli.demo.tables import draw_placed, draw_refused, next_steps, progress, say
 from rainbow.cli.output import printer
 from rainbow.cli.output.printer import console as new_console
 from rainbow.client import Client, Problem
@@ -27,7 +26,7 @@ DONE_WITHIN = 90.0  # seconds for all jobs
 
 
 def main() -> int:
-    """Show everything; return the exit code."""
+    """Run the demo; return the exit code, 1 if anything differs from what is expected."""
     install()
     console = new_console()
     started = time.monotonic()
@@ -37,20 +36,17 @@ def main() -> int:
         say(console, f"the demo failed: {error}", "red")
         return 1
     except Interrupted as signal:
-        say(console, "interrupted; everything that was started has ended")
+        say(console, "interrupted; the server and the agents have ended")
         return 128 + signal.number
     draw_placed(console, outcomes)
     draw_refused(console, outcomes)
     different = differences(outcomes, examples.expected())
     for line in different:
         say(console, f"not as expected: {line}", "red")
-    said = (
-        "Not everything is as expected."
-        if different
-        else f"All {len(outcomes)} jobspecs did what is expected of them."
-    )
-    say(console, f"\n{said} It took {time.monotonic() - started:.0f} s; everything that was started has ended.\n")
-    console.print(BY_HAND, end="", soft_wrap=True)
+    found = "Some results differ from" if different else f"All {len(outcomes)} jobspecs gave"
+    took = f"It took {time.monotonic() - started:.0f} s; the server and the agents have ended."
+    say(console, f"\n{found} the expected results. {took}\n")
+    console.print(next_steps(), end="", soft_wrap=True)
     return 1 if different else 0
 
 
@@ -94,7 +90,7 @@ def _submit(client: Client, file: str, text: str) -> Outcome:
 
 
 def _wait(console: Console, client: Client, jobs: Mapping[str, Any]) -> dict[str, Any]:
-    """Show how the jobs go on until all have ended, or the time is over; return them by file."""
+    """Show the states of the jobs until all have ended or DONE_WITHIN is over; return them by file."""
     limit = time.monotonic() + DONE_WITHIN
     with progress(console) as show:
         while True:
@@ -110,7 +106,3 @@ def _at_end(outcome: Outcome, ended: Mapping[str, Any]) -> Outcome:
     if outcome.job is None:
         return outcome
     return Outcome(outcome.file, outcome.matched, ended[outcome.file], outcome.decision)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

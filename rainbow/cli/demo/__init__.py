@@ -1,0 +1,27 @@
+"""`rainbow demo`: a server, the example clusters with their agents, the example jobspecs, and what became of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--files",
+    "folder",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the example clusters and jobspecs to this directory and exit.",
+)
+def demo(folder: Path | None) -> None:
+    """Run a server, three clusters and their jobs; show where each job went and why."""
+    if folder is None:
+        from rainbow.cli.demo.run import main  # no other command needs what it imports
+
+        click.get_current_context().exit(main())
+    from rainbow.cli.demo.examples import copy_to
+
+    for made in copy_to(folder):
+        click.echo(made)
