@@ -1,13 +1,13 @@
 """Name → plug-in: built-ins first, then installed entry points.
 
-A plug-in point is one `Registry`. Somebody else's package joins it by declaring an entry point in the
+A plug-in point is one `Registry`. An installed package joins it by declaring an entry point in the
 registry's group, for example in its pyproject.toml:
 
     [project.entry-points."rainbow.selectors"]
     cheapest = "their_package:Cheapest"
 
 `Cheapest` may be the plug-in itself, or a class that makes it without arguments. An exception that it raises, unless
-it is one of Rainbow's own, is told as the plug-in's: PluginFault.
+it is one of Rainbow's own, is reported as the plug-in's: PluginFault. docs/plugins.md has an example of each kind.
 """
 
 from __future__ import annotations

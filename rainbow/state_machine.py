@@ -1,6 +1,4 @@
-"""The states of jobs, tasks and workers, and every legal transition between them.
-
-Jobs, tasks and workers: what they are, the states they can be in, and every legal move.
+"""Jobs, tasks and workers: their states, and every legal transition between them.
 
 A job is one jobspec. A task is one entry of its `tasks` over all its slots; the tasks of one gang start
 together or not at all. All three are frozen values: a change is a new value made by `advance`.

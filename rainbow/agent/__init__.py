@@ -1,4 +1,4 @@
-"""Runs at a cluster: takes the tasks started for it, runs them through an executor, reports how they end."""
+"""The agent at a cluster: receives tasks, runs them through an executor, and reports how they end."""
 
 from rainbow.agent.executors import keeper_client  # noqa: F401 - it registers the executor `local`
 from rainbow.agent.executors.interface import Executor, Explains, executors, open_executor

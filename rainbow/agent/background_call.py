@@ -1,8 +1,7 @@
 """A line to the server: one call at a time, in the background.
 
-A line to the server: one call at a time, made in the background, heard in the agent's own thread.
-
-After a fault that may pass, the line rests, longer after every further one, and the agent makes the call anew.
+The agent's own thread handles the answers. After a fault that may pass, the line pauses, longer after each further
+fault, and the agent repeats the call.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What the local resource manager says of the cluster, asked again and again.
+"""The survey of a cluster: reads its resource manager at intervals and reports what has changed.
 
-Keeps the server's picture of a cluster true: asks its resource manager again and again, and says what is new.
-
-A graph that has changed is told by its changes, and whole only where the server does not have what they build on.
+A changed graph is reported as a list of changes, and whole only where the server lacks the graph they build on.
 """
 
 from __future__ import annotations

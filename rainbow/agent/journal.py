@@ -1,6 +1,6 @@
-"""What the agent must not forget when it is killed: its id, the tasks it has taken, and what it has yet to tell.
+"""Crash-safe state of an agent: its id, accepted tasks and unsent reports.
 
-A file of SQLite in the agent's folder, or memory alone. Every change is kept before what it makes possible is done:
+A file of SQLite in the agent's folder, or memory alone. Every change is stored before the action it allows:
 an offer before it is accepted, a start before it is made, an end before the executor may forget it.
 """
 

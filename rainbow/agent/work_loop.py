@@ -1,11 +1,9 @@
 """The agent's loop: receive, accept, start, report.
 
-The agent: receives, accepts, starts, reports, and obeys, until it is told to stop.
-
-One thread owns all that the agent knows. It has two lines to the server (background_call.py): on `ears` it waits for
-work, on `voice` it says, one thing after the other, what changes the server's books: accept, then events, then
-heartbeat. While the server is away tasks go on, and what they did is told in order when it is back. What must outlive
-the agent is in its journal: started anew on the same folder it is the same agent, and goes on where it was killed.
+One thread owns all state of the agent. It has two lines to the server (background_call.py): `ears` waits for work;
+`voice` sends what changes the server's records, one message after the other: accept, then events, then heartbeat.
+While the server is away tasks continue, and their events are sent in order when it is back. The journal holds what
+must outlive the agent: restarted on the same folder, it is the same agent and resumes where it was killed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The number of requests a caller may send.
+"""Rate limits: a bucket of requests for each credential, filled at a steady rate.
 
-How many requests a caller may send: a bucket for each credential, filled at a steady rate.
-
-One taken from that of every credential brought: beside another, or one nobody knows, none is a new caller.
-Without credentials the address counts. Health and the agents' signs of life are never held back: a server that is
-busy must not lose its agents over it.
+A request takes one from the bucket of every credential it brings, so that adding a second or an unknown one does not
+make a new caller. Without credentials the address counts. Health checks and agents' heartbeats are never limited: a
+busy server must not lose its agents.
 """
 
 from __future__ import annotations

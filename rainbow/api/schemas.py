@@ -1,9 +1,7 @@
-"""What the API takes and answers, with examples.
+"""JSON Schemas of requests and answers, with examples.
 
-What requests must look like: these schemas validate them, and the OpenAPI document is made of them.
-
-They say the form of a request. What a graph, a jobspec, a state or a policy must be is said, with its own code and
-place, by the part that reads it; here they are any JSON.
+They validate the requests, and the OpenAPI document is made from them. Graphs, jobspecs, states and policies are any
+JSON here: the part that reads them reports their faults with code and pointer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The application, its log, and how it is served.
+"""The application, its log, and the processes of `rainbow serve`.
 
-`rainbow serve`: a parent that listens and restarts, and the worker process: front, threads and the scheduler.
-
-The worker dies with its parent whatever ends that, so that after `kill -9` nobody holds the port or the store.
+A parent process listens and restarts the worker process, which has the front, the threads and the scheduler. The
+worker dies with its parent, so that after `kill -9` no process holds the port or the store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The parent of the server's worker process: starts it, and starts it again whenever it ends, for ever.
+"""The parent of the server's worker process: starts it, and restarts it whenever it ends.
 
-The pause before a start doubles while workers end soon after theirs. The listening socket is the parent's: whoever
-connects meanwhile waits for the next worker.
+The pause before a start doubles while workers end soon after theirs. The listening socket is the parent's:
+clients that connect meanwhile wait for the next worker.
 """
 
 from __future__ import annotations

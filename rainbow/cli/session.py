@@ -1,11 +1,9 @@
-"""Where the server is, and the credentials to ask it with.
-
-The credentials file: where the server is, and the tokens and secrets of the clusters registered from here.
+"""The server's URL and the credentials of a command, from options, environment and credentials file.
 
     {"url": "http://127.0.0.1:8080", "clusters": {"willow": {"token": "rbt_...", "secret": "rbs_..."}}}
 
-Only its owner may read it. `cluster register --save` writes it, `cluster delete` and `token revoke` take out what
-ended; every other command reads it.
+Only its owner may read the file. `cluster register --save` writes it, `cluster delete` and `token revoke` remove
+entries; every other command reads it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The client: a method for every verb of the API.
 
-The verbs of the API as methods; what they answer is described in responses.py.
-
-Every method raises Problem if the server refuses and Unavailable if it stays out of reach.
+Every method raises Problem if the server refuses and Unavailable if it cannot be reached; responses.py describes the
+answers.
 """
 
 from __future__ import annotations

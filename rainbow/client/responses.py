@@ -1,7 +1,4 @@
-"""The shapes of answers.
-
-The shapes of what the server answers, as docs/ describe them; more keys than these may come.
-"""
+"""Types of the server's answers; an answer may have more keys than these."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One call over HTTP, repeated where that is safe.
-
-One HTTP call: sent, sent again where that is safe, and its answer as JSON or as an exception.
+"""One HTTP call, repeated where that is safe, with its answer as JSON or as an exception.
 
 A call is sent again after a connection error, 429 or 503 if it may be repeated without doing its work twice.
 A connection that was never made is tried again for every call: nothing was sent.

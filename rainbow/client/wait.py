@@ -1,9 +1,7 @@
 """Waiting for ends and events, through outages.
 
-Going on through an outage: a server that is away is asked again, after longer and longer pauses.
-
-For what waits anyway (a job's end, events to come): a server that is restarted is no reason to give up. One that has
-never answered may be an address mistyped, and is said at once.
+A server that restarts is asked again after longer and longer pauses. A server that has never answered may be a
+mistyped address, and is reported at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JGF ⇄ NetworkX; a cluster is one dominant graph with subsystem graphs hung on it."""
+"""JGF ⇄ NetworkX; a cluster is one containment graph with subsystem graphs attached to it."""
 
 from rainbow.graph.cluster import WORKER_LEVEL_TYPES, Cluster, Subsystem, hang_subsystem
 from rainbow.graph.conversion import read_cluster, write_jgf

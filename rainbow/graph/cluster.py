@@ -1,6 +1,4 @@
-"""A cluster, and the subsystems attached to it.
-
-A cluster: one dominant (containment) graph and the subsystem graphs hung on its vertices.
+"""A cluster: one containment graph, and subsystem graphs attached to its vertices.
 
 Both kinds of graph are NetworkX DiGraphs whose vertices carry
 
@@ -12,9 +10,8 @@ Both kinds of graph are NetworkX DiGraphs whose vertices carry
 
 and whose edges all mean "contains".
 
-Subsystems: graphs of another kind (io, spack, power, ...) hung on the vertices of a cluster.
-
-An edge whose source is a vertex of the cluster and whose target is one of the subsystem hangs the second on the
+Subsystems are graphs of another kind (io, spack, power, ...).
+An edge whose source is a vertex of the cluster and whose target is one of the subsystem attaches the second to the
 first, and with it everything below it inside the subsystem: a package installed in a file system serves the node
 the file system hangs on. A source that is a template's id hangs it on every copy. An id that is in both graphs
 means the subsystem's vertex, unless the document gives it no field at all: NetworkX writes down every end of an

@@ -1,7 +1,5 @@
 """A graph's document → `Cluster`, and back.
 
-From a document in plain form to the outline of a cluster.
-
 A vertex with `count: N` in its metadata is a template: it stands for N equal siblings with everything below it.
 Copy i of vertex "node" has id "node.i" and its name followed by i; what is below it keeps its name and takes over
 the numbers in its id: core 3 of node 7 is "core.7.3". Ranks count on from the one given. `graph.graph["templates"]`

@@ -1,6 +1,4 @@
-"""Changes of a graph's document: computed and applied.
-
-Changes of a JGF document: add, remove, set, resize. All of a list are applied, or none.
+"""Changes of a graph's document: computed, and applied all together or not at all.
 
     {"op": "add", "nodes": {id: {"metadata": ...}}, "edges": [{"source", "target", ...}]}
     {"op": "remove", "vertex": id}                       with everything it contains, and their edges

@@ -1,6 +1,4 @@
-"""A graph in plain form, and the limits of its size.
-
-A graph document in plain form: what every accepted form is turned into before it is checked.
+"""A graph in plain form, which every accepted form becomes before it is checked, and the limits of its size.
 
 pointer   JSON Pointer (RFC 6901) into the document as it was sent; the pointer of the whole is ""
 """

@@ -1,9 +1,8 @@
 """The forms of a graph: JSON Graph Format, those of NetworkX (networkx_forms.py), and RFC 20's R.
 
-RFC 20 resource set, R version 1: what Flux says a job or an instance has.
-
-`execution` gives the ranks and, by idset, the cores and GPUs of each; its hosts go with the ranks in ascending
-order. Where `scheduling` holds a graph, it says the same and more, and is read instead.
+R version 1 is what Flux says a job or an instance has: `execution` gives the ranks and, by idset, the cores and GPUs
+of each; its hosts go with the ranks in ascending order. Where `scheduling` holds a graph, it says the same and more,
+and is read instead.
 """
 
 from __future__ import annotations

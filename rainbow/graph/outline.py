@@ -1,7 +1,5 @@
 """A cluster's vertices as its document has them: templates are not written out.
 
-The outline of a dominant graph: its vertices as the document has them, templates not written out.
-
     entry     a vertex of the document, called by its place in the outline; what contains it stands before it
     copy      one of the vertices an entry stands for: itself, or one for each number of the templates above it
     numbers   what a copy took over from templates: ".7.3" for copy 3 of something in copy 7, or ""

@@ -1,4 +1,4 @@
-"""Elastic jobs and bags of tasks.
+"""Elastic jobs, services, and bags of independent tasks.
 
 `attributes.system.elastic`: true or {min, max, threads}, a job whose slots are shares that come and go.
 
@@ -7,7 +7,7 @@ eight shares of which two are enough to work. Without a range all slots are shar
 
 `attributes.system.scatter: true`: a bag of independent tasks, every slot a task of its own.
 
-An elastic job is such a bag, whose tasks a policy may start and stop as it likes (elastic.py). A service is one too
+An elastic job is such a bag, whose tasks a policy may start and stop as it likes. A service is one too
 (`attributes.system.service`): every slot is an instance, and one that ends is started again.
 
 What the slots of a jobspec ask for once is then asked for by each task: `count: 1000` of a slot is a thousand tasks

@@ -1,4 +1,4 @@
-"""What a task is handed over with to a site that schedules for itself: the request itself, as plain values.
+"""A task's request as plain values, for a site that schedules for itself.
 
 resources   the trees that hold its slots: {type, count, unit, exclusive, label, needs, with}
 constraint  as RFC 31 writes it

@@ -1,7 +1,4 @@
-"""Idsets and host lists.
-
-Idsets (RFC 22) and hostlists (RFC 29): the short forms of many numbers and many names.
-"""
+"""Idsets (RFC 22) and host lists (RFC 29): short forms of many numbers and many names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Counts, ranges of counts, and amounts with units.
 
-Counts in all their forms: an integer, {min, max, operator, operand}, or RFC 14's texts.
-
-Texts are RFC 22 idsets ("3,5-8": these and no others) and RFC 45 ranges ("2-64:2:*", "4+"), in brackets or not.
+A count is an integer, {min, max, operator, operand}, or one of RFC 14's texts: RFC 22 idsets ("3,5-8": these and no
+others) and RFC 45 ranges ("2-64:2:*", "4+"), in brackets or not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a store can keep of a jobspec without loss."""
+"""Values of a jobspec that a store can keep without loss."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Versions and ranges of versions.
-
-Versions as people write them, and whether one lies in a range.
+"""Versions as people write them, and whether one lies in a range.
 
 10.5  0.19  v1.2.3  2024.1.1.1    numbers, as many as there are; missing ones are 0
 1.2.0-rc1  2.0-beta.2             a suffix that begins with a letter sorts before the plain version (semver)

@@ -1,9 +1,7 @@
-"""YAML and JSON as plain values, with the line and column of each, numbers as they were written, and JSON Pointers.
+"""YAML and JSON → plain values, with the line and column of each, and JSON Pointers.
 
-YAML (and JSON, which is YAML) → plain Python, with the line and column of every value.
-
-Nothing of YAML that a jobspec has no use for gets in: no tags of one's own, no keys twice, no merge keys, no bombs of
-aliases. A number that is not written as Python would write it remembers its text: version 1.10 is not 1.1.
+Refused are YAML's features that a jobspec does not need: tags, duplicate keys, merge keys, and aliases that expand
+without limit. A number that is not written as Python would write it remembers its text: version 1.10 is not 1.1.
 """
 
 from __future__ import annotations

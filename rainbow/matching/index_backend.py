@@ -1,6 +1,4 @@
-"""Backend `index`: by classes, for one cluster and for many.
-
-The backend `index`: the same answers as the plain search, over kinds of equal subtrees.
+"""Backend `index`: the plain search's answers, computed over classes of equal subtrees.
 
 What is found for a request and a root holds for every cluster with that root. A registration, a new subsystem or a
 change of the graph makes a new cluster value with another root, so that what is remembered is never out of date.

@@ -1,6 +1,4 @@
-"""Backend `networkx`: the search alone.
-
-The backend `networkx`: the plain depth-first search over a cluster's graph, as the contract reads.
+"""Backend `networkx`: the plain depth-first search over a cluster's graph.
 
 quick check ─► counted bound ─► depth-first search ─► the vertices taken, lowest first
      │               │                 │

@@ -1,9 +1,7 @@
-"""Counts of idle workers and of what waits, kept change by change.
-
-Who is idle and who has room, what each requestor holds and waits for: counts kept up to date change by change.
+"""Counts of idle workers, of free amounts, and of each requestor's tasks, updated change by change.
 
     view     everything a policy may know, at one instant
-    census   the same, counted: what a plan would else have to count anew every time
+    census   the same as counts, which each plan would otherwise compute again
 
 The host keeps one census of a cluster from step to step, so that a plan costs what has changed and what can start,
 not what exists. `census_of(view)` counts a view that brings none. While a plan is made nobody changes it.

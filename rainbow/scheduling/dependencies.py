@@ -1,6 +1,4 @@
-"""What must have happened before a job may start.
-
-Dependencies on other jobs and on the clock (RFC 26): met, still to come, or never to be met.
+"""Dependencies of a job on other jobs and on the clock (RFC 26), and of tasks on tasks of the same job.
 
     after        the job has started             afterok      it has completed
     afterany     it has ended, however           afternotok   it has ended, and not completed
@@ -9,10 +7,8 @@ Dependencies on other jobs and on the clock (RFC 26): met, still to come, or nev
 A dependency that can no longer be met ends the job that has it. What
 `string` and `fluid` name was settled when the job was submitted: by then it is a job that must end.
 
-Which gangs must wait for others of their job, and which can never start (`depends_on`).
-
-A task depends on tasks or groups of tasks by name; it starts when all of them have completed. When one of them
-ends otherwise, what depends on it is canceled, and what depends on that in turn.
+Within a job (`depends_on`) a task depends on tasks or groups of tasks by name; it starts when all of them have
+completed. When one of them ends otherwise, what depends on it is canceled, and what depends on that in turn.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Whether a job can ever run, and whether it could run now, alone.
-
-Two questions about one job that waits: can it ever run, and could it run now if it were alone in the queue.
+"""Whether a waiting job can ever run, and whether it could run now if it were alone in the queue.
 
 Both are answered by the policy itself, whichever it is, on a view that is changed: without anything running and with
 every worker ready for the first; with only this job waiting for the second.

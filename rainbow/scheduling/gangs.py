@@ -1,8 +1,6 @@
-"""Tasks that start together, and slots as amounts.
+"""Gangs: tasks that start together; and slots as amounts, for policies that share workers by capacity.
 
-Slots that lie free of each other: a request said by amounts alone, for policies that share workers by capacity.
-
-Only what amounts say completely is turned into them: slots of leaves (cores, GPUs, memory), each slot anywhere or on
+Only what amounts say completely becomes amounts: slots of leaves (cores, GPUs, memory), each slot anywhere or on
 a worker of its own. Everything else (sockets, constraints, subsystem needs, exclusive parts) is left to the matcher.
 """
 

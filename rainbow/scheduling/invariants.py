@@ -1,4 +1,4 @@
-"""What no plan may break, and why every other job waits."""
+"""Hard invariants of a plan, and the check that every job left out has a reason."""
 
 from __future__ import annotations
 

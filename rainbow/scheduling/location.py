@@ -1,4 +1,4 @@
-"""Where the starts of a plan lie: every one holds vertices, whatever its policy planned with.
+"""The vertices that the starts of a plan hold, whatever its policy planned with.
 
 A policy that asked `view.free` says where its starts lie. Those of any other are located here, in the order of the
 plan: slots that amounts say completely on the leaves of their workers, all else as the matcher says on them. A gang

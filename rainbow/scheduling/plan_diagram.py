@@ -1,6 +1,4 @@
-"""A plan as a diagram and as a Gantt chart.
-
-The resource diagram of a plan: what runs, what would start, what is promised or kept, as far as times are known.
+"""A plan as a resource diagram and as a Gantt chart: running, starting and reserved, where times are known.
 
 What an advance reservation keeps is drawn whole, and not a second time for the jobs that run in it.
 """

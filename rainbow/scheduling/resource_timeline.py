@@ -1,6 +1,6 @@
-"""What is in use over time.
+"""The resource diagram: what is in use over time, as one profile for each line.
 
-One line of the resource diagram: how much of one thing is in use, over time.
+A profile is how much of one thing is in use over time:
 
     step    (time, level): `level` is in use from `time` until the next step
     block   up to LARGEST steps that lie together; `lift` is added to all its levels, `high` and `low` bound them
@@ -11,7 +11,7 @@ No two neighbouring steps have the same level, so equal use over time is an equa
 The one idea: a change touches the steps inside two blocks and only the `lift` of those between, so every
 operation costs about the square root of the number of steps, and little more than a list while there are few.
 
-The resource diagram: what is in use, over time, of every worker and of the cluster as a whole.
+The diagram has the profiles of every worker and of the cluster as a whole:
 
     line      one Profile for every (worker, type); what belongs to no worker stands under the worker ""
     amounts   {type: amount}

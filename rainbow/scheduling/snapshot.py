@@ -1,7 +1,4 @@
-"""Workers, gangs, jobs and runs as a policy sees them.
-
-The priority a jobspec asks for, `attributes.system.priority`: POSIX's range, 0 if it says nothing.
-"""
+"""Workers, gangs, jobs and runs as a policy sees them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Candidates and their state → one cluster, with every step that led to it.
 
-choice         what a selector is, and what it answers
+choice         the interface of a selector, and its answer
 expression/    an expression about a cluster: text → tree → code, for one cluster or for many
 options        the options of the selector `constraint`: read, checked, warned of
 variables      what expressions can read

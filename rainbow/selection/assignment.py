@@ -1,6 +1,4 @@
-"""Many jobs at once, assigned to clusters together.
-
-Many jobs placed together: in order, or so that most are placed and a computed variable sums to the least.
+"""Many jobs assigned to clusters together: in order, or by integer programming.
 
     offer       one job's clusters with what they cost it (the variable) and take from them (nodes)
     greedy      each job in order, as the selector decides, on what the jobs before it have left

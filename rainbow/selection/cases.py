@@ -1,6 +1,4 @@
-"""Operators' test cases of a selection.
-
-Cases for priorities: states, candidates and the choice that is expected, so that operators test them before use.
+"""Operators' test cases of a selection: states, candidates and the expected choice.
 
 A file of cases is a mapping: `states`, `parameters`, `nodes` and `options` for all, and `cases`, each with the same
 keys for itself (its states are laid over the common ones, null takes a cluster or a variable away), and

@@ -1,4 +1,4 @@
-"""What selection answers: a Choice, with every step that led to it."""
+"""The interface of a selector, and its answer: a Choice with every step that led to it."""
 
 from __future__ import annotations
 

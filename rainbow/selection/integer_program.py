@@ -1,6 +1,4 @@
-"""The assignment of many jobs by integer programming.
-
-The best assignment of many jobs to clusters, by scipy's HiGHS (extra `optimal`).
+"""The best assignment of many jobs to clusters, by scipy's HiGHS (extra `optimal`).
 
     x[g,c]: how many jobs of group g go to cluster c;  Σ_c x[g,c] ≤ jobs of g;  Σ_g nodes[g,c] · x[g,c] ≤ free[c]
     1  most jobs:   max Σ x                       jobs that take the same are one group

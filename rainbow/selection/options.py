@@ -1,9 +1,9 @@
-"""Priorities and groups: read and checked as a whole before anything is decided, and warned of.
+"""Options of the selector `constraint`: priorities and groups, read, checked and warned of.
 
 priorities       list of {priority: number, steps: [{instruction: argument}]}, or YAML text of it;
                  with group: NAME a priority is tried for the clusters of that group only
 groups           {name: [names of clusters]}, where * is any text, ? any character, [ab] one of these
-uninformed_sort  what a sort goes by whose variable nobody gives; cost_per_node_hour unless given
+uninformed_sort  what a sort uses whose variable no cluster gives; cost_per_node_hour unless given
 stale_after      seconds; a cluster whose state.age is larger is barred
 
 A warning is about priorities that can be used but may not mean what their author thinks.

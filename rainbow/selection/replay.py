@@ -1,9 +1,7 @@
-"""Recorded decisions taken again.
+"""Recorded decisions, taken again as they were or under other priorities.
 
-Recorded decisions taken again: as they were, or under other priorities.
-
-A decision is a function of what it was given (candidates, their states, the job's parameters, selector, options,
-seed); the ledger keeps all of that. Each is taken again by itself: that a job would have gone elsewhere does not
+A decision is a function of candidates, their states, the job's parameters, selector, options and seed; the ledger has
+all of them. Each is taken again by itself: that a job would have gone elsewhere does not
 change what the states of later decisions say.
 """
 

@@ -1,15 +1,4 @@
-"""The entry to selection, and the selector `random`.
-
-Candidates and state → one cluster, with every step that led to it.
-
-choice                                       what a selector is, and what it answers
-random, constraint                           the selectors
-priorities, groups, advice, bounds, costs    the options of constraint: read, checked, warned of
-grammar, expression, arithmetic              an expression for one cluster: text → tree → code
-variables, columns, vectorised               what it can read, and the same code for many clusters
-redeciding, trials                           decisions taken again, operators' cases
-assigning, optimal                           many jobs together
-"""
+"""The entry to selection, the registry of selectors, and the selector `random`."""
 
 from __future__ import annotations
 

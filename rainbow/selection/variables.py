@@ -1,4 +1,4 @@
-"""What expressions can read: the variables of every candidate, as one column per name.
+"""Variables that expressions can read, as one column per name over the candidates.
 
 computed      by a calc of this priority
     matched.*     what matching found: nodes, cores, gpus, memory, fits

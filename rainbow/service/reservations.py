@@ -1,9 +1,7 @@
-"""Advance reservations by users.
+"""Advance reservations by users: made, listed, shown and ended, where the cluster's policy honors them.
 
-Advance reservations by users: made, listed, shown, ended. Only where the cluster's policy keeps them.
-
-Who has the cluster's secret sees and ends all of them; who has a submit token, those of the requestors it may speak
-for, and sees those they may run in. One is made in the cluster's turn, as a step is: two never get the same space.
+The cluster's secret sees and ends all of them; a submit token those of the requestors it may act for, and it sees
+those they may run in. A reservation is made in the cluster's turn, like a step: two never get the same space.
 """
 
 from __future__ import annotations

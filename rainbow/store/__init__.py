@@ -1,4 +1,4 @@
-"""What must survive: SQLAlchemy Core over SQLite (default) or PostgreSQL.
+"""The store: SQLAlchemy Core over SQLite (default) or PostgreSQL.
 
 `open_store(url)` gives a Store; the modules of this folder are plain functions that take its connections.
 """

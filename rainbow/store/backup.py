@@ -1,7 +1,7 @@
 """Backup while the server works, and restore.
 
-A backup is a SQLite file with the same tables, whichever database it was taken of; it is one moment of the store.
-So it can be restored into either kind: that is also the way from SQLite to PostgreSQL.
+A backup is a SQLite file with the same tables, whichever database it was taken from; it shows one moment of the
+store. It can be restored into either kind, which is also the way from SQLite to PostgreSQL.
 """
 
 from __future__ import annotations

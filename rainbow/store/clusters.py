@@ -1,4 +1,4 @@
-"""Clusters, their subsystems and settings, and what clusters are in short."""
+"""Clusters, their subsystems, settings and summaries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The database: opened, read, written and migrated.
 
-Opening the database, reading from it and writing to it.
-
 There is one writer at a time, on both databases. What a submit reads (free nodes, its Idempotency-Key) must still be
 true when it writes; one writer makes that so without a retry anywhere. SQLite is made that way; on PostgreSQL a
 transaction that writes takes an advisory lock first, so that it holds for all processes. Writers of one process queue
@@ -9,8 +7,8 @@ at a lock of ours: the databases' own waiting has no order, and on SQLite an end
 
 A burst of writers costs one wait for the disk, not one each: see `together`.
 
-`Store.observe` is told how long each transaction took: a read, a write from its turn to its end, and of that the
-commit, which is the wait for the disk.
+`Store.observe` is called with how long each transaction took: a read, a write from its turn to its end, and of that
+the commit, which is the wait for the disk.
 """
 
 from __future__ import annotations

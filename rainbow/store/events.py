@@ -1,4 +1,4 @@
-"""What happened, in order, and who changed what."""
+"""Events in order, and who changed which settings."""
 
 from __future__ import annotations
 

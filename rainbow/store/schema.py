@@ -1,6 +1,4 @@
-"""The tables.
-
-The tables: what must survive a restart.
+"""The tables: all that must survive a restart.
 
     clusters ─┬─ subsystems      graphs as they were given
               ├─ summaries       what clusters are in short, so that a start need not read their graphs

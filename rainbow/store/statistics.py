@@ -1,4 +1,4 @@
-"""Counts of what there is, and mean durations of tasks."""
+"""Counts of stored things, and mean durations of tasks."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""The lock by which one scheduler steps a cluster at a time.
-
-Whose turn it is to step a cluster: one scheduler at a time, whatever becomes of the others.
+"""The lock by which one scheduler at a time steps a cluster, whatever becomes of the others.
 
 On PostgreSQL a turn is a transaction that holds the cluster's advisory lock, and the step writes in that same
-transaction. So a scheduler that dies gives its turn up at once; one that is paused loses it after PAUSED seconds,
-and when it goes on it can write nothing of what it had planned.
+transaction. A scheduler that dies loses its turn at once; one that is paused loses it after PAUSED seconds,
+and can then write nothing of its plan.
 On SQLite the schedulers of one process take turns at a lock; `scheduling` keeps a second process away.
 """
 

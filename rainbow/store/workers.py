@@ -1,4 +1,4 @@
-"""The workers' states, and the agents' last signs of life."""
+"""The workers' states, and the agents' last heartbeats."""
 
 from __future__ import annotations
 

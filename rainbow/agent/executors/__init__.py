@@ -1,1 +1,1 @@
-"""What starts tasks on behalf of an agent."""
+"""Executors: they start tasks for an agent."""

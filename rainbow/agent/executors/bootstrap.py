@@ -1,9 +1,7 @@
-"""The start of a module of this folder by itself: `python bootstrap.py NAME ...`.
+"""The start of one module of this folder without the rest of Rainbow: `python bootstrap.py NAME ...`.
 
-Runs a module of this folder by itself, without what importing all of Rainbow costs: `python bootstrap.py NAME ...`.
-
-The packages above it are given without their `__init__`, so that a keeper is small, and a task of a batch system
-starts at once. Only modules that need nothing but the standard library are run so.
+The packages above the module are made without their `__init__`, so that a keeper is small and a batch system's task
+starts quickly. Only modules that need nothing but the standard library are run this way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The interface of an executor, and those whose libraries are extras."""
+"""The interface of an executor, and the registry of executors."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""The keeper: a process beside the agent that starts its tasks and outlives it.
+"""The keeper: a process next to the agent that starts its tasks and outlives it.
 
-anew finds what still runs, and how the rest ended.
-
-It listens on a socket in the agent's folder and answers one JSON object a line with another; but not to `start`, so
-that many are said at once: what goes wrong there is an end like others. Every run has a warden of its own
-(warden.py), which outlives the keeper: the next keeper of the folder finds it, and its run goes on. An end is
-forgotten only when the agent has said that it knows of it. Nobody asking for PATIENCE seconds, and
-the agent's lease being over, it ends everything and itself: by then the server has given the tasks to others.
+An agent that restarts asks its keeper which runs still execute and how the others ended. The keeper listens on a
+socket in the agent's folder and answers each JSON line with another, except `start`, so that many starts need no
+round trip; a start that fails is reported as an end. Every run has its own warden (warden.py), which outlives the
+keeper: the next keeper of the folder finds it. An end is deleted only when the agent has confirmed it. After PATIENCE
+seconds without a call, and with the agent's lease expired, the keeper ends all runs and itself: by then the server
+has given the tasks to other workers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Executor `local`: processes watched by a keeper that outlives the agent.
+"""Executor `local`: processes of this machine, watched by a keeper that outlives the agent (keeper.py).
 
-Executor `local`: processes of this machine, started and watched by a keeper that outlives the agent (keeper.py).
-
-Without a folder there is no keeper, and what runs ends with the agent.
+Without a folder there is no keeper, and the runs end with the agent.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""Processes of this machine, each in a session of its own.
+"""Processes of this machine, each in its own session, and the environment they see.
 
-Which of the agent's own environment variables its tasks may see, and what each process is told.
-
-An allow-list: the agent's secret, and whatever else its operator has in the environment, stays with the agent.
-
-Processes of this machine, each in a session of its own; needs nothing but the standard library.
-
-A run is ended by its process groups, first TERM, then after GRACE seconds KILL; what a process leaves behind in
-its group ends with it. Processes that begin a session of their own escape: the agent is no container.
+A run is ended by its process groups: TERM, and KILL after GRACE seconds; processes left behind in a group end with
+it. Processes that begin their own session escape: the agent is not a container. Of the agent's environment a task
+sees only an allow-list of variables; the agent's secret is not among them. Needs only the standard library.
 """
 
 from __future__ import annotations

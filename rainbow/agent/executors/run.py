@@ -1,4 +1,4 @@
-"""What an executor runs and tells; needs nothing but the standard library."""
+"""A run and its end, as an executor gets and reports them; needs only the standard library."""
 
 from __future__ import annotations
 

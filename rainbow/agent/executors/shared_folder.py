@@ -1,6 +1,4 @@
-"""A folder that an agent shares with the nodes of its cluster, and runs on those nodes.
-
-A folder that an agent shares with the nodes of its cluster: runs on their way there, and how they ended.
+"""A folder that an agent shares with the nodes of its cluster: runs to start there, and how they ended.
 
     runs/KEY     written by the agent: what is to run
     begun/KEY    the same file, moved by the first node that begins: whoever moves a run has it
@@ -12,13 +10,9 @@ A folder that an agent shares with the nodes of its cluster: runs on their way t
     holds/KEY    its presence asks to hold it in place
     ends/KEY.N   written by the N-th node: how its share ended
 
-Every file appears whole, by renaming. Needs nothing but the standard library.
-
-Runs a share of a run on a node, as a resource manager starts it:
-`python bootstrap.py shared_folder FOLDER KEY SHARES`.
-
-What is run, and how it ends, goes through files of the shared folder (shared_folder.py), never through a shell's
-line.
+Every file appears whole, by renaming. A resource manager starts a share of a run on a node with
+`python bootstrap.py shared_folder FOLDER KEY SHARES`: the command and its end go through these files, never through a
+shell's command line. Needs only the standard library.
 """
 
 from __future__ import annotations

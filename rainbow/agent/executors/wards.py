@@ -1,4 +1,4 @@
-"""What a keeper and the wardens of its runs tell each other: files, and a pipe that says at which to look.
+"""Files and a pipe between a keeper and the wardens of its runs.
 
 KEY         the run; locked by its warden for as long as that lives
     KEY.pid     the warden

@@ -1,4 +1,4 @@
-"""`rainbow agent`: the tasks of a cluster, run; and clusters that register by themselves."""
+"""`rainbow agent`: runs the tasks of a cluster, and can register the cluster itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`rainbow match`: one jobspec, or many on files.
+"""`rainbow match`: one jobspec at a server, or many on files.
 
-`rainbow match` on files: how many clusters match each of many jobspecs, and why the others do not.
+On files it shows how many clusters match each jobspec, and why the others do not.
 """
 
 from __future__ import annotations

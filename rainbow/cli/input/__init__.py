@@ -1,1 +1,1 @@
-"""What is given on the command line."""
+"""Input of commands: files, settings, and jobs on the command line."""

@@ -1,9 +1,8 @@
 """Graphs, states and jobspecs, read from files and folders.
 
-Clusters and jobspecs read from files and folders, without a server.
-
 A folder with one of `cluster.json`, `nodes.json`, `*-nodes.json` is a cluster called as the folder; every
-`NAME-subsystem.json` or `NAME.subsystem.json` beside it is a subsystem hung on it. Any other folder holds clusters.
+`NAME-subsystem.json` or `NAME.subsystem.json` next to it is a subsystem attached to it. Any other folder holds
+clusters.
 """
 
 from __future__ import annotations

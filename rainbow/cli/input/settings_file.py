@@ -1,7 +1,4 @@
-"""A file of a scheduling policy's settings.
-
-A file of a scheduling policy's settings: the settings alone, or {policy, settings}.
-"""
+"""A file of a scheduling policy's settings: the settings alone, or {policy, settings}."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is shown."""
+"""Output of commands: tables, JSON and progress."""

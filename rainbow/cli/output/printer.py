@@ -1,8 +1,6 @@
-"""Tables for people, and JSON for programs.
+"""Tables for people that fit the terminal, and JSON for programs.
 
-Tables that fit the terminal: words stay whole, and what the next command is called with is never cut.
-
-Columns that are too wide give way in this order: the last one wraps; free text in the middle is cut with an ellipsis;
+Columns that are too wide shrink in this order: the last one wraps; free text in the middle is cut with an ellipsis;
 the last one goes below its row; times, states and numbers are cut. Ids, and the first column, never are.
 """
 

@@ -1,7 +1,4 @@
-"""Progress bars.
-
-Bars for what takes long, on stderr and on a terminal only: what programs read stays as it is.
-"""
+"""Progress bars for long operations, on stderr and on a terminal only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Graphs from Flux's R.
-
-Flux: RFC 20 R version 1, as `flux resource R` and `flux job info ID R` print it.
+"""Graphs from Flux's R (RFC 20, version 1), as `flux resource R` and `flux job info ID R` print it.
 
 Nodes are named by the host list and ranked as R says. Where `scheduling` holds a graph, that graph is the cluster.
 """

@@ -1,6 +1,4 @@
-"""Graphs from a list of Kubernetes' nodes.
-
-Kubernetes: the nodes of `kubectl get nodes -o json`.
+"""Graphs from Kubernetes' nodes, as `kubectl get nodes -o json` prints them.
 
 cluster > zone (label topology.kubernetes.io/zone, where a node has it) > node > core, memory, ssd, gpu and every
 other extended resource. Amounts are what pods may use (`allocatable`), whole cores and whole MiB, rounded down.

@@ -1,6 +1,6 @@
-"""The graph of a single machine, from its own description or from hwloc's.
+"""The graph of a single machine, from its own description or from `lstopo --of xml` (hwloc 1 and 2).
 
-hwloc: one machine, as `lstopo --of xml` (hwloc 1 and 2) prints it: cluster > node > socket > core, gpu, memory.
+cluster > node > socket > core, gpu, memory.
 
 A GPU is seen by several libraries; the one that sees most of them is believed. Hardware threads are not vertices.
 """

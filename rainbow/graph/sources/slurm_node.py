@@ -1,6 +1,4 @@
-"""One node's record, as Slurm prints it.
-
-One record of Slurm, whichever command printed it, and how its fields are read.
+"""One node's record, whichever of Slurm's commands printed it, and how its fields are read.
 
 Fields are called as in `scontrol show nodes --json`. Since 23.02 a number may be {"set", "infinite", "number"},
 and what was a text with commas may be a list.

@@ -1,7 +1,4 @@
-"""What the dialects share.
-
-What every dialect shares: commands, attributes, and trees of resources.
-"""
+"""Commands, attributes and trees of resources, as every dialect has them."""
 
 from __future__ import annotations
 

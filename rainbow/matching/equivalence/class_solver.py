@@ -1,6 +1,4 @@
-"""One request on one cluster class: yes or no at once, the rest when it is looked at.
-
-What is found for one request on one root: yes or no at once, all else when it is looked at.
+"""One request on one cluster class: yes or no at once, the rest when it is read.
 
 quick check ─► columns over kinds ─► search on the reduced layout, where siblings may collide
 """

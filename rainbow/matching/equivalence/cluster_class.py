@@ -1,8 +1,7 @@
-"""The class of a whole cluster, and the rows of its subsystems.
+"""The class of a whole cluster, and the rows of its subsystems that meet a requirement.
 
-Needs asked of distinct rows: which equal vertices of a subsystem meet all conditions of a need.
-
-A matcher looks at one field (and at the type), so each distinct value of a field is asked once.
+A row stands for equal vertices of a subsystem. A matcher reads one field (and the type), so each distinct value of a
+field is asked once.
 """
 
 from __future__ import annotations

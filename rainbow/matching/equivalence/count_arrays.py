@@ -1,6 +1,4 @@
-"""The recurrence for many clusters, as arrays.
-
-Many clusters at once: the columns of all their kinds, level by level, as arrays.
+"""The recurrence for many clusters at once: columns of all their kinds, level by level, as arrays.
 
     state   (kind, within): a kind inside a worker, or not; shared by all roots of the batch
     level   states of one height; what they contain has its columns already

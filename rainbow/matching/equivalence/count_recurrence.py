@@ -1,6 +1,4 @@
-"""The upper bound as a recurrence over classes.
-
-The counted bound as columns: what a subtree offers to every part of a request, summed from the leaves up.
+"""The upper bound as a recurrence over classes: what a subtree offers to each part of a request.
 
     column   a number every vertex has: the sum of its children's, changed by what the vertex itself is
     top      units that vertices of a part's type give one by one, the topmost of them on every way down

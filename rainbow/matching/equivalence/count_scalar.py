@@ -1,6 +1,4 @@
-"""The recurrence for one cluster, class by class.
-
-The columns of one cluster, kind by kind: children before parents, each state once.
+"""The recurrence for one cluster, class by class: children before parents, each state once.
 
 state      (kind, inherited, within): the needs met by what hangs above, and whether a worker contains it
 satisfied  for each need of the request, the rows that meet it

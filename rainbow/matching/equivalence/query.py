@@ -1,10 +1,10 @@
-"""A request as classes are asked, and the workers that it names one by one.
+"""A request as classes are asked, and the workers it names by host or rank.
 
-Requests that name hosts or ranks: those workers are judged one by one, all others by their kind.
+Named workers are judged one by one, all others by their kind.
 
     spot   one vertex: its entry in the cluster's outline and its numbers among the copies of templates
 
-Only the columns along the ways from the root to workers judged unlike their kind are counted anew.
+Only the columns along the ways from the root to workers judged unlike their kind are counted again.
 """
 
 from __future__ import annotations

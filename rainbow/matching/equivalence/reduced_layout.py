@@ -1,6 +1,4 @@
-"""A layout with only as many of equal siblings as the request can touch.
-
-A cluster cut down for one request: of every run of equal siblings no more than the request could touch.
+"""A layout with only as many equal siblings as the request can touch.
 
 What a request can do with a thousand equal nodes it can do with as many of them as it touches, the lowest ones.
 A search on the reduced layout therefore finds what a search on the whole cluster would, in the same order.

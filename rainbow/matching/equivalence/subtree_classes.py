@@ -1,6 +1,6 @@
-"""The class of every subtree, and the short form that is stored.
+"""The class (kind) of every subtree, and a cluster's short form in the store.
 
-Kinds: equal subtrees are one. A cluster of ten thousand equal nodes has a handful of them.
+Equal subtrees have one kind: a cluster of ten thousand equal nodes has a handful of kinds.
 
     row      a vertex of a subsystem as needs see it; equal rows are one object
     kind     a vertex with everything below it as matching sees it: type, size, unit, properties, the rows hung on
@@ -11,7 +11,7 @@ Names, ids, ranks and paths of vertices are no part of a kind, nor are the field
 only tell them apart (HIDDEN). Kinds are shared by all clusters and live as long as one of them does. Children are
 kept as a sequence, not as a set, because what a job takes, lowest first, depends on it.
 
-A cluster in short: the kinds its root is made of, and its totals. Enough to match with, without its graph.
+The short form has the kinds the root is made of and the cluster's totals, which is enough to match without its graph.
 
     kinds    [[type, size, unit, properties, [[place of a kind, how many], ...]], ...], the root last
     sizes    {type: size of all vertices}            numbers    {type: how many vertices}

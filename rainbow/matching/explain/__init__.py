@@ -1,1 +1,1 @@
-"""What a verdict leaves unsaid."""
+"""Explanations of a verdict: request by request, and the smallest change that would match."""

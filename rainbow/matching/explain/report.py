@@ -1,14 +1,10 @@
-"""Verdicts as JSON, and what they hold as paths and as RFC 20's R.
-
-All there is to say about a cluster's verdict, as JSON: what was looked for and found, and what would do.
+"""Verdicts as JSON, with explanations, and what they hold as paths and as RFC 20's R.
 
 All explanations of a query share a budget of time, first the trees and then the changes, with equal shares in each.
 Where it ends an explanation has `complete` false, and says what it has.
 
-What a take holds, in the words of others: containment paths, and RFC 20's R where workers have ranks.
-
-R lists the cores and GPUs a rank holds by id: the ids of the vertices if each is one core (or GPU) and no two
-of a worker share one, else their places within the worker, in depth-first order.
+R is there where workers have ranks. It lists the cores and GPUs a rank holds by id: the ids of the vertices if each
+is one core (or GPU) and no two of a worker share one, else their places within the worker, in depth-first order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What was looked for and what was found, request by request.
-
-What was looked for and found where: the tree of a request with what a cluster offers at each of its requests.
+"""The tree of a request with what a cluster offers at each of its requests.
 
 place     where units of a request are looked for: the vertices of the request above it; for what a slot takes of
           worker level one worker, or what lies outside all of them; else the cluster

@@ -1,11 +1,7 @@
-"""The smallest change of a request that would match.
-
-What may be changed in a request to make it smaller, one Edit at a time, and the request as edited.
+"""The smallest change that would make a refused request match, verified by matching again.
 
 path     where a request stands: (variant, place among the roots, place among the children, ...)
 kinds    in the order of how much they hurt; the smallest change prefers the first that is enough
-
-The smallest change that would make a refused request match, verified by matching again.
 
 mild     edits that ask for less where it stands; only if all of them are not enough, requests are left out too
 needed   edits without which all the others are not enough: every answer holds them

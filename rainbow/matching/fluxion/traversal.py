@@ -1,6 +1,4 @@
-"""The traversal of flux-sched.
-
-Strict levels: a cluster that Fluxion schedules is matched as Fluxion's traverser does (flux-sched 0.54).
+"""Matching under strict levels, as the traverser of Fluxion (flux-sched 0.54) does it.
 
     above     vertices no request has matched yet; only these may be left out of a request
     stand     a vertex that a request matches, with what its children found below it

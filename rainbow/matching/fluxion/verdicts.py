@@ -1,6 +1,4 @@
-"""The answers of that traversal as verdicts.
-
-Clusters with strict levels: Fluxion's own answer (traversal.py), given in our words.
+"""The answers of Fluxion's traversal (traversal.py) as verdicts.
 
 request ─► traversal, copy after copy ─► Verdict: fits, totals, what the first copy holds
                 └─ nothing found ─► the default rule's reason if it refuses too, else the strict rule that does

@@ -1,1 +1,1 @@
-"""What a match is about: verdicts, a cluster's layout, and the conditions on its workers."""
+"""Verdicts, a cluster's layout, budgets, and conditions on workers."""

@@ -1,9 +1,8 @@
-"""Constraints on workers (RFC 31), and needs of subsystems.
+"""Constraints on workers (RFC 31), and requirements on subsystems (needs).
 
-Needs: what a located vertex must find in a subsystem, asked of matchers (plug-ins).
-
-A need is met by one subsystem vertex hung on the located vertex, on what contains it (a file system on a rack
-serves its nodes), or on something inside it. The order of neighbours never decides.
+Matchers (plug-ins) answer for one subsystem vertex. A need is met by one subsystem vertex attached to the located
+vertex, on what contains it (a file system on a rack serves its nodes), or on something inside it. The order of
+neighbours never decides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """A cluster's vertices in depth-first order, so that a subtree is an interval; and where slots can be.
 
-A cluster laid out for searching: its vertices numbered depth first, so that a subtree is an interval.
-
 position   number of a vertex in depth-first order, children in natural order; 0 is the root
 last       one past the last position of the subtree of a vertex
 pool       (type, quantity): what divisible amounts are counted in, in base units of the quantity
@@ -9,11 +7,10 @@ leaf       a vertex that contains nothing: its size can be divided among request
 worker     position of the worker a vertex lies in (itself included), OUTSIDE if it lies in none
 weight     how much a subtree contains, over all pools
 
-Where slots are: a slot above the workers takes what is of worker level from one place.
-
-A slot's host is the vertex matched by the request above it. If the host lies inside a worker, all of the slot
-comes from below the host. If it lies above the workers, or there is none, the types of worker level come from
-one worker (or from what lies outside every worker) and everything else from anywhere below the host.
+A slot above the workers takes what is of worker level from one place. A slot's host is the vertex matched by the
+request above it. If the host lies inside a worker, all of the slot comes from below the host. If it lies above the
+workers, or there is none, the types of worker level come from one worker (or from what lies outside every worker) and
+everything else from anywhere below the host.
 
 A slot's needs belong to its host; without one to each worker it asks for, else to the place it takes from, else to
 each vertex it takes.

@@ -1,6 +1,4 @@
-"""The depth-first search: most demanding first, undone when stuck.
-
-The depth-first search: demands are met one after another, most demanding first, and taken back when stuck.
+"""The depth-first search: demands are met in turn, most demanding first, and undone when stuck.
 
     agenda   a demand and the rest of the agenda: nothing left means met
     group    equal candidates below one parent: any k of them are as good as any other k

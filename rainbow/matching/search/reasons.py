@@ -1,6 +1,4 @@
-"""Why nothing matches: totals first, else the first part that cannot be met, with numbers.
-
-Why not: the first part of a request that a cluster cannot meet, with the numbers at the nearest miss.
+"""Reasons why nothing matches: totals first, else the first part that cannot be met, with numbers.
 
 Both backends explain by the same rules, from their own Counts.
 """

@@ -1,8 +1,7 @@
-"""What is held after a search that succeeded, and how many copies of a request fit.
+"""The result of a search that succeeded: what it holds, and how many copies of the request fit.
 
-How many copies of a job a cluster holds at once: `fits`, counted in closed form where that is possible.
-
-Copies are taken one after another, lowest vertices first; a vertex that one copy stands on may serve the next.
+`fits` is counted in closed form where that is possible. Copies are taken one after another, lowest vertices first; a
+vertex that one copy stands on may serve the next.
 """
 
 from __future__ import annotations

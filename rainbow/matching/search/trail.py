@@ -1,6 +1,4 @@
-"""What is taken during a search, with undo.
-
-What is taken of a cluster while one request is being met, with undo.
+"""What a search has taken of a cluster so far, with undo.
 
     promise   an amount of a pool owed to a subtree, not yet tied to leaves
     less      (position, pool) → amount taken or promised at or below the position

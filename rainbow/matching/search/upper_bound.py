@@ -1,12 +1,8 @@
-"""How many units a subtree can give at most, and when that bound is exact.
+"""The upper bound of the units a subtree can give to a request, and when it is exact.
 
-Requests that cannot collide: neither takes, whole or by contents, a type the other names.
-
-Where no two siblings can collide, at any level, the counted bound is the answer and no search is needed.
-
-The counted bound: how many units of a request a subtree can give, its siblings left out of account.
-
-Where siblings cannot collide the bound is the answer; elsewhere a bound that is too small means no.
+The bound ignores the request's siblings. Two requests collide if one takes, whole or by contents, a type the other
+names. Where no two siblings collide, at any level, the bound is the answer and no search is needed; elsewhere a
+bound that is too small means no.
 """
 
 from __future__ import annotations

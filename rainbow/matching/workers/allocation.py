@@ -1,6 +1,4 @@
-"""The next workers of a request, as a heap.
-
-One request under occupancy: which workers it takes next, lowest first.
+"""The workers that a request takes next, lowest first, as a heap.
 
 A request that takes everything from workers, one after another, needs no search over the cluster: each of its units
 goes to the lowest worker whose state offers it. What a worker in some state offers is found once for all alike.

@@ -1,4 +1,4 @@
-"""Why a request does not fit although amounts are large enough: "4 cores are free on node0, no socket has 4"."""
+"""Why a request does not fit although amounts suffice: "4 cores are free on node0, no socket has 4"."""
 
 from __future__ import annotations
 

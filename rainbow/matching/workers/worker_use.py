@@ -1,6 +1,4 @@
-"""The state of a worker's use, equal states being one; and the classes that could serve a request.
-
-One kind of worker in every state of use: what a request would take of it, remembered by state.
+"""The state of a worker's use: equal states are one object that remembers what a request would take.
 
 stand   workers of one kind below equal things: alike until something is taken
 used    {position: base units taken} of leaves, and the positions taken whole; positions count within the worker

@@ -1,4 +1,4 @@
-"""The fair-share policy: the DUCC Resource Manager, founded anew. policy.py names its phases."""
+"""The policy `fair_share`, after the DUCC Resource Manager. policy.py names its phases."""
 
 from rainbow.scheduling.fair_share.policy import FairShare
 

@@ -1,6 +1,4 @@
-"""Weighted shares.
-
-Weighted fair shares of things that have sizes (the original's apportionQShares).
+"""Weighted fair shares of things that have sizes (DUCC's apportionQShares).
 
     entity    a class, a user or a job: a weight, and how many nshares of every order it wants
     deserved  qshares its weight stands for in a pass, of all that is left
@@ -9,7 +7,7 @@ Weighted fair shares of things that have sizes (the original's apportionQShares)
 Passes over decreasing order: large shares are given while large machines are whole, what they leave is cut into
 small ones. An entity too light for a single share is rounded up to one; the rest goes round one at a time (bonus).
 
-`classic` repeats the original to the last share, its faults included: its bonus forgets what an entity still wants,
+`classic` repeats DUCC to the last share, its faults included: its bonus forgets what an entity still wants,
 it gives up while something fits, and the odd share of every pass goes to the same entity.
 See docs/design/fair-share-corrects-the-resource-manager.md.
 """

@@ -1,6 +1,4 @@
-"""What a job can use at most.
-
-How many shares a job can certainly use right now, whatever the cluster has (the original's initJobCap).
+"""The most shares a job can use now, whatever the cluster has free (DUCC's initJobCap).
 
     current     shares it holds and will keep
     base        what its work left and its own maximum allow
@@ -9,13 +7,11 @@ How many shares a job can certainly use right now, whatever the cluster has (the
     cap         potential, held back while it initialises and by doubling
 
 Ignorance never shrinks a job: without a rate there is no projection, and the rate says nothing about initialising.
-The original lets an unknown rate send a running job back to its initialization cap.
+DUCC lets an unknown rate send a running job back to its initialization cap.
 See docs/design/fair-share-corrects-the-resource-manager.md.
 
-How many shares the machines a job may use could hold, where it may not use all of its nodepool.
-
-How Much knows sizes and no names. Without this bound a job that names its machines is counted shares it can never
-have, and others are counted less for it.
+A second bound is what the machines that a job may use could hold. How Much knows sizes and no names: without this
+bound a job that names its machines is counted shares it can never have, and others are counted less.
 """
 
 from __future__ import annotations

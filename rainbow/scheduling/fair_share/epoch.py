@@ -1,16 +1,12 @@
-"""The phases of an epoch in order, and when its counts settle.
+"""The phases of one epoch of one tree of nodepools, and when its counts settle.
 
-One epoch of one tree of nodepools: the phases in their order.
-
-Trees have nothing in common but the users and what these may hold that cannot be preempted.
-
-What makes schedules come to rest: when shares keep going to and fro, counts are fixed until something changes.
-
-How much a job is counted depends on how much it holds, through doubling and prediction, and what it holds on what it
-is counted: such a rule may go round in circles. So it is remembered in how many epochs some job grew again that had
-lost shares since the last change from outside: of the jobs and what they could use, of the machines, of the settings.
-After PATIENCE of them all jobs are counted once as if nobody had to double, and until the next change no job may want
-more than that. These counts fit together, so each job grows towards its own whatever the others do, and all rest.
+Trees have nothing in common but the users and what these may hold that cannot be preempted. When shares keep moving
+between jobs, counts are fixed until something changes. The reason: how much a job is counted depends on how much it
+holds, through doubling and prediction, and what it holds on what it is counted: such a rule may go round in circles.
+So it is remembered in how many epochs some job grew again that had lost shares since the last change from outside: of
+the jobs and what they could use, of the machines, of the settings. After PATIENCE of them all jobs are counted once
+as if nobody had to double, and until the next change no job may want more than that. These counts fit together, so
+each job grows towards its own whatever the others do, and all rest.
 """
 
 from __future__ import annotations

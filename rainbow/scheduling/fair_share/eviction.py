@@ -1,8 +1,8 @@
-"""Which jobs give back shares, and which of those who have most give space to the needy.
+"""Eviction: shares that jobs give back, and defragmentation for needy jobs.
 
 A share that has not initialised goes before one that has; of two that have not, the one that initialised for the
 shorter time; of two that have, the one with less invested; then the one in the most deeply nested nodepool, on the
-larger machine, and last the newest. The order is total. `classic` leaves out the depth, which the original compares
+larger machine, and last the newest. The order is total. `classic` leaves out the depth, which DUCC compares
 with itself, and keeps shares that have not initialised in the order they come.
 See docs/design/fair-share-corrects-the-resource-manager.md.
 

@@ -1,6 +1,4 @@
-"""How much: the count of shares by class, then user, then job.
-
-How Much: how many shares every job should have, in an ideal world where what can be preempted is not in the way.
+"""How Much: the shares every job should have, if preemptable work were not in the way.
 
     class → user → job     what can be preempted, by weight, apportioned at each level (apportionment.py)
     first come             what cannot, while space and the user's allotment last (grants.py)

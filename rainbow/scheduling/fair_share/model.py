@@ -1,6 +1,6 @@
-"""What the phases work on: one epoch's world of nodepools, machines, jobs and shares.
+"""The world of one epoch: nodepools, machines, jobs and shares.
 
-It is built anew for every plan from the view (world.py), so that errors do not accumulate, and thrown away after it.
+It is built again for every plan from the view (world.py), so that errors do not accumulate, and thrown away after it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Nodepools, classes and users, as set and checked.
-
-Settings as they are written → checked, with inheritance resolved and every default filled in.
+"""Nodepools, classes and users: settings checked, inheritance resolved, every default filled in.
 
 Checked settings stay as they are when they are checked again. A fault is a PolicyError that points at it; in a YAML
-text it has a line and a column (written.py).
+text it has a line and a column (settings_schema.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Tables of shares by size.
-
-Quanta: the sizes of the DUCC Resource Manager.
+"""Tables of shares by size, in the terms of the DUCC Resource Manager.
 
     quantum   the smallest amount that is given away, by default of memory
     qshare    one quantum
@@ -10,7 +8,7 @@ Quanta: the sizes of the DUCC Resource Manager.
 
 Jobs round up, machines round down: a job never gets less than it asked for, a machine never gives more than it has.
 
-The tables of one nodepool, kept while shares are booked on its machines (the original's rearrangeVirtual).
+The tables of one nodepool, kept while shares are booked on its machines (DUCC's rearrangeVirtual):
 
 n   machines that nothing is booked on, by order         nMachinesByOrder
 v   machines that are partly booked, by what is free     vMachinesByOrder

@@ -1,18 +1,11 @@
-"""What of: where counted shares go, wide gangs, and space that is kept.
+"""What Of: where the counted shares can go now; wide gangs; and reserved space.
 
-Space kept for jobs that need it, from one epoch to the next.
+Machines are tried by what they have free, the tightest first (best fit), so that large holes stay. Space that is
+being left is still occupied. Space cleared for a needy job stays reserved from epoch to epoch: otherwise another job
+could take it before the evicted work has ended, and the same eviction would be ordered again.
 
-Without it the space that was cleared for a needy job could go to anybody between the eviction and the end of what was
-evicted, and the same eviction would be ordered again.
-
-What Of: where the shares that were counted can go now.
-
-Machines are looked through by what they have free, the tightest first (best fit), so that large holes stay. Space
-that is being left is still occupied, and space kept for one job is not for another.
-
-Gangs that need several machines at once: whole machines are gathered for them until they can start together.
-
-The original has no such work. It is served before everything else of its tree, by priority and submission, out of the
+For a gang that needs several machines at the same time, whole machines are gathered until it can start. DUCC has no
+such work. It is served before everything else of its tree, by priority and submission, out of the
 machines of its own nodepool that hold nothing but what can be preempted: these are closed to others and emptied, and
 chosen again in the next epoch, until the gang starts on all of them.
 """

@@ -3,7 +3,7 @@
 workers  → machines in nodepools        runs  → shares        jobs → jobs, one part for every size of share
 
 A run belongs to its job's class; a run whose class is gone, or may not be where it is, is in limbo: its machine takes
-no new work until it has left (the original's blacklist).
+no new work until it has left (DUCC's blacklist).
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The jobs of a class, in turn.
-
-The waiting jobs of one class in the order of their turns, and how far a round has come with each.
+"""The waiting jobs of one class in the order of their turns, and how far a round has come with each.
 
 line   the jobs of one requestor, which the census keeps in order; a round goes along it and changes nothing there
 """

@@ -1,12 +1,10 @@
 """Starts and stops per class as Scoot counts them, with its rounding.
 
-The original's counting: how many tasks each class starts or stops, with its rounding.
-
     target  workers of a class: its percent, floored; the largest class takes the remainder
     share   percent of what is handed out that a class gets in one pass
-    order   classes by percent, the largest first (equal ones by name: the original draws lots)
+    order   classes by percent, the largest first (equal ones by name; Scoot draws lots)
 
-Its 0/0 is not carried over: where the original divides nothing by nothing and starts tasks at random, what is idle
+Its 0/0 is not carried over: where Scoot divides nothing by nothing and starts tasks at random, what is idle
 is lent by percent. See docs/design/targets-keep-the-quota.md.
 """
 

@@ -1,6 +1,6 @@
-"""How many workers each class is owed, and which classes borrow.
+"""Workers that each class is entitled to, and loans of idle ones.
 
-Whole workers for fractional shares.
+Whole workers for fractional shares:
 
     quota     a class's exact share of the workers; its target is the quota rounded up or down
     seat      the n-th worker of a class: due no later than n / weight, and never before its quota exceeds n - 1
@@ -10,7 +10,7 @@ Monthly 82, 1975): seat by seat the one that is due first, so one more worker ne
 out what is free one by one to whoever has least for its weight (Jefferson's divisor rule), which is monotone too and
 takes into account what each holds already. See docs/design/targets-keep-the-quota.md.
 
-How a class whose share is less than one worker runs its share over time.
+A class whose share is less than one worker runs its share over time:
 
     credit   the part of all starts a class was due since it waits, less the starts it had
     turn     the class with the most credit, once that is a whole start: it has the first seat until it runs something
@@ -18,14 +18,12 @@ How a class whose share is less than one worker runs its share over time.
 A class of 1 % of 50 workers has a target of 0, but every hundredth start is its own. See
 docs/design/targets-keep-the-quota.md.
 
-How many workers each class may take now: first its entitlement, then loans of what nobody is entitled to.
+What each class may take now is first its entitlement, then loans of workers no class is entitled to:
 
     target       workers a class's percent stands for
     entitlement  its target; unused is what is missing to it, while it has tasks waiting
     loan         workers beyond the target, lent because the classes they belong to have nothing waiting
     credit       the part of all starts a class was due while it waited and had nothing running (entitlements.py)
-
-Source: the founding text of the load-based algorithm ("Get number of tasks to start").
 """
 
 from __future__ import annotations

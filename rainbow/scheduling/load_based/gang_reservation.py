@@ -1,4 +1,4 @@
-"""Gangs that wait in vain: their line, and what a round reserves for the first.
+"""The line of gangs that waited longer than the patience, and what a round reserves for the first.
 
     line   jobs that came to their turn after the patience was over and could not start, one of a class at most; the
            next gang of the first one has what it needs reserved before anything else starts

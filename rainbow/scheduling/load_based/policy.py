@@ -1,6 +1,4 @@
-"""The load-based policy: a view → a plan and its figures.
-
-The load-based policy: classes share the workers by percent, and lend what they do not use.
+"""The policy `load_based`: classes share the workers by percent, and lend what they do not use.
 
     1 count      workers each class holds and waits for
     2 reserve    the gang that has waited longest in vain comes first, beyond its class's target (gang_reservation.py)

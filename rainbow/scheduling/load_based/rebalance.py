@@ -1,12 +1,10 @@
-"""Which gangs are stopped when a class takes back what it is owed.
-
-When to bring the classes back to their targets by stopping tasks, and which.
+"""Rebalancing: when tasks are stopped to bring the classes back to their targets, and which.
 
 spread     largest share a class lacks plus largest share a class has too much, in percent points
 excess     since when the spread has been over the threshold
 victims    of a class over its target, the tasks that were started last
 
-Which tasks a rebalance stops: the newest of the classes over their targets, and only if another starts instead.
+Only the newest tasks of classes over their targets are stopped, and only if another starts instead.
 
 unit    the running tasks of one gang, which stop together
 need    workers a class is entitled to, has tasks for, and found nowhere idle

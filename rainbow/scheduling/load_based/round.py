@@ -1,6 +1,6 @@
 """One round of the load-based policy, and why jobs wait after it.
 
-Why jobs wait after a load-based round: what each of them lacks, told once for all that ask for the same.
+Jobs that ask for the same share one reason:
 
 passed over   its turn came and it could not start; jobs of one class that ask for the same share the reason
 not reached   its class has what it is granted; what the job itself lacks is looked up by what it asks for

@@ -1,11 +1,9 @@
-"""Places for gangs that share workers.
-
-What a round leaves free on shared workers, and who has room for how much.
+"""Places for gangs on workers shared by capacity (`unit: core`), and what a round leaves free there.
 
 stream   the workers of one kind that had room for certain amounts when the round began, in their natural order.
          What is free only shrinks in a round, so nobody else comes to have room, and each is looked at once
 
-Workers shared by capacity: percents count amounts of one type (`unit: core`), and a worker serves many gangs.
+Percents count amounts of one type, and a worker serves many gangs:
 
     template   what a gang holds when its workers are empty, as the matcher says: {worker: amounts}
     room       a worker has it for a part of a template if it has that much of everything free

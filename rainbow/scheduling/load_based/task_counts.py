@@ -1,4 +1,4 @@
-"""Starts and stops per class: two ways to count behind one interface, `exact` and `classic`."""
+"""Starts and stops per class, counted by `exact` or `classic` behind one interface."""
 
 from __future__ import annotations
 

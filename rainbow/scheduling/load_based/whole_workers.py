@@ -1,6 +1,4 @@
-"""Places for gangs that take whole workers.
-
-Where a round's gangs go: what is idle, what a gang costs, and what is held back for one that cannot start yet.
+"""Places for gangs that take whole workers, and what is reserved for one that cannot start yet.
 
     unit   what percents count: here whole workers, each serving one gang at a time; shared_workers.py counts amounts
 

@@ -1,6 +1,4 @@
-"""Space that users reserved in advance.
-
-Advance reservations: space for a while to come, found by the dispatcher's own search.
+"""Advance reservations: space for a time to come, found by the dispatcher's own search.
 
 At a time that is given, the question is whether the job could start then, were it alone: what will have ended is left
 out of the view, and `now` is that time. Without one, it is the job's earliest start. All of it is found, or nothing.

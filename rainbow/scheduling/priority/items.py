@@ -1,4 +1,4 @@
-"""What waits, as items in order."""
+"""Waiting gangs as items, in order of submission."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The order of jobs: urgency and tickets.
-
-Priority: in which order items are tried.
+"""The order in which items are tried: priority from urgency, tickets and POSIX priority.
 
 npprio  POSIX priority, normalised over its fixed range
 rrc     urgency of the resources asked for: Σ urgency of a type × amount × slots assumed
@@ -11,12 +9,11 @@ ntix    tickets (job_order.py), normalised from 0 to the most of this run
 
 priority = weight.priority · npprio + weight.urgency · nurg + weight.ticket · ntix
 
-Tickets: what waiting items are owed by shares of a tree, by functional shares, and by an operator's word.
-
-The policies are applied in the order of `hierarchy` (O override, F functional, S share tree); each looks at a
-project's or user's items in the order of the tickets they have so far, so an earlier policy decides who is first.
-The k-th waiting item of an owner with a active ones has a part of 1 / (a + k) of its functional tickets: owners take
-turns. The share tickets of the item whose turn is the r-th by the share tree are in proportion to 1 / r.
+Tickets come from the share tree, from functional shares and from an operator's override. These policies are applied
+in the order of `hierarchy` (O override, F functional, S share tree); each looks at a project's or user's items in the
+order of the tickets they have so far, so an earlier policy decides who is first. The k-th waiting item of an owner
+with a active ones has a part of 1 / (a + k) of its functional tickets: owners take turns. The share tickets of the
+item whose turn is the r-th by the share tree are in proportion to 1 / r.
 """
 
 from __future__ import annotations

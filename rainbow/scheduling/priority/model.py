@@ -1,6 +1,4 @@
-"""Items, queue instances, environments, and what a job asks for.
-
-What a job asks of this policy: entries of its jobspec's attributes.system.
+"""Items, queue instances, environments, and what a job asks of this policy in attributes.system.
 
     queue, master_queue   name or list of names, * and ? allowed      reserve       true: keep space for it
     pe                    a parallel environment, * and ? allowed     reservation   an advance reservation's id
@@ -8,9 +6,9 @@ What a job asks of this policy: entries of its jobspec's attributes.system.
     soft                  {queue: ..., resources: {type: amount}}     job_share     weight among its owner's jobs
     tasks_at_once         how many of its tasks may run together    priority      POSIX priority, -1023 to 1024
 
-An entry of the wrong form is told to the job's owner and keeps the job waiting; it never harms another job.
+An entry of the wrong form is reported to the job's owner and keeps the job waiting; it never harms another job.
 
-The words of the priority policy.
+Terms of the policy:
 
 ask        what a job says for this policy (model.py)
 item       one gang that waits: what one decision is about

@@ -1,12 +1,10 @@
-"""One scheduling run: its orders, waits and memory.
-
-The priority policy: Grid Engine's dispatcher over one resource diagram.
+"""The policy `priority`: one scheduling run of Grid Engine's dispatcher over one resource diagram.
 
 1 items     what waits, in order of submission
 2 lines     what is booked: running tasks, advance reservations, closed hours
 3 order     priority of every item, best first
 4 dispatch  start, reserve or refuse each
-5 tell      orders, reasons, figures
+5 report    orders, reasons, figures
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Why an item does not start.
-
-Why an item does not start: what each worker says, counted as people know it.
+"""Reasons why an item does not start, counted over the workers.
 
 "0/40 workers: 25 too small, 15 busy until 14:20"
 """

@@ -1,6 +1,4 @@
-"""The share tree, and what the owners at its leaves have used.
-
-The share tree: whose turn it is, from the shares of each leaf and what it has used lately.
+"""The share tree: whose turn it is, from the shares of each leaf and its recent usage.
 
     turns          the next job is of the leaf that has used least for its shares, level by level; each job is charged
                    before the one after it is chosen, so that usage converges to the shares whatever the jobs' sizes
@@ -13,11 +11,10 @@ Words of `entitlements`:
     stt, ostt   the same corrected by usage: who has used less than its shares is owed more
     shr         shares² / usage
 
-The leaf "default" stands for everybody who is not named in the tree, each with its shares.
+The leaf "default" stands for every owner who is not named in the tree, each with its shares.
 
-What owners have used, fading with a half-life; kept in the policy's memory from one run to the next.
-
-Usage is what tasks held, by the record of them: those that run until now, those that have ended until their end.
+Usage fades with a half-life and is kept in the policy's memory. It is what tasks held, by the record of them: those
+that run until now, those that have ended until their end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is to be suspended, and who may go on: by calendars, by subordination, and by suspend thresholds."""
+"""Tasks to suspend and to resume: by calendars, subordination and suspend thresholds."""
 
 from __future__ import annotations
 

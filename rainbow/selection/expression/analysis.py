@@ -1,6 +1,4 @@
-"""The bounds and the trend of an expression.
-
-Between which bounds an expression lies, whatever its variables are: interval arithmetic over its tree.
+"""The bounds and the trend of an expression, by interval arithmetic over its tree.
 
     bounds    (least, most) of an expression, where every variable is 0 or more unless something else is known of it
     narrowed  what is known of variables where a condition holds, or where it does not
@@ -8,7 +6,7 @@ Between which bounds an expression lies, whatever its variables are: interval ar
 
 Bounds are never too narrow; they may be too wide: a - a lies between the infinities.
 
-Whether an expression rises or falls with what things cost: RISES, FALLS, or UNCLEAR; None if it reads no cost.
+The trend says whether an expression rises or falls with costs: RISES, FALLS, or UNCLEAR; None if it reads no cost.
 
 A variable is a cost by its name (SAYS_COST), or because a calc made it from one.
 """

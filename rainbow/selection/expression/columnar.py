@@ -1,6 +1,4 @@
-"""The values of an expression for many clusters, with numpy.
-
-What the operators and functions of an expression do with many values at once: one numpy operation for each.
+"""The values of an expression for many clusters, one numpy operation for each operator.
 
 Row by row the answers are those of scalar.py, to the last bit and with integers staying integers. That
 holds because columns only do what IEEE 754 fixes (exp, log and powers are left to the single evaluation: numpy
@@ -8,7 +6,7 @@ may round them differently), and because a row that leaves the safe ground is ma
 afterwards: a variable that is missing, text or a truth value, a divisor of zero, a number that is infinite, none,
 or as large as 2**53, above which floats skip integers.
 
-Expressions for many clusters at once: the compiled code that serves one cluster, bound to columns.
+The compiled code is the one that serves one cluster, bound to columns:
 
 values of a variable ── read_column ──► Numbers ── the expression over columnar.py ──► values, rows in doubt
 """

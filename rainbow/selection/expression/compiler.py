@@ -1,6 +1,4 @@
-"""The compiler of expressions: tree → checked code.
-
-The expressions of selection: checked node by node, compiled once, evaluated for one cluster.
+"""The compiler of expressions: a tree, checked node by node, → code.
 
     text ── grammar ──► syntax tree ── _translate ──► calls of primitives ── compile ──► function of `get`
 

@@ -1,6 +1,4 @@
-"""The grammar of expressions: text → tree.
-
-Text of an expression → Python's own syntax tree.
+"""The grammar of expressions: text → Python's own syntax tree.
 
     expression  or [? expression : expression] | or if or else expression
     or          and {(or | "||") and}

@@ -1,6 +1,4 @@
-"""The value of an expression for one cluster.
-
-What the operators and functions of an expression do with single values.
+"""Operators and functions of an expression over single values.
 
 Three kinds of value: numbers (int, float), text, truth values. A truth value is no number: `true + 1` cannot be
 evaluated. A condition takes truth values and numbers (0 is false), never text; `and`, `or`, `not` answer true or

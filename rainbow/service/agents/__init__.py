@@ -1,1 +1,1 @@
-"""What agents ask and report, and who of them is there."""
+"""Agents: their messages, and which of them are alive."""

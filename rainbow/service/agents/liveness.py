@@ -1,16 +1,13 @@
-"""Heartbeats, lost workers, and quarantine.
+"""Heartbeats of agents, lost workers, and quarantine.
 
-Who is there: the signs of life of agents, the workers they speak for, and what is lost with them.
+An agent is alive for a lease after any message. A worker is up while a live agent serves it. An agent whose lease is
+over stops its tasks; the server gives them to others after the grace that it has for this (leases.py). Heartbeats are
+stored, so that they may come to any process. After a restart every lease begins again, and no worker is lost before
+it ends: agents could not reach a server that was away.
 
-An agent is alive for a lease after any message. A worker is up while an agent that is alive speaks for it. An agent
-whose lease is over stops its tasks; the server gives them to others after the grace that it has for this (leases.py).
-Signs are stored, so that they may come to any process. After a restart every lease begins anew, and nothing is lost
-before it ends: an agent could not tell a server that was away.
-
-Workers whose tasks keep failing to start: no new ones for a while, then they are tried again.
-
-Only what could not be started counts, one after the other on the same worker: a program that ends badly is its
-own fault. Off until a cluster's limits say after how many (`quarantine_after`).
+Quarantine: a worker whose tasks repeatedly fail to start gets no new ones for a while. Only consecutive failures to
+start on the same worker count, not programs that end badly. Off until a cluster's limits say after how many
+(`quarantine_after`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One agent's message: tasks read and written together.
-
-One message of an agent: the tasks it names, read together, changed in its order and written together.
-"""
+"""One message of an agent: its tasks are read together, changed in its order, and written together."""
 
 from __future__ import annotations
 

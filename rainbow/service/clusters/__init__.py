@@ -1,1 +1,1 @@
-"""Clusters come, change and go; how each is scheduled, and what is reserved there in advance."""
+"""Clusters: registration, graphs, scheduling settings, tokens, and removal."""

@@ -1,9 +1,8 @@
-"""Clusters drained, offline, reinstated and deleted.
+"""Clusters and workers drained, taken offline, reinstated and deleted.
 
-How a cluster goes: at once if nothing of its own is left; told to drain, when what runs has ended.
-
-What waits there is placed anew (failover.py). Told to drain, what was offered and not accepted is too, and what fits
-nowhere else is refused: canceled, with the reason.
+A cluster is deleted at once if it has no active tasks, else when its running tasks have ended. Its waiting jobs move
+to other clusters (failover.py), and so do offered tasks that were not accepted. A job of a draining cluster that fits
+no other cluster is canceled, with the reason.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Graphs replaced and patched.
+"""Changes of a registered cluster's graphs: replaced, patched, subsystems attached and removed.
 
-The graphs of a registered cluster change: the dominant one is replaced, subsystems are hung on it and taken away.
-
-Each verb compiles first, which may take long, and then writes if the cluster's graphs are still those it built on.
-If somebody has changed them meanwhile it begins again, a few times; submits and steps go on with the earlier form.
+Each verb compiles first, which may take long, and then writes if the cluster's graphs are still those it built on. If
+another caller has changed them meanwhile, it begins again, a few times; submits and steps go on with the earlier
+form.
 """
 
 from __future__ import annotations

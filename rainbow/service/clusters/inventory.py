@@ -1,7 +1,4 @@
-"""Clusters listed and shown.
-
-Clusters for people: listed and shown, with how they are and how many of their workers are ready.
-"""
+"""Clusters listed and shown, with their state and the number of ready workers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Registration of a cluster.
-
-Clusters come and report their states; how they go is in drain.py.
-"""
+"""Registration of clusters and reports of their states; drain.py removes clusters."""
 
 from __future__ import annotations
 

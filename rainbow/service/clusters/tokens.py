@@ -1,10 +1,8 @@
 """Tokens and secrets: minted, listed, rotated, revoked.
 
-Tokens are minted, listed, rotated and revoked by whoever has the secret of every cluster they are good for.
-
-A token names clusters, the requestors it may speak for (null: any) and an end date (null: none). A cluster's own
-secret is listed and rotated the same way; it is never minted a second time, nor revoked: without it the cluster would
-belong to nobody but the administrator.
+A caller needs the secret of every cluster that a token is good for. A token names clusters, the requestors it may act
+for (null: any) and an end date (null: none). A cluster's own secret is listed and rotated the same way; it is never
+minted a second time, nor revoked: without it only the administrator could manage the cluster.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What every verb of the service uses."""
+"""The service object, and what every verb uses: rights, limits, settings, events, counters."""

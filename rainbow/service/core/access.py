@@ -1,6 +1,4 @@
-"""The rights of a caller.
-
-Who may do what: tokens and secrets, and what a caller who brings some of them is let do.
+"""The rights that tokens and secrets give to a caller.
 
     rbr_  registration secret   register clusters
     rbs_  cluster secret        everything about that one cluster but submitting to it
@@ -9,7 +7,7 @@ Who may do what: tokens and secrets, and what a caller who brings some of them i
     rba_  admin token           everything
 
 256 random bits each; only their SHA-256 is stored. A cluster outside a caller's credentials does not exist for
-that caller: the same statements run and the same answer comes as for a name that nobody has.
+that caller: the same statements run and the answer is the one for an unknown name.
 """
 
 from __future__ import annotations

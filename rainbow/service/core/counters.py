@@ -1,8 +1,6 @@
-"""Counters and histograms.
+"""Counters and histograms of this process, for /metrics.
 
-Figures for /metrics, counted in this process: counters, and histograms of seconds.
-
-Names and what they mean are listed once, in METRICS; the documentation is held to it by a test.
+METRICS lists their names and meanings; a test compares it with the documentation.
 """
 
 from __future__ import annotations

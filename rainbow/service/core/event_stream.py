@@ -1,4 +1,4 @@
-"""Events for their readers: those there are, and those to come."""
+"""Events for their readers: stored ones, and new ones as they happen."""
 
 from __future__ import annotations
 

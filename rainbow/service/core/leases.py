@@ -1,4 +1,4 @@
-"""How long agents have been silent, by a clock that nobody sets.
+"""The time since each agent's last heartbeat, by a clock that no one can set.
 
 A sign of life is stored with the time of the process that took it; that clock may be set forward or back, and another
 process may have another. So each process notes by its own monotonic clock when it first saw an agent's last sign:

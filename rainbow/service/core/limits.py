@@ -1,9 +1,6 @@
-"""Admission limits of a cluster.
+"""Admission limits of a cluster, checked in the transaction that stores the job.
 
-How much a cluster takes: limits checked in the transaction that stores the job, so they hold under any load.
-
-A cluster that begins under load_based has the limits of settings.Admission; DEFAULTS are those of a cluster nothing
-was said of.
+A cluster registered with load_based has the limits of settings.Admission; DEFAULTS are those of any other cluster.
 """
 
 from __future__ import annotations

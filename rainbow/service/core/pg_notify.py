@@ -1,8 +1,6 @@
 """Topics across processes, by PostgreSQL's notifications.
 
-The other processes on the same PostgreSQL: what happens here is told there, and the other way round.
-
-News is a hint, never the truth: it is sent after the commit, and whoever misses some finds out at its next tick.
+A notification is a hint, sent after the commit: a process that misses one reads the change at its next tick.
 """
 
 from __future__ import annotations

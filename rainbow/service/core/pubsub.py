@@ -1,7 +1,4 @@
-"""Topics: wait for one, wake its waiters.
-
-News of topics, and who waits for it. A topic is a cluster's id, what is offered to its agents, or ALL.
-"""
+"""Notifications between threads, by topic: a cluster's id, the offers to its agents, or ALL."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""The configuration file, read again while the server runs.
+"""The configuration file, read again while the server runs: checked first, applied whole or not at all.
 
-The configuration file read again while the server runs: checked first, taken over whole or not at all.
-
-It is looked at every second, and read at once when the administrator says so; either way an event tells who did it.
-
-What is decided anew with every request or step is taken over: selector and options, the policy and the limits of new
-clusters, what becomes of jobs that no cluster takes, tick and lease. The rest is wired at the start (WIRED): a change
-there is told, and waits for the next start.
+The server looks at it every second, and reads it at once when the administrator asks; an event names the actor.
+Settings that are read with every request or cycle apply at once: selector and options, policy and limits of new
+clusters, unplaced jobs, tick and lease. The others (WIRED) are reported and apply at the next start.
 """
 
 from __future__ import annotations

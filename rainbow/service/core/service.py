@@ -1,14 +1,10 @@
-"""The service: store, clock, and the compiled clusters.
+"""The service: store, clock, and the compiled clusters, wired together once.
 
-From the store to clusters that can be matched: from what they are in short where that is stored, else from graphs.
+The stored graphs are the truth. A cluster is compiled from its summary, which is of one revision and one format;
+where it is missing the graphs are read and the summary is stored for the next start. The vertices, which a summary
+leaves out, are read from the graphs when they are asked for; matching does not ask.
 
-The stored graphs are the truth. A summary is of one revision of them and one format; without one the graphs are
-read and it is stored, so that the next start need not. What a summary leaves out, the vertices, is read from the
-graphs when somebody looks at them: who matches does not.
-
-The service: the store, the compiled clusters and the clock, wired together once.
-
-The verbs are functions of the folders beside this one, each with the service as its first argument:
+The verbs are functions of the folders next to this one, each with the service as its first argument:
 
     clusters/      clusters come, change and go; how each is scheduled
     placement/     a jobspec is matched, a cluster selected, job and decision stored; jobs that move

@@ -1,1 +1,1 @@
-"""Jobs that are stored: shown, explained, suspended, ended."""
+"""Stored jobs: their lifecycle, suspension, losses and dependencies."""

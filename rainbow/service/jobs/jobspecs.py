@@ -1,8 +1,6 @@
-"""The jobspecs of stored jobs, each read once.
+"""The jobspecs of stored jobs, each parsed once; equal jobspecs share one Request.
 
-The jobspecs of stored jobs, each read once; jobs with equal jobspecs share one reading.
-
-That they share it lets a step ask the matcher once for all of them (view.py).
+Sharing it lets a step ask the matcher once for all of them (view.py).
 """
 
 from __future__ import annotations

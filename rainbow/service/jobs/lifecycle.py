@@ -1,8 +1,7 @@
 """The life of a job: settled, canceled, restarted, ended, forgotten; and its time limits.
 
-Tasks that run too long: the agent ends them; if it does not, the server tells it to, after an allowance.
-
-A task may run as long as its jobspec says (`duration`), else as long as its cluster lets it (`task_minutes`).
+A task may run for the `duration` of its jobspec, else for the `task_minutes` of its cluster. The agent ends it then;
+if it does not, the server orders it to, after an allowance.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Jobs held and resumed.
-
-Jobs held in place and let go on, by their owners; tasks as their agents say they were.
+"""Jobs suspended and resumed by their owners, and tasks as their agents report them.
 
     asked      jobs.suspended_at (its owner), tasks.hold (the policy)
     carried    the agent is told, holds the processes, and says so: RUNNING and SUSPENDED
 
-What is held keeps its space, and its time stands still. What of a suspended job waits does not start.
+A suspended task keeps its space, and its time limit does not advance. Waiting tasks of a suspended job do not start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a job waits that no policy speaks of: its tasks are on their way to an agent, or back from one.
+"""Wait reasons outside of policies: the tasks are on their way to an agent, or back from one.
 
 WAITING    no scheduling cycle has looked at it yet, or the last one failed
     ASSIGNED   no agent has accepted it: none is connected, or it has not asked yet

@@ -1,1 +1,1 @@
-"""One cluster's scheduling steps: what has changed is read, a view frozen, a plan made, checked and carried out."""
+"""Each cluster in memory: workers, running and waiting tasks, and the matcher's remembered answers."""

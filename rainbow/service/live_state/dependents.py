@@ -1,6 +1,4 @@
-"""Jobs that wait for other jobs or for a time.
-
-Which jobs of a cluster wait for other jobs or for a time, and who must be looked at again when something changed.
+"""Jobs that wait for other jobs or for a time, and which of them a change concerns.
 
 here      of a job that is waited for: it is live at this cluster, and its changes are seen
 foreign   it is not; it is looked up at every step

@@ -1,6 +1,4 @@
-"""One waiting job, and the order of its tasks.
-
-One live job as its cluster's policy sees it: the gangs that may start, in their order.
+"""One active job as its cluster's policy sees it: the gangs that may start, in order.
 
 Kept up to date task by task: of a bag of very many tasks a step builds only what it looks at.
 """

@@ -1,6 +1,4 @@
-"""One cluster in memory, kept in step with the store.
-
-What one cluster has, in memory: workers, what runs, what waits. It follows the store change by change.
+"""One cluster in memory (workers, running and waiting tasks), following the store change by change.
 
     mirror   of one cluster in this process; the store is the truth, and a mirror in doubt is thrown away
     epoch    everything stamped before it has been read

@@ -1,1 +1,1 @@
-"""A job comes in: it is matched, one cluster is selected, job and decision are stored; moved, where that allows."""
+"""Placement: match a job, select one cluster, store job and decision; move jobs of lost clusters."""

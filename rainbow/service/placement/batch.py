@@ -1,9 +1,7 @@
-"""Many jobs in one request.
-
-Many jobs in one request, each with its own answer: placed in order, or by a plan made for all of them.
+"""Many jobs in one request, each with its own answer: placed in order, or by a plan for all of them.
 
 A plan is made on a snapshot and holds nothing back: every job of it is then submitted by itself, at the cluster the
-plan names. Where that cluster has been filled by somebody else in between, the job is decided like any other.
+plan names. Where other jobs have filled that cluster in between, the job is decided like any other.
 """
 
 from __future__ import annotations

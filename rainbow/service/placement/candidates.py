@@ -1,7 +1,7 @@
-"""The clusters a caller may use, and what selection may know of them.
+"""The clusters a caller may submit to, and what selection may know of them.
 
-The clusters a caller may submit to. While neither they nor the caller's credentials change, they are one object:
-what is worked out for it once (who matches, what is written of it in the ledger) need not be for the next submit.
+While neither the clusters nor the caller's credentials change they are one object, so that matches and log entries
+are reused across submits.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Jobs that leave a cluster which is lost, drained or deleted.
+"""Jobs moved off a cluster that is lost, drained or deleted; each move is recorded.
 
-Jobs that leave a cluster which is lost, drained or deleted: they are placed anew, and it is recorded.
-
-    away     of a cluster: none of its workers will take a task before somebody comes back or reinstates one
-    movable  of a job: no agent of its cluster has ever accepted a task of it. What an agent has accepted it may
-             still run, whether or not anybody hears of it: that stays, and waits for the cluster's return
+    away     of a cluster: none of its workers will take a task before an agent returns or a worker is reinstated
+    movable  of a job: no agent of its cluster has ever accepted a task of it. An accepted task may still run, even
+             if no message arrives: the job stays, and waits for the cluster's return
 
 A job leaves a cluster once: it never comes back to one it has left. Where else it may go was settled when it was
 submitted, by the credentials brought then.

@@ -1,8 +1,8 @@
-"""The ledger: with every decision what it was given, so that it can be taken again.
+"""The ledger: every decision with its inputs, so that it can be replayed.
 
-decision ─┬─ candidates, refusals, selection, seed    shown to whoever may see the job; of many clusters the first
+decision ─┬─ candidates, refusals, selection, seed    shown to all who may see the job; of many clusters the first
               └─ ledger    policy (selector, options), states, graphs (revisions): what the selection was given;
-                           match, selection: both whole, where not all of them is told
+                           match, selection: both whole, where the answer is shortened
 
 The job's parameters are in its jobspec. Each part of the ledger is JSON text, known by its SHA-256. Long ones are
 kept once for all jobs that share them (store/jobs.py): the candidates of equal jobs are the same.

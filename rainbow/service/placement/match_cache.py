@@ -1,6 +1,4 @@
-"""Matches, remembered.
-
-Matches remembered: the same request against the same clusters has the same answer, whatever their states.
+"""Remembered matches: the same request against the same clusters has the same answer, whatever their states.
 
 A burst of jobs that ask for the same is matched once. What is remembered is bounded by the number of verdicts.
 """

@@ -1,18 +1,17 @@
 """Dependencies by name, and versions of a job by tag.
 
-Basis and tag: a job may say what it is a version of; a newer version takes the place of those before it.
+Basis and tag: a job may name what it is a version of; a newer version replaces those before it. The same tag again is
+the same version: nothing is replaced. A tag that a newer one followed is refused, even if its jobs have long ended.
+Only what the caller may submit to is looked at.
 
-The same tag again is the same version: nothing is replaced. A tag that a newer one followed is refused, even if
-its jobs have long ended. Only what the caller may submit to is looked at.
-
-Dependencies by name (RFC 26, OpenMP style): who brings about what a job wants is settled when it is submitted.
+Dependencies by name (RFC 26, OpenMP style) are resolved when the job is submitted:
 
     string  in, inout    waits for every earlier job that says `out` or `inout` of the name and has not ended
             out          waits for nothing; later jobs may wait for it
     fluid   in           waits for the job of that id; every job is `out` of its own id by itself
 
-A pair is within scope if both jobs are of one requestor, or both say `global`. What a job says `out` of globally
-concerns everybody, so that needs the admin token. It is an order only: how the earlier job ends is no matter, as in
+A pair is within scope if both jobs are of one requestor, or both say `global`. A global `out` concerns all
+requestors, so it needs the admin token. It is an order only: how the earlier job ends does not matter, as in
 OpenMP.
 """
 

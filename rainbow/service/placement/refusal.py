@@ -1,7 +1,7 @@
-"""Why no cluster takes a job: a refusal, or an entry among the jobs that wait unplaced.
+"""Reasons why no cluster takes a job: a refusal, or an entry among the jobs that wait unplaced.
 
 unsatisfiable     no cluster can ever run it
-undecided         none is known to: the time for matching ended first
+undecided         no cluster is known to: the time for matching ended first
 no-cluster-now    some match, and the rules of selection leave none now; this job may wait
 """
 

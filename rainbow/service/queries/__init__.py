@@ -1,1 +1,1 @@
-"""Questions about what is stored, and what runs."""
+"""Queries: jobs listed and explained, plans and figures shown."""

@@ -1,9 +1,7 @@
 """Jobs listed and explained: show, why, replay, verify.
 
-Why a job is where it is and waits, as things stand when somebody asks.
-
-What is stored of a wait is its reason and since when; the numbers beside it are those of the moment it began. So they
-are asked for anew, of policies that tell them at no cost (`by_census`).
+The store has the reason of a wait and its begin, with the numbers of that moment. Current numbers come from the
+policies that give them at no cost (`by_census`).
 """
 
 from __future__ import annotations

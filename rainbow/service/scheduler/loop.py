@@ -1,17 +1,13 @@
-"""The scheduler's thread, and the order in which it looks at clusters.
+"""The scheduler's thread: steps a cluster when something happens there, and at every tick if time matters to it.
 
-Clusters in the order they are looked at where nothing calls for it at once.
+Other clusters are looked at one after another in a share of the time, so that a thousand clusters without agents
+leave the processor to submits:
 
-asleep   something was heard of it, but no agent speaks for any of its workers: nothing can start there
-quiet    nothing was heard of it; leases end all the same, and another process may have written
+asleep   something has changed, but no agent serves any of its workers: nothing can start there
+quiet    nothing has changed; leases end all the same, and another process may have written
 
-The scheduler's thread: steps a cluster when something happens there, and at every tick if time matters to it.
-
-Where nothing can start, and where nothing happens, it is looked at all the same, one cluster after another in a share
-of the time (loop.py): a thousand clusters whose agents are away leave the processor to those who submit.
-
-A policy is anybody's code. One that does not come back within `scheduler.step_seconds` is named, and another thread
-takes over the other clusters; its own cluster is stepped again when it has come back.
+A policy may be third-party code. One that does not return within `scheduler.step_seconds` is named, and another
+thread takes over the other clusters; its own cluster is stepped again when it has returned.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What operators set of the priority policy."""
+"""Settings of the policy `priority`."""

@@ -1,4 +1,4 @@
-"""Settings count as a cluster's graph does, plans in base units: amounts in settings are converted for each view."""
+"""Amounts in settings, converted from the graph's units to the base units of plans."""
 
 from __future__ import annotations
 

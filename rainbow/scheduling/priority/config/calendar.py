@@ -1,6 +1,4 @@
-"""Calendars of queues.
-
-Calendars: when a queue is on, suspended or off. Times are local seconds since 1970, without a time zone.
+"""Calendars: when a queue is on, suspended or off. Times are local seconds since 1970, without a time zone.
 
     year   day.month.year[-day.month.year][=time-time,...][=state] ...   or a state, or NONE
     week   day[-day],...[=time-time,...][=state] ...                     or times and a state, or NONE

@@ -1,13 +1,11 @@
-"""Formulas of load, and the load values that they read.
+"""Load formulas ("$np_load_avg*2+0.1"), and the load values that they read.
 
-Formulas of load values: sums of values with a factor and of numbers, as in "$np_load_avg*2+0.1".
+A formula is a sum of terms. A term is a number, or a name with "$" before it or not, or a name times a number; terms
+are joined by + and -.
 
-A term is a number, or a name with "$" before it or not, or a name times a number; terms are joined by + and -.
-
-Load: what workers are ordered by, and what queues' thresholds are compared with.
-
-A task just started does not show in measured load yet. So every slot adds its adjustment to the load of its worker,
-fading to nothing over the decay time. Values named np_... are per processor, and so is what is added to them.
+Workers are ordered by load, and queues' thresholds are compared with it. A task just started does not show in
+measured load yet. So every slot adds its adjustment to the load of its worker, fading to nothing over the decay time.
+Values named np_... are per processor, and so is what is added to them.
 """
 
 from __future__ import annotations

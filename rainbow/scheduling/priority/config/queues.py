@@ -1,6 +1,4 @@
-"""Cluster queues and their instances on workers.
-
-Queues (partitions): which workers they are on, who may use them, and in which state they are.
+"""Queues (partitions): the workers they are on, who may use them, and their state.
 
 tag    what a spot may be used for by a job: nothing, its slave tasks, its master task, all
 """

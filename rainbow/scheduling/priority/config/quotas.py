@@ -1,14 +1,10 @@
-"""Resource quotas: rules, their filters, and what they limit.
-
-Filters of resource quota rules: which jobs, on which workers and queues, a rule is about.
+"""Resource quotas: rules, their filters, and the lines of the resource diagram they limit.
 
     filter    names, wildcards (* ?), sets (@name) and exclusions (! before any of them), separated by commas
     subject   what is asked about: a name, None for "none asked for", or a pattern that stands for any that matches
 
 A filter that is absent matches all. `*` matches whatever was asked for, `!*` only that nothing was. Any exclusion
 that covers the subject refuses it; otherwise a positive entry must match, and exclusions alone leave the rest in.
-
-Resource quota sets: how much jobs may use together, as lines of the resource diagram.
 
 Of every set the first rule that matches counts, and all sets bind together. A rule is one limit for all it matches;
 a filter in braces makes it one limit for each name, so its line is named after that name.

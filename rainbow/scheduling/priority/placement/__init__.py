@@ -1,1 +1,1 @@
-"""Space for an item on the resource diagram."""
+"""Space for items on the resource diagram."""

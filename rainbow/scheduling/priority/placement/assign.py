@@ -1,7 +1,7 @@
 """Space for one item: by amounts, or as the matcher says.
 
-Gangs that only the matcher can place: now they take vertices that are free, beside others; for a time to come, and
-where nobody knows more than amounts, workers on which nothing runs for the whole time.
+A gang that only the matcher can place takes free vertices now, next to other gangs; for a time to come, and where
+only amounts are known, it takes workers on which nothing runs for the whole time.
 
 Inside an advance reservation those are workers that it keeps whole, and that none of its jobs uses.
 """

@@ -1,4 +1,4 @@
-"""Promises behind tasks without a known end: which space to keep, as nobody knows from when on.
+"""Reservations behind tasks without a known end: space to keep where no time is known.
 
 Such a task is taken to end some day, after everything with a known end, one after the other in order of start. The
 item is promised the earliest time that gives: then all the space it could use that holds no endless task is kept for

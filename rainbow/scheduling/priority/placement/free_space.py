@@ -1,6 +1,4 @@
-"""What is free, and when.
-
-What is free when: the resource diagram of one run, and what of it an item could be given.
+"""Free space over time: the resource diagram of one run, and what an item could be given of it.
 
 Everything that limits is a line of the diagram: a worker, a queue on a worker, a parallel environment, a resource
 quota, the cluster's consumables (the line ""). A slot fits where every line it needs has room for the whole time.

@@ -1,6 +1,4 @@
-"""The lines of the resource diagram: what is there, and what is booked on it.
-
-The lines of one run: what is booked on them from the start, and which of them an item's slots need.
+"""The lines of a run's resource diagram: what is booked on them, and which of them an item's slots need.
 
 worker                 its amounts               "queue q@worker"     slots of a queue there, and its resources
 ""                     the cluster's consumables "pe name"            slots of a parallel environment

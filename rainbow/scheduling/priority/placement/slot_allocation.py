@@ -1,14 +1,11 @@
-"""Slots per worker, and ranges of slots.
-
-Allocation rules of parallel environments: how many slots each worker gives. Workers are asked only while needed.
+"""Slots per worker by the allocation rules of parallel environments, and ranges of slots.
 
 A rule asks workers in order through `take(worker, low, high)`, which gives between low and high slots of that
 worker, or 0. It returns whether the count was met; what was taken in vain is the caller's to forget.
 
-The largest count of a slot range that fits: by bisection, from the smallest up, or from the largest down.
-
-Among admissible counts whoever can have more can have less, so all three find the same count; they differ in how
-often they ask. Experience chooses: an average of the questions each would have needed, new ones weighing a fifth.
+The largest count of a range that fits is found by bisection, from the smallest up, or from the largest down. A count
+that fits makes every smaller one fit, so all three find the same count; they differ in the number of questions. The
+policy chooses by experience: an average of the questions each would have needed, new ones weighing a fifth.
 """
 
 from __future__ import annotations
