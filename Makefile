@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test lint services bench serve docs soak clean
 
 demo: .venv/installed ## clusters, jobs, agents: the main job from end to end
-	$(BIN)/rainbow demo
+	$(BIN)/python -m demo
 
 test: .venv/dev lint services ## everything that must hold before a commit
 	$(BIN)/pytest -n 2 --dist loadfile -m "not soak"

@@ -1,0 +1,5 @@
+"""`python -m demo` is `rainbow demo`."""
+
+from rainbow.cli import main
+
+main(["demo"])
