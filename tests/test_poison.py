@@ -19,7 +19,7 @@ from tests.live import rainbow_at
 from tests.registering import processes_of
 from tests.test_end_to_end import ROOT, Processes
 
-PARENT = "kill -9 $PPID; sleep 30"
+PARENT = "kill -9 $PPID; sleep 9"
 # those of its own session and of its parent's, as they are before anybody is killed
 SESSION = """
 import os, signal, time
@@ -35,7 +35,7 @@ for one in [one for one in found if session(one) in ours]:
         os.kill(one, signal.SIGKILL)
     except OSError:
         pass
-time.sleep(30)
+time.sleep(9)
 """
 # whoever reads this: outside a space of its own it would end the machine, so it looks first
 EVERYBODY = "test $(ls -d /proc/[0-9]* | wc -l) -lt 40 || exit 3; kill -9 -1; sleep 1"

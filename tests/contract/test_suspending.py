@@ -48,16 +48,16 @@ def settled(file: Path) -> int:
 
 
 def test_held_run_stands_still_goes_on_and_has_its_whole_time(able: Executor, tmp_path: Path) -> None:
-    run = ticking(able, tmp_path / "ticks", 60, duration=6.0)
+    run = ticking(able, tmp_path / "ticks", 40, duration=4.0)
     able.suspend(run.id)
     able.suspend(run.id)
     size = settled(tmp_path / "ticks")
-    time.sleep(4.0)  # beyond its limit, had its time not stood still
+    time.sleep(2.5)  # beyond its limit, had its time not stood still
     assert able.poll() == []
-    assert (tmp_path / "ticks").stat().st_size == size < 60
+    assert (tmp_path / "ticks").stat().st_size == size < 40
     able.resume(run.id)
     end = ends(able)[run.id]
-    assert (end.result, end.exit_code, (tmp_path / "ticks").stat().st_size) == (Result.EXITED, 0, 60)
+    assert (end.result, end.exit_code, (tmp_path / "ticks").stat().st_size) == (Result.EXITED, 0, 40)
 
 
 def test_held_run_ends_when_it_is_stopped(able: Executor, tmp_path: Path) -> None:
