@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import budget, fair_share, matching, priority
+from benchmarks import budget, fair_share, forecast, matching, priority
 from benchmarks.agents import running_tasks
 from benchmarks.host import hosting
 from benchmarks.load_based import planning
@@ -20,6 +20,7 @@ if __name__ == "__main__":
     hosting()
     priority.main()
     fair_share.epochs()
+    forecast.main()
     running_tasks()
     submitting()
     starting()

@@ -157,6 +157,14 @@ class Priority:
             return Plan(made, memory=memory)
         return Plan(made, tuple(waits(run.lines, run.outcomes)), figures(run.outcomes), memory)
 
+    def ranked(self, view: View) -> list[tuple[str, int]]:
+        """Return (job, number of its gang) of what waits in the order in which it is tried."""
+        own = own_view(view)
+        settings = in_base_units(check_settings(own.settings), own.units)
+        waiting = items(own, settings)
+        _prioritise(own, waiting, settings)
+        return [(item.job.id, item.gang.number) for item in ordered(waiting)]
+
     def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return settings under which every job may be promised a time."""
         given = {key: value for key, value in settings.items() if key != "max_reservation"}

@@ -1,0 +1,106 @@
+"""Forecasts: what one of a long queue costs, how near it is to the whole run, and ETAs of many clusters.
+
+The rival is the same forecast by one pass alone, as estimators of other schedulers do, and the whole run ahead.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from functools import partial
+from statistics import median
+
+import numpy as np
+
+from benchmarks.priority import view as view_of
+from benchmarks.priority import workers
+from benchmarks.timing import heading, once, row
+from rainbow.forecast import Bounds, Forecast, Length, eta, forecast, room_of, stacked
+from rainbow.forecast.room import Use
+from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Policy, Priority, RunView, SlotsView, View
+
+CORES, WORKERS = 8, 100
+QUEUES = (300, 1_000)
+WHOLE = Bounds(plans=100_000, horizon=1e9)
+
+
+class Lengths:
+    """Every task runs a part of its limit, known by its name."""
+
+    def of(self, job: JobView, gang: GangView) -> Length:
+        """Predict a gang that waits."""
+        seconds = gang.expected * (0.2 + 0.8 * random.Random(job.id).random())
+        return Length(seconds, seconds, seconds, 1, "name")
+
+    def left(self, run: RunView, now: float) -> float:
+        """Predict how long a task runs on."""
+        return max(0.0, run.until - now) / 2
+
+
+def queue(waiting: int, **settings: object) -> View:
+    """Return a full cluster and a queue in which no two jobs are alike."""
+    rng = random.Random(1)
+    jobs = []
+    for k in range(waiting):
+        slots, limit = rng.choice([1, 2, 4, 8, 16, 32, 64]), float(rng.randint(60, 20_000))
+        gang = GangView(f"j{k}", 0, (f"j{k}-0",), f"{k}", limit, (SlotsView("s", {"core": 1}, slots, slots),))
+        jobs.append(JobView(f"j{k}", f"user{k % 7}", float(k) - waiting, (gang,)))
+    runs = []
+    for k in range(WORKERS):
+        started, until = -1.0, float(rng.randint(60, 20_000))
+        runs.append(RunView(f"r{k}", f"r{k}", "user", 0, {f"n{k:05}": {"core": CORES}}, started, until=until))
+    return view_of(workers(WORKERS, CORES, 0), jobs, runs, **settings)
+
+
+def near(found: Forecast, whole: Forecast, first: int) -> float:
+    """Return the part of the first jobs to start whose wait is within a factor of 2 of the whole run's."""
+    ordered = sorted((one.start, job) for job, one in whole.jobs.items() if one.start > 0)[:first]
+    waits = [(found.jobs[job].start, start) for start, job in ordered]
+    return sum(0.5 <= (mine + 60) / (theirs + 60) <= 2 for mine, theirs in waits) / len(waits)
+
+
+def forecasting() -> None:
+    """Print the cost of a forecast, and how many of the first 100 and of all are near the whole run."""
+    heading("forecasts of 100 workers, ms", "policy", "waiting", "bounded", "one pass", "whole", "first 100", "all")
+    policies: tuple[tuple[str, Policy, dict[str, object]], ...] = (
+        ("easy", Priority(), {"discipline": "easy"}),
+        ("load_based", LoadBased(), {"unit": "core"}),
+        ("delegate", Delegate(), {"max_handed_over": 100}),
+    )
+    for name, policy, settings in policies:
+        for waiting in QUEUES:
+            of, made, spent = queue(waiting, **settings), dict[str, Forecast](), list[float]()
+            for which, bounds in (("bounded", Bounds()), ("one pass", Bounds(plans=1)), ("whole", WHOLE)):
+                begin = time.thread_time()
+                made[which] = forecast(of, policy, Lengths(), (), bounds)
+                spent.append((time.thread_time() - begin) * 1e3)
+            parts = [near(made["bounded"], made["whole"], first) for first in (100, waiting)]
+            row(name, waiting, *spent, *parts)
+
+
+def arriving() -> None:
+    """Print what it costs to ask when a job would start on many clusters, and to book it on one."""
+    heading("ETAs by rooms of 64 steps, ms", "clusters", "eta p50", "booking")
+    rng = random.Random(2)
+    for count in (1_000, 10_000):
+        there = workers(4, 64, 64)
+        rooms = []
+        for _ in range(20):
+            starts = [rng.uniform(0, 9_000) for _ in range(90)]
+            uses = [Use({f"n{k % 4:05}": {"core": 2}}, s, s + rng.uniform(60, 9_000)) for k, s in enumerate(starts)]
+            rooms.append(room_of(there, {}, uses, 0.0))
+        table = stacked([rooms[k % 20] for k in range(count)])
+        seconds = np.full(count, 600.0)
+        asked = median(once(partial(eta, table, 40, {"core": 1}, seconds, 1.0)) for _ in range(20))
+        booked = median(once(partial(rooms[0].book, {"core": 40}, 0, 100.0, 700.0)) for _ in range(20))
+        row(count, asked / 1e3, booked / 1e3)
+
+
+def main() -> None:
+    """Run both."""
+    forecasting()
+    arriving()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""When each job of a cluster is expected to start and end, and what that leaves free.
+
+    ahead      the policy's own plans in virtual time: what they start begins, what runs ends when predicted
+    one-pass   what the bounds cut off: each gang at its earliest start, in the policy's order
+    band       where 8 in 10 starts lie, by how the last 300 forecasts of this cluster turned out (conformal)
+
+Nothing new arrives in a forecast. Where later arrivals delay jobs, the scores of those that were delayed say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+from math import exp, inf, log
+from statistics import median
+from typing import Protocol, runtime_checkable
+
+from rainbow.forecast.lengths import FEWEST, quantiles
+from rainbow.forecast.one_pass import by_submission, one_pass
+from rainbow.forecast.room import Room, Use, room_of
+from rainbow.forecast.virtual_cluster import Lengths, VirtualCluster
+from rainbow.scheduling import Delegate, GangView, JobView, Policy, View
+from rainbow.text import some
+
+SCORES = 300
+SOFTENED = 60.0  # seconds added to both waits of a score: a minute more or less is no error
+BIASED = 0.1  # a median score from here on corrects what is expected
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far a forecast looks: plans, seconds from now, jobs that are named."""
+
+    plans: int = 100
+    horizon: float = 14 * 86_400.0
+    jobs: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """When a job is expected to start and end; `low` to `high` is where 8 in 10 such starts lie.
+
+    `how`: running, ahead, one-pass or unknown; `text` says why it is unknown. Times that nobody knows are infinite.
+    """
+
+    job: str
+    start: float
+    end: float
+    low: float
+    high: float
+    how: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A cluster's forecast. `reached`: how far plans were run ahead; `cut`: all, plans, seconds, horizon or stuck.
+
+    `typical`: whether the bands are made of at least 30 scores.
+    """
+
+    at: float
+    jobs: Mapping[str, Expected]
+    room: Room
+    reached: float
+    cut: str
+    typical: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The cluster as its policy's plans leave it, and why they end there."""
+
+    cluster: VirtualCluster
+    cut: str
+    plans: int
+
+
+@runtime_checkable
+class Ranks(Protocol):
+    """What a policy has beside, if it can say in which order it tries what waits."""
+
+    def ranked(self, view: View) -> Sequence[tuple[str, int]]:
+        """Return (job, number of its gang), who is tried first at first."""
+
+
+def _always() -> bool:
+    return True
+
+
+def ahead(
+    view: View, policy: Policy, lengths: Lengths, bounds: Bounds, proceed: Callable[[], bool] = _always
+) -> Ahead:
+    """Run a policy's plans ahead of time until nothing waits; `proceed` is asked after each plan."""
+    cluster, until = VirtualCluster(view, policy, lengths), view.now + bounds.horizon
+    for plans in range(1, bounds.plans + 1):
+        cluster.carry_out(policy.plan(cluster.view()))
+        if not cluster.waiting:
+            return Ahead(cluster, "all", plans)
+        following = cluster.next_time()
+        if following is None or following > until:
+            return Ahead(cluster, "stuck" if following is None else "horizon", plans)
+        if not proceed():
+            return Ahead(cluster, "seconds", plans)
+        cluster.advance(following)
+    return Ahead(cluster, "plans", bounds.plans)
+
+
+def forecast(
+    view: View,
+    policy: Policy,
+    lengths: Lengths,
+    scores: Sequence[float],
+    bounds: Bounds,
+    proceed: Callable[[], bool] = _always,
+) -> Forecast:
+    """Return when every job is expected to start and end, with a band, and what that leaves free."""
+    if isinstance(policy, Delegate):
+        found = _handed_over(view, policy, lengths)
+        room = room_of(view.workers, view.consumables, (), view.now)
+        return Forecast(view.now, _banded(found, view.now, scores), room, inf, "all", len(scores) >= FEWEST)
+    run = ahead(view, policy, lengths, bounds, proceed)
+    running = {held.job for held in view.runs}
+    found = {
+        job: Expected(job, span.start, span.end, 0, 0, "running" if job in running else "ahead")
+        for job, span in run.cluster.spans.items()
+    }
+    uses = [*run.cluster.uses(), *_kept(view)]
+    if run.cluster.waiting:
+        uses = _add_pass(run, policy, lengths, bounds, found, uses)
+    room = room_of(view.workers, _outside(view), uses, view.now)
+    told = _banded(found, view.now, scores)
+    return Forecast(view.now, told, room, run.cluster.now, run.cut, len(scores) >= FEWEST)
+
+
+def _kept(view: View) -> Iterator[Use]:
+    """Yield what is kept in advance."""
+    for one in view.reservations:
+        yield Use(one.placement, one.start, one.end)
+
+
+def _outside(view: View) -> dict[str, int]:
+    """Count what lies outside all workers: what is free of it, and what runs hold."""
+    outside = dict(view.consumables)
+    for run in view.runs:
+        for kind, amount in run.placement.get("", {}).items():
+            outside[kind] = outside.get(kind, 0) + amount
+    return outside
+
+
+def _add_pass(
+    run: Ahead,
+    policy: Policy,
+    lengths: Lengths,
+    bounds: Bounds,
+    found: dict[str, Expected],
+    uses: list[Use],
+) -> list[Use]:
+    """Place what the plans did not reach; return everything that holds space then."""
+    then = run.cluster.view()
+    order = list(_limited(_in_order(policy, then), bounds.jobs))
+    made = one_pass(then, lambda job, gang: lengths.of(job, gang).seconds, order, uses)
+    endless = sum(use.end == inf for use in uses)
+    for job in then.jobs:
+        if not job.gangs:
+            continue
+        start, before = made.starts.get(job.id, inf), found.get(job.id)
+        end = max(made.ends.get(job.id, inf), before.end if before else 0.0)
+        if before is not None:
+            found[job.id] = replace(before, end=end)
+        elif start < inf:
+            found[job.id] = Expected(job.id, start, end, 0, 0, "one-pass")
+        else:
+            text = _unknown(job.id in made.starts, endless, bounds)
+            found[job.id] = Expected(job.id, inf, inf, inf, inf, "unknown", text)
+    return [*uses, *made.booked]
+
+
+def _limited(order: Iterable[tuple[JobView, GangView]], most: int) -> Iterator[tuple[JobView, GangView]]:
+    for k, one in enumerate(order):
+        if k >= most:
+            return
+        yield one
+
+
+def _in_order(policy: Policy, view: View) -> Iterable[tuple[JobView, GangView]]:
+    """Return what waits in the order in which a policy tries it, else by priority and submission."""
+    if not isinstance(policy, Ranks):
+        return by_submission(view)
+    gangs = {(job.id, gang.number): (job, gang) for job in view.jobs for gang in job.gangs}
+    return [gangs[one] for one in policy.ranked(view) if one in gangs]
+
+
+def _unknown(placed: bool, endless: int, bounds: Bounds) -> str:
+    if not placed:
+        return f"behind the first {bounds.jobs} gangs, which are as many as a forecast looks at"
+    if endless:
+        return f"{some(endless, 'running task has', 'running tasks have')} no known end"
+    return "it does not fit what the ready workers have"
+
+
+# ── delegate: whole jobs are handed over, so many at a time ──
+
+
+def _handed_over(view: View, policy: Delegate, lengths: Lengths) -> dict[str, Expected]:
+    """Return when each job is handed over: as soon as one of those before it has ended."""
+    most = policy.check(view.settings)["max_handed_over"]
+    ends: dict[str, float] = {}
+    started: dict[str, float] = {}
+    for run in view.runs:
+        ends[run.job] = max(ends.get(run.job, 0.0), view.now + lengths.left(run, view.now))
+        started[run.job] = min(started.get(run.job, inf), run.started)
+    found = {job: Expected(job, started[job], end, 0, 0, "running") for job, end in ends.items()}
+    free = [*ends.values()]
+    heapify(free)
+    for job in view.jobs:
+        if job.id in ends:
+            continue
+        start = view.now if len(free) < most else heappop(free)
+        seconds = max((lengths.of(job, gang).seconds for gang in job.gangs), default=0.0)
+        heappush(free, start + seconds)
+        text = "" if start < inf else _unknown(True, len(free), Bounds())
+        found[job.id] = Expected(job.id, start, start + seconds, 0, 0, "ahead" if start < inf else "unknown", text)
+    return found
+
+
+# ── bands ──
+
+
+def _banded(found: Mapping[str, Expected], now: float, scores: Sequence[float]) -> dict[str, Expected]:
+    return {job: _with_band(one, now, scores) for job, one in found.items()}
+
+
+def _with_band(one: Expected, now: float, scores: Sequence[float]) -> Expected:
+    if one.how == "running" or one.start <= now or one.start == inf:
+        return replace(one, low=one.start, high=one.start)
+    wait = corrected(one.start - now, scores)
+    low, high = band(one.start - now, scores, 0.8)
+    start = now + wait
+    return replace(
+        one, start=start, end=one.end + start - one.start, low=now + min(low, wait), high=now + max(high, wait)
+    )
+
+
+def score(waited: float, expected: float) -> float:
+    """Return how a forecast turned out: the logarithm of what was waited over what was expected.
+
+    >>> round(score(540.0, 240.0), 3)
+    0.693
+    """
+    return log((max(0.0, waited) + SOFTENED) / (max(0.0, expected) + SOFTENED))
+
+
+def corrected(expected: float, scores: Sequence[float]) -> float:
+    """Return an expected wait, corrected where the last forecasts were too early or too late on the whole."""
+    bias = median(scores[-SCORES:]) if len(scores) >= FEWEST else 0.0
+    return expected if abs(bias) <= BIASED else _after(expected, bias)
+
+
+def band(expected: float, scores: Sequence[float], cover: float) -> tuple[float, float]:
+    """Return between which waits a job's lies in `cover` of all cases, by the scores of those before it.
+
+    >>> band(600.0, [], 0.8)
+    (105.0, 2580.0)
+    """
+    low, high = quantiles(scores[-SCORES:], cover)
+    return _after(expected, low), _after(expected, high)
+
+
+def _after(expected: float, logarithm: float) -> float:
+    return max(0.0, (expected + SOFTENED) * exp(logarithm) - SOFTENED)

@@ -1,0 +1,196 @@
+"""Forecasts: what a policy would do, ahead of time; what the bounds cut off; bands and what is unknown."""
+
+from dataclasses import replace
+from math import exp, inf, log
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rainbow.forecast import UNKNOWN, Bounds, Length, ahead, band, corrected, forecast, one_pass, score
+from rainbow.scheduling import Delegate, LoadBased, Priority
+from tests.dispatching import Job, job_view, make_view, replay, run_view
+
+ALL = Bounds(plans=100_000)
+POLICIES = [
+    (Priority(), {"discipline": "fcfs"}),
+    (Priority(), {"discipline": "easy"}),
+    (Priority(), {"discipline": "conservative"}),
+    (LoadBased(), {"unit": "core"}),
+]
+
+
+class Exact:
+    """Lengths of an oracle: each job runs as long as it will."""
+
+    def __init__(self, jobs):
+        self.seconds = {job.id: job.runtime for job in jobs}
+
+    def of(self, job, gang):
+        seconds = self.seconds[job.id]
+        return Length(seconds, seconds, seconds, 1, "name")
+
+    def left(self, run, now):
+        return max(0.0, run.started + self.seconds[run.job] - now)
+
+
+@st.composite
+def worlds(draw, number=12):
+    workers = {f"n{k}": {"core": draw(st.integers(1, 4))} for k in range(draw(st.integers(1, 4)))}
+    total = sum(w["core"] for w in workers.values())
+    jobs = []
+    for k in range(draw(st.integers(1, number))):
+        runtime = draw(st.integers(1, 20))
+        jobs.append(
+            Job(f"j{k:02}", 0.0, draw(st.integers(1, total)), runtime, float(runtime + draw(st.integers(0, 20))))
+        )
+    return workers, jobs
+
+
+@pytest.mark.parametrize(("policy", "given_"), POLICIES, ids=lambda one: str(one)[:20])
+@settings(max_examples=40)
+@given(world=worlds())
+def test_ahead_equals_what_the_policy_does_step_by_step(policy, given_, world):
+    workers, jobs = world
+    done = replay(policy, workers, jobs, given_)
+    view = make_view(0.0, workers, map(job_view, jobs), (), given_)
+    made = ahead(view, policy, Exact(jobs), ALL)
+    assert {job: span.start for job, span in made.cluster.spans.items()} == done.start
+    assert {job.id: made.cluster.spans[job.id].end for job in jobs if job.id in done.start} == {
+        job.id: done.start[job.id] + job.runtime for job in jobs if job.id in done.start
+    }
+
+
+@settings(max_examples=40)
+@given(world=worlds(), plans=st.integers(1, 6))
+def test_what_the_bounds_cut_off_is_placed_after_them_and_nothing_is_used_twice(world, plans):
+    workers, jobs = world
+    view = make_view(0.0, workers, map(job_view, jobs), (), {"discipline": "conservative"})
+    found = forecast(view, Priority(), Exact(jobs), (), Bounds(plans=plans))
+    assert found.jobs.keys() == {job.id for job in jobs}
+    assert {one.how for one in found.jobs.values()} <= {"ahead", "one-pass"}
+    for at in {one.start for one in found.jobs.values()}:
+        running = [job for job in jobs if found.jobs[job.id].start <= at < found.jobs[job.id].end]
+        assert sum(job.least for job in running) <= sum(w["core"] for w in workers.values())
+    for one in found.jobs.values():
+        assert one.low <= one.start <= one.high
+
+
+@settings(max_examples=40)
+@given(world=worlds())
+def test_room_never_says_more_than_is_free(world):
+    workers, jobs = world
+    view = make_view(0.0, workers, map(job_view, jobs), (), {"discipline": "easy"})
+    found = forecast(view, Priority(), Exact(jobs), (), ALL)
+    whole = sum(w["core"] for w in workers.values())
+    assert len(found.room.times) <= 64
+    for at in np.arange(0.0, 300.0, 0.5):
+        used = sum(job.least for job in jobs if found.jobs[job.id].start <= at < found.jobs[job.id].end)
+        assert found.room.at(at)["core"] <= whole - used
+
+
+def test_one_pass_starts_each_job_as_early_as_it_fits_behind_those_before_it():
+    jobs = [Job("a", 0, 2, 10, 10), Job("b", 0, 2, 10, 10), Job("c", 0, 1, 10, 10), Job("d", 0, 9, 10, 10)]
+    view = make_view(0.0, {"n0": {"core": 2}, "n1": {"core": 1}}, map(job_view, jobs))
+    order = [(job, gang) for job in view.jobs for gang in job.gangs]
+    assert one_pass(view, lambda *_: 10.0, order, ()).starts == {"a": 0.0, "b": 10.0, "c": 0.0, "d": inf}
+
+
+def test_delegate_hands_over_as_places_become_free():
+    jobs = [Job(name, 0, 1, seconds, seconds) for name, seconds in (("a", 30), ("b", 10), ("c", 5), ("d", 5))]
+    view = make_view(0.0, {"n0": {"core": 1}}, map(job_view, jobs), (), {"max_handed_over": 2})
+    found = forecast(view, Delegate(), Exact(jobs), (), ALL)
+    assert {job: one.start for job, one in found.jobs.items()} == {"a": 0, "b": 0, "c": 10, "d": 15}
+
+
+class Nothing:
+    def of(self, job, gang):
+        return UNKNOWN
+
+    def left(self, run, now):
+        return inf
+
+
+@pytest.mark.parametrize(("policy", "given_"), [*POLICIES, (Delegate(), {"max_handed_over": 1})], ids=lambda _: "")
+def test_without_lengths_and_limits_a_forecast_says_why_it_is_unknown(policy, given_):
+    running, waiting = Job("r", 0, 2, 5, 0), Job("w", 0, 2, 5, 0)
+    runs = [run_view(running, {"n0": {"core": 2}}, 0.0)]
+    view = make_view(9.0, {"n0": {"core": 2}}, [job_view(waiting)], [replace(runs[0], until=0.0)], given_)
+    found = forecast(view, policy, Nothing(), (), ALL)
+    assert found.jobs["w"].how == "unknown"
+    assert "1 running task has no known end" in found.jobs["w"].text
+    assert found.jobs["r"].how == "running"
+
+
+def test_preempted_tasks_of_a_policy_wait_again():
+    """A policy that stops what it started is followed all the same."""
+
+    class Fickle:
+        """Starts the second job by stopping the first, once."""
+
+        def check(self, settings):
+            return settings
+
+        def plan(self, view):
+            from rainbow.scheduling import Plan, Start, Stop
+
+            waiting, running = [job.id for job in view.jobs], [run.job for run in view.runs]
+            if running == ["a"] and not view.memory:
+                return Plan((Stop("a", "for b"),), memory={"stopped": 1})
+            if not running and waiting:
+                first = "b" if "b" in waiting and view.memory else waiting[0]
+                return Plan((Start(first, {"n0": {"core": 1}}),), memory=view.memory)
+            return Plan(memory=view.memory)
+
+    jobs = [Job("a", 0, 1, 10, 10), Job("b", 0, 1, 10, 10)]
+    other = Job("x", 0, 1, 5, 5)
+    workers = {"n0": {"core": 1}, "n1": {"core": 1}}
+    runs = [run_view(jobs[0], {"n0": {"core": 1}}, 0.0), run_view(other, {"n1": {"core": 1}}, 0.0)]
+    view = make_view(0.0, workers, [job_view(jobs[1])], runs)
+    made = ahead(view, Fickle(), Exact([*jobs, other]), ALL)
+    assert made.cut == "all"
+    assert made.cluster.spans["b"].start == 5.0
+
+
+# ── bands ──
+
+
+def test_score_compares_what_was_waited_with_what_was_expected():
+    assert score(0.0, 0.0) == 0.0
+    assert score(1_140.0, 540.0) == pytest.approx(log(2))
+
+
+@given(
+    st.lists(st.floats(-3, 3), max_size=400),
+    st.floats(0, 1e6),
+    st.floats(0, 1e6),
+    st.floats(0.1, 0.9),
+    st.floats(0.1, 0.9),
+)
+def test_bands_grow_with_the_wait_and_with_what_they_cover(scores, one, other, cover, wider):
+    (low, high), (low2, high2) = band(min(one, other), scores, cover), band(max(one, other), scores, cover)
+    assert low <= low2
+    assert high <= high2
+    within, around = band(one, scores, min(cover, wider)), band(one, scores, max(cover, wider))
+    assert around[0] <= within[0] <= within[1] <= around[1]
+
+
+def test_bands_cover_what_they_say_on_scores_drawn_like_those_before():
+    rng = np.random.default_rng(1)
+    drawn = rng.normal(0.0, 1.0, 3_000).tolist()
+    inside = 0
+    for k in range(300, 3_000, 3):
+        low, high = band(600.0, drawn[k - 300 : k], 0.8)
+        inside += low <= 660.0 * exp(drawn[k]) - 60.0 <= high
+    assert 0.77 <= inside / 900 <= 0.84
+
+
+def test_few_scores_give_a_factor_of_four_and_no_correction():
+    assert band(540.0, [2.0] * 29, 0.8) == pytest.approx((90.0, 2_340.0))
+    assert corrected(540.0, [2.0] * 29) == 540.0
+
+
+def test_forecasts_that_are_too_early_on_the_whole_are_corrected():
+    assert corrected(540.0, [log(2)] * 40) == pytest.approx(1_140.0)
+    assert corrected(540.0, [0.05] * 40) == 540.0

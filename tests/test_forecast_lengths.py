@@ -1,0 +1,75 @@
+"""Predicted lengths: the last runs like it, the widest key that has any, never beyond the limit."""
+
+from math import exp, inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rainbow.forecast import Key, Known, left, length_of
+
+KEY = Key("oak", "ann", "train", "epoch", 4)
+NONE = Known({})
+
+
+def known(*seconds, key=KEY, ratios=()):
+    return Known({key: list(seconds)}, ratios)
+
+
+@pytest.mark.parametrize(
+    ("key", "source"),
+    [
+        (KEY, "name"),
+        (Key("oak", "ann", "train", "epoch"), "name"),
+        (Key("oak", "ann"), "requestor"),
+        (Key("oak"), "cluster"),
+    ],
+)
+def test_length_is_the_median_of_the_most_specific_key_with_a_run(key, source):
+    found = length_of(known(50, 10, 30, key=key), KEY, 3_600)
+    assert (found.seconds, found.runs, found.source) == (30, 3, source)
+
+
+def test_length_of_twenty_last_runs_forgets_older_ones():
+    assert length_of(known(*[1] * 100, *[9] * 20), KEY, 3_600).seconds == 9
+
+
+def test_length_without_runs_is_half_the_limit_and_without_both_unknown():
+    assert length_of(NONE, KEY, 3_600).seconds == 1_800
+    assert length_of(NONE, KEY, 0).seconds == inf
+    assert length_of(NONE, KEY, 0).source == "unknown"
+
+
+@given(
+    st.lists(st.floats(1, 1e6), min_size=1, max_size=50),
+    st.lists(st.floats(-2, 2), max_size=100),
+    st.floats(1, 1e6),
+    st.floats(0, 1e6),
+)
+def test_lengths_never_pass_the_limit_and_bands_hold_the_length(runs, ratios, limit, ran):
+    found = length_of(known(*runs, ratios=ratios), KEY, limit)
+    assert found.seconds <= limit
+    assert found.high <= limit
+    assert found.low <= found.high
+    assert 0 <= left(known(*runs), KEY, ran, limit) <= max(0.0, limit - ran)
+
+
+def test_band_is_conformal_on_the_clusters_own_ratios():
+    found = length_of(known(100, ratios=[0.01 * k for k in range(-50, 50)]), KEY, 0)
+    assert (found.low, found.high) == pytest.approx((100 * exp(-0.41), 100 * exp(0.4)))
+
+
+@pytest.mark.parametrize(
+    ("runs", "ran", "limit", "more"),
+    [
+        ((10, 20, 90), 15, 0, 40),  # of 20 and 90
+        ((10, 20, 90), 100, 0, 100),  # longer than all: as long again
+        ((10, 20, 90), 100, 120, 20),  # at most until its limit
+        ((), 10, 100, 40),  # half the limit
+        ((), 80, 100, 20),
+        ((), 80, 0, inf),
+        ((10,), 130, 120, 0),
+    ],
+)
+def test_what_is_left_of_a_run_is_what_longer_ones_had_left(runs, ran, limit, more):
+    assert left(known(*runs) if runs else NONE, KEY, ran, limit) == more
