@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import log
+from random import Random
 from statistics import median
 from typing import Any
 
@@ -67,8 +70,38 @@ def measured(label: str, of: View, rival: str = "") -> float:
     starts = sum(isinstance(order, Start) for order in plan.orders)
     kept = sum(isinstance(order, Reserve) for order in plan.orders)
     rate = f"{starts / spent:,.0f} starts/s" if starts else ""
-    print(f"{label:<62}{spent:>9.3f} s {starts:>6} starts {kept:>5} reservations {rate:>16}  {rival}")
+    print(f"{label:<66}{spent:>9.3f} s {starts:>6} starts {kept:>5} reservations {rate:>16}  {rival}")
     return spent
+
+
+def different(pending: int, count: int) -> View:
+    """A full cluster behind which gangs of 1 to 16 whole workers wait, all of another duration; all are promised."""
+    chance = Random(7)
+    runs = [
+        RunView(f"r{k}", f"r{k}", "user", 0, {f"n{k:05}": {"core": 4}}, -1.0, until=chance.uniform(50, 5_000))
+        for k in range(count)
+    ]
+    jobs = []
+    for k in range(pending):
+        width, seconds = chance.randint(1, 16), chance.uniform(60, 7_000)
+        group = (SlotsView("s", {"core": 4}, width, width),)
+        gangs = (GangView(f"j{k}", 0, (f"j{k}-0",), f"{width}", seconds, group),)
+        jobs.append(JobView(f"j{k:06}", "user", float(k), gangs))
+    return view(workers(count, 4, 0), jobs, runs, discipline="conservative")
+
+
+def conservative() -> None:
+    """Print what it costs to promise everybody a time, and how that grows."""
+    for count, sizes in ((100, (1_000, 2_000, 3_000, 6_000)), (1_000, (1_000, 3_000))):
+        spent = {}
+        for pending in sizes:
+            asked = different(pending, count)
+            deep = replace(asked, settings={**asked.settings, "plan_depth": 0})
+            before = "was 18.9 s, target 0.5 s" if (pending, count) == (3_000, 100) else ""
+            measured(f"conservative, {pending:,} different, {count:,} workers, plan_depth 1000", asked, before)
+            spent[pending] = measured(f"conservative, {pending:,} different, {count:,} workers, all promised", deep)
+        first, last = min(sizes), max(sizes)
+        print(f"  grows with the exponent {log(spent[last] / spent[first]) / log(last / first):.2f}, all promised")
 
 
 def main() -> None:
@@ -93,6 +126,7 @@ def main() -> None:
     for count in (100, 1_000, 10_000):
         jobs = [job(k, 1 + k % 4, 100.0 + k % 20) for k in range(10_000)]
         measured(f"growth: 10,000 pending, {count:,} workers", view(workers(count, 8, 8), jobs))
+    conservative()
 
 
 if __name__ == "__main__":

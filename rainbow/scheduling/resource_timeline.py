@@ -24,9 +24,11 @@ question answers for all of them: is this much free here for the whole of that t
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
 from typing import Self
+
+from rainbow.scheduling.free_matrix import FreeMatrix
 
 LARGEST = 256
 
@@ -257,15 +259,32 @@ class Timeline:
 
     def __init__(self, capacity: Mapping[str, Amounts]) -> None:
         self.capacity = {worker: dict(amounts) for worker, amounts in capacity.items()}
-        self.lines: dict[str, dict[str, Profile]] = {worker: {} for worker in capacity}
+        self._lines: dict[str, dict[str, Profile]] = {worker: {} for worker in capacity}
+        self._late: list[tuple[Mapping[str, Amounts], float, float]] = []  # entered in the arrays alone so far
         self._sums: dict[tuple[str, frozenset[str]], tuple[Profile, int]] = {}
+        self._matrix: FreeMatrix | None = None
+
+    @property
+    def lines(self) -> dict[str, dict[str, Profile]]:
+        """What is in use of each line, by worker and type."""
+        late, self._late = self._late, []
+        for booking in late:
+            self._enter(*booking)
+        return self._lines
 
     # ── changes ──
 
     def add(self, placement: Mapping[str, Amounts], start: float, end: float) -> None:
         """Enter a booking over [start, end)."""
+        if self._matrix is None:
+            self._enter(placement, start, end)
+        else:  # profiles can wait until somebody looks at one
+            self._matrix.add(placement, start, end)
+            self._late.append((placement, start, end))
+
+    def _enter(self, placement: Mapping[str, Amounts], start: float, end: float) -> None:
         for worker, amounts in placement.items():
-            lines = self.lines.setdefault(worker, {})
+            lines = self._lines.setdefault(worker, {})
             for kind, amount in amounts.items():
                 if not amount:
                     continue
@@ -293,6 +312,7 @@ class Timeline:
             before = [lines[kind]] if kind in lines else []
             lines[kind] = Profile.total([*before, Profile.of(line)]) if before else Profile.of(line)
         self._sums.clear()
+        self._matrix = None
 
     def remove(self, placement: Mapping[str, Amounts], start: float, end: float) -> None:
         """Take a booking out again."""
@@ -302,7 +322,7 @@ class Timeline:
         """Return a diagram of its own with the same use; capacities stay common to both."""
         made = Timeline({})
         made.capacity = self.capacity
-        made.lines = {w: {kind: Profile.total([use]) for kind, use in of.items()} for w, of in self.lines.items()}
+        made._lines = {w: {kind: Profile.total([use]) for kind, use in of.items()} for w, of in self.lines.items()}
         return made
 
     # ── questions ──
@@ -322,6 +342,14 @@ class Timeline:
         """How much is free at one moment."""
         line = self.lines.get(worker, {}).get(kind)
         return self.capacity.get(worker, {}).get(kind, 0) - (line.level(time) if line else 0)
+
+    def gain(self, worker: str, kind: str, now: float) -> float:
+        """Return the first time after now at which more is free than just before; inf: never."""
+        found = self._matrix.gain(worker, kind) if self._matrix is not None and self._late else None
+        if found is not None:
+            return found
+        line = self.lines.get(worker, {}).get(kind)
+        return next(line.ends_after(now), inf) if line else inf
 
     def copies(self, worker: str, amounts: Amounts, start: float, end: float) -> float:
         """How many times these amounts are free for the whole of [start, end); inf if they are nothing."""
@@ -365,11 +393,18 @@ class Timeline:
 
     def sum_over(self, workers: frozenset[str], kind: str) -> tuple[Profile, int]:
         """Return the use of a type summed over workers, and their capacity; kept up to date once it was asked for."""
+        own = self.lines
         if (kind, workers) not in self._sums:
-            lines = (self.lines.get(worker, {}).get(kind) for worker in workers)
+            lines = (own.get(worker, {}).get(kind) for worker in workers)
             capacity = sum(self.capacity.get(worker, {}).get(kind, 0) for worker in workers)
             self._sums[kind, workers] = Profile.total(line for line in lines if line), capacity
         return self._sums[kind, workers]
+
+    def matrix(self, workers: Sequence[str], now: float) -> FreeMatrix:
+        """Return what is free of workers from now on, as arrays; kept up to date once it was asked for."""
+        if self._matrix is None:
+            self._matrix = FreeMatrix(workers, self.capacity, self.lines, now)
+        return self._matrix
 
     def ends(self, workers: Mapping[str, Amounts] | None = None, after: float = -inf) -> list[float]:
         """Times after `after` at which something becomes free, ascending; only on some workers if named."""

@@ -10,13 +10,15 @@ Backfilling needs no pass of its own: an item of lower priority starts only wher
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from rainbow.scheduling.interface import Free, View, Wait
-from rainbow.scheduling.priority.config.settings import FCFS, GRID_ENGINE, most_reservations
+from rainbow.scheduling.priority.config.settings import CONSERVATIVE, FCFS, GRID_ENGINE, most_reservations
 from rainbow.scheduling.priority.model import Grant, Item
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.endless_tasks import SomeDay
@@ -66,6 +68,7 @@ class Dispatch:
     explained: int = 0  # answers of workers collected
     blocked: bool = False  # first come, first served: somebody waits
     categories: dict[Hashable, Judged] = field(default_factory=dict)
+    kept: list[Ahead] = field(default_factory=list)  # from times to come, by start
 
     def __post_init__(self) -> None:
         jobs = {run.job: run.requestor for run in self.view.runs}
@@ -74,8 +77,11 @@ class Dispatch:
         self.tasks = Counter(run.job for run in self.view.runs)
         self.explainer = Explainer(self.lines)
         self.most = most_reservations(self.settings)
+        self.depth = self.most if self.settings["discipline"] == CONSERVATIVE else inf
         self.heads = self.settings["discipline"] != FCFS and self.settings["compat"] != GRID_ENGINE
         self.some_day = SomeDay(self.lines, self.settings) if self.heads else None
+        for one in self.view.reservations:
+            self._keep("reservation", one.id, one.start, one.end)
         if self.lines.queues:
             self._sort_out()
 
@@ -111,7 +117,8 @@ class Dispatch:
             if grant is not None:
                 return Outcome(item, RESERVED, grant, False, judged.reasons, judged.ahead, judged.why)
             judged.never = True
-        return Outcome(item, REFUSED, None, judged.never, judged.reasons, judged.ahead, judged.why)
+        verdict = BEHIND if self.reservations >= self.depth and not judged.never else REFUSED
+        return Outcome(item, verdict, None, judged.never, judged.reasons, judged.ahead, judged.why)
 
     def _promised(self, item: Item) -> Grant | None:
         """Promise an item a time, or space; what an advance reservation keeps already takes nobody's turn."""
@@ -124,6 +131,7 @@ class Dispatch:
             self.reservations += item.reserve
             self.heads = False
         self._book(item, grant)
+        self._keep("job", item.job.id, grant.start, grant.end, bool(grant.after))
         return grant
 
     def _explain(self, item: Item, judged: Judged) -> None:
@@ -149,7 +157,7 @@ class Dispatch:
         """
         if not {KEPT, FITS} & set(reasons.counts) or not item.groups:
             return None
-        now, kept = self.lines.view.now, sorted(self._kept(item), key=lambda one: one.start)
+        now, kept = self.lines.view.now, self._kept(item)
         low, high = 0, len(kept)
         while low < high and self.explained <= MOST:
             self.explained += len(self.lines.workers)
@@ -159,17 +167,17 @@ class Dispatch:
             low, high = (middle, high) if self.assigner.now_for(shorter) else (low, middle - 1)
         return kept[low - 1] if low else None
 
-    def _kept(self, item: Item) -> Iterator[Ahead]:
-        """Yield what is kept ahead of an item's end, by reservations and for the items before it."""
+    def _kept(self, item: Item) -> list[Ahead]:
+        """Return what is kept ahead of an item's end, by start: by reservations and for the items before it."""
+        end, inside = self.lines.view.now + item.duration, item.asks.reservation
+        ahead = self.kept[: bisect_left(self.kept, end, key=lambda one: one.start)]
+        return [one for one in ahead if one.kind != "reservation" or one.name != inside] if inside else ahead
+
+    def _keep(self, kind: str, name: str, start: float, end: float, unknown: bool = False) -> None:
+        """Note space that is kept from a time to come."""
         now, offset = self.lines.view.now, float(self.settings["duration_offset"])
-        for one in self.lines.view.reservations:
-            if now < one.start < now + item.duration and one.id != item.asks.reservation:
-                yield Ahead("reservation", one.id, one.start, one.end, one.start - now - offset)
-        for outcome in self.outcomes:
-            grant = outcome.grant
-            if outcome.verdict == RESERVED and grant is not None and now < grant.start < now + item.duration:
-                name, seconds = outcome.item.job.id, grant.start - now - offset
-                yield Ahead("job", name, grant.start, grant.end, seconds, bool(grant.after))
+        if start > now:
+            insort(self.kept, Ahead(kind, name, start, end, start - now - offset, unknown), key=lambda one: one.start)
 
     def _limited(self, item: Item) -> bool:
         """Tell whether an owner's jobs or a job's tasks that run are as many as may."""
@@ -207,7 +215,7 @@ class Dispatch:
         timeline.add(booking, grant.start, grant.end)
         if self.some_day is not None:
             self.some_day.book(item, grant)
-        self.explainer.forget(grant.booking)
+        self.explainer.forget(grant.booking, grant.start <= self.view.now)
 
     def _sort_out(self) -> None:
         """Drop the spots that became overloaded or suspended, and order the others again by load."""

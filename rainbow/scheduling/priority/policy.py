@@ -20,7 +20,7 @@ from rainbow.scheduling.priority.advance_reservations import keep
 from rainbow.scheduling.priority.config.base_units import in_base_units
 from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.settings import GRID_ENGINE, check_settings
-from rainbow.scheduling.priority.dispatch import FAULTY, LIMITED, STARTED, Dispatch, Outcome
+from rainbow.scheduling.priority.dispatch import BEHIND, FAULTY, LIMITED, STARTED, Dispatch, Outcome
 from rainbow.scheduling.priority.items import environments, items
 from rainbow.scheduling.priority.job_order import first_of_all, ordered, prioritise, tickets
 from rainbow.scheduling.priority.model import Grant, Item, owners, read_asks
@@ -168,7 +168,14 @@ class Priority:
     def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return settings under which every job may be promised a time."""
         given = {key: value for key, value in settings.items() if key != "max_reservation"}
-        return {**given, "discipline": "conservative", "max_jobs_per_user": 0, "compat": "", "search": "gaps"}
+        return {
+            **given,
+            "discipline": "conservative",
+            "plan_depth": 0,
+            "max_jobs_per_user": 0,
+            "compat": "",
+            "search": "gaps",
+        }
 
     def counted_until(self, memory: Mapping[str, Any]) -> float | None:
         """Return from when on it needs the record of what has ended: since it counted usage last; None: never."""
@@ -201,7 +208,7 @@ def waits(lines: Lines, outcomes: Iterable[Outcome]) -> list[Wait]:
 
 
 def _wait(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
-    item, grant, reasons = outcome.item, outcome.grant, outcome.reasons
+    item, reasons = outcome.item, outcome.reasons
     facts: dict[str, Any] = {"ahead": ahead}
     if outcome.verdict == FAULTY:
         return Wait(item.job.id, "attributes", item.asks.fault, facts)
@@ -215,19 +222,28 @@ def _wait(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
         text, facts = f"{outcome.why.text}; {text}", {**facts, **outcome.why.facts}
     if outcome.ahead is not None:
         text, facts = text + outcome.ahead.text(now, offset), {**facts, **outcome.ahead.facts()}
-    if grant is not None and grant.after:
-        return _after(lines, item, grant, text, facts)
-    if grant is not None:
-        soon = f"; estimated start {clock(grant.start + offset, now + offset)}"
-        workers = sorted({spot.worker for spot, _ in grant.spots})
-        return Wait(
-            item.job.id, "reserved", text + soon, facts | {"start": rfc3339(grant.start), "kept": workers[:100]}
-        )
-    if outcome.never:
+    if outcome.grant is not None:
+        return _reserved(lines, item, outcome.grant, text, facts)
+    if outcome.never or (outcome.verdict == BEHIND and facts["reasons"].keys() <= FOR_GOOD):
         return _unpromised(lines, item, text, facts)
+    if outcome.verdict == BEHIND:
+        depth = lines.settings["plan_depth"]
+        behind = f"{text}; {some(depth, 'job')} ahead have planned starts, the most with plan_depth {depth}"
+        return Wait(item.job.id, "behind", behind, facts | {"plan_depth": depth})
     if reasons.counts.get(FITS):
         return Wait(item.job.id, "too-few", f"{text}; not enough for all of its slots", facts)
     return Wait(item.job.id, "busy", text, facts)
+
+
+def _reserved(lines: Lines, item: Item, grant: Grant, text: str, facts: dict[str, Any]) -> Wait:
+    """Say when an item is taken to start, or after what."""
+    if grant.after:
+        return _after(lines, item, grant, text, facts)
+    now, offset = lines.view.now, lines.settings["utc_offset"]
+    soon = f"; estimated start {clock(grant.start + offset, now + offset)}"
+    workers = sorted({spot.worker for spot, _ in grant.spots})
+    known = {"start": rfc3339(grant.start), "kept": workers[:100]}
+    return Wait(item.job.id, "reserved", text + soon, facts | known)
 
 
 def _after(lines: Lines, item: Item, grant: Grant, text: str, facts: dict[str, Any]) -> Wait:

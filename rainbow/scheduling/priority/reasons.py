@@ -15,6 +15,7 @@ from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.queues import Tag, instances, tag
 from rainbow.scheduling.priority.model import Item, Need, Spot
 from rainbow.scheduling.priority.placement.lines import Lines
+from rainbow.scheduling.resource_timeline import Line
 from rainbow.scheduling.snapshot import Placement, WorkerView
 from rainbow.state_machine import WorkerState
 from rainbow.text import rfc3339
@@ -58,6 +59,7 @@ class Reasons:
     counts: Mapping[str, int]
     until: float = inf
     lines: dict[str, int] = field(default_factory=dict)  # limits used up, by line
+    busy: list[Line] = field(default_factory=list)  # what is in use of workers
     _text: str = ""  # said once for all items it is about
     _facts: dict[str, Any] = field(default_factory=dict)
 
@@ -89,28 +91,43 @@ class Explainer:
 
     def __init__(self, lines: Lines) -> None:
         self.lines = lines
-        self.known: dict[tuple[str, str], tuple[int, float]] = {}  # line → free now, when more is
-        self.told: dict[Hashable, Reasons] = {}  # what was said since the last booking, whatever the duration
+        self.free: dict[Line, int] = {}  # line → free now
+        self.more: dict[Line, float] = {}  # line → when more is
+        self.told: dict[Hashable, tuple[Reasons, list[str]]] = {}  # since the last start; workers to be asked again
         self.spots: dict[str, list[Spot]] = {}
         for spot in instances(lines.queues, lines.workers.values()):
             self.spots.setdefault(spot.worker, []).append(spot)
 
-    def forget(self, booking: Placement) -> None:
-        """Look again at the lines of a booking."""
-        self.told.clear()
-        for line, amounts in booking.items():
-            for kind in amounts:
-                self.known.pop((line, kind), None)
+    def forget(self, booking: Placement, started: bool) -> None:
+        """Look again at the lines of a booking; what is kept for later changes nothing of what is free now."""
+        lines = [(line, kind) for line, amounts in booking.items() for kind in amounts]
+        for line in lines:
+            self.more.pop(line, None)
+        if started:
+            self.told.clear()
+            for line in lines:
+                self.free.pop(line, None)
 
     def explain(self, item: Item) -> Reasons:
-        """Ask every worker why it cannot take a slot of an item now; the best of its queues speaks for it."""
+        """Ask every worker why it cannot take a slot of an item now; the best of its queues speaks for it.
+
+        Workers with room now are asked again for every item: whether it is kept for others depends on the duration.
+        """
         key = self._key(item)
-        if key is not None and key in self.told:
-            return self.told[key]
-        reasons = self._asked(item)
-        if key is not None and not {FITS, KEPT} & set(reasons.counts):  # those depend on how long it runs
-            self.told[key] = reasons
-        return reasons
+        if key is None:
+            return self._asked(item, self.lines.workers)[0]
+        if key not in self.told:
+            self.told[key] = self._asked(item, self.lines.workers)
+            return self.told[key][0]
+        before, again = self.told[key]
+        until = min(map(self._more, before.busy), default=inf)
+        if not again and until == before.until:
+            return before
+        counts = Counter(before.counts)
+        counts.subtract({said: counts[said] for said in (FITS, KEPT)})
+        counts.update(self._asked(item, again)[0].counts)
+        counted = {said: count for said, count in sorted(counts.items()) if count}
+        return Reasons(before.workers, counted, until, before.lines, before.busy)
 
     def _key(self, item: Item) -> Hashable:
         """Name what the workers' words depend on, None if that is more than one slot's amounts."""
@@ -119,18 +136,24 @@ class Explainer:
         environment = item.environments[0]
         return (self.lines.shape(item, 0, environment), item.kinds)
 
-    def _asked(self, item: Item) -> Reasons:
+    def _asked(self, item: Item, workers: Iterable[str]) -> tuple[Reasons, list[str]]:
+        """Return what some workers say, and which of them have room now."""
         reasons = Reasons(len(self.lines.workers), {})
         usable = set(self.lines.spots) if self.lines.queues else None
         counts: Counter[str] = Counter()
         by_kind: dict[str, str] = {}
-        for name, worker in self.lines.workers.items():
+        room: list[str] = []
+        for name in workers:
+            worker = self.lines.workers[name]
             if worker.kind not in by_kind:
                 by_kind[worker.kind] = _unsuited(item, worker)
             said = by_kind[worker.kind] or ("" if worker.state is WorkerState.READY else STATE)
-            counts[said or self._best(item, self.spots.get(name, ()), usable, reasons)] += 1
+            said = said or self._best(item, self.spots.get(name, ()), usable, reasons)
+            counts[said] += 1
+            if said in (FITS, KEPT):
+                room.append(name)
         reasons.counts = dict(sorted(counts.items()))
-        return reasons
+        return reasons, room
 
     def _best(self, item: Item, spots: Iterable[Spot], usable: set[Spot] | None, reasons: Reasons) -> str:
         said = [self._say(item, spot, usable is None or spot in usable, reasons) for spot in spots]
@@ -165,23 +188,26 @@ class Explainer:
     def _line(self, item: Item, need: Need, reasons: Reasons) -> str:
         """Return what stands in the way on one line, "" if nothing does."""
         now, line, kind = self.lines.view.now, need.line, need.kind
-        free, more = self._free(line, kind)
-        if free >= need.amount:
+        if self._free(line, kind) >= need.amount:
             return "" if self.lines.timeline.free(line, kind, now, now + item.duration) >= need.amount else KEPT
         if line and not line.startswith(("quota ", "pe ")):
-            reasons.until = min(reasons.until, more)
+            reasons.busy.append((line, kind))
+            reasons.until = min(reasons.until, self._more((line, kind)))
             return BUSY
         reasons.lines[f"{line or 'cluster'} {kind}"] = need.amount
         return CLUSTER if not line else QUOTA if line.startswith("quota ") else ENVIRONMENT
 
-    def _free(self, line: str, kind: str) -> tuple[int, float]:
-        """Return what of a line is free now, and when the next of it is given back."""
-        key = (line, kind)
-        if key not in self.known:
-            timeline, now = self.lines.timeline, self.lines.view.now
-            use = timeline.lines.get(line, {}).get(kind)
-            self.known[key] = (timeline.free_at(line, kind, now), next(use.ends_after(now), inf) if use else inf)
-        return self.known[key]
+    def _free(self, line: str, kind: str) -> int:
+        """Return what of a line is free now."""
+        if (line, kind) not in self.free:
+            self.free[line, kind] = self.lines.timeline.free_at(line, kind, self.lines.view.now)
+        return self.free[line, kind]
+
+    def _more(self, line: Line) -> float:
+        """Return when more of a line is free."""
+        if line not in self.more:
+            self.more[line] = self.lines.timeline.gain(*line, self.lines.view.now)
+        return self.more[line]
 
 
 def _unsuited(item: Item, worker: WorkerView) -> str:

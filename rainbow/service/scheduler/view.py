@@ -1,8 +1,9 @@
 """The view of a step: what a policy may know, frozen.
 
-A policy that grows and shrinks jobs (`Policy.sees_all`) also sees every active job with its class and service, its
-progress, the cost of each run so far, and the nodepools that workers name. The items of a job are its tasks,
-`threads` of them to a share.
+What a policy that lets jobs grow and shrink is told beyond what waits (`Policy.sees_all`).
+
+Every job that has not ended with its class and service, how far its work has come, what each run has cost so far, and
+the nodepools that workers name. The items of a job are its tasks, `threads` of them to a share.
 """
 
 from __future__ import annotations

@@ -157,6 +157,7 @@ SETS = record({"users": ({}, table(NAMES)), "hosts": ({}, table(NAMES))})
 FIELDS: dict[str, tuple[Any, Check]] = {
     "discipline": (EASY, one_of(FCFS, EASY, CONSERVATIVE, TUNED)),
     "max_reservation": (0, integer()),  # with discipline tuned
+    "plan_depth": (1_000, integer()),  # with discipline conservative: how many gangs have a time; 0: all
     "reserve": ("asked", one_of("asked", "all")),  # with discipline tuned: who may have a reservation
     "compat": ("", one_of("", GRID_ENGINE)),
     "search": ("gaps", one_of("gaps", "backwards")),
@@ -200,7 +201,8 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def most_reservations(settings: Mapping[str, Any]) -> float:
     """How many reservations one run may make."""
-    return {FCFS: 0.0, EASY: 1.0, CONSERVATIVE: inf}.get(settings["discipline"], float(settings["max_reservation"]))
+    most = {FCFS: 0.0, EASY: 1.0, CONSERVATIVE: settings["plan_depth"] or inf}
+    return float(most.get(settings["discipline"], settings["max_reservation"]))
 
 
 def _check_subordinates(queues: Mapping[str, Any]) -> None:

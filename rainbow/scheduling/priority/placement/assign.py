@@ -12,18 +12,20 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rainbow.scheduling.free_matrix import FreeMatrix, Group, Slots
 from rainbow.scheduling.interface import Free
-from rainbow.scheduling.priority.model import Environment, Grant, Item, Need, Spot
+from rainbow.scheduling.priority.model import ONE_WORKER, Environment, Grant, Item, Need, Spot
 from rainbow.scheduling.priority.placement import slot_allocation
 from rainbow.scheduling.priority.placement.earliest_start import Times, backwards, earliest
 from rainbow.scheduling.priority.placement.free_space import Ledger, Placer, Wanted, add_needs
-from rainbow.scheduling.priority.placement.lines import CLUSTER, Lines, reserved_line, violations
-from rainbow.scheduling.priority.placement.slot_allocation import admissible
+from rainbow.scheduling.priority.placement.lines import CLUSTER, Lines, Reachable, reserved_line, violations
+from rainbow.scheduling.priority.placement.slot_allocation import admissible, allocate
 
 if TYPE_CHECKING:
     from rainbow.matching import Take
 
 TIMES = 64  # lists of workers that are remembered for times to come
+FEW = 4  # items promised a time before it pays to draw the diagram as arrays
 
 
 class Assigner:
@@ -43,7 +45,9 @@ class Assigner:
         self.alive: dict[Hashable, list[Any]] = {}
         self.later: dict[Hashable, list[str]] = {}
         self.searches = 0
+        self.promised = 0  # items for which a time to come was searched
         self.tight = False  # something did not fit
+        self.groups: dict[Reachable, Group] = {}
 
     def now_for(self, item: Item) -> Grant | None:
         """Return the largest grant that starts now; of equal ones that with the fewest violations."""
@@ -52,7 +56,7 @@ class Assigner:
         for environment in item.environments:
             if self.tight and self._hopeless(item, environment):
                 continue
-            if self._single(item, environment):
+            if self._single(item, environment) and not self._arrays(item, environment):
                 grant = self._one(item, environment)
             else:
                 grant = self._most(item, environment, self.now)
@@ -66,6 +70,9 @@ class Assigner:
         counts = admissible(environment.rule, item.counts)
         if not counts or item.asks.reservation or self.settings["consumables"]:
             return not counts  # other lines, or amounts that are not taken by every slot
+        if self._arrays(item, environment):  # where one count is possible, asking for it is as cheap
+            able, slots = self._asked(item, environment, counts[0])
+            return len(counts) > 1 and self._matrix.short(able, slots, self.now, self.now + item.duration)
         workers, end = self.lines.reachable(item, environment).workers, self.now + item.duration
         for group in item.groups:
             least = counts[0] if len(item.groups) == 1 else group.least
@@ -78,6 +85,7 @@ class Assigner:
     def later_for(self, item: Item) -> Grant | None:
         """Return the grant with the earliest start: first the fewest slots, then as many as fit at that time."""
         self.searches += 1
+        self.promised += 1
         found: Grant | None = None
         for environment in item.environments:
             counts = admissible(environment.rule, item.counts)
@@ -162,6 +170,10 @@ class Assigner:
     def at(self, item: Item, environment: Environment, start: float, count: int) -> Grant | None:
         """Return a grant of exactly `count` slots at a time, or None."""
         end = start + item.duration
+        if self._arrays(item, environment):
+            group, slots = self._asked(item, environment, count)
+            given = self._matrix.free_over(group, slots, start, end)
+            return None if given is None else self._granted(item, environment, slots, start, group.left(given))
         reachable = self.lines.reachable(item, environment)
         if not item.groups:
             return place_matched(self.lines, item, reachable.spots, start, end)
@@ -186,9 +198,54 @@ class Assigner:
     def _wanted(self, item: Item, environment: Environment) -> Callable[[int, Spot], Wanted]:
         return lambda k, spot: self.lines.wanted(item, k, spot, environment)
 
+    # ── with the diagram as arrays ──
+
+    def _arrays(self, item: Item, environment: Environment) -> bool:
+        """Tell whether arrays answer for an item: workers alone limit it, and many ask in this run."""
+        if self.promised <= FEW or not self.lines.by_workers or len(item.groups) != 1:
+            return False
+        return not (item.groups[0].outside or item.asks.reservation)
+
+    @property
+    def _matrix(self) -> FreeMatrix:
+        return self.timeline.matrix(list(self.lines.workers), self.now)
+
+    def _asked(self, item: Item, environment: Environment, count: int) -> tuple[Group, Slots]:
+        """Return the workers an item may use, and slots of it."""
+        reachable, rule, of = self.lines.reachable(item, environment), environment.rule, item.groups[0]
+        if reachable not in self.groups:
+            self.groups[reachable] = self._matrix.group(list(reachable.by_worker))
+        each = count if rule == ONE_WORKER else rule if isinstance(rule, int) else 0
+        amounts = tuple((kind, amount) for kind, amount in of.amounts.items() if amount)
+        return self.groups[reachable], Slots(amounts, count, each, of.apart)
+
+    def _granted(
+        self, item: Item, environment: Environment, slots: Slots, start: float, left: dict[str, int]
+    ) -> Grant:
+        """Return a grant of slots on workers that give so many each, together enough."""
+        ledger = Ledger(self.timeline, start, start + item.duration)
+        placer = Placer(item, ledger, environment, tuple, {}, self._wanted(item, environment))
+        spots = self.lines.reachable(item, environment).by_worker
+
+        def take(worker: str, low: int, high: int) -> int:
+            count = min(high, left[worker])
+            if count < low:
+                return 0
+            left[worker] -= count
+            placer.given.append((0, spots[worker][0], count))
+            return count
+
+        allocate(environment.rule, slots.count, left, take)
+        return self._judged(item, placer.grant())
+
     # ── the earliest time ──
 
     def _earliest(self, item: Item, environment: Environment, count: int) -> Grant | None:
+        if self.settings["search"] == "gaps" and self._arrays(item, environment):
+            group, slots = self._asked(item, environment, count)
+            found = self._matrix.earliest(group, slots, item.duration)
+            return self._granted(item, environment, slots, found[0], group.left(found[1])) if found else None
+
         def fits(start: float) -> Grant | None:
             return self.at(item, environment, start, count)
 

@@ -182,14 +182,17 @@ class Placer:
         once: set[tuple[str, str]] = set()
         for k, spot, count in self.given:
             group, wanted = self.item.groups[k], self.wanted(k, spot)
-            fixed = [n for n in wanted.per_worker if (spot.worker, n.kind) not in once]
-            fixed += [n for n in wanted.per_job if ("", n.kind) not in once]
-            once.update((spot.worker, need.kind) for need in wanted.per_worker)
-            once.update(("", need.kind) for need in wanted.per_job)
-            add_needs(booking, fixed, 1)
+            fixed: list[Need] = []
+            if wanted.fixed:
+                fixed += [n for n in wanted.per_worker if (spot.worker, n.kind) not in once]
+                fixed += [n for n in wanted.per_job if ("", n.kind) not in once]
+                once.update((spot.worker, need.kind) for need in wanted.per_worker)
+                once.update(("", need.kind) for need in wanted.per_job)
+                add_needs(booking, fixed, 1)
             add_needs(booking, wanted.each, count)
-            slots.append((group.label, _held(spot, [*wanted.each, *fixed])))
-            slots.extend([(group.label, _held(spot, wanted.each))] * (count - 1))
+            each = _held(spot, wanted.each)
+            slots.append((group.label, _held(spot, [*wanted.each, *fixed]) if fixed else each))
+            slots.extend([(group.label, each)] * (count - 1))
         spots: dict[Spot, int] = {}
         for _, spot, count in self.given:
             spots[spot] = spots.get(spot, 0) + count

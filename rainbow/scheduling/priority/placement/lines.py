@@ -89,6 +89,11 @@ class Lines:
             self._book_reservation(kept)
         self.timeline.fill((self.booking(run), min(run.started, view.now), self.until(run)) for run in view.runs)
 
+    @property
+    def by_workers(self) -> bool:
+        """Tell whether only workers limit slots that ask for nothing outside them."""
+        return not (self.queues or self.quotas.sets or self.limits or self.settings["consumables"])
+
     def until(self, run: RunView) -> float:
         """When a running task is taken to end."""
         return end_of(run, self.view.now, self.settings)
