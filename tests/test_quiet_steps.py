@@ -99,7 +99,7 @@ def test_where_time_matters_every_tick_is_a_step(api, stepped, cause, monkeypatc
     if cause == "a failing step":
         monkeypatch.setattr(looping, "step", lambda *_: 1 / 0)
     if cause == "a policy of time":
-        monkeypatch.setattr(LoadBased, "by_events", False)
+        monkeypatch.setattr(LoadBased, "traits", LoadBased.traits._replace(by_events=False))
     now = 0.0
     for _ in range(5):
         now += 0.25

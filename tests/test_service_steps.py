@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from rainbow.api import create_app
+from rainbow.scheduling import Traits, policies, traits_of
 from rainbow.service import Service, Settings, settings_of
 from rainbow.service.scheduler import step as scheduler_step
 from rainbow.service.scheduler.loop import step_safely
@@ -174,8 +175,6 @@ def test_failing_policy_stops_only_its_own_cluster(api, service, cluster, agent,
         def plan(self, view):
             raise RuntimeError("no plan today")
 
-    from rainbow.scheduling import policies
-
     monkeypatch.setitem(policies._built_in, "load_based", Broken())
     assert not step_safely(service, "one")
     assert "no plan today" in service.faults[service.catalogue["one"].id]
@@ -183,6 +182,32 @@ def test_failing_policy_stops_only_its_own_cluster(api, service, cluster, agent,
     monkeypatch.undo()
     assert step_safely(service, "one")
     assert service.faults == {}
+
+
+def test_policy_that_is_not_installed_any_more_stops_only_its_own_cluster(api, service, cluster, agent, monkeypatch):
+    other = api.register("two", "cluster(node(core))")
+    api("PUT", "/v1/clusters/two/scheduler", other["secret"], json={"policy": "delegate"})
+    submit(api, cluster)
+    agent.say("heartbeat")
+    monkeypatch.delitem(policies._built_in, "delegate")
+    assert traits_of("delegate") == Traits()
+    assert not step_safely(service, "two")
+    assert "no plug-in 'delegate'" in service.faults[service.catalogue["two"].id]
+    assert step_safely(service, "one")
+    asking = jobspec(attributes={"system": {"class": "land"}})
+    submitted = api("POST", "/v1/jobs", ADMIN, data=asking)
+    assert submitted.status_code == 201, submitted.json
+    repaired = api("PUT", "/v1/clusters/two/scheduler", other["secret"], json={"policy": "load_based"})
+    assert (repaired.status_code, repaired.json["policy"]) == (200, "load_based")
+
+
+def test_traits_of_a_policy_may_be_attributes_as_they_were(monkeypatch):
+    class Old:
+        rests = True
+
+    monkeypatch.setitem(policies._built_in, "old", Old())
+    assert traits_of("old") == Traits(rests=True)
+    assert traits_of("load_based").by_census
 
 
 def test_booked_nodes_come_back_when_the_job_has_ended(api, service, cluster, agent):

@@ -1,6 +1,6 @@
 """One cluster's jobs × workers × now → orders."""
 
-from rainbow.plugins import Registry
+from rainbow.plugins import PluginFault, Registry, UnknownPlugin
 from rainbow.scheduling.delegate import Delegate
 from rainbow.scheduling.dependencies import never_started, waits_for
 from rainbow.scheduling.fair_share import FairShare
@@ -20,8 +20,10 @@ from rainbow.scheduling.interface import (
     Stop,
     Suspend,
     Taken,
+    Traits,
     View,
     Wait,
+    Warns,
 )
 from rainbow.scheduling.invariants import check_plan
 from rainbow.scheduling.load_based import LoadBased
@@ -47,6 +49,22 @@ policies.add("priority")(Priority())
 policies.add("fair_share")(FairShare())
 
 DEFAULT_POLICY = "load_based"
+
+
+def installed(name: str) -> Policy | None:
+    """Return a policy; None if it is not installed any more: its cluster waits for its owner, and no other does."""
+    try:
+        return policies.get(name)
+    except (UnknownPlugin, PluginFault):
+        return None
+
+
+def traits_of(name: str) -> Traits:
+    """Return the traits of a policy; each may also be an attribute of its own, as it was before there were traits."""
+    policy = installed(name)
+    found: Traits | None = getattr(policy, "traits", None)
+    return found or Traits(*(bool(getattr(policy, one, False)) for one in Traits._fields))
+
 
 __all__ = [
     "DEFAULT_POLICY",
@@ -78,14 +96,17 @@ __all__ = [
     "Stop",
     "Suspend",
     "Taken",
+    "Traits",
     "View",
     "Wait",
+    "Warns",
     "WorkerView",
     "can_ever",
     "can_now",
     "check_plan",
     "diagram",
     "gangs",
+    "installed",
     "located",
     "never_started",
     "only",
@@ -93,5 +114,6 @@ __all__ = [
     "policies",
     "processes",
     "slots_of",
+    "traits_of",
     "waits_for",
 ]

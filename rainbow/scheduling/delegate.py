@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from rainbow.errors import PolicyError
-from rainbow.scheduling.interface import Plan, Start, View, Wait
+from rainbow.scheduling.interface import Plan, Start, Traits, View, Wait
 from rainbow.text import some
 
 
 class Delegate:
     """Hands over up to `max_handed_over` jobs at a time, without placing them."""
 
-    by_events = True  # time alone changes no plan
+    traits = Traits(by_events=True, hands_over=True)
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with their default; PolicyError names the first fault."""

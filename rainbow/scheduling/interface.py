@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from rainbow.scheduling.cluster_index import Census
 from rainbow.scheduling.snapshot import GangView, JobView, Placement, ReservationView, RunView, WorkerView
@@ -265,16 +265,31 @@ class Names(Protocol):
         """Return {key of attributes.system: the names that exist}; a job that asks for another is rejected."""
 
 
+@runtime_checkable
+class Warns(Protocol):
+    """What a policy has beside, if settings can be right and yet not mean what was wanted."""
+
+    def warnings(self, settings: Mapping[str, Any], requestors: Collection[str]) -> Sequence[Mapping[str, Any]]:
+        """Say what is doubtful about settings, given who has jobs."""
+
+
+class Traits(NamedTuple):
+    """What a policy asks of its host; all that is false costs the host more, or is unusual."""
+
+    by_events: bool = False  # while its memory is empty, time alone changes no plan: ask again after an event
+    rests: bool = False  # the same after a plan that orders nothing and leaves the memory as it was
+    sees_all: bool = False  # its views have every job that has not ended, with class, service and progress
+    needs_workers: bool = False  # it starts nothing where no worker is ready: such a cluster's step can wait a moment
+    by_census: bool = False  # it asks the census first; its views need no measured loads and no reservations
+    admission: bool = False  # its clusters begin with the admission limits of the server's configuration
+    hands_over: bool = False  # whole jobs go to a site that decides where they run
+
+
 class Policy(Protocol):
     """Plans one cluster's next step. Same view, same plan.
 
-    A policy may say `by_events = True`: where its memory is empty, a later `now` alone changes nothing, and the host
-    need not ask it again before something happens; `rests = True`: the same after a plan that orders nothing and
-    leaves its memory as it was. With `sees_all = True` its views have every job that has not ended, with class,
-    service and progress, also if nothing of it waits; else only those with something waiting.
-    With `needs_workers = True` it starts nothing where no worker is ready: such a cluster's step can wait a moment.
-    With `by_census = True` it asks the census first, and its views need not have measured loads and reservations.
-    One that keeps space for advance reservations has `keep`, see `Keeps`; one with queues or classes `names`.
+    A policy may have `traits`, see `traits_of`; `keep` if it keeps space for advance reservations, see `Keeps`;
+    `names` if it has queues or classes; and what else is marked so above.
     """
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:

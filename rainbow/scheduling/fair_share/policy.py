@@ -21,7 +21,7 @@ from rainbow.scheduling.fair_share.grants import Grants
 from rainbow.scheduling.fair_share.model import CLUSTER, Job, Machine, Pool, World
 from rainbow.scheduling.fair_share.settings import check_settings, compile_settings
 from rainbow.scheduling.fair_share.world import Building
-from rainbow.scheduling.interface import Order, Plan, Start, Stop, View, Wait
+from rainbow.scheduling.interface import Order, Plan, Start, Stop, Traits, View, Wait
 from rainbow.text import some
 
 TEXTS = {
@@ -170,9 +170,9 @@ MEMORY = "fair_share"  # a cluster's memory may be another policy's: ours is und
 class FairShare:
     """Plans by weighted fair shares of memory, with preemption, fixed shares and reservations."""
 
-    sees_all = True  # a job that only runs has a class, a size and a part of what is counted like any other
-    rests = True  # time goes into the order of eviction alone, and that matters once somebody has to give
-    needs_workers = True
+    # a job that only runs is counted like any other; time goes into the order of eviction alone, and that matters
+    # once somebody has to give
+    traits = Traits(sees_all=True, rests=True, needs_workers=True)
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""

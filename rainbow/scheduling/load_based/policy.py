@@ -15,13 +15,13 @@ any other unit workers are shared, and a gang costs what it takes of that type (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from rainbow.scheduling.interface import Plan, View, Wait, census_of
+from rainbow.scheduling.interface import Plan, Traits, View, Wait, census_of
 from rainbow.scheduling.load_based import round as reasons
 from rainbow.scheduling.load_based.round import Round
-from rainbow.scheduling.load_based.settings import check_settings, classes_of
+from rainbow.scheduling.load_based.settings import check_settings, classes_of, overlaps
 
 
 def figures(round_: Round) -> dict[str, Any]:
@@ -61,9 +61,7 @@ def waits(round_: Round) -> Iterator[Wait]:
 class LoadBased:
     """Plans by class load percents."""
 
-    by_events = True  # time alone changes no plan, unless something is remembered
-    by_census = True  # what exists is not looked at one by one
-    needs_workers = True
+    traits = Traits(by_events=True, by_census=True, needs_workers=True, admission=True)
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""
@@ -72,6 +70,10 @@ class LoadBased:
     def names(self, settings: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
         """Return the classes there are."""
         return {"class": classes_of(settings).percents}
+
+    def warnings(self, settings: Mapping[str, Any], requestors: Collection[str]) -> Sequence[Mapping[str, Any]]:
+        """Name the requestors that several classes claim."""
+        return list(overlaps(settings["requestors"], requestors))
 
     def plan(self, view: View) -> Plan:
         """Start what the classes are entitled to, then what can be lent; stop loans that have lasted too long."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from math import inf, isinf
 from typing import Any
 
-from rainbow.scheduling.interface import Kept, Order, Plan, Reserve, Resume, Start, Suspend, View, Wait
+from rainbow.scheduling.interface import Kept, Order, Plan, Reserve, Resume, Start, Suspend, Traits, View, Wait
 from rainbow.scheduling.priority.advance_reservations import keep
 from rainbow.scheduling.priority.config.base_units import in_base_units
 from rainbow.scheduling.priority.config.calendar import clock
@@ -128,7 +128,7 @@ def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) ->
 class Priority:
     """Plans by priority, with reservations and backfilling."""
 
-    needs_workers = True
+    traits = Traits(needs_workers=True)
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""

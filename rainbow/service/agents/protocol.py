@@ -11,7 +11,7 @@ from rainbow.jobspec.batch import started
 from rainbow.jobspec.handover import handover, least, trees_of
 from rainbow.jobspec.request import SLOT
 from rainbow.matching import numbered, stated_units
-from rainbow.scheduling import processes
+from rainbow.scheduling import processes, traits_of
 from rainbow.service.agents import liveness
 from rainbow.service.agents.liveness import beat, greet
 from rainbow.service.agents.unit_of_work import Desk
@@ -62,7 +62,7 @@ def look(
 ) -> tuple[dict[str, Any], Pause | None]:
     """Offer what there is, and say how to wait for more (at most some seconds) if that is nothing."""
     record = greet(service, who, name, agent)
-    if agent.startswith(PULLS) and record.policy != "delegate":
+    if agent.startswith(PULLS) and not traits_of(record.policy).hands_over:
         raise Conflict(
             f"cluster {name} uses policy {record.policy}; whole jobs are handed out only under policy delegate"
         )
@@ -99,7 +99,7 @@ def _offers(
     for offer, task in zip(offers, assigned, strict=True):
         if task.held and (binding := numbered(service.entry(cluster).cluster, task.held)):
             offer["binding"] = binding
-    if cluster.policy != "delegate" or whole:
+    if whole or not traits_of(cluster.policy).hands_over:
         return offers
     return [{**offer, **_request(connection, task)} for offer, task in zip(offers, assigned, strict=True)]
 

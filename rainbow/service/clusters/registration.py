@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
 from rainbow.matching import cluster_totals, prepare, stated_units
-from rainbow.scheduling import DEFAULT_POLICY, policies
+from rainbow.scheduling import policies, traits_of
 from rainbow.selection.expression.scalar import is_number
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.service import Entry, keep_summary
@@ -56,7 +56,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         now,
         policy,
         settings,
-        limits=asdict(service.settings.admission) if policy == DEFAULT_POLICY else {},
+        limits=asdict(service.settings.admission) if traits_of(policy).admission else {},
         visibility=body.get("visibility") or clusters.ALL,
     )
     with service.store.write() as connection:

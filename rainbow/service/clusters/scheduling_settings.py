@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, PolicyError, RequestError
+from rainbow.plugins import UnknownPlugin
 from rainbow.regex import RegexError
-from rainbow.scheduling import DEFAULT_POLICY, Keeps, policies
-from rainbow.scheduling.load_based.settings import overlaps
+from rainbow.scheduling import Keeps, Warns, installed, policies, traits_of
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.limits import check_limits
 from rainbow.store import clusters, events, jobs, reservations, tasks
@@ -58,7 +58,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
         policy = _policy(body.get("policy", record.policy))
         kept = record.settings if merge and policy == record.policy else {}
         settings = _checked(policy, {**kept, **_mapping(body.get("settings", {}), "settings")}, merge)
-        begin = asdict(service.settings.admission) if policy == DEFAULT_POLICY else {}
+        begin = asdict(service.settings.admission) if traits_of(policy).admission else {}
         limits = _limits(record.limits, begin, body, merge)
         shown = body.get("visibility", record.visibility) or clusters.ALL
         after = replace(record, policy=policy, settings=settings, limits=limits, visibility=shown)
@@ -85,22 +85,26 @@ def _check_kept(connection: sa.Connection, record: ClusterRecord, policy: str, n
 
 
 def _told(connection: sa.Connection, record: ClusterRecord) -> dict[str, Any]:
-    """Return what is set, and whom several classes claim."""
+    """Return what is set, and what the policy finds doubtful about it."""
     settings, limits = _parts(record)["settings"], _parts(record)["limits"]
-    requestors = jobs.live_by_requestor(connection, record.id)
-    try:
-        claimed = list(overlaps(settings["requestors"], requestors)) if record.policy == "load_based" else []
-    except RegexError:  # stored by a version that took what this one refuses; the fault says so
-        claimed = []
-    told = {"policy": record.policy, "settings": settings, "limits": limits, "warnings": claimed}
+    warnings = _warnings(record.policy, settings, jobs.live_by_requestor(connection, record.id))
+    told = {"policy": record.policy, "settings": settings, "limits": limits, "warnings": warnings}
     return {**told, "visibility": record.visibility}
+
+
+def _warnings(name: str, settings: Mapping[str, Any], requestors: Collection[str]) -> list[Mapping[str, Any]]:
+    policy = installed(name)
+    try:
+        return list(policy.warnings(settings, requestors)) if isinstance(policy, Warns) else []
+    except RegexError:  # stored by a version that took what this one refuses; the step's fault says so
+        return []
 
 
 def _parts(record: ClusterRecord) -> dict[str, dict[str, Any]]:
     """Return what is set with every default filled in; settings that cannot be used any more as they are stored."""
     try:
         settings = dict(policies.get(record.policy).check(record.settings))
-    except PolicyError:
+    except (PolicyError, UnknownPlugin):
         settings = dict(record.settings)
     named = {"policy": record.policy, "visibility": record.visibility}
     return {"policy": named, "settings": settings, "limits": check_limits(record.limits)}

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rainbow.scheduling import traits_of
 from rainbow.service.core.leases import PULLS, alive
 from rainbow.state_machine import TaskState
 from rainbow.store import clusters, tasks, workers
@@ -60,7 +61,7 @@ def _site(service: Service, connection: sa.Connection, record: JobRecord) -> Sit
         record.cluster,
         {name: sign.seen_at for name, sign in signs.items()},
         frozenset(alive(service.leases, service.settings.lease, record.cluster_id, signs)),
-        cluster is not None and cluster.policy == "delegate",
+        cluster is not None and traits_of(cluster.policy).hands_over,
         service.faults.get(record.cluster_id, ""),
     )
 

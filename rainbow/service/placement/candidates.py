@@ -19,7 +19,7 @@ from rainbow.jobspec.dialects.common import FOR_POLICIES
 from rainbow.lazy import cached_property
 from rainbow.lru_cache import Memory, Same
 from rainbow.matching import Verdict
-from rainbow.scheduling import Names, policies
+from rainbow.scheduling import Names, installed, traits_of
 from rainbow.selection.expression.scalar import is_number
 from rainbow.store import cluster_states, clusters, workers
 from rainbow.text import meant
@@ -113,7 +113,7 @@ def unattended(service: Service, connection: sa.Connection, ids: Mapping[str, st
 
 def _unattended(connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
     found = workers.unattended(connection, ids) if len(ids) > 1 else {}
-    away = [one for one, policy in found.items() if getattr(policies.get(policy), "needs_workers", False)]
+    away = [one for one, policy in found.items() if traits_of(policy).needs_workers]
     return sorted(ids[one] for one in away) if len(away) < len(ids) else []
 
 
@@ -168,8 +168,8 @@ def barred(connection: sa.Connection, request: Request, ids: Mapping[str, str]) 
         return {}
     found: dict[str, JobspecError] = {}
     for cluster_id, (policy, settings) in clusters.policies(connection, ids).items():
-        plugin = policies.get(policy)
-        known = plugin.names(settings) if isinstance(plugin, Names) else {}
+        plugin = installed(policy)
+        known: Mapping[str, Collection[str]] = plugin.names(settings) if isinstance(plugin, Names) else {}
         for key in asked.keys() & known.keys():
             for name in asked[key]:
                 if not _is_among(name.partition("@")[0], known[key]):

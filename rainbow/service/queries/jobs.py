@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.scheduling import Answer, can_ever, can_now, policies
+from rainbow.scheduling import Answer, can_ever, can_now, policies, traits_of
 from rainbow.service.core.access import Caller
 from rainbow.service.jobs.lifecycle import _job, visible_job
 from rainbow.service.jobs.whereabouts import waits_of
@@ -34,7 +34,7 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     if record and (fault := service.faults.get(record.id)):
         text = f"the scheduler's last step of {record.name} failed, its owner must act: {fault}"
         return {**told, "wait": {**told["wait"], "reason": "step-failed", "text": text, "facts": {"fault": fault}}}
-    if record is None or not getattr(policies.get(record.policy), "by_census", False):
+    if record is None or not traits_of(record.policy).by_census:
         return told
     wait = wait_now(service, record, job_id)
     if wait is None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from rainbow.errors import RainbowError
 from rainbow.plugins import PluginFault
-from rainbow.scheduling import policies
+from rainbow.scheduling import traits_of
 from rainbow.service.clusters.drain import finish
 from rainbow.service.core.counters import count, gauge, observe
 from rainbow.service.core.pubsub import ALL
@@ -237,7 +237,7 @@ class Loop:
         """Return those of some clusters where no worker is there and none is to be had without."""
         with self.service.store.read() as connection:
             found = workers.unattended(connection, ids)
-        return {one for one, policy in found.items() if getattr(policies.get(policy), "needs_workers", False)}
+        return {one for one, policy in found.items() if traits_of(policy).needs_workers}
 
     def _look_around(self, touched: set[str], now: float) -> None:
         """Take over what other processes have changed, now and then, and when a cluster nobody here knows is told."""

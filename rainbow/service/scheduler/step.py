@@ -13,7 +13,6 @@ import structlog
 
 from rainbow.scheduling import (
     Plan,
-    Policy,
     Reserve,
     Resume,
     Start,
@@ -26,6 +25,7 @@ from rainbow.scheduling import (
     located,
     policies,
     slots_of,
+    traits_of,
 )
 from rainbow.scheduling.invariants import every_wait, left, started
 from rainbow.service.agents.liveness import lose_the_silent
@@ -111,22 +111,22 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
         service.restless.add(entry.id)
     if seen is None:
         return False
-    policy = policies.get(seen.record.policy)
-    plan = located(seen.view, policy.plan(seen.view))  # 4
+    plan = located(seen.view, policies.get(seen.record.policy).plan(seen.view))  # 4
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
     mirror.ended = {}
-    if mirror.resting or mirror.dependents.restless(mirror.jobs) or _awaits_time(policy, seen, plan):
+    if mirror.resting or mirror.dependents.restless(mirror.jobs) or _awaits_time(seen, plan):
         service.restless.add(entry.id)
     return ordered
 
 
-def _awaits_time(policy: Policy, seen: Frozen, plan: Plan) -> bool:
+def _awaits_time(seen: Frozen, plan: Plan) -> bool:
     """Tell whether time alone may change what is planned next."""
-    if getattr(policy, "rests", False):
+    traits = traits_of(seen.record.policy)
+    if traits.rests:
         return bool(plan.orders) or dict(plan.memory) != dict(seen.record.memory)
-    return bool(plan.memory) or not getattr(policy, "by_events", False)
+    return bool(plan.memory) or not traits.by_events
 
 
 def look_around(service: Service, mirror: Mirror) -> bool:

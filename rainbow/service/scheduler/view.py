@@ -1,9 +1,8 @@
 """The view of a step: what a policy may know, frozen.
 
-What a policy that lets jobs grow and shrink is told beyond what waits (`Policy.sees_all`).
-
-Every job that has not ended with its class and service, how far its work has come, what each run has cost so far, and
-the nodepools that workers name. The items of a job are its tasks, `threads` of them to a share.
+A policy that grows and shrinks jobs (`Traits.sees_all`) also sees every active job with its class and service, its
+progress, the cost of each run so far, and the nodepools that workers name. The items of a job are its tasks,
+`threads` of them to a share.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from rainbow.jobspec.request import OF_ITS_OWN
 from rainbow.lazy import cached_property
-from rainbow.scheduling import JobProgress, JobView, ReservationView, RunProgress, RunView, View, policies
+from rainbow.scheduling import JobProgress, JobView, ReservationView, RunProgress, RunView, View, traits_of
 from rainbow.service.agents.liveness import alive, loads
 from rainbow.service.jobs.jobspecs import Reading, reading
 from rainbow.service.live_state.live_job import elastic_of, system_of
@@ -107,9 +106,9 @@ def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, quiet: bo
         census=census,
         free=FreeSpace(mirror.placing, mirror.occupancy) if mirror.occupancy else None,
     )
-    policy = policies.get(record.policy)
-    if not getattr(policy, "by_census", False):
-        view = _in_full(service, mirror, view, sees_all=getattr(policy, "sees_all", False))
+    traits = traits_of(record.policy)
+    if not traits.by_census:
+        view = _in_full(service, mirror, view, sees_all=traits.sees_all)
     return Frozen(mirror, record, view)
 
 
