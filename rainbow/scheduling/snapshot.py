@@ -103,6 +103,7 @@ class GangView:
     expected: float = 0.0  # seconds it may run, 0: unknown
     slots: tuple[SlotsView, ...] = ()
     alike: int = 0  # gangs of the same number ask for the same; 0: unknown
+    length: float = 0.0  # seconds it is predicted to run, 0: unknown
 
     @property
     def question(self) -> int | str:

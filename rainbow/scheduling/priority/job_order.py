@@ -87,8 +87,8 @@ def prioritise(waiting: Sequence[Item], now: float, settings: Mapping[str, Any],
 
 
 def ordered(waiting: Sequence[Item]) -> list[Item]:
-    """Return items by priority, the best first; ties by submission, then id."""
-    return sorted(waiting, key=lambda item: (-item.priority, item.job.submitted, item.place))
+    """Return items by rank and priority, the best first; ties by submission, then id."""
+    return sorted(waiting, key=lambda item: (item.rank, -item.priority, item.job.submitted, item.place))
 
 
 def first_of_all(

@@ -170,6 +170,8 @@ class Item:
     user: str = ""
     terms: Mapping[str, float] = field(default_factory=dict)
     priority: float = 0.0
+    rank: tuple[float, ...] = ()  # with the setting `order`: what decides before its priority
+    unordered: str = ""  # why the setting `order` has no value for it
 
     @property
     def owners(self) -> dict[str, str]:

@@ -24,6 +24,7 @@ from rainbow.scheduling.priority.dispatch import BEHIND, FAULTY, LIMITED, STARTE
 from rainbow.scheduling.priority.items import environments, items
 from rainbow.scheduling.priority.job_order import first_of_all, ordered, prioritise, tickets
 from rainbow.scheduling.priority.model import Grant, Item, owners, read_asks
+from rainbow.scheduling.priority.order import late_first, rank
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.lines import CLUSTER, Lines
 from rainbow.scheduling.priority.reasons import FITS, SMALL, UNFIT
@@ -96,11 +97,20 @@ def dispatch(view: View) -> Run:
     memory = _prioritise(view, waiting, settings)
     lines = Lines(view, settings, environments(settings).values())
     assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
-    patience = settings["patience"] if settings["compat"] != GRID_ENGINE else 0.0
-    order, first = first_of_all(ordered(waiting), view.now, patience, view.memory.get("first", {}))
+    since = rank(view, waiting, settings)
+    order, first = _in_order(view, waiting, settings)
     memory |= {"first": first} if first else {}
     outcomes = Dispatch(view, settings, lines, assigner).run(order)
+    if any(outcome.verdict != STARTED for outcome in outcomes):  # else the queue is empty now
+        memory |= since
     return Run(settings, lines, assigner, outcomes, memory)
+
+
+def _in_order(view: View, waiting: list[Item], settings: Mapping[str, Any]) -> tuple[list[Item], dict[str, Any]]:
+    """Return items as they are tried, and which was put first for its age; an order has `starve` for that."""
+    patience = 0.0 if settings["order"] or settings["compat"] == GRID_ENGINE else settings["patience"]
+    order, first = first_of_all(ordered(waiting), view.now, patience, view.memory.get("first", {}))
+    return late_first(order, view.now, settings["starve"]), first
 
 
 def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,6 +218,15 @@ def waits(lines: Lines, outcomes: Iterable[Outcome]) -> list[Wait]:
 
 
 def _wait(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
+    """Say why an item waits, and if it is last because its order has no value."""
+    wait, fault = _why(lines, outcome, ahead), outcome.item.unordered
+    if not fault:
+        return wait
+    text = f"{wait.text}; last in order, because {fault}"
+    return replace(wait, text=text, facts={**wait.facts, "order": fault})
+
+
+def _why(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
     item, reasons = outcome.item, outcome.reasons
     facts: dict[str, Any] = {"ahead": ahead}
     if outcome.verdict == FAULTY:

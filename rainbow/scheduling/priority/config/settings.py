@@ -11,6 +11,7 @@ from rainbow.jobspec.request import HIGHEST, LOWEST
 from rainbow.scheduling.priority import model
 from rainbow.scheduling.priority.config.calendar import CalendarFault, read_calendar
 from rainbow.scheduling.priority.config.load_formulas import FormulaFault, read_formula
+from rainbow.scheduling.priority.config.orders import check_order, check_starve
 from rainbow.scheduling.priority.config.quotas import SCOPES
 from rainbow.scheduling.settings_schema import (
     MOST,
@@ -171,6 +172,8 @@ FIELDS: dict[str, tuple[Any, Check]] = {
     "max_jobs_per_user": (0, integer()),
     "parallel_environments": ({}, table(ENVIRONMENT)),
     "consumables": ({}, table(CONSUMABLE)),
+    "order": ("", check_order),  # "": by priority; a name or an expression: see orders.py
+    "starve": ({}, check_starve),  # {after: seconds, first: how many of the oldest jobs that are later go first}
     "weights": _filled(record({name: (weight, number()) for name, weight in WEIGHTS.items()})),
     "urgency": ({}, table(number(-MOST))),  # of one unit of a type, and of "slots"
     "most_asked_priority": (0.0, number(LOWEST, HIGHEST)),  # of what jobspecs ask; 0: they may only lower themselves
