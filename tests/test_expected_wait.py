@@ -8,8 +8,8 @@ import pytest
 
 from rainbow.agent.cluster_survey import survey
 from rainbow.agent.executors.slurm import estimate
+from rainbow.testing.runs import until
 from tests.conftest import ADMIN, Api, grid, jobspec
-from tests.contract.executing import until
 from tests.slurm import Slurm
 
 SHORTEST = {"priorities": [{"priority": 1, "steps": [{"sort_ascending": "expected_wait"}, {"select": "first"}]}]}

@@ -20,8 +20,8 @@ from rainbow.agent.executors.keeper_client import KeptExecutor
 from rainbow.agent.executors.run import Result
 from rainbow.api import create_app
 from rainbow.client import Client
+from rainbow.testing.runs import ends, run_of
 from tests.agent_sites import PATH, Site, Watched, until
-from tests.contract.executing import ends, run_of
 from tests.keepers import end_of_marked, keepers
 from tests.live import http, rainbow_at, service_at, url_of
 from tests.registering import processes_of

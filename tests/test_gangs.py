@@ -4,7 +4,7 @@ import rainbow
 from rainbow.jobspec import TaskSpec
 from rainbow.matching import backends
 from rainbow.scheduling import gangs, only, placements, processes, slots_of
-from tests.shapes import cluster
+from rainbow.testing.shapes import cluster
 
 RFC = """
 version: 1

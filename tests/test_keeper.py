@@ -10,8 +10,8 @@ import pytest
 
 from rainbow.agent.executors.keeper_client import KeptExecutor
 from rainbow.agent.executors.wards import Wards
+from rainbow.testing.runs import ends, run_of
 from tests.agent_sites import PATH, until
-from tests.contract.executing import ends, run_of
 from tests.keepers import alive, keepers
 
 

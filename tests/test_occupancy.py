@@ -13,8 +13,8 @@ from rainbow.jobspec.quantities import quantity
 from rainbow.matching import backends, consumables, hosting_kinds, worker_capacity, worker_kinds
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.worker_use import _walked
+from rainbow.testing.shapes import cluster
 from tests import strategies
-from tests.shapes import cluster
 
 SLOW = list(HealthCheck)
 

@@ -16,11 +16,11 @@ from rainbow.agent.executors.keeper_client import KeptExecutor
 from rainbow.agent.executors.run import Result
 from rainbow.agent.messages import run_of
 from rainbow.client import Client
+from rainbow.testing.runs import ends
+from rainbow.testing.runs import run_of as run
 from tests import services
 from tests.agent_sites import PATH, Site, Watched
 from tests.conftest import Cluster, grid
-from tests.contract.executing import ends
-from tests.contract.executing import run_of as run
 from tests.keepers import end_of_marked, keepers
 from tests.live import rainbow_at
 

@@ -18,7 +18,8 @@ from rainbow.agent import Executor, Result, Run
 from rainbow.agent.executors.slurm import executor as slurm_executor
 from rainbow.agent.executors.slurm.call import read_end
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
-from tests.contract.executing import ends, opened, run_of, until
+from rainbow.testing.runs import ends, run_of, until
+from tests.contract.executing import opened
 from tests.slurm import Slurm
 
 DYING = """

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, assume, given, settings
 import rainbow
 from rainbow.matching import backends
 from rainbow.matching.model.verdict import Why
+from rainbow.testing.shapes import cluster
 from tests import strategies
 from tests.conformance.__main__ import main
-from tests.shapes import cluster
 from tests.test_matching import document, requests, shapes
 
 CASES = Path(__file__).parent / "cases"

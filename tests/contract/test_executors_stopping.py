@@ -1,103 +1,19 @@
-"""Limits and stops at every executor: nothing outlives its run, and what outlives an agent is adopted."""
+"""Runs that an agent left behind are adopted; and stops that are an executor's own."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from rainbow.agent import Ended, Executor, Result
-from rainbow.agent.executors.local import GRACE, LocalExecutor, allowed
-from tests.contract.executing import (
-    LEAVE_A_CHILD,
-    NAMES,
-    PYTHON,
-    end_of,
-    ends,
-    opened,
-    python,
-    run_of,
-    there_of,
-    until,
-)
-
-MIND_TERM = """
-import signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: (print("tidied", flush=True), sys.exit(3)))
-open(sys.argv[1], "w")
-time.sleep(60)
-"""
-
-
-def test_a_run_over_its_limit_is_ended_with_all_it_started(executor: Executor) -> None:
-    begun = time.monotonic()
-    end = end_of(executor, python(f"{LEAVE_A_CHILD}; import time; time.sleep(60)", duration=1.0))
-    assert end.result is Result.TIMED_OUT
-    assert end.exit_code not in (0, None)
-    assert end.detail == "killed: exceeded its time limit of 1 seconds"
-    assert time.monotonic() - begun < 30
-    grandchild = int(end.output)
-    until(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE)
-
-
-def test_a_run_within_its_limit_is_left_alone(executor: Executor) -> None:
-    end = end_of(executor, run_of("sleep", "0.1", duration=20.0))
-    assert (end.result, end.exit_code) == (Result.EXITED, 0)
-
-
-def test_stop_ends_a_run_and_says_stopped(executor: Executor) -> None:
-    executor.start(run_of("sleep", "60"))
-    executor.stop(("t1", 1))
-    assert ends(executor)[("t1", 1)].result is Result.STOPPED
-
-
-def test_stop_of_an_unknown_run_or_attempt_does_nothing(executor: Executor) -> None:
-    executor.start(run_of("sleep", "0.3"))
-    executor.stop(("t1", 2))
-    executor.stop(("nobody", 1))
-    assert ends(executor)[("t1", 1)].result is Result.EXITED
-
-
-def test_stop_of_what_has_ended_keeps_its_end(executor: Executor, tmp_path: Path) -> None:
-    executor.start(run_of("touch", str(tmp_path / "done")))
-    until((tmp_path / "done").exists)
-    time.sleep(0.2)
-    executor.stop(("t1", 1))
-    assert ends(executor)[("t1", 1)].result is Result.EXITED
-
-
-def test_term_is_minded_if_the_program_minds_it(executor: Executor, tmp_path: Path) -> None:
-    for attempt in (1, 2, 3):
-        up, run = tmp_path / f"up{attempt}", ("t1", attempt)
-        executor.start(replace(run_of(PYTHON, "-c", MIND_TERM, str(up)), id=run))
-        until(up.exists)
-        asked = time.monotonic()
-        executor.stop(run)
-        end = ends(executor)[run]
-        # a machine so busy that the program had no turn in all of its grace says nothing of us
-        if end.exit_code != 137 or time.monotonic() < asked + GRACE:
-            break
-    assert end == Ended(run, Result.STOPPED, 3, "tidied\n")
-
-
-def test_output_held_open_by_an_escaped_process_does_not_hold_up_the_end(executor: Executor) -> None:
-    escape = "import subprocess; print(subprocess.Popen(['sleep', '90'], start_new_session=True).pid, flush=True)"
-    begun = time.monotonic()
-    end = end_of(executor, python(escape))
-    psutil.Process(int(end.output)).kill()
-    assert time.monotonic() - begun < 30
-
-
-def test_what_a_run_leaves_in_its_group_ends_with_it(executor: Executor) -> None:
-    end = end_of(executor, python(LEAVE_A_CHILD))
-    left = int(end.output)
-    until(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE)
-
+from rainbow.agent import Executor, Result
+from rainbow.agent.executors.local import LocalExecutor, allowed
+from rainbow.testing.runs import PYTHON, ends, python, run_of, sleepers, until
+from tests.contract.executing import NAMES, opened, there_of
 
 LEFT_BEHIND = """
 import os, signal, sys, time
@@ -137,26 +53,6 @@ def test_what_an_agent_that_was_killed_left_behind_is_adopted(
         assert again.running() == []
     finally:
         again.close()
-
-
-def sleepers(seconds: str) -> list[psutil.Process]:
-    return [one for one in psutil.process_iter() if words_of(one) == ["sleep", seconds]]
-
-
-def words_of(process: psutil.Process) -> list[str]:
-    try:
-        return [] if process.status() == psutil.STATUS_ZOMBIE else process.cmdline()
-    except psutil.Error:
-        return []
-
-
-def test_close_leaves_no_process(executor: Executor) -> None:
-    seconds = f"61.{os.getpid()}"
-    executor.start(run_of("sleep", seconds, processes=3))
-    until(lambda: len(sleepers(seconds)) == 3, 20)
-    executor.close()
-    until(lambda: sleepers(seconds) == [])
-    assert executor.running() == []
 
 
 def test_local_kills_what_does_not_mind_term() -> None:

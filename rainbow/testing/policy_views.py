@@ -36,6 +36,7 @@ def view(jobs: list[JobView], workers: int = 4, runs: tuple[RunView, ...] = (), 
 
 
 def job(name: str, *sizes: int, slots: bool = True, **more: Any) -> JobView:
+    """Return a job with a gang for each size, in whole workers; `more` are fields of JobView."""
     gangs = tuple(
         GangView(name, k, (f"{name}-{k}",), f"{name}/{k}:{size}", 10.0, (wholes(size),) if slots else ())
         for k, size in enumerate(sizes)
@@ -44,6 +45,7 @@ def job(name: str, *sizes: int, slots: bool = True, **more: Any) -> JobView:
 
 
 def wholes(count: int) -> SlotsView:
+    """Return slots of whole workers of four cores."""
     return SlotsView("s", {"core": 4}, count, count, (), True)
 
 

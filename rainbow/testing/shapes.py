@@ -47,7 +47,7 @@ def _parse(shape: str) -> list[Any]:
         if closes:
             stack.pop()
             continue
-        part = (kind, int(times or 1), int(size or 1), unit, [])
+        part: tuple[str, int, int, str, list[Any]] = (kind, int(times or 1), int(size or 1), unit, [])
         stack[-1].append(part)
         if opens:
             stack.append(part[4])

@@ -1,0 +1,231 @@
+"""The contract of an executor: starts, ends, limits, stops. Needs psutil."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+import pytest
+
+from rainbow.agent import Ended, Executor, Explains, Pending, Result, RunId, open_executor
+from rainbow.agent.executors.local import GRACE, allowed
+from rainbow.agent.executors.run import TAIL
+from rainbow.testing.runs import LEAVE_A_CHILD, PYTHON, end_of, ends, python, run_of, sleepers, until
+
+BY_RANK = """
+import os, sys, time
+rank = int(os.environ["RAINBOW_TASK_RANK"])
+time.sleep(0.2 * (3 - rank))
+sys.exit([0, 5, 7, 0][rank])
+"""
+
+
+IMPOSSIBLE = [
+    (run_of("no-such-program-anywhere"), "cannot start 'no-such-program-anywhere': No such file or directory"),
+    (run_of("echo", cwd="/no/such/place"), "cannot be started in '/no/such/place': No such file or directory"),
+    (run_of("/"), "cannot start '/': Permission denied"),
+    (run_of("echo", "nul\0"), "failed to start: embedded null byte"),
+    (run_of("echo", "\ud800"), "failed to start: "),
+    (run_of("echo", environment={"A=B": "1"}), "failed to start: illegal environment variable name"),
+    (run_of(), "failed to start: no command given"),
+]
+
+
+MIND_TERM = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print("tidied", flush=True), sys.exit(3)))
+open(sys.argv[1], "w")
+time.sleep(60)
+"""
+
+
+class ExecutorContract:
+    """Tests of the executor called `name`, "executor" or "executor:argument", on this machine."""
+
+    name: ClassVar[str]
+
+    @pytest.fixture
+    def executor(self, tmp_path: Path) -> Iterator[Executor]:
+        """Open the executor on a folder of its own, and close it after the test."""
+        found = open_executor(self.name, {**allowed(os.environ), "LC_ALL": "C.UTF-8"}, tmp_path / "executor")
+        yield found
+        found.close()
+
+    def test_success_is_exit_code_0(self, executor: Executor) -> None:
+        assert end_of(executor, run_of("echo", "hello")) == Ended(("t1", 1), Result.EXITED, 0, "hello\n")
+
+    def test_failure_keeps_its_code(self, executor: Executor) -> None:
+        end = end_of(executor, python("import sys; sys.exit(17)"))
+        assert (end.result, end.exit_code) == (Result.EXITED, 17)
+
+    def test_a_signal_is_128_and_its_number_and_named(self, executor: Executor) -> None:
+        end = end_of(executor, python("import os; os.kill(os.getpid(), 9)"))
+        assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 137, "killed by SIGKILL")
+
+    def test_output_keeps_its_last_bytes_of_both_streams(self, executor: Executor) -> None:
+        much = "import sys; sys.stdout.write('x' * 200_000); sys.stdout.flush(); sys.stderr.write('the end')"
+        end = end_of(executor, python(much))
+        assert len(end.output) == TAIL
+        assert end.output == "x" * (TAIL - 7) + "the end"
+
+    def test_as_much_output_is_kept_as_the_run_says(self, executor: Executor) -> None:
+        end = end_of(executor, python("import sys; sys.stdout.write('x' * 200_000 + 'the end')", output=100_000))
+        assert end.output == "x" * (100_000 - 7) + "the end"
+
+    def test_output_that_is_no_text_is_replaced(self, executor: Executor) -> None:
+        end = end_of(executor, python(r"import sys; sys.stdout.buffer.write(b'\xff\x00ok')"))
+        assert end.output == "\ufffd\ufffdok"
+
+    def test_argv_reaches_the_program_as_it_is(self, executor: Executor) -> None:
+        words = ["naïve ☂ 雪", "a  b", 'it\'s "quoted"', "$HOME", "`id`", "*", "", "-n", "\\n", "\n"]
+        show = "import sys; sys.stdout.buffer.write(repr(sys.argv[1:]).encode())"
+        end = end_of(executor, run_of(PYTHON, "-c", show, *words))
+        assert end.output == repr(words)
+
+    def test_a_semicolon_is_an_argument_and_no_command(self, executor: Executor, tmp_path: Path) -> None:
+        end = end_of(executor, run_of("echo", "; touch x", "&& touch y", "> z", cwd=str(tmp_path)))
+        assert end.output == "; touch x && touch y > z\n"
+        assert list(tmp_path.iterdir()) == []
+
+    def test_what_has_not_begun_is_explained_where_the_executor_can(self, executor: Executor) -> None:
+        if not isinstance(executor, Explains):
+            pytest.skip("it does not know why its runs wait")
+        run = run_of("sleep", "0.5")
+        executor.start(run)
+        said: list[Pending] = []
+        until = time.monotonic() + 60
+        while executor.running() and time.monotonic() < until:
+            executor.poll()
+            said += executor.pending().values()
+            time.sleep(0.01)
+        assert said, "it was submitted, and then queued"
+        assert all(why.code and 0 < len(why.text) <= 300 for why in said)
+        assert executor.pending() == {}
+
+    def test_what_cannot_be_started_fails_and_says_why(self, executor: Executor) -> None:
+        for number, (run, _) in enumerate(IMPOSSIBLE):
+            executor.start(replace(run, id=(f"t{number}", 1)))
+        found = ends(executor, len(IMPOSSIBLE))
+        for number, (_, said) in enumerate(IMPOSSIBLE):
+            end = found[(f"t{number}", 1)]
+            assert (end.result, end.exit_code, end.output) == (Result.FAILED, None, "")
+            assert end.detail.startswith(said)
+        assert executor.running() == []
+
+    def test_a_run_works_in_its_directory(self, executor: Executor, tmp_path: Path) -> None:
+        end = end_of(executor, python("import os; print(os.getcwd())", cwd=str(tmp_path)))
+        assert end.output == f"{tmp_path.resolve()}\n"
+
+    def test_the_runs_environment_comes_over_the_agents(self, executor: Executor) -> None:
+        show = "import os; print(os.environ.get('A'), os.environ.get('LC_ALL'), 'PATH' in os.environ)"
+        end = end_of(executor, python(show, environment={"A": "ö", "LC_ALL": None}))
+        assert end.output == "ö None True\n"
+
+    def test_the_first_code_by_rank_is_the_runs(self, executor: Executor) -> None:
+        assert end_of(executor, python(BY_RANK, processes=4)).exit_code == 5
+
+    def test_a_run_is_running_until_its_end_is_told(self, executor: Executor) -> None:
+        executor.start(run_of("true"))
+        assert executor.running() == [("t1", 1)]
+        time.sleep(1)
+        assert executor.running() == [("t1", 1)]
+        ends(executor)
+        assert executor.running() == []
+        assert executor.poll() == []
+
+    def test_what_has_begun_is_told_once_and_before_it_has_ended(self, executor: Executor) -> None:
+        executor.start(run_of("true"))
+        executor.start(run_of("no-such-program-anywhere", task="t2"))
+        begun: list[RunId] = []
+        found: dict[RunId, Ended] = {}
+        while len(found) < 2:
+            for end in executor.poll():
+                found[end.id] = end
+            begun += executor.begun()
+            assert ("t1", 1) in begun or ("t1", 1) not in found
+            time.sleep(0.01)
+        time.sleep(0.3)
+        executor.poll()
+        assert [*begun, *executor.begun()].count(("t1", 1)) == 1
+
+    def test_two_attempts_at_one_task_are_two_runs(self, executor: Executor) -> None:
+        executor.start(run_of("sleep", "60"))
+        executor.start(replace(run_of("echo", "again"), id=("t1", 2)))
+        assert ends(executor)[("t1", 2)].output == "again\n"
+        executor.stop(("t1", 1))
+        assert ends(executor)[("t1", 1)].result is Result.STOPPED
+
+    def test_standard_input_is_empty(self, executor: Executor) -> None:
+        assert end_of(executor, run_of("cat")).exit_code == 0
+
+    def test_a_run_over_its_limit_is_ended_with_all_it_started(self, executor: Executor) -> None:
+        begun = time.monotonic()
+        end = end_of(executor, python(f"{LEAVE_A_CHILD}; import time; time.sleep(60)", duration=1.0))
+        assert end.result is Result.TIMED_OUT
+        assert end.exit_code not in (0, None)
+        assert end.detail == "killed: exceeded its time limit of 1 seconds"
+        assert time.monotonic() - begun < 30
+        grandchild = int(end.output)
+        until(
+            lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE
+        )
+
+    def test_a_run_within_its_limit_is_left_alone(self, executor: Executor) -> None:
+        end = end_of(executor, run_of("sleep", "0.1", duration=20.0))
+        assert (end.result, end.exit_code) == (Result.EXITED, 0)
+
+    def test_stop_ends_a_run_and_says_stopped(self, executor: Executor) -> None:
+        executor.start(run_of("sleep", "60"))
+        executor.stop(("t1", 1))
+        assert ends(executor)[("t1", 1)].result is Result.STOPPED
+
+    def test_stop_of_an_unknown_run_or_attempt_does_nothing(self, executor: Executor) -> None:
+        executor.start(run_of("sleep", "0.3"))
+        executor.stop(("t1", 2))
+        executor.stop(("nobody", 1))
+        assert ends(executor)[("t1", 1)].result is Result.EXITED
+
+    def test_stop_of_what_has_ended_keeps_its_end(self, executor: Executor, tmp_path: Path) -> None:
+        executor.start(run_of("touch", str(tmp_path / "done")))
+        until((tmp_path / "done").exists)
+        time.sleep(0.2)
+        executor.stop(("t1", 1))
+        assert ends(executor)[("t1", 1)].result is Result.EXITED
+
+    def test_term_is_minded_if_the_program_minds_it(self, executor: Executor, tmp_path: Path) -> None:
+        for attempt in (1, 2, 3):
+            up, run = tmp_path / f"up{attempt}", ("t1", attempt)
+            executor.start(replace(run_of(PYTHON, "-c", MIND_TERM, str(up)), id=run))
+            until(up.exists)
+            asked = time.monotonic()
+            executor.stop(run)
+            end = ends(executor)[run]
+            # a machine so busy that the program had no turn in all of its grace says nothing of us
+            if end.exit_code != 137 or time.monotonic() < asked + GRACE:
+                break
+        assert end == Ended(run, Result.STOPPED, 3, "tidied\n")
+
+    def test_output_held_open_by_an_escaped_process_does_not_hold_up_the_end(self, executor: Executor) -> None:
+        escape = "import subprocess; print(subprocess.Popen(['sleep', '90'], start_new_session=True).pid, flush=True)"
+        begun = time.monotonic()
+        end = end_of(executor, python(escape))
+        psutil.Process(int(end.output)).kill()
+        assert time.monotonic() - begun < 30
+
+    def test_what_a_run_leaves_in_its_group_ends_with_it(self, executor: Executor) -> None:
+        end = end_of(executor, python(LEAVE_A_CHILD))
+        left = int(end.output)
+        until(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE)
+
+    def test_close_leaves_no_process(self, executor: Executor) -> None:
+        seconds = f"61.{os.getpid()}"
+        executor.start(run_of("sleep", seconds, processes=3))
+        until(lambda: len(sleepers(seconds)) == 3, 20)
+        executor.close()
+        until(lambda: sleepers(seconds) == [])
+        assert executor.running() == []

@@ -1,0 +1,142 @@
+"""The contract of a scheduling policy, over every kind of view."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pytest
+
+from rainbow.errors import PolicyError
+from rainbow.scheduling import Plan, Policy, RunView, Start, Stop, View, check_plan, policies
+from rainbow.scheduling.invariants import every_wait
+from rainbow.state_machine import WorkerState
+from rainbow.testing.policy_views import READY, busy_view, job, view, whole_view
+
+Maker = Callable[[Policy, int], View]
+AWAY = (READY, WorkerState.LOST, WorkerState.DRAINING, WorkerState.OFFLINE)
+
+
+def half_away(policy: Policy, seed: int) -> View:
+    """Make a busy view whose workers are in all kinds of states."""
+    return busy_view(policy, seed, AWAY)
+
+
+def planned(policy: Policy, of: View) -> Plan:
+    """Return the policy's plan, checked against the hard invariants."""
+    made = policy.plan(of)
+    check_plan(of, made)
+    return made
+
+
+def started(plan: Plan) -> list[str]:
+    """Return the tasks that a plan starts."""
+    return [order.task for order in plan.orders if isinstance(order, Start)]
+
+
+class PolicyContract:
+    """Tests of the policy called `name`: its plans are checked as the server checks them."""
+
+    name: ClassVar[str]
+
+    @pytest.fixture
+    def policy(self) -> Policy:
+        """Return the policy."""
+        return policies.get(self.name)
+
+    @pytest.fixture(params=[whole_view, busy_view, half_away])
+    def make(self, request: pytest.FixtureRequest) -> Maker:
+        """Return what makes a view of one kind from a policy and a seed."""
+        made: Maker = request.param
+        return made
+
+    @pytest.mark.parametrize("seed", range(30))
+    def test_policy_plans_only_what_may_be_carried_out(self, policy: Policy, make: Maker, seed: int) -> None:
+        planned(policy, make(policy, seed))
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_policy_of_equal_views_plans_equally_and_changes_none(
+        self, policy: Policy, make: Maker, seed: int
+    ) -> None:
+        of = make(policy, seed)
+        before = copy.deepcopy((of.workers, of.jobs, of.runs, of.settings, of.memory))
+        assert policy.plan(of) == policy.plan(of) == policy.plan(make(policy, seed))
+        assert (of.workers, of.jobs, of.runs, of.settings, of.memory) == before
+
+    @pytest.mark.parametrize("seed", range(30))
+    def test_policy_asked_quietly_orders_and_remembers_the_same(self, policy: Policy, make: Maker, seed: int) -> None:
+        of, quiet = make(policy, seed), replace(make(policy, seed), quiet=True)
+        told, untold = policy.plan(of), planned(policy, quiet)
+        assert (untold.orders, untold.memory) == (told.orders, told.memory)
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_policy_figures_and_memory_are_json_and_memory_comes_back(
+        self, policy: Policy, make: Maker, seed: int
+    ) -> None:
+        of = make(policy, seed)
+        first = planned(policy, of)
+        json.dumps(dict(first.figures))
+        kept: Any = json.loads(json.dumps(dict(first.memory)))
+        assert kept == dict(first.memory)
+        planned(policy, replace(of, memory=kept))
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_policy_stops_nothing_twice_nor_what_does_not_run(self, policy: Policy, make: Maker, seed: int) -> None:
+        of = make(policy, seed)
+        stops = [order.task for order in planned(policy, of).orders if isinstance(order, Stop)]
+        running = {run.task for run in of.runs if not run.stopping}
+        assert len(stops) == len(set(stops))
+        assert set(stops) <= running
+
+    def test_policy_memory_of_another_policy_is_no_fault(self, policy: Policy, make: Maker) -> None:
+        left = {name: ["another", 1] for name in ("left", "running", "usage", "suspended", "slot_search", "priority")}
+        made = planned(policy, replace(make(policy, 3), memory=left))
+        planned(policy, replace(make(policy, 4), memory=made.memory))
+
+    def test_policy_of_nothing_plans_nothing(self, policy: Policy) -> None:
+        assert planned(policy, view([])).orders == ()
+        assert planned(policy, view([], workers=0)).orders == ()
+
+    def test_policy_uses_an_idle_worker_when_somebody_fits(self, policy: Policy) -> None:
+        of = busy_view(policy, 3)
+        of = replace(of, runs=[], workers=[replace(one, free=dict(one.capacity), tasks=0) for one in of.workers])
+        assert started(planned(policy, of))
+
+    def test_policy_starts_what_fits_an_idle_cluster(self, policy: Policy) -> None:
+        assert sorted(started(planned(policy, view([job("a", 1), job("b", 2)])))) == ["a-0", "b-0"]
+
+    def test_policy_stops_nothing_when_all_is_well(self, policy: Policy) -> None:
+        runs = (RunView("r", "r", "user", 0, {"n0": {"core": 4}}, 90.0, until=120.0),)
+        assert not [o for o in planned(policy, view([job("a", 1)], runs=runs)).orders if isinstance(o, Stop)]
+
+    def test_policy_says_of_every_waiting_job_why(self, policy: Policy) -> None:
+        runs = tuple(RunView(f"r{k}", f"r{k}", "user", 0, {f"n{k}": {"core": 4}}, 90.0) for k in range(4))
+        of = view([job("a", 1), job("b", 9), job("c", 1, slots=False)], runs=runs)
+        plan = planned(policy, of)
+        if not started(plan):
+            waits = list(every_wait(of, plan))
+            assert {wait.job for wait in waits} == {"a", "b", "c"}
+            assert all(wait.text and wait.reason for wait in waits)
+
+    @pytest.mark.parametrize("state", [s for s in WorkerState if s is not READY])
+    def test_policy_places_nothing_on_workers_that_are_not_ready(self, policy: Policy, state: WorkerState) -> None:
+        plan = planned(policy, view([job("a", 1)], state=state))
+        assert all(not order.placement for order in plan.orders if isinstance(order, Start))
+
+    def test_policy_check_fills_defaults_that_are_accepted_again_and_are_json(self, policy: Policy) -> None:
+        filled = dict(policy.check({}))
+        assert dict(policy.check(filled)) == filled
+        assert json.loads(json.dumps(filled)) == filled
+
+    @pytest.mark.parametrize(
+        ("name", "pointers"), [("no/such~", ["/no~1such~0", "/no/such~"]), ("colour", ["/colour"])]
+    )
+    def test_policy_check_names_the_setting_nobody_knows(
+        self, policy: Policy, name: str, pointers: list[str]
+    ) -> None:
+        with pytest.raises(PolicyError) as fault:
+            policy.check({name: 1})
+        assert fault.value.pointer in pointers
