@@ -47,7 +47,7 @@ class MatcherContract:
 
     def verdict(self, metadata: Mapping[str, Any]) -> Verdict:
         """Match a node that has the requirement against that cluster."""
-        work = {"type": "node", "requires": [{"name": "sub", self.name: dict(self.options)}]}
+        work = {"type": "node", "requires": [{"name": "sub", self.name: [dict(self.options)]}]}
         return match(parse_jobspec({"version": 1, "resources": {"work": work}}), [self.cluster(metadata)])[0]
 
     def test_matcher_answers_none_where_met_and_a_reason_where_not(self, matcher: Matcher) -> None:
