@@ -10,7 +10,7 @@ import pytest
 from rainbow.api import create_app
 from rainbow.graph import write_jgf
 from tests import shapes
-from tests.conftest import REGISTRATION
+from tests.conftest import REGISTRATION, WHOLE_WORKERS
 
 SHARED = Path(__file__).parents[2] / "shared"
 
@@ -61,5 +61,5 @@ def api(service):
 
 @pytest.fixture
 def cluster(api):
-    """A registered cluster of two nodes of four cores: its {"token", "secret"}."""
-    return api.register("one", "cluster(node*2(core*4))")
+    """A registered cluster of two nodes of four cores, each for one job at a time: its {"token", "secret"}."""
+    return api.register("one", "cluster(node*2(core*4))", policy=WHOLE_WORKERS)

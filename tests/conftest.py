@@ -43,6 +43,7 @@ def one_parser_at_a_time() -> Iterator[None]:
 os.environ["RAINBOW_CHECK"] = "1"  # every step compares what is kept in memory with what is stored
 REGISTRATION = "rbr_of-the-tests"
 ADMIN = "rba_of-the-tests"
+WHOLE_WORKERS = {"name": "load_based", "settings": {"unit": "worker"}}  # each worker serves one job at a time
 SHARED = Path(__file__).parents[1].parent / "shared"
 
 
@@ -69,6 +70,10 @@ class Cluster:
 
     def __init__(self, api: Api, name: str, told: dict[str, Any]) -> None:
         self.api, self.name, self.token, self.secret = api, name, told["token"], told["secret"]
+
+    def serve_one_job_a_worker(self) -> None:
+        """Let each worker serve one job at a time."""
+        self.api.good("PATCH", f"/v1/clusters/{self.name}/scheduler", {"settings": {"unit": "worker"}}, self.secret)
 
     def say(self, verb: str, agent: str = "a", **body: Any) -> dict[str, Any]:
         """Send one message of the agent."""

@@ -57,6 +57,7 @@ def test_a_store_of_before_is_migrated_and_says_what_it_said(former: Api) -> Non
     assert states == {"chosen": "COMPLETED", "told": "RUNNING", "running": "RUNNING", "waiting": "WAITING"}
     assert set(former.service.catalogue) == {"oak", "elm"}
     assert former.good("GET", "/v1/clusters/elm/scheduler", None, TOLD["elm"]["secret"])["policy"] == "priority"
+    assert former.good("GET", "/v1/clusters/oak/scheduler", None, SECRET)["settings"]["unit"] == "worker"
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)

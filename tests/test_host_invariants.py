@@ -23,7 +23,7 @@ from rainbow.service.scheduler.loop import step_safely
 from rainbow.service.scheduler.view import freeze
 from rainbow.state_machine import BOOKED, ENDED, TaskState, WorkerState
 from rainbow.store import tasks, workers
-from tests.conftest import ADMIN, Api, Clock, grid, open_service_at
+from tests.conftest import ADMIN, WHOLE_WORKERS, Api, Clock, grid, open_service_at
 
 NODES = [f"n{k}" for k in range(4)]
 CORES = 2
@@ -82,7 +82,7 @@ class Host(RuleBasedStateMachine):
         self.clock = Clock()
         self.service = open_service_at(Path(self.folder.name), self.clock)
         self.api = Api(self.service)
-        self.oak = self.api.register("oak", grid(len(NODES), CORES))
+        self.oak = self.api.register("oak", grid(len(NODES), CORES), policy=WHOLE_WORKERS)
         self.elm = self.api.register("elm", grid(1, CORES))  # where jobs may go when oak is away; it only accepts
         self.shared = False  # whether oak's workers have ever been shared
         self.after = {}  # job → the jobs it waits for, by scheme

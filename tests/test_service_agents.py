@@ -171,6 +171,7 @@ def test_agent_that_sends_anything_within_its_lease_keeps_its_tasks(oak: Cluster
 
 
 def test_worker_missing_from_its_agents_heartbeat_gets_nothing(oak: Cluster) -> None:
+    oak.serve_one_job_a_worker()
     oak.say("heartbeat", workers=["n1"])
     jobs = [submit(oak), submit(oak)]
     oak.say("receive")
@@ -230,6 +231,7 @@ def test_cancel_of_a_waiting_job_ends_it_at_once(oak: Cluster) -> None:
 
 
 def test_cancel_of_a_running_job_waits_for_its_agent(oak: Cluster) -> None:
+    oak.serve_one_job_a_worker()
     job, other = submit(oak, jobspec(2)), submit(oak)
     oak.say("heartbeat")
     [offer] = oak.take()

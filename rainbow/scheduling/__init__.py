@@ -8,6 +8,7 @@ from rainbow.scheduling.feasibility import Answer, can_ever, can_now
 from rainbow.scheduling.gangs import Gang, GangTask, gangs, only, placements, processes, slots_of
 from rainbow.scheduling.interface import (
     Accounts,
+    Begins,
     Ended,
     Keeps,
     Kept,
@@ -70,6 +71,7 @@ __all__ = [
     "DEFAULT_POLICY",
     "Accounts",
     "Answer",
+    "Begins",
     "Delegate",
     "Elastic",
     "Ended",

@@ -258,6 +258,20 @@ class Promises(Protocol):
 
 
 @runtime_checkable
+class Begins(Protocol):
+    """What a policy has beside, if some of its defaults depend on the workers of a cluster."""
+
+    def begin(
+        self, settings: Mapping[str, Any], before: Mapping[str, Any], workers: Collection[Mapping[str, int]]
+    ) -> Mapping[str, Any]:
+        """Return what is given for a cluster, with what it leaves open.
+
+        `before`: the settings that it replaces, none for a new cluster. `workers`: what each of them has by type;
+        none where vertices of workers are not located, so that nothing tells two tasks on one of them apart.
+        """
+
+
+@runtime_checkable
 class Names(Protocol):
     """What a policy has beside, if jobs may ask for queues, classes or the like by name."""
 

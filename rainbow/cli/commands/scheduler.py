@@ -128,7 +128,8 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
     help="Requestor expressions in order of evaluation; replaces the whole list.",
 )
 @click.option(
-    "--unit", help="What percentages are of: whole workers (worker), or a shared resource type such as core."
+    "--unit",
+    help="What percentages are of: a resource type that jobs share, such as core, or whole workers (worker).",
 )
 @click.option(
     "--rounding", type=click.Choice(["exact", "classic"]), help="Rounding of load_based shares: exact or classic."

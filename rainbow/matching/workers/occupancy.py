@@ -29,7 +29,7 @@ from rainbow.matching.search.trail import Taken
 from rainbow.matching.search.upper_bound import cannot_collide
 from rainbow.matching.workers.allocation import Filling, Offers, shape_of
 from rainbow.matching.workers.held_paths import Held, read, read_ids, written, written_ids
-from rainbow.matching.workers.worker_use import Part, by_slot, workers_of
+from rainbow.matching.workers.worker_use import Part, by_slot, is_located, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -86,7 +86,7 @@ class Occupancy:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.workers = workers_of(cluster)
-        self.is_located = self.workers.are_apart and cluster.levels != "strict"  # workers have states
+        self.is_located = is_located(cluster)  # workers have states
         self.states = list(self.workers.fresh)
         self.closed: set[int] = set()  # workers that offer nothing, and keep what they hold
         self.held: dict[Key, Pieces] = {}

@@ -80,6 +80,11 @@ def worker_capacity(cluster: Cluster) -> dict[str, dict[str, int]]:
     return {name: dict(totals[kind]) for name, kind in kinds.items()}
 
 
+def is_located(cluster: Cluster) -> bool:
+    """Return whether it is known of every task which vertices of a worker it holds; else amounts alone are."""
+    return cluster.levels != "strict" and workers_of(cluster).are_apart
+
+
 def consumables(cluster: Cluster) -> dict[str, int]:
     """{type: amount of all its vertices that lie outside every worker, in base units}: racks, storage, licences."""
     sums: dict[str, int] = {}

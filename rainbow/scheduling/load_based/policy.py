@@ -21,7 +21,7 @@ from typing import Any
 from rainbow.scheduling.interface import Plan, Traits, View, Wait, census_of
 from rainbow.scheduling.load_based import round as reasons
 from rainbow.scheduling.load_based.round import Round
-from rainbow.scheduling.load_based.settings import check_settings, classes_of, overlaps
+from rainbow.scheduling.load_based.settings import begun, check_settings, classes_of, overlaps
 
 
 def figures(round_: Round) -> dict[str, Any]:
@@ -66,6 +66,12 @@ class LoadBased:
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings with every default filled in; PolicyError names the first fault."""
         return check_settings(settings)
+
+    def begin(
+        self, settings: Mapping[str, Any], before: Mapping[str, Any], workers: Collection[Mapping[str, int]]
+    ) -> Mapping[str, Any]:
+        """Return settings with the unit that suits these workers, unless they say one or had one before."""
+        return begun(settings, before, workers)
 
     def names(self, settings: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
         """Return the classes there are."""

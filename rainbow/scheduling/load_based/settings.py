@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ from rainbow.regex import Regex, RegexError, compile_regex
 MOST = 1_000_000  # of any number here: more is a slip, and sums stay exact
 EXACT, CLASSIC = "exact", "classic"
 WORKER = "worker"
+CORE = "core"  # the unit of new clusters whose workers all have cores
 LONGEST = 100  # characters of a type
 MOST_KNOWN = 10_000  # requestors whose class is remembered
 DEFAULTS: dict[str, Any] = {
@@ -78,6 +79,22 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return filled
 
 
+def begun(
+    settings: Mapping[str, Any], before: Mapping[str, Any], workers: Collection[Mapping[str, int]]
+) -> Mapping[str, Any]:
+    """Return settings with a unit where they leave it open: the one there was, else cores if every worker has some.
+
+    >>> begun({}, {}, [{"core": 4}]), begun({}, {}, [{"core": 4}, {}]), begun({}, {"unit": "worker"}, [{"core": 4}])
+    ({'unit': 'core'}, {'unit': 'worker'}, {'unit': 'worker'})
+    """
+    if "unit" in settings:
+        return settings
+    if settings.get("rounding") == CLASSIC:
+        return {**settings, "unit": WORKER}
+    suits = bool(workers) and all(amounts.get(CORE) for amounts in workers)
+    return {**settings, "unit": before.get("unit", CORE if suits else WORKER)}
+
+
 def _check_percents(classes: Any) -> None:
     if not isinstance(classes, Mapping) or not classes:
         raise PolicyError("classes is a mapping of names to percents with at least one entry", pointer="/classes")
@@ -112,7 +129,7 @@ def _check_unit(unit: Any, rounding: Any) -> None:
     if not isinstance(unit, str) or not 0 < len(unit) <= LONGEST:
         raise PolicyError(f"unit is {WORKER} or a type of resource, as core", pointer="/unit")
     if unit != WORKER and rounding == CLASSIC:
-        raise PolicyError(f"{CLASSIC} counts whole workers: unit is {WORKER}", pointer="/unit")
+        raise PolicyError(f"rounding {CLASSIC} counts whole workers; set unit to {WORKER} too", pointer="/unit")
 
 
 def _is_amount(value: Any) -> bool:

@@ -14,6 +14,7 @@ from rainbow.graph import read_cluster
 from rainbow.matching import cluster_totals, prepare, stated_units
 from rainbow.scheduling import policies, traits_of
 from rainbow.selection.expression.scalar import is_number
+from rainbow.service.clusters.scheduling_settings import begun
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.service import Entry, keep_summary
 from rainbow.service.core.token_digests import SECRET, TOKEN, new_credential
@@ -46,7 +47,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
     documents = _documents(body.get("subsystems"))
     cluster = prepare(check_size(service, _read(body, name, documents)), service.settings.backend)
     state = check_state(body.get("state") or {})
-    policy, settings = check_policy(body.get("policy") or {}, service.settings.policy)
+    policy, settings = check_policy(body.get("policy") or {}, service.settings.policy, cluster)
     now = service.clock()
     record = ClusterRecord(
         secrets.token_hex(8),
@@ -141,8 +142,8 @@ def check_state(values: Any) -> dict[str, Any]:
     return dict(values)
 
 
-def check_policy(given: Any, default: str) -> tuple[str, dict[str, Any]]:
-    """Return a policy's name and its settings, all checked."""
+def check_policy(given: Any, default: str, cluster: Cluster) -> tuple[str, dict[str, Any]]:
+    """Return the name and the settings of a new cluster's policy, all checked."""
     if not isinstance(given, Mapping) or not set(given) <= {"name", "settings"}:
         raise PolicyError("a policy is {name, settings}", pointer="/policy")
     name, settings = given.get("name", default), given.get("settings", {})
@@ -153,7 +154,7 @@ def check_policy(given: Any, default: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(settings, Mapping):
         raise PolicyError("settings is a mapping", pointer="/policy/settings")
     with _below("/policy/settings"):
-        return name, dict(policies.get(name).check(settings))
+        return name, dict(policies.get(name).check(begun(name, settings, {}, cluster)))
 
 
 # ── states ──

@@ -7,9 +7,10 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, PolicyError, RequestError
+from rainbow.matching import is_located, worker_capacity
 from rainbow.plugins import UnknownPlugin
 from rainbow.regex import RegexError
-from rainbow.scheduling import Keeps, Warns, installed, policies, traits_of
+from rainbow.scheduling import Begins, Keeps, Warns, installed, policies, traits_of
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.limits import check_limits
 from rainbow.store import clusters, events, jobs, reservations, tasks
@@ -18,6 +19,7 @@ from rainbow.store.events import Change
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.graph import Cluster
     from rainbow.service.core.service import Service
     from rainbow.store.clusters import ClusterRecord
 
@@ -56,8 +58,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
     with service.store.write() as connection:
         record = own_cluster(connection, who, name)
         policy = _policy(body.get("policy", record.policy))
-        kept = record.settings if merge and policy == record.policy else {}
-        settings = _checked(policy, {**kept, **_mapping(body.get("settings", {}), "settings")}, merge)
+        settings = _settings(service, record, policy, _mapping(body.get("settings", {}), "settings"), merge)
         begin = asdict(service.settings.admission) if traits_of(policy).admission else {}
         limits = _limits(record.limits, begin, body, merge)
         shown = body.get("visibility", record.visibility) or clusters.ALL
@@ -138,13 +139,32 @@ def _mapping(given: Any, part: str) -> Mapping[str, Any]:
     return given
 
 
-def _checked(policy: str, settings: Mapping[str, Any], merge: bool) -> dict[str, Any]:
-    given = {key: value for key, value in settings.items() if not (merge and value is None)}
+def _settings(
+    service: Service, record: ClusterRecord, policy: str, settings: Mapping[str, Any], merge: bool
+) -> dict[str, Any]:
+    """Return the settings as they are to be, checked; what is not given, or null, is as the policy begins."""
+    before = _parts(record)["settings"] if policy == record.policy else {}
+    if merge:
+        before = {key: value for key, value in before.items() if settings.get(key, value) is not None}
+        settings = {key: value for key, value in settings.items() if value is not None}
+    entry = service.catalogue.get(record.name)
+    given = begun(policy, settings, before, entry.cluster if entry else None)
     try:
-        return dict(policies.get(policy).check(given))
+        return dict(policies.get(policy).check({**before, **given} if merge else given))
     except PolicyError as fault:
         fault.pointer = "/settings" + (fault.pointer or "")
         raise
+
+
+def begun(
+    policy: str, settings: Mapping[str, Any], before: Mapping[str, Any], cluster: Cluster | None
+) -> Mapping[str, Any]:
+    """Return settings that replace those before, with what the policy chooses by the workers of the cluster."""
+    found = policies.get(policy)
+    if not isinstance(found, Begins):
+        return settings
+    workers = worker_capacity(cluster) if cluster is not None and is_located(cluster) else {}
+    return found.begin(settings, before, workers.values())
 
 
 def _limits(
