@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rainbow.cli.exit_codes import Exit
+from rainbow.client import Client
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
@@ -38,6 +39,36 @@ def test_show_says_how_tasks_ended_and_what_they_wrote(shell: Shell) -> None:
     assert "[bold]a[/bold] :smile: \\x1b[31mred" in result.stdout
     assert "\x1b" not in result.stdout
     assert re.search(r"task-0 +COMPLETED +0", result.stdout)
+
+
+def test_show_of_many_tasks_prints_the_first_and_says_how_to_see_more(shell: Shell) -> None:
+    tasks = [{"command": ["true"], "resources": "w", "replicas": 1_200}]
+    spec = shell.file("many.json", {"resources": {"w": {"type": "core", "replicas": 1}}, "tasks": tasks})
+    job = shell.json("submit", spec)["id"]
+    shell("job", "cancel", job)
+    told = shell("job", "show", job).stdout
+    row = re.compile(r"^\S+-\d+ +(CANCELED|COMPLETED|STOPPING) ", re.MULTILINE)
+    assert len(row.findall(told)) == 100
+    assert "100 of 1200 tasks shown (" in told
+    assert f"see more with rainbow job show {job} --after 99" in told.replace("\n", " ")
+    rest = shell("job", "show", job, "--after", "1190", "--limit", "20").stdout
+    assert (len(row.findall(rest)), "tasks shown" in rest) == (9, False)
+    page = shell.json("job", "show", job)
+    assert (len(page["tasks"]), page["next"], sum(page["counts"].values())) == (1_000, 999, 1_200)
+    with Client(shell.url, shell.token) as client:
+        assert [task["index"] for task in client.job(job)["tasks"]] == list(range(1_200))
+        assert [task["index"] for task in client.wait(job, timeout=30)["tasks"]] == list(range(1_200))
+
+
+def test_show_says_which_cores_a_task_holds(shell: Shell) -> None:
+    job = shell.json("submit", "-n", "1", "-c", "2", "--", "sleep", "60")["id"]
+    while shell.json("job", "show", job)["state"] != "RUNNING":
+        pass
+    [task] = shell.json("job", "show", job)["tasks"]
+    [(worker, paths)] = task["held"].items()
+    assert f"{worker} {paths[0]}" in shell("job", "show", job, "--held").stdout
+    assert re.fullmatch(r"core\[\d-\d\]|core\d,core\d", paths[0]), paths
+    shell("job", "cancel", job)
 
 
 def test_lists_have_every_word_in_json(shell: Shell) -> None:

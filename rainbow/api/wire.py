@@ -229,6 +229,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "clusters.put_graph": {"drain": {"type": "boolean"}},
     "reservations.listing": {"over": {"type": "boolean"}},
     "clusters.patch_graph": {"drain": {"type": "boolean"}},
+    "jobs.show": {"limit": PAGE["limit"], "after": {"type": "integer", "minimum": 0, "maximum": 99_999_999}},
     "jobs.why": {"verify": {"type": "boolean"}},
     "jobs.listing": {**PAGE, "summary": {"type": "boolean"}},
     "jobs.decisions": PAGE,

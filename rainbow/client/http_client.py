@@ -400,9 +400,13 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
             if not cursor:
                 return
 
-    def job(self, job_id: str) -> dict[str, Any]:
-        """Show a job and its tasks."""
-        return self._object("GET", path("jobs", job_id))
+    def job(self, job_id: str, *, limit: int | None = None, after: int | None = None) -> dict[str, Any]:
+        """Show a job and its tasks: all of them, read page by page, or `limit` tasks after an index.
+
+        `counts` says how many tasks are in which state; `next`, if not None, is the index after which there are more.
+        """
+        found = self._object("GET", path("jobs", job_id), query=given(limit=limit, after=after))
+        return found if limit is not None or after is not None else self._whole(found)
 
     def why(self, job_id: str, *, verify: bool = False) -> dict[str, Any]:
         """Show the whole decision: match, selection steps, why it waits; `verify`: can it ever run, and now."""
@@ -423,7 +427,7 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
             query["cursor"] = page["next"]
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """Cancel a job."""
+        """Cancel a job. Of one with very many tasks the last ones may still be canceled after this."""
         return self._object("DELETE", path("jobs", job_id))
 
     def suspend(self, job_id: str) -> dict[str, Any]:

@@ -70,6 +70,17 @@ class Waiting:
 
     _calls: Calls
 
+    def _whole(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Return a job with the tasks of the pages after its first."""
+        if job.get("next") is None:
+            return job
+        tasks, following = list(job["tasks"]), job["next"]
+        while following is not None:
+            page = self._calls.call("GET", path("jobs", job["id"]), query={"after": following})
+            tasks += page["tasks"]
+            following = page["next"]
+        return {**job, "tasks": tasks, "next": None}
+
     def wait(self, job_id: str, timeout: float | None = None, *, every: float = 0.5) -> dict[str, Any]:
         """Return the job once it has ended, asking `every` seconds; TryLater if `timeout` seconds pass before.
 
@@ -81,15 +92,19 @@ class Waiting:
         return job
 
     def follow(self, job_id: str, timeout: float | None = None, *, every: float = 0.5) -> Iterator[dict[str, Any]]:
-        """Yield the job as it is every `every` seconds, the last time when it has ended; else as `wait`."""
+        """Yield the job as it is every `every` seconds, the last time when it has ended; else as `wait`.
+
+        Of a job with very many tasks the first page is shown until it has ended.
+        """
         clock = self._calls.clock
         end = None if timeout is None else clock() + timeout
         outage = Outage(self._calls, end)
         while True:
             job = self._job_in(outage, job_id)
-            yield job
             if job["state"] in ENDED:
+                yield self._whole(job)
                 return
+            yield job
             if end is not None and clock() + every > end:
                 raise TryLater(f"timed out after {timeout:g} seconds; job {job_id} is still {job['state']}")
             self._calls.sleep(every)

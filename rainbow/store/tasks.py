@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
@@ -133,6 +133,33 @@ def _replicas(run: Sequence[Task]) -> dict[str, Any] | None:
 def of_job(connection: sa.Connection, job_id: str) -> list[Task]:
     """Return a job's tasks in the order of its jobspec."""
     return _tasks(connection, tasks.c.job == job_id)
+
+
+def some_of(connection: sa.Connection, job_id: str, states: Collection[TaskState], most: int) -> list[Task]:
+    """Return some of a job's tasks that are in these states."""
+    query = sa.select(*_COLUMNS).where(tasks.c.job == job_id, tasks.c.state.in_(states)).limit(most)
+    return [_task(row) for row in connection.execute(query)]
+
+
+def cancel_waiting(connection: sa.Connection, job_id: str, now: float, why: str, most: int) -> int:
+    """Cancel some of a job's tasks that wait, by one statement; return how many."""
+    query = sa.select(tasks.c.id, tasks.c.attempt).where(tasks.c.job == job_id, _WAITS).limit(most)
+    found = connection.execute(query).all()
+    if found:
+        ended = {"state": TaskState.CANCELED, "ended_at": now, "detail": why, "placement": {}, "pending": None}
+        connection.execute(tasks.update().where(tasks.c.id.in_([row.id for row in found])).values(**ended))
+        states = {"job": job_id, "state": str(TaskState.CANCELED)}
+        _tell(connection, found[0].id, [{**states, "task": row.id, "attempt": row.attempt} for row in found], now)
+    return len(found)
+
+
+def page(connection: sa.Connection, job_id: str, begin: int, most: int) -> list[Task]:
+    """Return a job's tasks from an index on, so many at most, by their ids: a sort would look at all there are."""
+    found: list[Task] = []
+    for part in _parts([f"{job_id}-{index}" for index in range(begin, begin + most)]):
+        rows = connection.execute(_SOME, {"wanted": part})
+        found += [_named(row) for row in rows]
+    return sorted(found, key=attrgetter("index"))
 
 
 _STATES_OF = sa.select(
@@ -295,7 +322,7 @@ def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -
     for part in _parts(task_ids):
         for row in connection.execute(_SOME, {"wanted": part}):
             if row[-1] == cluster_id:
-                found[row.id] = Task(**{**dict(zip(_NAMES, row, strict=False)), "state": TaskState(row.state)})
+                found[row.id] = _named(row)
     return dict(sorted(found.items(), key=lambda item: (item[1].job, item[1].index)))
 
 
@@ -304,14 +331,14 @@ def save_all(connection: sa.Connection, changed: Sequence[Task], now: float) -> 
     if changed:
         rows = [{f"new_{name}": getattr(task, name) for name in _NAMES} for task in changed]
         connection.execute(_SAVE, together(rows))
-        _tell(connection, changed, now)
+        _tell(connection, changed[0].id, list(map(_facts, changed)), now)
 
 
-def _tell(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
-    where = connection.execute(_WHERE, {"wanted": changed[0].id}).first()
+def _tell(connection: sa.Connection, first: str, facts: Iterable[Mapping[str, Any]], now: float) -> None:
+    """Store what has become of tasks, one of which is `first`."""
+    where = connection.execute(_WHERE, {"wanted": first}).first()
     if where:
-        facts = [{**_facts(task), "cluster": where.name} for task in changed]
-        events.add_all(connection, now, where.id, "task", facts)
+        events.add_all(connection, now, where.id, "task", [{**each, "cluster": where.name} for each in facts])
 
 
 def _facts(task: Task) -> dict[str, Any]:
@@ -347,6 +374,12 @@ def _parts(ids: Collection[str]) -> list[list[str]]:
 def _tasks(connection: sa.Connection, *where: sa.ColumnElement[bool], most: int | None = None) -> list[Task]:
     query = sa.select(*_COLUMNS).where(*where).order_by(tasks.c.job, tasks.c.index)
     return [_task(row) for row in connection.execute(query.limit(most) if most is not None else query)]
+
+
+def _named(row: Sequence[Any]) -> Task:
+    """Return the task of a row of _NAMED."""
+    task = Task(**dict(zip(_NAMES, row, strict=False)))
+    return replace(task, state=TaskState(task.state))
 
 
 def _task(row: sa.Row[Any]) -> Task:

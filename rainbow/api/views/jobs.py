@@ -25,6 +25,7 @@ from rainbow.state_machine import JobState
 from rainbow.store.jobs import Filter
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")
+MOST_DIGITS = 9  # of a number in a query
 SECONDS = 2.0  # that an optimal assignment may take, unless said
 COMMON = (
     "selector",
@@ -191,18 +192,22 @@ def _filter(asking: Caller) -> Filter:
     for state in states:
         if state not in JobState.__members__:
             raise RequestError(f"unknown job state {state}; expected one of {', '.join(JobState)}", pointer="/state")
-    text = arguments.get("limit", "100")
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= service().settings.limits.listed:
-        raise RequestError(f"limit must be between 1 and {service().settings.limits.listed}", pointer="/limit")
     return Filter(
         asking.visible,
         states,
         arguments.get("cluster"),
         arguments.get("cursor"),
-        int(text),
+        _limit(arguments.get("limit", "100")),
         arguments.get("requestor"),
         asking.own,
     )
+
+
+def _limit(text: str) -> int:
+    most = service().settings.limits.listed
+    if not text.isdecimal() or not 1 <= int(text[:MOST_DIGITS]) <= most:
+        raise RequestError(f"limit must be between 1 and {most}", pointer="/limit")
+    return int(text)
 
 
 def _named(job_id: str) -> tuple[Caller, str]:
@@ -213,8 +218,12 @@ def _named(job_id: str) -> tuple[Caller, str]:
 
 @jobs.get("/jobs/<id:job_id>")
 def show(job_id: str) -> Any:
-    """Show a job with its tasks."""
-    return jsonify(timed(lifecycle.show(service(), *_named(job_id))))
+    """Show a job with its tasks, page by page: `limit` of them, those after an index; `next` is the last of more."""
+    limit, after = request.args.get("limit"), request.args.get("after")
+    most = None if limit is None else _limit(limit)
+    if after is not None and not (after.isdecimal() and len(after) < MOST_DIGITS):
+        raise RequestError("after must be the index of a task", pointer="/after")
+    return jsonify(timed(lifecycle.show(service(), *_named(job_id), None if after is None else int(after), most)))
 
 
 @jobs.get("/jobs/<id:job_id>/why")

@@ -50,6 +50,8 @@ COLUMNS = [
     Column("Tasks", "TASKS", progress),
     Column("Reason", "WAITS BECAUSE, OR RUNS", _waits_or_runs),
 ]
+SHOWN_TASKS = 100  # of a job in a table, unless more are asked for
+PAGE = 1_000  # the most tasks that a server shows at once
 SHOWN = ("JobID", "Name", "State", "Cluster", "User", "Elapsed", "Nodes", "Reason")
 
 
@@ -109,15 +111,25 @@ def last(client: Client) -> None:
 
 @job.command()
 @click.argument("job_id")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, PAGE),
+    help=f"Maximum number of tasks; {SHOWN_TASKS} by default, in JSON {PAGE}.",
+)
+@click.option("--after", type=click.IntRange(0), help="Show the tasks after the one with this index.")
+@click.option("--held", is_flag=True, help="Also show which cores, GPUs and memory each task holds.")
 @watch_option
 @printer.output_option
 @with_tokens
-def show(client: Client, job_id: str, watch: bool, output: str) -> None:
-    """Show a job and its tasks: state, placement and recent output."""
+def show(
+    client: Client, job_id: str, limit: int | None, after: int | None, held: bool, watch: bool, output: str
+) -> None:
+    """Show a job and its tasks: state, placement and recent output. Of many tasks the first are shown."""
+    most = limit or (SHOWN_TASKS if output == "table" else PAGE)
 
     def draw() -> bool:
-        found = client.job(job_id)
-        printer.show(output, found, lambda console: draw_job(console, found))
+        found = client.job(job_id, limit=most, after=after)
+        printer.show(output, found, lambda console: draw_job(console, found, held=held))
         return found["state"] in LIVE
 
     again(client, watch, draw)
@@ -203,20 +215,39 @@ def _on(task: Document, job: Document) -> dict[str, Any]:
     return {worker: printer.amounts(held, units) for worker, held in task["placement"].items()}
 
 
-def draw_job(console: Console, job: Document) -> None:
-    """Show a job, its tasks and what they wrote last."""
+def _held(task: Document) -> str:
+    """Say which vertices a task holds, worker by worker; "" where only amounts are known, or it holds nothing."""
+    whole = {name: ",".join(path or "all of it" for path in paths) for name, paths in (task["held"] or {}).items()}
+    return "; ".join(f"{name or 'cluster-wide'} {paths}" for name, paths in whole.items())
+
+
+def draw_job(console: Console, job: Document, *, held: bool = False) -> None:
+    """Show a job, its tasks and what they wrote last; `held`: and what they hold."""
     named = {key: job[key] for key in ("id", "name", "state", "cluster", "requestor")}
     waits = {"reason": _waits(job)} if _waits(job) else {}
     console.print(
         printer.facts({"job": named.pop("id"), **named, "submitted": printer.when(job["submitted_at"]), **waits})
     )
-    titles = ["TASK", "STATE", "EXIT", "ON", "DETAIL"]
-    rows = [[one["name"], one["state"], one["exit_code"], _on(one, job), one["detail"]] for one in job["tasks"]]
+    titles = ["TASK", "STATE", "EXIT", "ON", *(["HOLDS"] if held else []), "DETAIL"]
+    rows = [
+        [one["name"], one["state"], one["exit_code"], _on(one, job), *([_held(one)] if held else []), one["detail"]]
+        for one in job["tasks"]
+    ]
     console.print(printer.table(titles, rows))
     for one in job["tasks"]:
         if one["output"]:
             console.print(Text(f"── output of {printer.clean(one['name'])}", style="dim"))
             console.print(Text(printer.clean(one["output"].rstrip("\n"))))
+    if job.get("next") is not None:
+        console.print(Text(_more(job), style="dim"))
+
+
+def _more(job: Document) -> str:
+    """Say how many tasks there are beside those shown, and how to see them."""
+    whole = sum(job["counts"].values())
+    states = ", ".join(f"{count} {state}" for state, count in sorted(job["counts"].items()))
+    more = f"rainbow job show {job['id']} --after {job['next']}"
+    return f"{len(job['tasks'])} of {whole} tasks shown ({states}); see more with {more}"
 
 
 def _draw_why(console: Console, found: Document) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NotFound
@@ -18,7 +19,7 @@ from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.whereabouts import waits_of
-from rainbow.state_machine import ENDED, JobState, Task, TaskState, advance, job_state, ran_for
+from rainbow.state_machine import BOOKED, ENDED, JobState, Task, TaskState, advance, job_state, ran_for
 from rainbow.store import clusters, events, jobs, reservations, tasks, workers
 from rainbow.store.jobs import LIVE, PENDING, JobRecord
 
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 WHOLE_ID = 24  # hexadecimal digits
 NEAR = 100  # jobs looked at for a short id
 _DIGITS = re.compile("[0-9a-f]{4,}")
+ENDING = "canceled"  # the reason while a job's last tasks are still to be ended
+TEXT = "canceled; its last tasks are still being ended, none of them starts"
+PIECE = 200  # tasks that hold space ended in one transaction: 0.2 ms each
+LARGE_PIECE = 1_000  # tasks that wait: 0.05 ms each
+CANCEL_SECONDS = 2.0  # that a request goes on ending tasks
 MOST = 1_000  # jobs forgotten at once: those who want to write meanwhile wait for it
 
 
@@ -86,38 +92,91 @@ def own_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
     return record
 
 
-def show(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
-    """Show a job with its tasks."""
+def show(
+    service: Service, who: Caller, job_id: str, after: int | None = None, most: int | None = None
+) -> dict[str, Any]:
+    """Show a job with how many tasks are in which state, and a page of them: those after an index."""
+    begin, listed = 0 if after is None else after + 1, service.settings.limits.listed
     with service.store.read() as connection:
         record = visible_job(connection, who, job_id)
-        found = tasks.of_job(connection, job_id)
+        counts = tasks.counts(connection, [job_id])[job_id]
+        found = tasks.page(connection, job_id, begin, min(listed if most is None else most, sum(counts.values())))
         waits = waits_of(service, connection, [record])
         array = reading(connection, job_id).request.array
-    told = {**_job(record, waits.get(job_id)), "tasks": [_task(task) for task in found]}
-    return {**told, **_units(service, record), **({"array": ids_text(array.ids)} if array else {})}
+    following = found[-1].index if found and found[-1].index + 1 < sum(counts.values()) else None
+    page = {"counts": counts, "tasks": [_task(task) for task in found], "next": following}
+    return {
+        **_job(record, waits.get(job_id)),
+        **page,
+        **_units(service, record),
+        **({"array": ids_text(array.ids)} if array else {}),
+    }
 
 
 def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
-    """End a job: what has not started is canceled, what runs is told to stop."""
-    now = service.clock()
+    """End a job: what has not started is canceled, what runs is told to stop.
+
+    Of a job with very many tasks each transaction ends a piece, and others write between them. What is left after
+    CANCEL_SECONDS the cluster's steps end, as they do when a server is killed meanwhile; nothing of it starts.
+    """
     with service.store.write() as connection:
         record = own_job(connection, who, job_id)
         if record.state not in PENDING:
             raise Conflict(f"job {job_id} already ended: {record.state}")
-        end(connection, job_id, now)
+        left = end(connection, job_id, service.clock())
     service.tell(record.cluster_id)
+    if left:
+        go_on_ending(service, job_id, CANCEL_SECONDS)
+        service.tell(record.cluster_id)
     return show(service, who, job_id)
 
 
-def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> None:
-    """Cancel a job's tasks that have not started, tell the others to stop; `why` is what people are told."""
+def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> bool:
+    """Cancel a job's tasks that have not started, tell the others to stop; `why` is what people are told.
+
+    From now on nothing of the job starts. Of very many tasks the first are ended: True, the job's wait says that some
+    are left, and the cluster's steps end them.
+    """
     jobs.change(connection, job_id, canceled_at=now)
     if (waiting := jobs.get_unplaced(connection, job_id)) is not None:
         jobs.change(connection, job_id, state=JobState.CANCELED, ended_at=now, wait=None)
         events.add(connection, now, waiting.home, "job", job=job_id, state=str(JobState.CANCELED), cluster=None)
-        return
-    tasks.save_all(connection, list(_told_to_end(tasks.of_job(connection, job_id), now, why)), now)
+        return False
+    if not _end_some(connection, job_id, now, why):
+        return False
+    jobs.change(connection, job_id, wait={"reason": ENDING, "text": TEXT, "facts": {"why": why}, "since": now})
+    return True
+
+
+def is_ending(record: JobRecord) -> bool:
+    """Return whether a canceled job has tasks that are still to be canceled or told to stop."""
+    return record.canceled_at is not None and record.state in LIVE and (record.wait or {}).get("reason") == ENDING
+
+
+def go_on_ending(service: Service, job_id: str, seconds: float) -> None:
+    """End more of a canceled job's tasks, piece by piece, half of the time, until that is over or none is left."""
+    began, more = perf_counter(), True
+    while more and perf_counter() - began < seconds:
+        start = perf_counter()
+        with service.store.write() as connection:
+            record = jobs.get(connection, job_id)
+            if record is None or not is_ending(record):
+                return
+            more = _end_some(connection, job_id, service.clock(), (record.wait or {})["facts"]["why"])
+            if not more:
+                jobs.change(connection, job_id, wait=None)
+        if more:
+            sleep(perf_counter() - start)
+
+
+def _end_some(connection: sa.Connection, job_id: str, now: float, why: str) -> bool:
+    """End a piece of a job's tasks, those that hold space first; return whether there are more."""
+    held = tasks.some_of(connection, job_id, BOOKED - {TaskState.STOPPING}, PIECE)
+    tasks.save_all(connection, list(_told_to_end(held, now, why)), now)
+    if len(held) == PIECE or tasks.cancel_waiting(connection, job_id, now, why, LARGE_PIECE) == LARGE_PIECE:
+        return True
     settle(connection, job_id, now)
+    return False
 
 
 def _told_to_end(found: Iterable[Task], now: float, why: str) -> Iterator[Task]:
@@ -171,10 +230,11 @@ def _units(service: Service, record: JobRecord) -> dict[str, Any]:
     return {"units": units} if units else {}
 
 
+_SHOWN = tuple(field.name for field in fields(Task) if field.name != "job")
+
+
 def _task(task: Task) -> dict[str, Any]:
-    written = asdict(task)
-    written.pop("job")
-    return written
+    return {name: getattr(task, name) for name in _SHOWN}
 
 
 def may_run(request: Request, limits: Mapping[str, int]) -> float:

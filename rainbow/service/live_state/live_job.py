@@ -173,7 +173,8 @@ class LiveJob:
     @property
     def is_kept(self) -> bool:
         """Whether nothing of it may start now, whatever is free."""
-        return self.unmet is not None or self.record.suspended_at is not None
+        own = self.record
+        return self.unmet is not None or own.suspended_at is not None or own.canceled_at is not None
 
     @property
     def startable(self) -> int:

@@ -25,7 +25,7 @@ from rainbow.service.core.limits import check_limits
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.dependency_targets import target
 from rainbow.service.jobs.jobspecs import reading
-from rainbow.service.jobs.lifecycle import may_run
+from rainbow.service.jobs.lifecycle import is_ending, may_run
 from rainbow.service.jobs.losses import pause
 from rainbow.service.live_state.dependents import Dependents
 from rainbow.service.live_state.live_job import LiveJob, system_of
@@ -220,6 +220,7 @@ class Mirror:
         self.dependents = Dependents()
         self.blocked: dict[str, Wait] = {}  # why jobs wait that no policy sees, where the store does not say it yet
         self.doomed: dict[str, str] = {}  # jobs that can never start, and why
+        self.ending: set[str] = set()  # canceled jobs with tasks that are still to be ended
         self.reserved: dict[str, Any] = {}  # jobs that run in an advance reservation, and which
         self.suspended: dict[str, float] = {}  # tasks that are held in place, and since when
         self.reasons: dict[str, set[str]] = {}  # jobs a policy sees, by the reason the store has
@@ -262,7 +263,7 @@ class Mirror:
     def put_job(self, job: LiveJob) -> None:
         """Take note of a job that is new here."""
         self.jobs[job.record.id] = job
-        self._changed.add(job.record.id)
+        self._note(job.record)
         if reserved := system_of(job.read).get("reservation"):
             self.reserved[job.record.id] = reserved
         self.dependents.add(job)
@@ -270,7 +271,11 @@ class Mirror:
     def change_job(self, record: JobRecord) -> None:
         """Take note of what is stored of a job."""
         self.jobs[record.id].record = record
+        self._note(record)
+
+    def _note(self, record: JobRecord) -> None:
         self._changed.add(record.id)
+        (self.ending.add if is_ending(record) else self.ending.discard)(record.id)
 
     def drop_job(self, job_id: str) -> None:
         """Forget a job that has ended."""
@@ -287,6 +292,7 @@ class Mirror:
         self.waiting.discard(job_id)
         self.blocked.pop(job_id, None)
         self.doomed.pop(job_id, None)
+        self.ending.discard(job_id)
 
     def see_off(self, job_id: str) -> None:
         """Forget a job that this process has moved to another cluster, and that it has."""
@@ -438,7 +444,7 @@ class Mirror:
 
     def _wait_of(self, job: LiveJob) -> Wait | None:
         """Say why a job waits that no policy sees."""
-        if job.record.id in self.census.jobs:
+        if job.record.id in self.census.jobs or job.record.canceled_at is not None:
             return None
         if job.unmet is not None:
             return self.dependents.wait_of(job)

@@ -30,7 +30,7 @@ from rainbow.scheduling import (
 from rainbow.scheduling.invariants import every_wait, left, started
 from rainbow.service.agents.liveness import lose_the_silent
 from rainbow.service.core.limits import check_limits
-from rainbow.service.jobs.lifecycle import end, is_overdue
+from rainbow.service.jobs.lifecycle import end, go_on_ending, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import is_away, is_leaving, leave
 from rainbow.service.scheduler.view import Frozen, freeze, frozen
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 
 PAUSE = 1.0  # seconds before a task that was to be stopped is looked at again
+SLICE = 0.1  # seconds that a step goes on ending the tasks of one canceled job
 WHY = "exceeded its time limit"
 
 
@@ -132,6 +133,10 @@ def _awaits_time(seen: Frozen, plan: Plan) -> bool:
 def look_around(service: Service, mirror: Mirror) -> bool:
     """Look for what is lost and what is overdue; tell whether anything was written."""
     wrote = lose_the_silent(service, mirror)
+    if mirror.ending:
+        go_on_ending(service, min(mirror.ending), SLICE)
+        service.tell(mirror.entry.id)
+        wrote = True
     if mirror.entry.drained or is_away(state for state, count in mirror.states.items() if count):
         leave(service, mirror)
         wrote = True

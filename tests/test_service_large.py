@@ -1,0 +1,104 @@
+"""Jobs of very many tasks: shown page by page, canceled in pieces between which others write."""
+
+import pytest
+
+from rainbow.service.jobs import lifecycle
+from rainbow.service.scheduler.step import step
+from tests.conftest import Api, grid, open_service_at
+
+TASKS = 2_500
+
+
+def many(count=TASKS):
+    tasks = [{"command": ["true"], "resources": "one", "replicas": count}]
+    return {"resources": {"one": {"type": "core", "replicas": 1}}, "tasks": tasks}
+
+
+@pytest.fixture
+def oak(api):
+    made = api.register("oak", grid(2, 4))
+    made.say("heartbeat", running=[])
+    return made
+
+
+def submit(oak, **more):
+    return oak.api.good("POST", "/v1/jobs", {"jobspec": many(**more)}, oak.token)["id"]
+
+
+def shown(oak, job, query=""):
+    return oak.api.good("GET", f"/v1/jobs/{job}{query}", None, oak.token)
+
+
+def indexes(page):
+    return [task["index"] for task in page["tasks"]]
+
+
+def test_a_job_of_very_many_tasks_is_shown_by_pages_with_counts_by_state(oak):
+    job = submit(oak)
+    oak.take()
+    first = shown(oak, job)
+    assert (indexes(first), first["next"]) == (list(range(1_000)), 999)
+    assert first["counts"] == {"ACCEPTED": 8, "WAITING": TASKS - 8}
+    second = shown(oak, job, "?after=999&limit=2")
+    assert (indexes(second), second["next"], second["counts"]) == ([1_000, 1_001], 1_001, first["counts"])
+    last = shown(oak, job, f"?after={TASKS - 3}")
+    assert (indexes(last), last["next"]) == ([TASKS - 2, TASKS - 1], None)
+    assert shown(oak, job, f"?after={TASKS}")["tasks"] == []
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "after=-1", "after=x", "after=9999999999"])
+def test_a_page_that_is_none_is_refused(oak, query):
+    job = submit(oak, count=1)
+    told = oak.api.problem(400, "request-invalid", "GET", f"/v1/jobs/{job}?{query}", None, oak.token)
+    assert told["pointer"] == f"/{query.partition('=')[0]}"
+
+
+def canceled(api, job):
+    """How often each task was told to be canceled, and how many were told to stop."""
+    with api.service.store.read() as connection:
+        found = lifecycle.events.after(connection, 0, None, 100_000)
+    told = [one.facts for one in found if one.kind == "task" and one.facts["job"] == job]
+    ended = [one["task"] for one in told if one["state"] == "CANCELED"]
+    return len(ended), len(set(ended)), sum(one["state"] == "STOPPING" for one in told)
+
+
+def test_a_cancel_is_done_when_it_answers_and_takes_a_piece_in_each_transaction(oak, monkeypatch):
+    job, pieces, whole = submit(oak), [], lifecycle._end_some
+    monkeypatch.setattr(lifecycle, "_end_some", lambda *given: pieces.append(given) or whole(*given))
+    told = oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
+    assert (told["state"], told["counts"], told["wait"]) == ("CANCELED", {"CANCELED": TASKS}, None)
+    assert len(pieces) == 3
+    assert canceled(oak.api, job) == (TASKS, TASKS, 0)
+
+
+def test_a_cancel_that_is_cut_off_starts_nothing_more_and_is_finished_after_a_restart(oak, database, monkeypatch):
+    job = submit(oak)
+    running = oak.take()
+    with monkeypatch.context() as patched:
+        patched.setattr(lifecycle, "CANCEL_SECONDS", 0.0)  # as if the server were killed after the first transaction
+        told = oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
+    assert (told["state"], told["wait"]["reason"]) == ("WAITING", "canceled")
+    assert told["counts"] == {"STOPPING": 8, "CANCELED": 1_000, "WAITING": TASKS - 1_008}
+    again = Api(open_service_at(database, oak.api.service.clock))
+    oak.api.service.close()
+    oak.api = again
+    for _ in range(20):
+        step(again.service, "oak")
+    assert shown(oak, job)["counts"] == {"STOPPING": 8, "CANCELED": TASKS - 8}
+    assert shown(oak, job)["wait"]["reason"] != "canceled"
+    for offer in running:
+        oak.end(offer, result="stopped", exit_code=None)
+    assert shown(oak, job)["state"] == "CANCELED"
+    assert canceled(again, job) == (TASKS, TASKS, 8)
+    again.service.close()
+
+
+def test_nothing_of_a_job_that_is_being_canceled_starts(oak, monkeypatch):
+    job = submit(oak)
+    monkeypatch.setattr(lifecycle, "CANCEL_SECONDS", 0.0)
+    monkeypatch.setattr("rainbow.service.scheduler.step.SLICE", 0.0)
+    oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
+    assert oak.take() == []
+    assert shown(oak, job)["wait"]["text"].startswith("canceled; its last tasks")
+    other = submit(oak, count=1)
+    assert [offer["job"] for offer in oak.take()] == [other]
