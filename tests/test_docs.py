@@ -48,6 +48,18 @@ def test_every_file_that_the_design_names_exists():
     assert not [name for name in named if not any(path.endswith(f"/{name.rstrip('/')}") for path in there)]
 
 
+def test_every_line_of_the_threat_model_names_tests_that_there_are():
+    rows = [line for line in (ROOT / "docs/threat-model.md").read_text().splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    for row in rows:
+        tests = row.rstrip("| ").rpartition("| ")[2]
+        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", tests)
+        assert named, row
+        assert tests == "<br>".join(f"`{file}::{name}`" for file, name in named), tests
+        for file, name in named:
+            assert re.search(rf"^(async )?def {name}\(", (ROOT / "tests" / file).read_text(), re.M), (file, name)
+
+
 def test_every_decision_is_a_record_in_the_index():
     index = (ROOT / "docs/design/README.md").read_text()
     for record in sorted((ROOT / "docs/design").glob("*.md")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -20,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rainbow.api.lanes import Lane
 from rainbow.api.places import Places
 from tests.conftest import ADMIN, grid, jobspec
 from tests.test_api_server import client, register, server
@@ -229,6 +231,28 @@ def test_places_are_never_exceeded_and_a_newcomer_closes_the_first_stranger(move
             known.discard(one)
         assert len(places) == len(open_) <= 6
         assert places.counts() == {"stranger": len(open_) - len(known), "known": len(known)}
+
+
+def test_one_caller_takes_half_of_the_threads_at_most_while_others_wait() -> None:
+    lane, hold, taken = Lane("work", 4), threading.Event(), list[str]()
+
+    def busy(caller: str) -> None:
+        taken.append(caller)
+        hold.wait(10)
+
+    async def ask() -> int:
+        greedy = [asyncio.ensure_future(lane.run("greedy", busy, "greedy")) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        held = len(taken)
+        other = asyncio.ensure_future(lane.run("other", busy, "other"))
+        while "other" not in taken:
+            await asyncio.sleep(0.01)
+        hold.set()
+        await asyncio.gather(*greedy, other)
+        return held
+
+    assert asyncio.run(asyncio.wait_for(ask(), 20)) == 2
+    assert taken.count("greedy") == 20
 
 
 @pytest.mark.soak
