@@ -161,3 +161,21 @@ def test_a_task_that_ends_as_it_should_clears_its_worker(oak: Cluster, clock: Cl
 def test_the_limits_have_defaults_and_can_be_set(oak: Cluster) -> None:
     limits = oak.api.good("GET", PATH, None, oak.secret)["limits"]
     assert (limits["max_lost"], limits["quarantine_after_lost"]) == (5, 10)
+
+
+def test_a_task_stopped_because_its_worker_is_lost_counts_as_lost(oak: Cluster, clock: Clock) -> None:
+    submit(oak)
+    submit(oak)
+    [_, offer] = sorted(oak.take(), key=lambda one: sorted(one["placement"]))
+    [lost] = offer["placement"]
+    for _ in range(4):
+        clock.now += oak.api.service.settings.lease / 2
+        oak.say("heartbeat", workers=[name for name in ("n0", "n1") if name != lost])
+    step(oak.api.service, "oak")
+    assert (workers(oak)[lost], task_of(oak, offer["job"])["state"]) == ("LOST", "STOPPING")
+    oak.end(offer, result="stopped", exit_code=None)
+    found = task_of(oak, offer["job"])
+    assert (found["state"], [one["why"] for one in found["losses"]]) == (
+        "WAITING",
+        [f"lost contact with worker {lost}"],
+    )

@@ -14,7 +14,7 @@ from rainbow.errors import InputError, LimitError, RainbowError, RequestError, U
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import phase
 from rainbow.service.core.token_digests import digest
-from rainbow.service.jobs import lifecycle, suspension
+from rainbow.service.jobs import lifecycle
 from rainbow.service.placement import batch as placement_batch
 from rainbow.service.placement import ledger
 from rainbow.service.placement import submit as placement_submit
@@ -253,13 +253,13 @@ def decisions() -> Any:
 @jobs.post("/jobs/<id:job_id>:suspend")
 def suspend(job_id: str) -> Any:
     """Hold a job: what runs is stopped in place, what waits does not start."""
-    return jsonify(timed(suspension.suspend(service(), *_named(job_id))))
+    return jsonify(timed(lifecycle.suspend(service(), *_named(job_id))))
 
 
 @jobs.post("/jobs/<id:job_id>:resume")
 def resume(job_id: str) -> Any:
     """Resume a suspended job."""
-    return jsonify(timed(suspension.resume(service(), *_named(job_id))))
+    return jsonify(timed(lifecycle.resume(service(), *_named(job_id))))
 
 
 @jobs.delete("/jobs/<id:job_id>")

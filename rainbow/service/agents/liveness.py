@@ -21,9 +21,10 @@ from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.leases import PULLS
 from rainbow.service.jobs import losses
 from rainbow.service.jobs.lifecycle import settle
-from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState, advance
+from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
 from rainbow.store import jobs, tasks, workers
 from rainbow.store.workers import AgentRecord
+from rainbow.transitions import LOST, Lost, StopOrdered, transition
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -258,7 +259,7 @@ def _lose(service: Service, mirror: Mirror, lost_: _Lost, silent: list[str]) -> 
                 _give_back(connection, task, why, now, mirror.limits["max_lost"])
                 lost_tasks += [task] if task.agent else []
             elif fate == "stop":
-                tasks.save(connection, advance(task, TaskState.STOPPING, detail=why), now)
+                tasks.save(connection, transition(task, StopOrdered(why, cause=LOST), now), now)
                 stopped += 1
         losses.note(connection, entry.id, lost_tasks, mirror.limits, now)
     return bool(silent or lost_tasks or stopped)
@@ -267,7 +268,7 @@ def _lose(service: Service, mirror: Mirror, lost_: _Lost, silent: list[str]) -> 
 def _fate(service: Service, task: Task, lost_: _Lost) -> tuple[str, str]:
     """Say what becomes of a task: ("lost" | "stop" | "", why). What may still run is not given to others."""
     workers_lost = sorted(worker for worker in task.placement if worker in lost_.gone)
-    why = losses.with_worker(workers_lost[0]) if workers_lost else ""
+    why = f"lost contact with worker {workers_lost[0]}" if workers_lost else ""
     if not task.agent:
         return ("lost", why) if why else ("", "")
     if task.agent.startswith(PULLS):
@@ -289,12 +290,8 @@ def _fate(service: Service, task: Task, lost_: _Lost) -> tuple[str, str]:
 
 def _give_back(connection: sa.Connection, task: Task, why: str, now: float, most: int) -> None:
     job = jobs.get(connection, task.job)
-    if job and job.canceled_at is not None:
-        tasks.save(connection, advance(task, TaskState.CANCELED, placement={}, ended_at=now), now)
-    elif not task.agent:  # nobody has begun it
-        tasks.save(connection, advance(task, TaskState.WAITING, detail=why), now)
-    else:
-        tasks.save(connection, losses.lost(task, why, now, most), now)
+    canceled = job is not None and job.canceled_at is not None
+    tasks.save(connection, transition(task, Lost(why, most, canceled), now), now)
     settle(connection, task.job, now)
 
 

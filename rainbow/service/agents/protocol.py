@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rainbow import transitions
 from rainbow.errors import Conflict
 from rainbow.jobspec.batch import started
 from rainbow.jobspec.handover import handover, least, trees_of
@@ -22,10 +23,10 @@ from rainbow.service.core.limits import check_limits
 from rainbow.service.core.pubsub import OFFERS, Pause
 from rainbow.service.jobs import losses
 from rainbow.service.jobs.jobspecs import reading
-from rainbow.service.jobs.lifecycle import again, is_overdue, may_run, settle
-from rainbow.service.jobs.suspension import after, still_pending
-from rainbow.state_machine import ENDED, Task, TaskState, advance, ran_for
+from rainbow.service.jobs.lifecycle import is_overdue, may_run, settle
+from rainbow.state_machine import ENDED, Task, TaskState, ran_for
 from rainbow.store import clusters, jobs, statistics, tasks, workers
+from rainbow.transitions import transition
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 T = TaskState
 HELD = (T.ACCEPTED, T.RUNNING, T.SUSPENDED, T.STOPPING)
-RESULTS = {"timed_out": T.TIMED_OUT, "failed": T.FAILED}
 
 
 def receive(service: Service, who: Caller, name: str, agent: str, most: int, seconds: float) -> dict[str, Any]:
@@ -163,20 +163,21 @@ def accept(
     record = greet(service, who, name, agent, seq)
     accepted: list[str] = []
     refused: list[dict[str, str]] = []
+    now = service.clock()
     with service.store.write() as connection:
         desk = Desk(connection, record.id, wanted, "id")
         for ref in wanted:
-            reason = _accept(desk, agent, ref)
+            reason = _accept(desk, agent, ref, now)
             if reason:
                 refused.append({"id": str(ref["id"]), "reason": reason})
             else:
                 accepted.append(ref["id"])
-        desk.write(service.clock())
+        desk.write(now)
     service.tell(record.id, offers=False)
     return {"accepted": accepted, "refused": refused}
 
 
-def _accept(desk: Desk, agent: str, ref: Mapping[str, Any]) -> str:
+def _accept(desk: Desk, agent: str, ref: Mapping[str, Any], now: float) -> str:
     """Accept one task; return why not, or an empty text."""
     task = desk.tasks.get(ref["id"])
     if task is None or task.attempt != ref["attempt"]:
@@ -185,7 +186,7 @@ def _accept(desk: Desk, agent: str, ref: Mapping[str, Any]) -> str:
         return ""
     if task.state is not T.ASSIGNED:
         return f"it is {task.state}"
-    desk.put(advance(task, T.ACCEPTED, agent=agent))
+    desk.put(transition(task, transitions.Accepted(agent), now))
     desk.has_accepted(task.job)
     return ""
 
@@ -215,7 +216,7 @@ def _count_losses(
 ) -> None:
     """Count what was lost on which worker; where a task ends as it should, tasks are not getting lost."""
     ends = [event for event in events if event["event"] == "ended" and event["task"] in recorded]
-    gone = [before[event["task"]] for event in ends if event.get("result") == "lost"]
+    gone = [before[name] for name in recorded if desk.tasks[name].losses != before[name].losses]
     good = [before[event["task"]] for event in ends if event.get("result") not in ("lost", "stopped", "failed")]
     if good:
         names = {name for task in good for name in task.placement if name}
@@ -231,60 +232,60 @@ def _happened(service: Service, desk: Desk, agent: str, event: Mapping[str, Any]
         return False
     if task.agent != agent or task.state not in HELD:
         return task.agent == agent and task.state in ENDED  # told before
-    if event["event"] == "pending":
-        desk.put(still_pending(task, event, service.clock()))
-        return True
-    if event["event"] == "output":
-        desk.put(replace(task, output=str(event.get("output") or "")[-service.settings.limits.output :]))
-        return True
-    if event["event"] != "ended":
-        desk.put(after(task, event["event"], str(event.get("detail") or "")[:1_000], service.clock()))
-        return True
-    desk.put(_ended(service, desk, task, event))
+    if event["event"] == "ended":
+        desk.put(_ended(service, desk, task, event))
+    else:
+        told = _TOLD[event["event"]](event, service.settings.limits.output)
+        desk.put(transition(task, told, service.clock()))
     return True
 
 
+_TOLD: Mapping[str, Callable[[Mapping[str, Any], int], transitions.Event]] = {
+    "started": lambda event, _: transitions.Started(),
+    "suspended": lambda event, _: transitions.Suspended(),
+    "resumed": lambda event, _: transitions.Resumed(),
+    "unable": lambda event, _: transitions.Unable(_detail(event)),
+    "output": lambda event, most: transitions.Output(str(event.get("output") or "")[-most:]),
+    "pending": lambda event, _: transitions.Pending(
+        event.get("code") or "", event.get("text") or "", event.get("facts") or {}
+    ),
+}
+
+
+def _detail(event: Mapping[str, Any]) -> str:
+    return str(event.get("detail") or "")[: transitions.LONGEST_DETAIL]
+
+
 def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -> Task:
-    now = service.clock()
-    output = str(event.get("output") or "")[-service.settings.limits.output :]
-    changes = {
-        "exit_code": event.get("exit_code"),
-        "output": output,
-        "detail": str(event.get("detail") or "")[:1_000],
-    }
-    job = desk.job(task.job)
+    now, job = service.clock(), desk.job(task.job)
     canceled = job is not None and job.canceled_at is not None
-    result = event.get("result")
+    result = str(event.get("result") or "exited")
     if result == "stopped" and not canceled and is_overdue(desk.connection, task, desk.limits, now):
         result = "timed_out"
-    if result in ("stopped", "canceled"):
-        if result == "stopped" and not canceled:  # by the policy or with its agent: it runs again
-            return advance(task, T.WAITING, detail=changes["detail"] or "stopped and requeued")
-        return advance(task, T.CANCELED, ended_at=now, **changes)  # what was canceled at its site stays so
-    if result == "stopped" and task.state is T.STOPPING and losses.is_with_worker(task.detail):
-        result = "lost"
-    if result == "lost" and not canceled:
-        return losses.lost(task, changes["detail"] or "it was lost", now, desk.limits["max_lost"])
-    good = result in (None, "exited") and event.get("exit_code") == 0
-    if not canceled and reading(desk.connection, task.job).request.service:
-        how = changes["detail"] or f"it ended with exit code {changes['exit_code']}"
-        if (restarted := again(task, now, how)) is not None:
-            return restarted
-    if job is not None:
-        _learn(desk, job, task, event, now, good=good)
-    changes["cause"] = str(event.get("cause") or "")
-    state = T.COMPLETED if good else RESULTS.get(str(result), T.FAILED)
-    ended = advance(task, state, ended_at=now, **changes)
-    if not good and ended.retries_left > 0 and not canceled:
-        return advance(ended, T.WAITING, detail=f"attempt {task.attempt} ended {state}")
-    return ended
+    end = transitions.Ended(
+        result,
+        event.get("exit_code"),
+        output=str(event.get("output") or "")[-service.settings.limits.output :],
+        detail=_detail(event),
+        cause=str(event.get("cause") or ""),
+        canceled=canceled,
+        service=bool(reading(desk.connection, task.job).request.service),
+        most_lost=desk.limits["max_lost"],
+    )
+    after = transition(task, end, now)
+    if job is not None and result in BY_ITSELF and (after.state in ENDED or not end.service):
+        _learn(desk, job, task, end, now)
+    return after
 
 
-def _learn(desk: Desk, job: JobRecord, task: Task, event: Mapping[str, Any], now: float, *, good: bool) -> None:
+BY_ITSELF = ("exited", "failed", "timed_out")
+
+
+def _learn(desk: Desk, job: JobRecord, task: Task, end: transitions.Ended, now: float) -> None:
     """Remember how long a task ran, and which workers could not start one."""
     if desk.limits["quarantine_after"] > 0:
-        liveness.note(desk, task, started=event.get("result") != "failed", now=now)
-    if task.started_at is not None and (good or event.get("result") == "timed_out"):
+        liveness.note(desk, task, started=end.result != "failed", now=now)
+    if task.started_at is not None and (end.good or end.result == "timed_out"):
         key = statistics.job_key(job.cluster_id, job.requestor, job.name)
         statistics.learn_duration(desk.connection, key, task.name, ran_for(task, now), now)
 

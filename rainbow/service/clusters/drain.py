@@ -24,11 +24,12 @@ from rainbow.service.placement.failover import (
     look_at_some,
     staying,
 )
-from rainbow.state_machine import WORKER_MOVES, Task, TaskState, WorkerState, advance
+from rainbow.state_machine import WORKER_MOVES, Task, TaskState, WorkerState
 from rainbow.store import clusters, events, jobs, tasks, workers
 from rainbow.store.events import Change
 from rainbow.store.jobs import LIVE
 from rainbow.text import some
+from rainbow.transitions import TakenBack, transition
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -124,7 +125,7 @@ def _drained(service: Service, elsewhere: Elsewhere, record: ClusterRecord, job:
 def _take_back(connection: sa.Connection, record: ClusterRecord, own: list[Task], now: float) -> None:
     """Offer no more what nobody has accepted."""
     why = f"cluster {record.name} is drained"
-    offered = [advance(task, TaskState.WAITING, detail=why) for task in own if task.state is TaskState.ASSIGNED]
+    offered = [transition(task, TakenBack(why), now) for task in own if task.state is TaskState.ASSIGNED]
     tasks.save_all(connection, offered, now)
 
 

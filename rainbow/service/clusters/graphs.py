@@ -18,8 +18,9 @@ from rainbow.matching import cluster_totals, prepare, stated_units
 from rainbow.service.clusters.registration import check_name, check_size
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.service import Entry, keep_summary
-from rainbow.state_machine import BOOKED, TaskState, advance
+from rainbow.state_machine import BOOKED, TaskState
 from rainbow.store import clusters, events, tasks, workers
+from rainbow.transitions import TakenBack, transition
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -135,7 +136,7 @@ def _leave(connection: sa.Connection, record: ClusterRecord, cluster: Cluster, d
         )
     offered = [task for task in held if task.state is TaskState.ASSIGNED and set(lost) & set(task.placement)]
     why = "its worker was taken away"
-    tasks.save_all(connection, [advance(task, TaskState.WAITING, detail=why) for task in offered], now)
+    tasks.save_all(connection, [transition(task, TakenBack(why), now) for task in offered], now)
 
 
 def graph(service: Service, who: Caller, name: str) -> tuple[Any, int]:

@@ -1,4 +1,4 @@
-"""The life of a job: settled, canceled, restarted, ended, forgotten; and its time limits.
+"""The life of a job: settled, canceled, suspended, ended, forgotten; and its time limits.
 
 A task may run for the `duration` of its jobspec, else for the `task_minutes` of its cluster. The agent ends it then;
 if it does not, the server orders it to, after an allowance.
@@ -7,7 +7,7 @@ if it does not, the server orders it to, after an allowance.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,10 @@ from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.whereabouts import waits_of
-from rainbow.state_machine import BOOKED, ENDED, JobState, Task, TaskState, advance, job_state, ran_for
+from rainbow.state_machine import BOOKED, JobState, Task, TaskState, job_state, ran_for
 from rainbow.store import clusters, events, jobs, reservations, tasks, workers
 from rainbow.store.jobs import LIVE, PENDING, JobRecord
+from rainbow.transitions import CancelOrdered, transition
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -131,6 +132,35 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     return show(service, who, job_id)
 
 
+# A job is held in place by its owner (jobs.suspended_at), a task by the policy (tasks.hold): the agent holds the
+# processes and says so. What is held keeps its space, and its time limit does not advance; what of a suspended job
+# waits does not start.
+
+
+def suspend(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """Hold a job: what runs is stopped in place, what waits does not start. Said twice it is the same."""
+    return _hold(service, who, job_id, "suspended")
+
+
+def resume(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """Let a job go on that was suspended; what its policy holds stays held. Said twice it is the same."""
+    return _hold(service, who, job_id, "resumed")
+
+
+def _hold(service: Service, who: Caller, job_id: str, verb: str) -> dict[str, Any]:
+    now, held = service.clock(), verb == "suspended"
+    with service.store.write() as connection:
+        record = own_job(connection, who, job_id)
+        if record.state not in PENDING:
+            raise Conflict(f"job {job_id} already ended: {record.state}")
+        if held is (record.suspended_at is None):
+            jobs.change(connection, job_id, suspended_at=now if held else None)
+            tasks.ask_again(connection, job_id)
+            events.add(connection, now, record.cluster_id, "job", job=job_id, state=verb, cluster=record.cluster)
+    service.tell(record.cluster_id)
+    return show(service, who, job_id)
+
+
 def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> bool:
     """Cancel a job's tasks that have not started, tell the others to stop; `why` is what people are told.
 
@@ -172,19 +202,11 @@ def go_on_ending(service: Service, job_id: str, seconds: float) -> None:
 def _end_some(connection: sa.Connection, job_id: str, now: float, why: str) -> bool:
     """End a piece of a job's tasks, those that hold space first; return whether there are more."""
     held = tasks.some_of(connection, job_id, BOOKED - {TaskState.STOPPING}, PIECE)
-    tasks.save_all(connection, list(_told_to_end(held, now, why)), now)
+    tasks.save_all(connection, [transition(task, CancelOrdered(why), now) for task in held], now)
     if len(held) == PIECE or tasks.cancel_waiting(connection, job_id, now, why, LARGE_PIECE) == LARGE_PIECE:
         return True
     settle(connection, job_id, now)
     return False
-
-
-def _told_to_end(found: Iterable[Task], now: float, why: str) -> Iterator[Task]:
-    for task in found:
-        if task.state in (TaskState.WAITING, TaskState.ASSIGNED):
-            yield advance(task, TaskState.CANCELED, placement={}, ended_at=now, detail=why)
-        elif task.state not in ENDED and task.state is not TaskState.STOPPING:
-            yield advance(task, TaskState.STOPPING, detail=why or "canceled")
 
 
 def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> None:
@@ -196,7 +218,7 @@ def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> No
     found = {task.index: task for task in tasks.of_job(connection, job_id)}
     for index, name in never_started(asked, {index: task.state for index, task in found.items()}).items():
         detail = f"canceled because {name}, which it depends on, did not complete"
-        tasks.save(connection, advance(found[index], TaskState.CANCELED, ended_at=now, detail=detail), now)
+        tasks.save(connection, transition(found[index], CancelOrdered(detail), now), now)
 
 
 def settle(connection: sa.Connection, job_id: str, now: float) -> None:
@@ -246,16 +268,3 @@ def is_overdue(connection: sa.Connection, task: Task, limits: Mapping[str, int],
     """Tell whether a task runs longer than it may, and than the allowance."""
     seconds = may_run(reading(connection, task.job).request, limits)
     return seconds > 0 and ran_for(task, now) > seconds + limits["allowance_seconds"]
-
-
-STARTS = 5  # so often in a row an instance may end soon
-SOON = 60.0  # seconds
-
-
-def again(task: Task, now: float, how: str) -> Task | None:
-    """Return an instance that has ended as it waits for its next start; None if it has ended soon too often."""
-    lasted = task.started_at is not None and now - task.started_at >= SOON
-    left = STARTS if lasted else task.retries_left - 1
-    if left < 0:
-        return None
-    return advance(task, TaskState.WAITING, retries_left=left, detail=f"{how}; an instance of a service starts again")

@@ -26,13 +26,13 @@ from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.dependency_targets import target
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import is_ending, may_run
-from rainbow.service.jobs.losses import pause
 from rainbow.service.live_state.dependents import Dependents
 from rainbow.service.live_state.live_job import LiveJob, system_of
 from rainbow.service.live_state.matcher_cache import Placing
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
 from rainbow.store import clusters, jobs, tasks, workers
 from rainbow.store.jobs import LIVE
+from rainbow.transitions import pause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

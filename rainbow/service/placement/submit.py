@@ -31,7 +31,7 @@ from rainbow.service.core.limits import admit, check_limits
 from rainbow.service.core.settings import WAIT
 from rainbow.service.jobs.dependency_targets import check_dependencies
 from rainbow.service.jobs.jobspecs import Reading, read_request, remember
-from rainbow.service.jobs.lifecycle import STARTS, sees
+from rainbow.service.jobs.lifecycle import sees
 from rainbow.service.placement import ledger, named_dependencies, refusal
 from rainbow.service.placement.candidates import Part, barred, reach_of, sized, snapshot, states_of, unattended
 from rainbow.service.placement.match_cache import Found, Match, Matches
@@ -39,6 +39,7 @@ from rainbow.service.placement.named_dependencies import replace_ancestors, repl
 from rainbow.state_machine import JobState, Task
 from rainbow.store import events, jobs, statistics, tasks
 from rainbow.store.jobs import JobRecord
+from rainbow.transitions import STARTS
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -34,8 +34,9 @@ from rainbow.service.jobs.lifecycle import end, go_on_ending, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import is_away, is_leaving, leave
 from rainbow.service.scheduler.view import Frozen, freeze, frozen
-from rainbow.state_machine import BOOKED, Hold, Task, TaskState, advance
+from rainbow.state_machine import BOOKED, Hold, Task, TaskState
 from rainbow.store import clusters, jobs, tasks
+from rainbow.transitions import Assigned, StopOrdered, transition
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -70,7 +71,7 @@ def _stop(service: Service, mirror: Mirror, names: list[str], now: float) -> Non
         limits = check_limits(clusters.limits(connection, mirror.entry.id))
         found = tasks.get(connection, mirror.entry.id, names).values()
         late = [t for t in found if t.state is TaskState.RUNNING and is_overdue(connection, t, limits, now)]
-        tasks.save_all(connection, [advance(task, TaskState.STOPPING, detail=WHY) for task in late], now)
+        tasks.save_all(connection, [transition(task, StopOrdered(WHY), now) for task in late], now)
     service.tell(mirror.entry.id)
 
 
@@ -199,24 +200,20 @@ def _ordered(connection: sa.Connection, seen: Frozen, plan: Plan, now: float) ->
         if task is None:
             continue
         if isinstance(order, Stop) and task.state in BOOKED and task.state is not T.STOPPING:
-            # what no agent has accepted has nothing to stop, and nobody would confirm it
-            yield advance(task, T.WAITING if task.state is T.ASSIGNED else T.STOPPING, detail=order.why)
+            yield transition(task, StopOrdered(order.why), now)
         if isinstance(order, Start) and task.state is T.WAITING:
-            yield _started(seen.mirror, task, order, now)
+            given = Assigned(order.placement, order.held, _slots(seen.mirror, task))
+            yield transition(task, given, now)
         if isinstance(order, Suspend) and task.state is T.RUNNING and task.hold == Hold.NONE:
             yield replace(task, hold=Hold.POLICY)
         if isinstance(order, Resume) and task.hold == Hold.POLICY:
             yield replace(task, hold=Hold.NONE)
 
 
-def _started(mirror: Mirror, task: Task, order: Start, now: float) -> Task:
-    placement = {worker: dict(amounts) for worker, amounts in order.placement.items()}
+def _slots(mirror: Mirror, task: Task) -> int:
+    """Return how many slots the place of a task has."""
     take = mirror.placing.by_task.get(task.id)
-    labels = mirror.jobs[task.job].read.tasks[task.index].labels
-    slots = slots_of(labels, take) if take else 1
-    held = None if order.held is None else {worker: list(paths) for worker, paths in order.held.items()}
-    given = {"placement": placement, "held": held, "slots": slots}
-    return advance(task, T.ASSIGNED, **given, agent="", assigned_at=now, detail="")
+    return slots_of(mirror.jobs[task.job].read.tasks[task.index].labels, take) if take else 1
 
 
 def _to_keep(seen: Frozen, plan: Plan, now: float) -> Iterator[tuple[str, dict[str, Any] | None]]:

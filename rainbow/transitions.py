@@ -1,0 +1,295 @@
+"""What becomes of a task at each event: its next state, its times and its texts, decided in one place.
+
+    Assigned, Accepted, Started, Ended                  the way of every task
+    Pending, Output, Suspended, Resumed, Unable         what its agent says meanwhile
+    StopOrdered, CancelOrdered                          what a policy, a limit or a person wants
+    TakenBack, Lost                                     not offered any more; its worker, agent or keeper is gone
+
+Which moves are legal is the table of state_machine.py. An event that is no news to a task leaves it as it is.
+
+A lost task waits 1 s, then 2 s, 4 s, ... for its next attempt, and has failed after `most_lost` losses, with its
+history: a task that ends whatever watches it would run for ever, and take its neighbours with it each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rainbow.state_machine import ENDED, Hold, Task, TaskState, advance
+
+T = TaskState
+LOST = "lost"  # the cause of what ends or is stopped with its worker, agent or keeper
+RESULTS = {"timed_out": T.TIMED_OUT, "stopped": T.CANCELED, "canceled": T.CANCELED}
+FIRST, LONGEST = 1.0, 300.0  # seconds between the first loss and the next attempt, and at most
+TOLD = 20  # losses that a task remembers
+STARTS = 5  # so often in a row an instance of a service may end soon
+SOON = 60.0  # seconds
+LONGEST_DETAIL = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """An order of the policy: this space is booked for it."""
+
+    placement: Mapping[str, Mapping[str, int]]
+    held: Mapping[str, Any] | None = None
+    slots: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """An agent has it."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Its agent says why it does not start yet."""
+
+    code: str = ""
+    text: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The tail of what it has written so far."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """It runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """It is held in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """It is held no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unable:
+    """Its executor cannot hold it: it runs on, and nobody asks again before its job is suspended once more."""
+
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrdered:
+    """It must give its space back; `cause` LOST: it is gone with its worker."""
+
+    why: str
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelOrdered:
+    """Nobody wants it any more."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """It was offered, and nobody has begun it."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Nobody knows of this attempt any more. `most_lost` as of the cluster's limits; 0: any number."""
+
+    why: str
+    most_lost: int
+    canceled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Its agent says that it has ended, and how; the rest is what the server knows of it."""
+
+    result: str = "exited"  # failed: to start; timed_out, stopped, canceled, lost
+    exit_code: int | None = None
+    output: str = ""
+    detail: str = ""
+    cause: str = ""
+    canceled: bool = False  # somebody has asked for that
+    service: bool = False  # an instance of a service: it starts again
+    most_lost: int = 0
+
+    @property
+    def good(self) -> bool:
+        """Tell whether it ended as it should."""
+        return self.result == "exited" and self.exit_code == 0
+
+
+Event = (
+    Assigned | Accepted | Pending | Output | Started | Suspended | Resumed | Unable | StopOrdered | CancelOrdered
+) | (TakenBack | Lost | Ended)
+
+
+def transition(task: Task, event: Event, now: float) -> Task:
+    """Return a task after an event; Conflict if its state does not allow that.
+
+    >>> task = transition(Task("t", "j", 0, 0, "a"), Assigned({"n0": {"core": 1}}), 1.0)
+    >>> task = transition(transition(task, Accepted("ann"), 2.0), Started(), 3.0)
+    >>> str(task.state), str(transition(task, Ended(exit_code=0), 4.0).state)
+    ('RUNNING', 'COMPLETED')
+    >>> task = transition(task, Lost("lost contact with the agent", most_lost=5), 10.0)
+    >>> str(task.state), task.not_before
+    ('WAITING', 11.0)
+    """
+    return _RULES[type(event)](task, event, now)
+
+
+def pause(losses: int) -> float:
+    """Return how many seconds a task waits after so many losses.
+
+    >>> [pause(n) for n in (1, 2, 3, 30)]
+    [1.0, 2.0, 4.0, 300.0]
+    """
+    return float(min(FIRST * 2 ** min(losses - 1, 30), LONGEST)) if losses > 0 else 0.0
+
+
+# ── one rule for each event ──
+
+
+def _assigned(task: Task, event: Assigned, now: float) -> Task:
+    placement = {worker: dict(amounts) for worker, amounts in event.placement.items()}
+    held = None if event.held is None else {worker: list(paths) for worker, paths in event.held.items()}
+    given = {"placement": placement, "held": held, "slots": event.slots}
+    return advance(task, T.ASSIGNED, **given, agent="", assigned_at=now, detail="")
+
+
+def _accepted(task: Task, event: Accepted, now: float) -> Task:
+    return advance(task, T.ACCEPTED, agent=event.agent)
+
+
+def _pending(task: Task, event: Pending, now: float) -> Task:
+    """Keep why it does not start; `since` stays while the code does."""
+    if task.state is not T.ACCEPTED:
+        return task
+    told = {"code": event.code or "pending", "text": event.text, "facts": event.facts}
+    before = task.pending or {}
+    since = before["since"] if before.get("code") == told["code"] else now
+    return replace(task, pending={**told, "since": since})
+
+
+def _output(task: Task, event: Output, now: float) -> Task:
+    return replace(task, output=event.text)
+
+
+def _started(task: Task, event: Started, now: float) -> Task:
+    return advance(task, T.RUNNING, started_at=now) if task.state is T.ACCEPTED else task
+
+
+def _suspended(task: Task, event: Suspended, now: float) -> Task:
+    return advance(task, T.SUSPENDED, suspended_at=now) if task.state is T.RUNNING else task
+
+
+def _resumed(task: Task, event: Resumed, now: float) -> Task:
+    if task.state is not T.SUSPENDED:
+        return task
+    gone = now - (task.suspended_at or now)
+    return advance(task, T.RUNNING, suspended_at=None, paused=task.paused + gone)
+
+
+def _unable(task: Task, event: Unable, now: float) -> Task:
+    if task.state is not T.RUNNING:
+        return task
+    return replace(task, hold=Hold.UNABLE, detail=event.detail or "its executor cannot suspend")
+
+
+def _stop_ordered(task: Task, event: StopOrdered, now: float) -> Task:
+    if task.state is T.ASSIGNED:  # nobody has it: there is nothing to stop, and nobody would confirm that
+        return advance(task, T.WAITING, detail=event.why)
+    if task.state in (T.WAITING, T.STOPPING) or task.state in ENDED:
+        return task
+    return advance(task, T.STOPPING, detail=event.why, cause=event.cause)
+
+
+def _cancel_ordered(task: Task, event: CancelOrdered, now: float) -> Task:
+    if task.state in (T.WAITING, T.ASSIGNED):
+        return advance(task, T.CANCELED, placement={}, ended_at=now, detail=event.why)
+    if task.state is T.STOPPING or task.state in ENDED:
+        return task
+    return advance(task, T.STOPPING, detail=event.why or "canceled")
+
+
+def _taken_back(task: Task, event: TakenBack, now: float) -> Task:
+    return advance(task, T.WAITING, detail=event.why) if task.state is T.ASSIGNED else task
+
+
+def _lost(task: Task, event: Lost, now: float) -> Task:
+    if event.canceled:
+        return advance(task, T.CANCELED, placement={}, ended_at=now)
+    if not task.agent:  # nobody has begun it
+        return advance(task, T.WAITING, detail=event.why)
+    history = [*task.losses, {"attempt": task.attempt, "at": now, "why": event.why}]
+    if 0 < event.most_lost <= len(history):
+        told = "; ".join(f"attempt {one['attempt']}: {one['why']}" for one in history)
+        detail = f"lost {len(history)} times, the limit is {event.most_lost}: {told}"[:LONGEST_DETAIL]
+        return advance(task, T.FAILED, losses=history, detail=detail, cause=LOST, ended_at=now)
+    after = now + pause(len(history))
+    return advance(task, T.WAITING, losses=history[-TOLD:], detail=event.why, not_before=after)
+
+
+def _ended(task: Task, event: Ended, now: float) -> Task:
+    if event.canceled:
+        return _lost(task, Lost("", 0, canceled=True), now) if event.result == LOST else _final(task, event, now)
+    if event.result == LOST or (event.result == "stopped" and task.cause == LOST):
+        why = event.detail or (task.detail if task.cause == LOST else "it was lost")
+        return _lost(task, Lost(why, event.most_lost), now)
+    if event.result == "stopped":  # by the policy or with its agent: it runs again
+        return advance(task, T.WAITING, detail=event.detail or "stopped and requeued")
+    if event.result == "canceled":  # what was canceled at its site stays so
+        return _final(task, event, now)
+    if event.service and (next_ := _instance(task, event, now)) is not None:
+        return next_
+    ended = _final(task, event, now)
+    if event.good or ended.retries_left <= 0:
+        return ended
+    return advance(ended, T.WAITING, detail=f"attempt {task.attempt} ended {ended.state}")
+
+
+def _final(task: Task, event: Ended, now: float) -> Task:
+    state = T.COMPLETED if event.good else RESULTS.get(event.result, T.FAILED)
+    given = {"exit_code": event.exit_code, "output": event.output, "detail": event.detail, "cause": event.cause}
+    return advance(task, state, ended_at=now, **given)
+
+
+def _instance(task: Task, event: Ended, now: float) -> Task | None:
+    """Return an instance of a service as it waits for its next start; None if it has ended soon too often."""
+    lasted = task.started_at is not None and now - task.started_at >= SOON
+    left = STARTS if lasted else task.retries_left - 1
+    if left < 0:
+        return None
+    how = event.detail or f"it ended with exit code {event.exit_code}"
+    return advance(task, T.WAITING, retries_left=left, detail=f"{how}; an instance of a service starts again")
+
+
+_RULES: Mapping[type, Callable[[Task, Any, float], Task]] = {
+    Assigned: _assigned,
+    Accepted: _accepted,
+    Pending: _pending,
+    Output: _output,
+    Started: _started,
+    Suspended: _suspended,
+    Resumed: _resumed,
+    Unable: _unable,
+    StopOrdered: _stop_ordered,
+    CancelOrdered: _cancel_ordered,
+    TakenBack: _taken_back,
+    Lost: _lost,
+    Ended: _ended,
+}
