@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test lint services bench serve docs soak clean
 
 demo: .venv/installed ## clusters, jobs, agents: the main job from end to end
-	$(BIN)/python -m demo
+	$(BIN)/rainbow demo
 
 test: .venv/dev lint services ## everything that must hold before a commit
 	$(BIN)/pytest -n 3 --dist loadfile -m "not soak"
@@ -27,8 +27,9 @@ bench: .venv/bench ## the promised speeds, as ratios and growth
 serve: .venv/installed ## a server on http://127.0.0.1:8080, its store in ./rainbow.db
 	$(BIN)/rainbow serve
 
-docs: .venv/dev ## check that the documentation's examples run and its links lead somewhere
-	$(BIN)/pytest -q tests/test_docs.py
+docs: .venv/docs ## the site in build/site, a warning is an error; then the examples of the pages are run
+	$(BIN)/python docs/site/build.py
+	$(BIN)/pytest -q tests/test_docs.py tests/test_docs_site.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv || { apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv .venv; }
@@ -41,9 +42,13 @@ docs: .venv/dev ## check that the documentation's examples run and its links lea
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $@ .venv/installed
 
+.venv/docs: .venv/dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	touch $@
+
 .venv/bench: .venv/dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
 	touch $@
 
 clean: ## what was made here, the virtual environment too
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis
