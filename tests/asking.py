@@ -9,7 +9,7 @@ import pytest
 
 from rainbow.api import create_app
 from rainbow.graph import write_jgf
-from tests import shapes
+from rainbow.testing import shapes
 from tests.conftest import REGISTRATION, WHOLE_WORKERS
 
 SHARED = Path(__file__).parents[2] / "shared"

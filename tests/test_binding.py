@@ -12,7 +12,7 @@ from rainbow.agent.executors.run import Run
 from rainbow.agent.messages import run_of
 from rainbow.client import Client
 from rainbow.matching import Occupancy, numbered
-from tests import shapes
+from rainbow.testing import shapes
 from tests.conftest import REGISTRATION, grid
 from tests.live import agent_of, rainbow_at
 from tests.test_end_to_end import until

@@ -21,7 +21,7 @@ import pytest
 from rainbow.client import Client, Problem
 from rainbow.errors import RainbowError
 from rainbow.jobspec.hostlist import expand_hosts
-from tests import shapes
+from rainbow.testing import shapes
 from tests.conftest import REGISTRATION
 from tests.growing import elastic, settings
 from tests.test_end_to_end import Processes, free_port, processes, until

@@ -101,6 +101,7 @@ class Host(RuleBasedStateMachine):
         for node in NODES:
             self.operator_speaks(node, "reinstate")
         for _ in range(10 + 6 * sum(self.jobs.values())):
+            self.clock.now += 1  # what was lost rests for some seconds
             self.heartbeat()
             self.elm_works()
             self.step()

@@ -6,13 +6,16 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rainbow.client import Client
 from rainbow.errors import RainbowError
-from tests.conftest import grid
+from tests.conftest import REGISTRATION, grid
+from tests.test_end_to_end import Processes as Ended
 from tests.test_end_to_end import free_port, until
 from tests.test_two_processes import SPEC, Processes, register
 
@@ -86,3 +89,74 @@ def test_256_clients_for_a_minute_then_kill_9_lose_no_acknowledged_job(
         assert listed(url, token) == sorted(crowd.acknowledged)
     finally:
         processes.end()
+
+
+LARGE = 100_000
+
+
+class Others:
+    """A client that submits small jobs all the time: how long each submit took."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._client, self._over = Client(url, token, timeout=60), threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.times: list[float] = []
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            began = time.monotonic()
+            self._client.submit(SPEC)
+            self.times.append(time.monotonic() - began)
+            self._over.wait(0.05)
+
+    def __enter__(self) -> Others:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._client.close()
+
+
+def took(act: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.monotonic()
+    found = act()
+    return time.monotonic() - began, found
+
+
+def test_a_job_of_100_000_tasks_is_shown_and_canceled_beside_others_and_survives_a_kill(tmp_path: Path) -> None:
+    port, database = free_port(), str(tmp_path / "rainbow.db")
+    made = Ended(tmp_path)
+    try:
+        server = made.start("serve", "--port", str(port), "--database", database)
+        url = f"http://127.0.0.1:{port}"
+        until(Client(url).ready)
+        told = Client(url, REGISTRATION).register_cluster("oak", grid(8, 2))
+        user = Client(url, told["token"], timeout=120)
+        tasks = [{"command": ["true"], "resources": "w", "replicas": LARGE}]
+        spec = {"resources": {"w": {"type": "core", "replicas": 1}}, "tasks": tasks}
+        first, second = user.submit(spec)["id"], user.submit(spec)["id"]
+        shown, page = took(lambda: user.job(first, limit=1_000))
+        with Others(url, told["token"]) as others:
+            canceled, _ = took(lambda: user.cancel(first))
+            whole = canceled + took(lambda: user.wait(first, timeout=120))[0]
+        user.cancel(second)
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        made.start("serve", "--port", str(port), "--database", database)
+        until(user.ready)
+        left = user.job(second, limit=1)["counts"]
+        again = took(lambda: until(lambda: user.job(second, limit=1)["state"] == "CANCELED", 120))[0]
+        counts = user.job(second, limit=1)["counts"]
+    finally:
+        made.end()
+    print(f"{LARGE} tasks: a page {shown:.2f} s, cancel answers after {canceled:.1f} s, done after {whole:.1f} s;")
+    print(f"others' submits meanwhile: {len(others.times)}, longest {max(others.times):.2f} s;")
+    print(f"killed when {left} were; done {again:.1f} s after the restart")
+    assert len(page["tasks"]) == 1_000
+    assert page["counts"] == {"WAITING": LARGE}
+    assert counts == {"CANCELED": LARGE}
+    assert left["WAITING"] > 0
+    assert shown < 1.0
+    assert max(others.times) <= 0.5

@@ -155,6 +155,7 @@ class Service:
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
         self.changing = threading.RLock()  # held from writing a cluster's new graphs until they are seen
         self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
+        self.unfinished: set[str] = set()  # ids of clusters whose last step left something to do, workers or not
         self.news = News()
         self.turns = Turns(store)
         self.ending = False

@@ -39,6 +39,7 @@ TEXT = "canceled; its last tasks are still being ended, none of them starts"
 PIECE = 200  # tasks that hold space ended in one transaction: 0.2 ms each
 LARGE_PIECE = 1_000  # tasks that wait: 0.05 ms each
 CANCEL_SECONDS = 2.0  # that a request goes on ending tasks
+TURN = 0.1  # seconds of it in a row; as long it lets others write
 MOST = 1_000  # jobs forgotten at once: those who want to write meanwhile wait for it
 
 
@@ -126,8 +127,10 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
             raise Conflict(f"job {job_id} already ended: {record.state}")
         left = end(connection, job_id, service.clock())
     service.tell(record.cluster_id)
-    if left:
-        go_on_ending(service, job_id, CANCEL_SECONDS)
+    until = perf_counter() + CANCEL_SECONDS
+    while left and perf_counter() < until:
+        left = end_more(service, job_id, TURN)
+        sleep(TURN if left else 0)
         service.tell(record.cluster_id)
     return show(service, who, job_id)
 
@@ -183,20 +186,18 @@ def is_ending(record: JobRecord) -> bool:
     return record.canceled_at is not None and record.state in LIVE and (record.wait or {}).get("reason") == ENDING
 
 
-def go_on_ending(service: Service, job_id: str, seconds: float) -> None:
-    """End more of a canceled job's tasks, piece by piece, half of the time, until that is over or none is left."""
-    began, more = perf_counter(), True
-    while more and perf_counter() - began < seconds:
-        start = perf_counter()
+def end_more(service: Service, job_id: str, seconds: float) -> bool:
+    """End more of a canceled job's tasks, piece by piece for so long; return whether any are left."""
+    began, left = perf_counter(), True
+    while left and perf_counter() - began < seconds:
         with service.store.write() as connection:
             record = jobs.get(connection, job_id)
             if record is None or not is_ending(record):
-                return
-            more = _end_some(connection, job_id, service.clock(), (record.wait or {})["facts"]["why"])
-            if not more:
+                return False
+            left = _end_some(connection, job_id, service.clock(), (record.wait or {})["facts"]["why"])
+            if not left:
                 jobs.change(connection, job_id, wait=None)
-        if more:
-            sleep(perf_counter() - start)
+    return left
 
 
 def _end_some(connection: sa.Connection, job_id: str, now: float, why: str) -> bool:

@@ -27,7 +27,6 @@ from rainbow.service.core.counters import count, gauge, observe
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.service import log
 from rainbow.service.jobs.lifecycle import forget_old
-from rainbow.service.placement.failover import is_leaving
 from rainbow.service.placement.unplaced_jobs import Round
 from rainbow.service.scheduler.step import step
 from rainbow.store import clusters, workers
@@ -228,8 +227,8 @@ class Loop:
         self._line.follow(service.catalogue)
         self._look_around(touched, now)
         self._line.follow(service.catalogue)
-        known = self._line.known(touched | service.restless | service.faults.keys())
-        asleep = {one for one in self._asleep(known) if not is_leaving(service, one)} if known else set()
+        known = self._line.known(touched | service.restless | service.unfinished | service.faults.keys())
+        asleep = self._asleep(known) - service.unfinished if known else set()
         self._line.put_off(sorted(asleep))
         return sorted(known - asleep)
 

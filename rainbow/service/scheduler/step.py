@@ -30,7 +30,7 @@ from rainbow.scheduling import (
 from rainbow.scheduling.invariants import every_wait, left, started
 from rainbow.service.agents.liveness import lose_the_silent
 from rainbow.service.core.limits import check_limits
-from rainbow.service.jobs.lifecycle import end, go_on_ending, is_overdue
+from rainbow.service.jobs.lifecycle import end, end_more, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import is_away, is_leaving, leave
 from rainbow.service.scheduler.view import Frozen, freeze, frozen
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 PAUSE = 1.0  # seconds before a task that was to be stopped is looked at again
-SLICE = 0.1  # seconds that a step goes on ending the tasks of one canceled job
+SLICE = 0.2  # seconds that a step goes on ending the tasks of one canceled job
 WHY = "exceeded its time limit"
 
 
@@ -109,8 +109,9 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
         record = follow(service, mirror)
     seen = frozen(service, mirror, record) if record else None  # 3
     service.restless.discard(entry.id)
-    if is_leaving(service, entry.id):
-        service.restless.add(entry.id)
+    (service.unfinished.add if mirror.ending or is_leaving(service, entry.id) else service.unfinished.discard)(
+        entry.id
+    )
     if seen is None:
         return False
     plan = located(seen.view, policies.get(seen.record.policy).plan(seen.view))  # 4
@@ -135,9 +136,8 @@ def look_around(service: Service, mirror: Mirror) -> bool:
     """Look for what is lost and what is overdue; tell whether anything was written."""
     wrote = lose_the_silent(service, mirror)
     if mirror.ending:
-        go_on_ending(service, min(mirror.ending), SLICE)
+        end_more(service, min(mirror.ending), SLICE)
         service.tell(mirror.entry.id)
-        wrote = True
     if mirror.entry.drained or is_away(state for state, count in mirror.states.items() if count):
         leave(service, mirror)
         wrote = True
