@@ -65,7 +65,7 @@ def _bag(service: Service, tasks: int, workers: int) -> None:
     spec: dict[str, Any] = {"resources": {"w": {"type": "node", "replicas": 1}}}
     spec["tasks"] = [{"command": ["true"], "resources": "w", "replicas": tasks}]
     began = time.thread_time()
-    submit(service, WHO, Submission(spec))
+    submit(service, WHO, Submission(jobspec=spec))
     times = {"submit": time.thread_time() - began, "steps": 0.0, "agent": 0.0}
     ended = 0
     while ended < tasks:

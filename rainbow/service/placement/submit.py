@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 States = Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """What a submit brings: the jobspec, and what may stand beside it in an envelope."""
 

@@ -173,9 +173,9 @@ def _caller_of(service: Service, connection: sa.Connection, kept: UnplacedRecord
 
 def _asked_of(waiting: JobRecord, kept: UnplacedRecord, jobspec: Any) -> Submission:
     return Submission(
-        jobspec,
-        kept.selector,
-        kept.options,
+        jobspec=jobspec,
+        selector=kept.selector,
+        options=kept.options,
         name=waiting.name,
         requestor=waiting.requestor,
         basis=waiting.basis or None,
