@@ -89,6 +89,7 @@ def _read(path: Path) -> str:
 SLOW = 60.0  # seconds for one command
 GIB = 2**30  # bytes
 IDLE = "idle"  # how Slurm's state of a free node begins
+SWITCHED = "slurm-topology"  # Slurm's nodes below its switches
 OF_SLURM = (
     ("scontrol", "show", "nodes", "--json"),  # since 23.02
     ("sinfo", "--json"),
@@ -109,14 +110,14 @@ def survey(source: str) -> Survey:
     """Ask the resource manager of a source."""
     if source not in _SAYS:
         raise RequestError(f"unknown source {source!r}; available: {', '.join(sorted(_SAYS))}")
-    document = graph_sources.get(source)(_SAYS[source]())
+    document = graph_sources.get(_READ_BY.get(source, source))(_SAYS[source]())
     cluster = read_cluster(document)
     nodes = cluster.graph.nodes
     up = [name for name, vertex in cluster.workers.items() if not nodes[vertex]["metadata"].get("unavailable")]
     memory = [amounts.get("memory", 0) for amounts in worker_capacity(cluster).values()]
     free = _FREE[source](up) if source in _FREE else len(up)
     state = {"nodes_free": free, "memory_per_node": min(memory) // GIB}
-    return Survey(document, {**state, **(_waits_in_slurm() if source == "slurm" else {})}, tuple(up))
+    return Survey(document, {**state, **(_waits_in_slurm() if source in ("slurm", SWITCHED) else {})}, tuple(up))
 
 
 def _said(*command: str) -> str:
@@ -180,11 +181,17 @@ def _idle_in_flux(up: Sequence[str]) -> int:
 
 _SAYS: dict[str, Callable[[], str]] = {
     "slurm": _slurm,
+    SWITCHED: lambda: f"{_slurm()}\n{_said('scontrol', 'show', 'topology')}",
     "flux-r": lambda: _said("flux", "resource", "R"),
     "hwloc": lambda: _said("lstopo-no-graphics", "--of", "xml"),
     "local": describe,
 }
-_FREE: dict[str, Callable[[Sequence[str]], int]] = {"slurm": _idle_in_slurm, "flux-r": _idle_in_flux}
+_READ_BY = {SWITCHED: "slurm"}  # the graph source that reads it, where that is called otherwise
+_FREE: dict[str, Callable[[Sequence[str]], int]] = {
+    "slurm": _idle_in_slurm,
+    SWITCHED: _idle_in_slurm,
+    "flux-r": _idle_in_flux,
+}
 
 
 EVERY = 15.0  # seconds

@@ -75,7 +75,8 @@ HANDED_OVER = 10_000  # tasks at once where another queues them
 )
 @click.option(
     "--source",
-    help="Source of the cluster description: slurm, flux-r, hwloc or local. Default: chosen by the executor.",
+    help="Source of the cluster description: slurm, slurm-topology (with its switches), flux-r, hwloc or local. "
+    "Default: chosen by the executor.",
 )
 @click.option(
     "--registration-secret",

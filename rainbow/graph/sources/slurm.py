@@ -4,13 +4,15 @@ Slurm: `scontrol show nodes --json`, `scontrol show node` (also --oneliner) and 
 
 cluster > node > socket > core, and gpu, memory, ssd (TmpDisk) and every other countable gres on the node. What Slurm
 keeps for itself (CoreSpecCount, CPUSpecList, MemSpecLimit) is not there. Features are properties as they are called;
-a partition is the property `partition=NAME`, a GPU's type `gpu=TYPE`.
+a partition is the property `partition=NAME`, a GPU's type `gpu=TYPE`. Lines of topology.conf or of `scontrol show
+topology` after the nodes add switches or blocks between cluster and node.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rainbow.errors import GraphError, InputError
@@ -18,15 +20,34 @@ from rainbow.graph.document import LIMITS, Limits, given, mapping, sequence, tex
 from rainbow.graph.formats import host_list
 from rainbow.graph.sources.node_list import Node, decode, lay_out
 from rainbow.graph.sources.slurm_node import Record, node_of
+from rainbow.graph.sources.slurm_topology import Above, read_topology
 
 
 def read_slurm(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
-    """Turn what `scontrol` or `sinfo` printed into a document."""
-    text = text.removeprefix("\ufeff")  # what some editors write first
+    """Turn what `scontrol` or `sinfo` printed into a document; a topology may follow the nodes."""
+    text, topology = _parted(text.removeprefix("\ufeff"))  # what some editors write first
+    above = read_topology(topology, limits) if topology.strip() else {}
     if text.lstrip().startswith(("{", "[")):
         document = decode(text)
-        return lay_out(_merged(_json_nodes(document, limits)), limits, _cluster_name(document))
-    return lay_out(_merged(_text_nodes(text, limits)), limits)
+        nodes = _merged(_json_nodes(document, limits))
+        return lay_out(_below(nodes, above), limits, _cluster_name(document))
+    return lay_out(_below(_merged(_text_nodes(text, limits)), above), limits)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """Return what describes the nodes, and the topology, its lines numbered as in the whole text."""
+    found = _TOPOLOGY.search(text)
+    if found is None:
+        return text, ""
+    nodes = text[: found.start()]
+    while nodes.rstrip().rpartition("\n")[2].lstrip().startswith("#"):  # topology.conf begins with comments
+        nodes = nodes.rstrip().rpartition("\n")[0]
+    return nodes, "\n" * text.count("\n", 0, found.start()) + text[found.start() :]
+
+
+def _below(nodes: list[Node], above: Mapping[str, Above]) -> list[Node]:
+    """Put nodes below their switches; those that the topology does not name stay below the cluster."""
+    return [replace(node, above=above.get(node.name, ())) for node in nodes] if above else nodes
 
 
 def _json_nodes(document: Mapping[str, Any], limits: Limits) -> Iterator[Node]:
@@ -138,6 +159,7 @@ def _same(row: Mapping[str, Any], key: str, at: str) -> Any:
     return bounds.get("minimum")
 
 
+_TOPOLOGY = re.compile(r"^[ \t]*(?:SwitchName|BlockName)=", re.MULTILINE | re.IGNORECASE)
 _RECORD = re.compile(r"^NodeName=", re.MULTILINE)
 _FIELD = re.compile(r"(?<!\S)([A-Za-z_]{1,40})=(\S*)")
 # free text, printed after all that is read here: what stands in it is not the node's

@@ -26,6 +26,7 @@ MIB = 2**20
 PLAIN_MEMORY = MIB  # bytes: what a number of memory without a unit counts
 MOST_HOSTS = 100_000
 LONGEST = 1_000  # characters of a comment before our own mark
+SWITCH = "switch"  # a leaf switch, as graph/sources/slurm_topology.py calls it
 DISKS = frozenset({"disk", "ssd", "storage", "tmp"})
 LOCAL = frozenset({"core", "gpu", "memory", *DISKS})
 NAME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
@@ -79,8 +80,9 @@ def carried(request: Mapping[str, Any], duration: float = 0.0, hosts: Sequence[s
     trees = request.get("resources") or []
     if len(trees) != 1:
         raise NotCarriedError(f"{len(trees)} different shapes that start together are not handed over; submit each")
-    shape = _shape(trees[0])
-    options = {**_layout(shape), **_amounts(shape)}
+    tree, switches = _below_a_switch(trees[0])
+    shape = _shape(tree)
+    options = {**_layout(shape), **_amounts(shape), **switches}
     nodes = shape.nodes[0] if shape.nodes else None
     said = site_options((request.get("site") or {}).get("slurm") or {})
     options |= _constraints(request.get("constraint"), nodes, () if "nodelist" in said else hosts)
@@ -90,6 +92,17 @@ def carried(request: Mapping[str, Any], duration: float = 0.0, hosts: Sequence[s
 
 
 # ── the tree ──
+
+
+def _below_a_switch(tree: Tree) -> tuple[Tree, Options]:
+    """Return the tree without one leaf switch around its nodes, and the option that asks Slurm for the switch."""
+    below = tree.get("with") or []
+    inner = below[0] if len(below) == 1 else {}
+    if tree["type"] == SWITCH and tree["count"] == 1 and inner:
+        return inner, {"switches": "1"}
+    if tree["type"] == SLOT and tree["count"] == 1 and inner.get("type") == SWITCH and inner["count"] == 1:
+        return {**tree, "with": inner.get("with") or []}, {"switches": "1"}
+    return tree, {}
 
 
 def _shape(tree: Tree) -> _Shape:
