@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from rainbow.service.core.counters import METRICS
+from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.loop import step_safely
 from tests.conftest import ADMIN, Cluster, jobspec
 
 
 def test_no_metric_stays_empty(oak: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     oak.say("heartbeat")
+    a_forecast_turns_out(oak)
     oak.api.good("POST", "/v1/jobs", jobspec(), oak.token)
     step_safely(oak.api.service, "oak")
     monkeypatch.setattr("rainbow.service.scheduler.step.check_plan", lambda *_: 1 / 0)
@@ -22,6 +25,24 @@ def test_no_metric_stays_empty(oak: Cluster, monkeypatch: pytest.MonkeyPatch) ->
     assert set(METRICS) <= set(re.findall(r"^# TYPE (\w+)", text, re.M))
     for kind in ("read", "write", "commit"):
         assert float(re.search(rf'rainbow_store_seconds_count{{kind="{kind}"}} (\S+)', text)[1]) > 0  # type: ignore[index]
+
+
+def a_forecast_turns_out(oak: Cluster) -> None:
+    """Forecast a job that waits, and again when it has started."""
+    clock: Any = oak.api.service.clock
+    for _ in range(3):  # the third one waits
+        oak.api.good("POST", "/v1/jobs", jobspec(2, duration=600), oak.token)
+    begun, forecaster = oak.take(), Forecaster(oak.api.service)
+    forecaster.turn()
+    clock.now += 60
+    oak.say("heartbeat")
+    for offer in begun:
+        oak.end(offer)
+    [last] = oak.take()
+    clock.now += 60
+    oak.say("heartbeat")
+    forecaster.turn()
+    oak.end(last)
 
 
 def test_metrics_are_the_administrators(oak: Cluster) -> None:

@@ -23,6 +23,7 @@ BODIES = {
     "clusters.put_scheduler": "Policy",
     "jobs.submit": "Submission",
     "jobs.match": "Question",
+    "jobs.eta_of_jobspec": "Question",
     "batch.submit": "Batch",
     "agents.receive": "Receive",
     "agents.accept": "Accept",

@@ -62,6 +62,8 @@ JOB = {
 TASK = _of(id=WORD, name=WORD, state=WORD, attempt=WHOLE, placement=ANY_OBJECT, exit_code=_maybe(WHOLE), output=WORD)
 CLUSTER = {"name": WORD, "revision": WHOLE, "levels": WORD, "totals": TOTALS, "units": UNITS, "workers": WHOLE}
 STANDING = {"state": {"enum": ["up", "drained", "deleting", "unattended"]}, "ready": WHOLE}
+BAND = {"start": _maybe(TIME), "end": _maybe(TIME), "low": _maybe(TIME), "high": _maybe(TIME)}
+TURNED_OUT = _of(count=WHOLE, bias=_maybe(NUMBER), factor_2=_maybe(NUMBER), covered=_maybe(NUMBER))
 TOKEN = {
     "id": WORD,
     "kind": WORD,
@@ -106,6 +108,26 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "SchedulingShown": _of(**SCHEDULING, figures=ANY_OBJECT, fault=_maybe(WORD)),
     "Changes": _of(changes=_array(_of(changed_at=TIME, who=WORD, what=WORD))),
     "Timeline": _of(lines=_array(ANY_OBJECT), text=WORD, svg=WORD),
+    "Forecast": _of(
+        cluster=WORD,
+        at=_maybe(TIME),
+        age=_maybe(NUMBER),
+        reached=_maybe(TIME),
+        cut=_maybe(WORD),
+        fault=_maybe(WORD),
+        room=_maybe(ANY_OBJECT),
+        jobs=_array(_of(id=WORD, how=WORD, **BAND)),
+        next=_maybe(WORD),
+    ),
+    "Accuracy": _of(cluster=WORD, starts=TURNED_OUT, lengths=TURNED_OUT),
+    "Eta": _of(
+        id=WORD, cluster=_maybe(WORD), state=WORD, how=WORD, text=WORD, at=_maybe(TIME), age=_maybe(NUMBER), **BAND
+    ),
+    "Etas": _of(
+        candidates=_array(_of(cluster=WORD, known=YES, wait=_maybe(NUMBER), finish=_maybe(TIME), text=WORD)),
+        refusals=_array(_of(cluster=WORD, reason=WORD)),
+        cover=NUMBER,
+    ),
     "Stepped": _of(ordered=YES, fault=_maybe(WORD)),
     "Plan": _of(orders=_array(ANY_OBJECT), waits=_array(ANY_OBJECT), figures=ANY_OBJECT),
     "Received": _of(tasks=_array(OFFER), stop=_array(REFERENCE), lease=NUMBER, grace=NUMBER),
@@ -151,6 +173,8 @@ BY_ENDPOINT = {
     "clusters.put_scheduler": "Scheduling",
     "clusters.scheduler_changes": "Changes",
     "clusters.timeline": "Timeline",
+    "clusters.forecast": "Forecast",
+    "clusters.accuracy": "Accuracy",
     "clusters.step": "Stepped",
     "clusters.plan": "Plan",
     "agents.receive": "Received",
@@ -164,6 +188,8 @@ BY_ENDPOINT = {
     "jobs.show": "JobShown",
     "jobs.cancel": "JobShown",
     "jobs.why": "Why",
+    "jobs.eta": "Eta",
+    "jobs.eta_of_jobspec": "Etas",
     "jobs.replay": "Replay",
     "jobs.decisions": "Decisions",
     "tokens.mint": "Minted",
@@ -207,6 +233,7 @@ EXAMPLES: dict[str, Any] = {
     "clusters.put_scheduler": {"policy": "load_based", "settings": {"classes": {"land": 60, "sea": 40}}},
     "jobs.submit": {"jobspec": JOBSPEC, "name": "hello", "requestor": "ann"},
     "jobs.match": {"jobspec": JOBSPEC},
+    "jobs.eta_of_jobspec": {"jobspec": JOBSPEC},
     "batch.submit": {"jobs": [{"jobspec": JOBSPEC}, {"jobspec": JOBSPEC, "name": "second"}]},
     "agents.receive": {"agent": "a", "max": 4, "wait": 0},
     "agents.accept": {"agent": "a", "tasks": []},

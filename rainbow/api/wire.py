@@ -233,6 +233,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "jobs.why": {"verify": {"type": "boolean"}},
     "jobs.listing": {**PAGE, "summary": {"type": "boolean"}},
     "jobs.decisions": PAGE,
+    "clusters.forecast": {"limit": PAGE["limit"], "after": {"type": "string"}},
     "events.stream": {
         "follow": {"type": "boolean"},
         "after": {"type": "integer", "minimum": 0, "maximum": LARGEST},

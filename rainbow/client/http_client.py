@@ -299,6 +299,17 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         """Show the cluster's resource diagram after the next step."""
         return self._object("GET", of_cluster(name, "timeline"))
 
+    def forecast(self, name: str, *, limit: int | None = None, after: str | None = None) -> dict[str, Any]:
+        """Show when each job of a cluster is expected to start and end, and what that leaves free; page by page."""
+        answer: dict[str, Any] = self._calls.call(
+            "GET", of_cluster(name, "forecast"), query=given(limit=limit, after=after)
+        )
+        return answer
+
+    def accuracy(self, name: str) -> dict[str, Any]:
+        """Say how a cluster's forecasts of starts and lengths turned out."""
+        return self._object("GET", of_cluster(name, "forecast", "accuracy"))
+
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def submit(
@@ -407,6 +418,24 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         """
         found = self._object("GET", path("jobs", job_id), query=given(limit=limit, after=after))
         return found if limit is not None or after is not None else self._whole(found)
+
+    def eta(self, job_id: str) -> dict[str, Any]:
+        """Say when a job is expected to start and end, with a band, and what is ahead of it."""
+        return self._object("GET", path("jobs", job_id, "eta"))
+
+    def eta_of(
+        self,
+        jobspec: str | Document | Request,
+        *,
+        name: str | None = None,
+        requestor: str | None = None,
+        clusters: Sequence[str | Document] | None = None,
+        login: str | None = None,
+    ) -> dict[str, Any]:
+        """Say when a jobspec would start and end on each cluster that could run it; nothing is submitted."""
+        body = {"jobspec": jobspec} | given(name=name, requestor=requestor, clusters=named(clusters), login=login)
+        answer: dict[str, Any] = self._calls.call("POST", "/v1/eta", body)
+        return answer
 
     def why(self, job_id: str, *, verify: bool = False) -> dict[str, Any]:
         """Show the whole decision: match, selection steps, why it waits; `verify`: can it ever run, and now."""

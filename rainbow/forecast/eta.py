@@ -67,11 +67,18 @@ def stacked(rooms: Sequence[Room | None]) -> Rooms:
 
 
 def eta(
-    rooms: Rooms, slots: int, amounts: Mapping[str, float], seconds: Floats, now: float, rows: Rows | None = None
+    rooms: Rooms,
+    slots: int,
+    amounts: Mapping[str, float],
+    seconds: Floats,
+    now: float,
+    rows: Rows | None = None,
+    *,
+    on_workers: bool = True,
 ) -> tuple[Floats, Floats]:
     """Return start and finish on every cluster (or these rows) of a job of equal slots; infinite: it never fits.
 
-    `seconds` is how long it would run on each.
+    `seconds` is how long it would run on each. Without `on_workers` only sums count, not what one worker holds.
     """
     chosen = slice(None) if rows is None else rows
     times = rooms.times[chosen]
@@ -80,7 +87,8 @@ def eta(
         if amount > 0:
             enough &= rooms.free[kind][chosen] >= slots * amount if kind in rooms.free else False
     start = _first(times, enough, seconds, now)
-    start = np.maximum(start, _whole_workers(rooms, slots, amounts, seconds, now, chosen))
+    if on_workers:
+        start = np.maximum(start, _whole_workers(rooms, slots, amounts, seconds, now, chosen))
     return start, start + seconds
 
 

@@ -128,7 +128,7 @@ def forecast(
     }
     uses = [*run.cluster.uses(), *_kept(view)]
     if run.cluster.waiting:
-        uses = _add_pass(run, policy, lengths, bounds, found, uses)
+        uses = _add_pass(run, policy, lengths, bounds, found, uses, proceed)
     room = room_of(view.workers, _outside(view), uses, view.now)
     told = _banded(found, view.now, scores)
     return Forecast(view.now, told, room, run.cluster.now, run.cut, len(scores) >= FEWEST)
@@ -156,11 +156,17 @@ def _add_pass(
     bounds: Bounds,
     found: dict[str, Expected],
     uses: list[Use],
+    proceed: Callable[[], bool],
 ) -> list[Use]:
     """Place what the plans did not reach; return everything that holds space then."""
     then = run.cluster.view()
     order = list(_limited(_in_order(policy, then), bounds.jobs))
-    made = one_pass(then, lambda job, gang: lengths.of(job, gang).seconds, order, uses)
+
+    def seconds(job: JobView, gang: GangView) -> float:
+        proceed()
+        return lengths.of(job, gang).seconds
+
+    made = one_pass(then, seconds, order, uses)
     endless = sum(use.end == inf for use in uses)
     for job in then.jobs:
         if not job.gangs:

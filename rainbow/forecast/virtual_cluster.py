@@ -58,6 +58,8 @@ class VirtualCluster:
     def __init__(self, view: View, policy: Policy, lengths: Lengths) -> None:
         self.now = view.now
         self.policy = policy
+        traits = getattr(policy, "traits", policy)
+        self._sees_all = bool(getattr(traits, "sees_all", False))
         self.lengths = lengths
         self.memory = view.memory
         self.spans: dict[str, Span] = {}
@@ -89,7 +91,7 @@ class VirtualCluster:
 
     def view(self) -> View:
         """Freeze it."""
-        by_progress = getattr(self.policy, "sees_all", False)
+        by_progress = self._sees_all
         runs = self.census.runs.values()
         return replace(
             self._view,

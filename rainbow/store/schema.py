@@ -14,6 +14,9 @@
     symbols                      names of what jobs bring about, for those that wait for it (RFC 26)
     tags                         the versions a basis has had
     durations                    how long tasks ran, by the names of job and task
+    lengths                      how long the last runs took, by who ran what where; see forecast/lengths.py
+    forecasts                    what a cluster's last forecast leaves free, how its forecasts and lengths turned out
+    job_etas                     the first and last forecast of each job that waited
     events                       what happened, in order
 
 A cluster is known by `id`, made at registration: a name registered again is another cluster. Times are
@@ -322,6 +325,38 @@ durations = sa.Table(
     sa.Column("at", TIME, nullable=False),
     sa.UniqueConstraint("job", "task"),
     sa.Index("ix_durations_at", "at"),
+)
+
+lengths = sa.Table(
+    "lengths",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("key", ID, nullable=False),  # digest of requestor, job name, task and slots, or of what of it counts
+    _cluster_id(index=True),
+    sa.Column("recent", sa.LargeBinary, nullable=False),  # seconds of the last runs, the newest last, as float32
+    sa.Column("at", TIME, nullable=False, index=True),
+    sa.UniqueConstraint("key", "cluster_id"),
+)
+
+forecasts = sa.Table(
+    "forecasts",
+    metadata,
+    _cluster_id(primary_key=True),
+    sa.Column("at", TIME, nullable=False, server_default="0"),
+    sa.Column("content", JSON),  # the room, and what else other processes are to know
+    sa.Column("scores", sa.LargeBinary, nullable=False),  # the last 300, as float32
+    sa.Column("ratios", sa.LargeBinary, nullable=False),  # log(actual / predicted) of the last 500 runs
+)
+
+job_etas = sa.Table(
+    "job_etas",
+    metadata,
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
+    sa.Column("cluster_id", ID, nullable=False),
+    sa.Column("first", JSON, nullable=False),
+    sa.Column("last", JSON, nullable=False),
+    sa.Column("score", TIME),  # how the first one turned out; NULL: it has not started
+    sa.Index("ix_job_etas_open", "cluster_id", "score"),
 )
 
 symbols = sa.Table(

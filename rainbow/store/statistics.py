@@ -1,18 +1,26 @@
-"""Counts of stored things, and mean durations of tasks."""
+"""Counts of what there is; how long tasks ran; what was forecast, and how that turned out."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf, log
+from typing import Any
 
 import sqlalchemy as sa
 
+from rainbow.forecast.forecast import SCORES
+from rainbow.forecast.lengths import RATIOS, RUNS, Key, Known, length_of
 from rainbow.state_machine import BOOKED, ENDED, TaskState
 from rainbow.store.jobs import LIVE
-from rainbow.store.schema import durations, jobs, tasks, workers
+from rainbow.store.schema import JSON, durations, forecasts, job_etas, jobs, lengths, tasks, together, workers
 
-REMEMBERED = 1_000_000  # tasks
+REMEMBERED = 1_000_000  # tasks, and keys of lengths
 SWEEP = 1_000  # new ones between two times of forgetting
 _EXPECTED = sa.select(durations.c.task, durations.c.mean).where(durations.c.job == sa.bindparam("wanted"))
 
@@ -71,3 +79,206 @@ def _by_state(
 ) -> StateCounts:
     query = sa.select(cluster, state, sa.func.count()).where(which).group_by(cluster, state)
     return {(row[0], str(row[1])): row[2] for row in connection.execute(query)}
+
+
+# ── lengths and forecasts ──
+
+FEW = 500  # names in one statement
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run that has ended as it should, or at its limit (0: it has none)."""
+
+    key: Key
+    seconds: float
+    limit: float
+
+
+@lru_cache(maxsize=65_536)
+def digest(key: Key) -> str:
+    """Return what a key is stored under, the cluster apart: what ran alike elsewhere is found with it."""
+    named = [key.requestor, key.name, key.task, key.slots] if key.name else [key.requestor] if key.requestor else []
+    return hashlib.sha256(json.dumps(named).encode()).hexdigest()
+
+
+def _floats(content: bytes) -> list[float]:
+    return array("f", content).tolist()
+
+
+def _bytes(values: Sequence[float]) -> bytes:
+    return array("f", values).tobytes()
+
+
+# ── lengths ──
+
+
+def recent(connection: sa.Connection, cluster_id: str, keys: Iterable[Key]) -> dict[Key, list[float]]:
+    """Return the seconds of the last runs of those keys, and of the wider ones, that a cluster has run."""
+    wanted = {level for key in keys for level, _ in key.levels()}
+    found = _found(connection, {digest(key) for key in wanted}, lengths.c.cluster_id == cluster_id)
+    rows = {row.key: _floats(row.recent) for row in found}
+    return {key: rows[name] for key in wanted if (name := digest(key)) in rows}
+
+
+def everywhere(connection: sa.Connection, keys: Iterable[Key]) -> dict[str, dict[str, list[float]]]:
+    """Return {digest: {cluster id: seconds of the last runs}} of some keys, whatever their cluster."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in _found(connection, {digest(key) for key in keys}):
+        found.setdefault(row.key, {})[row.cluster_id] = _floats(row.recent)
+    return found
+
+
+def _found(connection: sa.Connection, names: Collection[str], *which: sa.ColumnElement[bool]) -> list[Any]:
+    listed, rows = sorted(names), list[Any]()
+    for first in range(0, len(listed), FEW):
+        query = sa.select(lengths).where(lengths.c.key.in_(listed[first : first + FEW]), *which)
+        rows += connection.execute(query)
+    return rows
+
+
+def learn(connection: sa.Connection, cluster_id: str, runs: Sequence[Ran], now: float) -> None:
+    """Remember how long runs of a cluster took, and how far that was from what was predicted."""
+    known = recent(connection, cluster_id, [ran.key for ran in runs])
+    before = set(known)
+    ratios: list[float] = []
+    for ran in runs:
+        predicted = length_of(Known(known), ran.key, ran.limit).seconds
+        if 0 < predicted < inf and ran.seconds > 0:
+            ratios.append(log(ran.seconds / predicted))
+        for level in {level for level, _ in ran.key.levels()}:
+            known[level] = [*known.get(level, ()), ran.seconds][-RUNS:]
+    touched = {level for ran in runs for level, _ in ran.key.levels()}
+    _put(connection, cluster_id, {key: known[key] for key in touched}, before, now)
+    _add(connection, cluster_id, "ratios", ratios, RATIOS)
+
+
+def _put(
+    connection: sa.Connection,
+    cluster_id: str,
+    known: Mapping[Key, Sequence[float]],
+    before: Collection[Key],
+    now: float,
+) -> None:
+    rows = {key: {"recent": _bytes(runs), "at": now} for key, runs in known.items()}
+    for key in known:
+        if key in before:
+            own = (lengths.c.key == digest(key), lengths.c.cluster_id == cluster_id)
+            connection.execute(lengths.update().where(*own).values(**rows[key]))
+    new = [{"key": digest(key), "cluster_id": cluster_id, **rows[key]} for key in known if key not in before]
+    for row in new:
+        made = connection.execute(lengths.insert().values(**row))
+        number = made.inserted_primary_key
+        if number and int(number[0]) % SWEEP == 0:
+            forget_lengths(connection, REMEMBERED)
+
+
+def forget_lengths(connection: sa.Connection, most: int) -> None:
+    """Keep the keys that ran last."""
+    oldest = connection.execute(sa.select(lengths.c.at).order_by(lengths.c.at.desc()).limit(1).offset(most)).scalar()
+    if oldest is not None:
+        connection.execute(lengths.delete().where(lengths.c.at <= oldest))
+
+
+# ── how forecasts and lengths turned out ──
+
+
+def turned_out(connection: sa.Connection, cluster_id: str) -> tuple[list[float], list[float]]:
+    """Return a cluster's last scores, and its last ratios of actual to predicted lengths."""
+    row = _row(connection, cluster_id)
+    return ([], []) if row is None else (_floats(row.scores), _floats(row.ratios))
+
+
+def _row(connection: sa.Connection, cluster_id: str) -> Any:
+    return connection.execute(sa.select(forecasts).where(forecasts.c.cluster_id == cluster_id)).one_or_none()
+
+
+def _add(connection: sa.Connection, cluster_id: str, ring: str, values: Sequence[float], most: int) -> None:
+    if not values:
+        return
+    row = _row(connection, cluster_id)
+    before = [] if row is None else _floats(getattr(row, ring))
+    _change(connection, cluster_id, row is None, {ring: _bytes([*before, *values][-most:])})
+
+
+def _change(connection: sa.Connection, cluster_id: str, new: bool, values: Mapping[str, Any]) -> None:
+    if new:
+        connection.execute(
+            forecasts.insert().values(**{"scores": b"", "ratios": b"", **values, "cluster_id": cluster_id})
+        )
+    else:
+        connection.execute(forecasts.update().where(forecasts.c.cluster_id == cluster_id).values(**values))
+
+
+def add_scores(connection: sa.Connection, cluster_id: str, scores: Mapping[str, float]) -> None:
+    """Remember how the first forecasts of these jobs turned out."""
+    for job, score in scores.items():
+        connection.execute(job_etas.update().where(job_etas.c.job == job).values(score=score))
+    _add(connection, cluster_id, "scores", list(scores.values()), SCORES)
+
+
+# ── forecasts ──
+
+
+def put(connection: sa.Connection, cluster_id: str, at: float, content: Mapping[str, Any]) -> None:
+    """Store what other processes are to know of a cluster's last forecast."""
+    _change(connection, cluster_id, _row(connection, cluster_id) is None, {"at": at, "content": dict(content)})
+
+
+def later_than(connection: sa.Connection, at: float) -> dict[str, tuple[float, Mapping[str, Any]]]:
+    """Return {cluster id: (when, what)} of the forecasts made after a time."""
+    query = sa.select(forecasts.c.cluster_id, forecasts.c.at, forecasts.c.content).where(forecasts.c.at > at)
+    return {row.cluster_id: (row.at, row.content) for row in connection.execute(query) if row.content}
+
+
+def unscored(connection: sa.Connection, cluster_id: str) -> dict[str, Mapping[str, Any]]:
+    """Return {job: its first forecast} of a cluster's jobs that had not started when somebody looked last."""
+    query = sa.select(job_etas.c.job, job_etas.c.first)
+    own = (job_etas.c.cluster_id == cluster_id, job_etas.c.score.is_(None))
+    return {row.job: row.first for row in connection.execute(query.where(*own))}
+
+
+def starts(connection: sa.Connection, jobs_: Collection[str]) -> dict[str, float]:
+    """Return {job: when its first task was started} of those that have started."""
+    found: dict[str, float] = {}
+    listed = sorted(jobs_)
+    for first in range(0, len(listed), FEW):
+        own = (tasks.c.job.in_(listed[first : first + FEW]), tasks.c.assigned_at.is_not(None))
+        query = sa.select(tasks.c.job, sa.func.min(tasks.c.assigned_at)).where(*own).group_by(tasks.c.job)
+        found |= {row[0]: row[1] for row in connection.execute(query)}
+    return found
+
+
+def put_etas(
+    connection: sa.Connection, cluster_id: str, told: Mapping[str, Mapping[str, Any]], known: Collection[str]
+) -> None:
+    """Store the forecasts of jobs: the first, of those that are not `known` to have one, and the last."""
+    new = [job for job in told if job not in known]
+    fresh = _ids(connection, jobs.c.id, new) - _ids(connection, job_etas.c.job, new)
+    rows = [{"job": job, "cluster_id": cluster_id, "first": told[job], "last": told[job]} for job in sorted(fresh)]
+    if rows:
+        connection.execute(job_etas.insert(), together(rows))
+    changed = [{"wanted": job, "said": said} for job, said in told.items() if job in known]
+    if changed:
+        query = job_etas.update().where(job_etas.c.job == sa.bindparam("wanted"))
+        connection.execute(query.values(last=sa.bindparam("said", type_=JSON)), together(changed))
+
+
+def _ids(connection: sa.Connection, column: sa.Column[str], named: Sequence[str]) -> set[str]:
+    """Return which of some ids a column has."""
+    found: set[str] = set()
+    for first in range(0, len(named), FEW):
+        found |= set(connection.execute(sa.select(column).where(column.in_(named[first : first + FEW]))).scalars())
+    return found
+
+
+def eta_of(connection: sa.Connection, job: str) -> tuple[Mapping[str, Any], Mapping[str, Any], float | None] | None:
+    """Return a job's first and last forecast, and the score of the first if it has started."""
+    row = connection.execute(sa.select(job_etas).where(job_etas.c.job == job)).one_or_none()
+    return None if row is None else (row.first, row.last, row.score)
+
+
+def forget_etas(connection: sa.Connection, gone: Collection[str]) -> None:
+    """Forget the forecasts of jobs that will not start here."""
+    if gone:
+        connection.execute(job_etas.delete().where(job_etas.c.job.in_(sorted(gone)[:FEW])))

@@ -8,10 +8,11 @@ from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.pauses import park, waited
 from rainbow.api.wire import flag, number_of, read_json, read_mapping, read_state, service, timed, who
+from rainbow.errors import RequestError
 from rainbow.service import reservations as service_reservations
 from rainbow.service.agents import protocol
 from rainbow.service.clusters import drain, graphs, inventory, registration, scheduling_settings
-from rainbow.service.queries import monitoring
+from rainbow.service.queries import forecasts, monitoring
 
 nodes = Blueprint("nodes", __name__, url_prefix="/v1")
 
@@ -216,6 +217,21 @@ def scheduler_changes(name: str) -> Any:
 def timeline(name: str) -> Any:
     """Show the resource diagram after the next step."""
     return jsonify(monitoring.timeline(service(), who(), name))
+
+
+@clusters.get("/<name>/forecast")
+def forecast(name: str) -> Any:
+    """Show when each job is expected to start and end, and what that leaves free."""
+    asking, text = who(), request.args.get("limit", "100")
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= forecasts.MOST:
+        raise RequestError(f"limit must be between 1 and {forecasts.MOST}", pointer="/limit")
+    return jsonify(forecasts.of_cluster(service(), asking, name, int(text), request.args.get("after")))
+
+
+@clusters.get("/<name>/forecast/accuracy")
+def accuracy(name: str) -> Any:
+    """Say how the forecasts of starts and lengths turned out."""
+    return jsonify(forecasts.accuracy(service(), who(), name))
 
 
 @clusters.post("/<name>/step")

@@ -20,6 +20,7 @@ from rainbow.service.placement import ledger
 from rainbow.service.placement import submit as placement_submit
 from rainbow.service.placement.batch import Answer, Entry, Optimal
 from rainbow.service.placement.submit import Submission
+from rainbow.service.queries import forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.state_machine import JobState
 from rainbow.store.jobs import Filter
@@ -224,6 +225,19 @@ def show(job_id: str) -> Any:
     if after is not None and not (after.isdecimal() and len(after) < MOST_DIGITS):
         raise RequestError("after must be the index of a task", pointer="/after")
     return jsonify(timed(lifecycle.show(service(), *_named(job_id), None if after is None else int(after), most)))
+
+
+@jobs.get("/jobs/<id:job_id>/eta")
+def eta(job_id: str) -> Any:
+    """Say when a job is expected to start and end, with a band, and what is ahead of it."""
+    return jsonify(forecasts.of_job(service(), *_named(job_id)))
+
+
+@jobs.post("/eta")
+def eta_of_jobspec() -> Any:
+    """Say when a jobspec would start and end on each cluster that could run it; nothing is submitted."""
+    asking, asked = _asked()
+    return jsonify(forecasts.of_jobspec(service(), asking, asked))
 
 
 @jobs.get("/jobs/<id:job_id>/why")

@@ -1,4 +1,4 @@
-"""`rainbow jobs`, `rainbow job last|show|why|replay|cancel|suspend|resume|wait`."""
+"""`rainbow jobs`, `rainbow job last|show|eta|why|replay|cancel|suspend|resume|wait`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,24 @@ from rich.text import Text
 from rainbow.cli.commands.events import again, watch_option
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.output import printer
-from rainbow.cli.output.columns import Column, Shape, clock, lasting, list_options, progress
+from rainbow.cli.output.columns import (
+    Column,
+    Shape,
+    band,
+    clock,
+    expected,
+    lasting,
+    list_options,
+    moment,
+    progress,
+)
 from rainbow.cli.output.decisions import draw_decision, draw_replay, draw_steps
 from rainbow.cli.session import with_tokens
 from rainbow.client import Client
 from rainbow.errors import NotFound
 from rainbow.jobspec.hostlist import fold_hosts
 from rainbow.state_machine import JobState
+from rainbow.text import some
 
 Document = Mapping[str, Any]
 LIVE = {JobState.UNPLACED, JobState.WAITING, JobState.RUNNING}
@@ -49,6 +60,7 @@ COLUMNS = [
     Column("Nodes", "NODES", _nodes),
     Column("Tasks", "TASKS", progress),
     Column("Reason", "WAITS BECAUSE, OR RUNS", _waits_or_runs),
+    Column("Expected", "EXPECTED", lambda job: expected(job.get("eta"), time.time()) or None),
 ]
 SHOWN_TASKS = 100  # of a job in a table, unless more are asked for
 PAGE = 1_000  # the most tasks that a server shows at once
@@ -96,7 +108,7 @@ def _waits(job: Document) -> str:
 
 @click.group()
 def job() -> None:
-    """One job: last, show, logs, why, replay, cancel, suspend, resume, wait."""
+    """One job: last, show, eta, logs, why, replay, cancel, suspend, resume, wait."""
 
 
 @job.command()
@@ -133,6 +145,17 @@ def show(
         return found["state"] in LIVE
 
     again(client, watch, draw)
+
+
+@job.command()
+@click.argument("job_id")
+@click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
+@printer.output_option
+@with_tokens
+def eta(client: Client, job_id: str, as_json: bool, output: str) -> None:
+    """Show when a job is expected to start and end, how sure that is, and what is ahead of it."""
+    found = client.eta(job_id)
+    printer.show("json" if as_json else output, found, lambda console: _draw_eta(console, found))
 
 
 @job.command()
@@ -225,6 +248,7 @@ def draw_job(console: Console, job: Document, *, held: bool = False) -> None:
     """Show a job, its tasks and what they wrote last; `held`: and what they hold."""
     named = {key: job[key] for key in ("id", "name", "state", "cluster", "requestor")}
     waits = {"reason": _waits(job)} if _waits(job) else {}
+    waits |= _expected(job)
     console.print(
         printer.facts({"job": named.pop("id"), **named, "submitted": printer.when(job["submitted_at"]), **waits})
     )
@@ -256,8 +280,39 @@ def _draw_why(console: Console, found: Document) -> None:
     draw_steps(console, found["decision"].get("selection") or {})
     _draw_moves(console, found["decision"].get("moves") or [])
     waiting = _waiting((found.get("wait") or {}) if found["state"] in WAITS else {}, found.get("verify") or {})
+    waiting |= _expected(found)
     if waiting:
         console.print(printer.facts(waiting))
+
+
+def _expected(job: Document) -> dict[str, str]:
+    """Say when a job that waits is expected, if somebody knows."""
+    said = expected(job.get("eta"), time.time()) if job["state"] in WAITS else ""
+    return {"eta": said} if said else {}
+
+
+HOW = {
+    "running": "its tasks run; the end is that of runs like it",
+    "ahead": "the policy's plans, run ahead of time",
+    "one-pass": "the earliest time with room, after the plans that were run ahead",
+    "unknown": "nobody knows",
+}
+
+
+def _draw_eta(console: Console, found: Document) -> None:
+    now = time.time()
+    told = {"job": found["id"], "state": found["state"], "cluster": found["cluster"]}
+    told["start"] = expected({**found, "how": "ahead"}, now) if found["how"] in ("ahead", "one-pass") else None
+    moving = ", moving with the start" if told["start"] else ""
+    told["end"] = f"expected {moment(found['end'], now)}{moving}" if found["end"] else None
+    told["by"] = HOW[found["how"]] + (f": {found['text']}" if found["text"] else "")
+    if found.get("typical") is False and found["how"] in ("ahead", "one-pass"):
+        told["band"] = "a guess, a factor of 4 either way: fewer than 30 forecasts of this cluster have turned out"
+    if before := found.get("ahead"):
+        told["ahead"] = f"{some(before['jobs'], 'job')}, {before['core_hours']:g} core-hours"
+    if (first := found.get("first")) and first["start"]:
+        told["at first"] = f"expected {moment(first['start'], now)}, {band(first, now)}"
+    console.print(printer.facts({key: value for key, value in told.items() if value is not None}))
 
 
 def _draw_moves(console: Console, moves: Sequence[Document]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,9 +18,11 @@ from rainbow.cli.input import files
 from rainbow.cli.input.files import json_of, text_of
 from rainbow.cli.input.job_options import Given, JobCommand, Jobspec, check_files, job_options
 from rainbow.cli.output import printer, progress
+from rainbow.cli.output.columns import moment
 from rainbow.cli.output.decisions import draw_decision, draw_warnings
 from rainbow.cli.session import first_time, login, with_tokens
 from rainbow.client import Client, Problem
+from rainbow.text import some
 
 TOGETHER = 100  # jobs in one call
 BY_JOB = ("after", "afterany", "afterok", "afternotok")
@@ -112,6 +115,7 @@ def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
 @click.option("--tag", help="Version of the --basis.")
 @click.option("--queue", is_flag=True, help="Wait for a cluster where some match and none takes the job now.")
 @click.option("--key", help="Idempotency key: repeating a submit with the same key returns the same job.")
+@click.option("--eta", is_flag=True, help="Show when the job would start and end on each cluster; submit nothing.")
 @click.option("--wait", is_flag=True, help="Wait until the job ends; exit 7 if it does not complete successfully.")
 @printer.answer_or_file_option
 @with_tokens
@@ -128,6 +132,7 @@ def submit(
     tag: str | None,
     key: str | None,
     queue: bool,
+    eta: bool,
     wait: bool,
     output: str,
 ) -> None:
@@ -137,6 +142,8 @@ def submit(
     submitted together; each has its own answer.
     """
     among = [{"name": one} for one in clusters] or None
+    if eta and given.many:
+        raise click.UsageError("--eta accepts only one jobspec")
     if given.many:
         common: dict[str, Any] = {
             "name": name,
@@ -147,6 +154,12 @@ def submit(
         common |= {"queue": queue or None, "backend": backend}
         _submit_many(client, given, {**common, "clusters": among}, key, output, alone=bool(wait or basis or tag))
     jobspec = ready(client, given.jobspec())
+    if eta:
+        found = client.eta_of(
+            jobspec, name=name, requestor=requestor, clusters=among, login=None if requestor else login()
+        )
+        printer.show(output, found, lambda console: draw_etas(console, found))
+        click.get_current_context().exit(Exit.OK if found["candidates"] else Exit.NO_MATCH)
     tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
     try:
         chosen = _selector(selector, selector_options)
@@ -164,6 +177,24 @@ def submit(
     ended = client.wait(made["id"])
     printer.show(output, ended, lambda console: draw_job(console, ended))
     click.get_current_context().exit(outcome(ended))
+
+
+def draw_etas(console: Console, found: Mapping[str, Any]) -> None:
+    """Show when a job would start and end on each cluster, the first to end first."""
+    now = time.time()
+    rows = [
+        (
+            one["cluster"],
+            moment(one["start"], now),
+            moment(one["finish"], now),
+            f"{moment(one['low'], now)} to {moment(one['high'], now)}" if one["finish"] else None,
+            one["text"] or ("" if one["known"] else "by its totals: amounts do not say all it asks for"),
+        )
+        for one in found["candidates"]
+    ]
+    console.print(printer.table(["CLUSTER", "STARTS", "ENDS", "8 IN 10 END", "NOTE"], rows))
+    if found["refusals"]:
+        console.print(f"{some(len(found['refusals']), 'cluster')} cannot run it; see rainbow match", markup=False)
 
 
 def tell(notes: Sequence[str]) -> None:

@@ -131,6 +131,41 @@ def _read(text: str, known: Mapping[str, Column]) -> list[tuple[Column, int]]:
 # ── what jobs show ──
 
 
+def expected(eta: Document | None, now: float) -> str:
+    """Say when a job is expected, with the band and the age of the forecast; "" if nobody knows."""
+    if not eta or eta.get("how") == "unknown" or (eta["end"] if eta["how"] == "running" else eta["start"]) is None:
+        return ""
+    age = f"as of {_ago(eta['age'])} ago"
+    if eta["how"] == "running":
+        return f"expected to end {moment(eta['end'], now)} as runs like it did, {age}"
+    start = seconds(eta["start"])
+    if start is not None and start <= now:
+        return f"expected to start now, {age}"
+    return f"expected {moment(eta['start'], now)}, {band(eta, now)}, {age}"
+
+
+def band(eta: Document, now: float) -> str:
+    """Say where 8 in 10 lie."""
+    return f"8 in 10 between {moment(eta['low'], now)} and {moment(eta['high'], now)}"
+
+
+def moment(time: str | None, now: float) -> str:
+    """Write a time to come as a time of day; on another day with the day.
+
+    >>> moment(None, 0.0)
+    '-'
+    """
+    at = seconds(time)
+    if at is None:
+        return "-"
+    today = printer.when(at, "%Y-%m-%d") == printer.when(now, "%Y-%m-%d")
+    return printer.when(at, "%H:%M" if today else "%b %d %H:%M")
+
+
+def _ago(age: float) -> str:
+    return f"{age:.0f} s" if age < 120 else f"{age / 60:.0f} min"
+
+
 def lasting(job: Document, now: float) -> float | None:
     """Return how many seconds a job has run, None if it has not begun."""
     started = seconds((job.get("summary") or {}).get("started_at"))

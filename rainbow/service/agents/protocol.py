@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow import transitions
 from rainbow.errors import Conflict
+from rainbow.forecast import Key
 from rainbow.jobspec.batch import started
 from rainbow.jobspec.handover import handover, least, trees_of
 from rainbow.jobspec.request import SLOT
@@ -26,6 +27,7 @@ from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import is_overdue, may_run, settle
 from rainbow.state_machine import ENDED, Task, TaskState, ran_for
 from rainbow.store import clusters, jobs, statistics, tasks, workers
+from rainbow.store.statistics import Ran
 from rainbow.transitions import transition
 
 if TYPE_CHECKING:
@@ -287,7 +289,11 @@ def _learn(desk: Desk, job: JobRecord, task: Task, end: transitions.Ended, now: 
         liveness.note(desk, task, started=end.result != "failed", now=now)
     if task.started_at is not None and (end.good or end.result == "timed_out"):
         key = statistics.job_key(job.cluster_id, job.requestor, job.name)
-        statistics.learn_duration(desk.connection, key, task.name, ran_for(task, now), now)
+        seconds = ran_for(task, now)
+        statistics.learn_duration(desk.connection, key, task.name, seconds, now)
+        limit = may_run(reading(desk.connection, task.job).request, desk.limits)
+        alike = Key(job.cluster_id, job.requestor, job.name, task.name, task.slots)
+        desk.ran.append(Ran(alike, seconds, limit))
 
 
 def heartbeat(

@@ -9,7 +9,8 @@ from rainbow.errors import RequestError
 from rainbow.lazy import cached_property
 from rainbow.service.core.limits import check_limits
 from rainbow.state_machine import Task
-from rainbow.store import clusters, jobs, tasks
+from rainbow.store import clusters, jobs, statistics, tasks
+from rainbow.store.statistics import Ran
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -28,6 +29,7 @@ class Desk:
         self._changed: dict[str, Task] = {}
         self._jobs: dict[str, JobRecord | None] = {}
         self._accepted: set[str] = set()
+        self.ran: list[Ran] = []  # tasks that have ended as they should, or at their limit
 
     @cached_property
     def limits(self) -> Mapping[str, int]:
@@ -54,6 +56,8 @@ class Desk:
     def write(self, now: float) -> None:
         """Store what was changed."""
         tasks.save_all(self.connection, list(self._changed.values()), now)
+        if self.ran:
+            statistics.learn(self.connection, self.cluster_id, self.ran, now)
 
 
 def _names(references: Sequence[Mapping[str, Any]], key: str) -> list[str]:

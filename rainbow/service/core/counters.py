@@ -36,6 +36,22 @@ METRICS = {
         ("Duration of scheduling cycles, by outcome: ordered, idle or failed"),
     ),
     "rainbow_step_faults_total": ("counter", "cluster", "Scheduling steps that failed"),
+    "rainbow_forecast_seconds": (
+        "histogram",
+        "outcome",
+        "CPU of forecasts of a cluster, by outcome: made or failed",
+    ),
+    "rainbow_forecast_age_seconds": ("gauge", "cluster", "Seconds since a cluster's last forecast"),
+    "rainbow_forecast_ratio": (
+        "histogram",
+        "",
+        "Actual over expected wait of jobs that started, a minute added to both",
+    ),
+    "rainbow_forecast_covered_total": (
+        "counter",
+        "band",
+        "Jobs that started inside, before or after the band of their first forecast (8 in 10 are to be inside)",
+    ),
     "rainbow_store_seconds": (
         "histogram",
         "kind",
@@ -54,6 +70,7 @@ _lock = threading.Lock()
 _gauges: dict[str, Callable[[], Mapping[str, float]]] = {  # name → {label: value now}
     "rainbow_connections": dict,
     "rainbow_steps_overdue": dict,
+    "rainbow_forecast_age_seconds": dict,
 }
 _counters: dict[tuple[str, str], float] = {}
 _histograms: dict[tuple[str, str], list[float]] = {}  # a count for each bucket, all, and the sum

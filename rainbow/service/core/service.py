@@ -54,6 +54,7 @@ Value = TypeVar("Value")
 State = TypeVar("State")
 
 log = structlog.get_logger("rainbow")
+NO_FORECASTS = "the server makes no forecasts: scheduler.forecast_share is 0"
 
 
 def compile_all(store: Store, backend: str) -> dict[str, tuple[ClusterRecord, Cluster]]:

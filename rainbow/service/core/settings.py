@@ -30,6 +30,7 @@ SCHEDULER = {
     "lease",
     "grace",
     "step_seconds",
+    "forecast_share",
     "history",
 }
 ALGORITHMS = "/scheduler/algorithms"
@@ -96,6 +97,7 @@ def _settings(document: Any) -> Settings:
         lease=_seconds(scheduler, "lease", default.lease),
         grace=_seconds(scheduler, "grace", default.grace),
         step_seconds=_seconds(scheduler, "step_seconds", default.step_seconds),
+        forecast_share=_number(scheduler, "forecast_share", default.forecast_share, "/scheduler", 1),
         history=_number(scheduler, "history", default.history / DAY, "/scheduler", 36_500) * DAY,
         limits=_limits(_mapping(top.get("limits"), "/limits"), warnings),
         admission=_admission(_mapping(top.get("admission"), "/admission"), warnings),
@@ -287,6 +289,7 @@ class Settings:
     lease: float = 60.0  # seconds without the server after which an agent stops its tasks
     grace: float = 10.0  # seconds more that the server waits before it gives them to the queue again
     step_seconds: float = 10.0  # after which a step that has not come back is named, and left to its own thread
+    forecast_share: float = 0.1  # of a core that forecasts may use; 0: none are made
     history: float = 90 * 86_400.0  # seconds that ended jobs, events and decisions are kept
     limits: Limits = Limits()
     admission: Admission = Admission()

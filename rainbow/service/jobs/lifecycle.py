@@ -7,7 +7,7 @@ if it does not, the server orders it to, after an allowance.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, NotFound
 from rainbow.jobspec.batch import ids_text
 from rainbow.matching import stated_units
-from rainbow.scheduling import never_started
+from rainbow.scheduling import Gang, never_started
 from rainbow.service.core.access import Caller, not_for
+from rainbow.service.jobs.expectation import expectation
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.whereabouts import waits_of
 from rainbow.state_machine import BOOKED, JobState, Task, TaskState, job_state, ran_for
@@ -110,6 +111,7 @@ def show(
     return {
         **_job(record, waits.get(job_id)),
         **page,
+        "eta": expectation(service, who, record),
         **_units(service, record),
         **({"array": ids_text(array.ids)} if array else {}),
     }
@@ -269,3 +271,20 @@ def is_overdue(connection: sa.Connection, task: Task, limits: Mapping[str, int],
     """Tell whether a task runs longer than it may, and than the allowance."""
     seconds = may_run(reading(connection, task.job).request, limits)
     return seconds > 0 and ran_for(task, now) > seconds + limits["allowance_seconds"]
+
+
+def first_tasks(job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float]) -> list[Task]:
+    """Return the tasks of a new job, which all wait."""
+    return [
+        Task(
+            f"{job_id}-{task.index}",
+            job_id,
+            task.index,
+            gang.number,
+            task.name,
+            retries_left=retries,
+            expected=expected.get(task.name, 0.0),
+        )
+        for gang in wanted
+        for task in gang.tasks
+    ]

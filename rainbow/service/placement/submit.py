@@ -23,7 +23,6 @@ from rainbow.errors import (
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.storable import keeping
 from rainbow.matching import backends, match, shown, shown_explained
-from rainbow.scheduling import Gang
 from rainbow.selection import Choice, check_options, reads, reads_states, select
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.core.counters import count, phase
@@ -31,12 +30,13 @@ from rainbow.service.core.limits import admit, check_limits
 from rainbow.service.core.settings import WAIT
 from rainbow.service.jobs.dependency_targets import check_dependencies
 from rainbow.service.jobs.jobspecs import Reading, read_request, remember
-from rainbow.service.jobs.lifecycle import sees
+from rainbow.service.jobs.lifecycle import first_tasks, sees
 from rainbow.service.placement import ledger, named_dependencies, refusal
+from rainbow.service.placement.arrival import Arrival, Arriving, arriving
 from rainbow.service.placement.candidates import Part, barred, reach_of, sized, snapshot, states_of, unattended
 from rainbow.service.placement.match_cache import Found, Match, Matches
 from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
-from rainbow.state_machine import JobState, Task
+from rainbow.state_machine import JobState
 from rainbow.store import events, jobs, statistics, tasks
 from rainbow.store.jobs import JobRecord
 from rainbow.transitions import STARTS
@@ -107,6 +107,7 @@ class Placement:
     drained: Mapping[str, str] = field(default_factory=dict)  # clusters that match, and take no jobs now: why
     queues: bool = False  # waits where clusters match and none takes it now
     cluster_id: str | None = None  # where it was placed
+    arrivals: Arriving | None = None  # when it would start where, if the decision reads that
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
         """Choose a cluster by what is true now and store the job; or return the one sent before under its key."""
@@ -156,6 +157,8 @@ class Placement:
         record = self._record(connection, decided.job, cluster, waiting)
         decision = {**decided.told, "again": self._again(record.requestor)}
         self._store(connection, record, cluster, self._kept(decided, decision), waiting is None)
+        if self.arrivals is not None:
+            self.arrivals.book(cluster.id)
         self.cluster_id = record.cluster_id
         return record, decision
 
@@ -208,7 +211,16 @@ class Placement:
 
     def _states(self, connection: sa.Connection) -> States:
         idle = reads(self.selector, self.options, "queue.idle_workers")
-        return sized(states_of(self.service, connection, self.found.ids, idle), self.found.candidates)
+        states = sized(states_of(self.service, connection, self.found.ids, idle), self.found.candidates)
+        self.arrivals = arriving(self.service, connection, self.arrival(), self.found, states)
+        return states
+
+    def arrival(self) -> Arrival:
+        """Return the job as its way to each cluster is reckoned."""
+        asked, allowed = self.asked, next((self.who.submits.get(one) for one in self.found.ids), None)
+        whose = asked.requestor or (allowed[0] if allowed and asked.login not in allowed else asked.login)
+        name = asked.name or self.wanted.request.name or "job"
+        return Arrival(self.wanted, whose or "anonymous", name, self.selector, self.options)
 
     def _given(self, states: States) -> dict[str, Part]:
         """Return what the selection was given, as the ledger keeps it."""
@@ -284,7 +296,7 @@ class Placement:
             connection, statistics.job_key(record.cluster_id, record.requestor, record.name)
         )
         retries = STARTS if self.wanted.request.service else limits["max_retries"]
-        tasks.add(connection, record.cluster_id, _tasks(record.id, self.wanted.gangs, retries, expected))
+        tasks.add(connection, record.cluster_id, first_tasks(record.id, self.wanted.gangs, retries, expected))
         told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
         events.add(connection, self.service.clock(), record.cluster_id, "job", **told)
 
@@ -294,22 +306,6 @@ class Placement:
         jobs.add(connection, record, _text(asked.jobspec), decision, **key)
         named_dependencies.keep(connection, record, self.wanted.request)
         remember(record.id, self.wanted)
-
-
-def _tasks(job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float]) -> list[Task]:
-    return [
-        Task(
-            f"{job_id}-{task.index}",
-            job_id,
-            task.index,
-            gang.number,
-            task.name,
-            retries_left=retries,
-            expected=expected.get(task.name, 0.0),
-        )
-        for gang in wanted
-        for task in gang.tasks
-    ]
 
 
 def _new_id() -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling import Answer, can_ever, can_now, policies, traits_of
 from rainbow.service.core.access import Caller
+from rainbow.service.jobs.expectation import expectation
 from rainbow.service.jobs.lifecycle import _job, visible_job
 from rainbow.service.jobs.whereabouts import waits_of
 from rainbow.service.live_state.mirror import mirrored
@@ -49,7 +50,8 @@ def listing(service: Service, who: Caller, chosen: Filter, *, summary: bool = Fa
         found = jobs.listing(connection, chosen)
         waits = waits_of(service, connection, found)
         sums = tasks.summaries(connection, [record.id for record in found]) if summary else {}
-    return [{**_job(record, waits.get(record.id)), **_summed(sums.get(record.id))} for record in found]
+    listed = [{**_job(record, waits.get(record.id)), **_summed(sums.get(record.id))} for record in found]
+    return [{**one, "eta": expectation(service, who, record)} for one, record in zip(listed, found, strict=True)]
 
 
 def _summed(found: tasks.Summary | None) -> dict[str, Any]:
@@ -71,6 +73,7 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         "state": record.state,
         "decision": decision,
         "wait": waiting,
+        "eta": expectation(service, who, record),
     }
 
 

@@ -28,6 +28,7 @@ from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.service import log
 from rainbow.service.jobs.lifecycle import forget_old
 from rainbow.service.placement.unplaced_jobs import Round
+from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
 from rainbow.store import clusters, workers
 
@@ -115,6 +116,7 @@ class Loop:
         self._thread = self._stepper()
         self._watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._at: _Step | None = None
+        self._forecaster = Forecaster(service)
         self._changing = threading.Lock()  # of `_at`, `_thread` and service.overdue
         gauge("rainbow_steps_overdue", self._overdue)
 
@@ -122,10 +124,12 @@ class Loop:
         """Begin to step."""
         self._thread.start()
         self._watcher.start()
+        self._forecaster.start()
 
     def stop(self) -> None:
         """End after the step at hand."""
         self._stop.set()
+        self._forecaster.stop()
         self.service.news.hear([])
         for thread in (self._thread, self._watcher):
             if thread.ident is not None:

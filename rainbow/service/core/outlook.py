@@ -1,0 +1,178 @@
+"""The last forecast of each cluster, and the rooms that jobs are booked in between two of them.
+
+One object of the service, changed by the forecaster's thread and by submits. A forecast made at a time that is still
+to come (the clock was set back) counts as none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+
+from rainbow.forecast import Expected, Forecast, Room, Rooms, corrected, eta
+from rainbow.forecast.lengths import COVER, quantiles
+from rainbow.forecast.room import Floats
+
+SLACK = 5.0  # seconds by which clocks of two processes may differ
+FIRST = 64  # rows
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is kept of a cluster's forecast. `fault`: why there is none; `limit`: seconds a task may run, 0: any."""
+
+    at: float
+    room: Room | None
+    forecast: Forecast | None = None
+    fault: str = ""
+    cost: float = 0.0  # seconds of the processor
+    work: Mapping[str, float] = field(default_factory=dict)  # core-hours that each waiting job is expected to take
+    length: float = inf  # median of the cluster's last runs
+    limit: float = 0.0
+    scores: Sequence[float] = ()
+    ratios: Sequence[float] = ()
+
+    def expected(self, job: str) -> Expected | None:
+        """Return when a job is expected."""
+        return self.forecast.jobs.get(job) if self.forecast else None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a job wants of each cluster: so many gangs of equal slots; `whole`: whether amounts say all of it."""
+
+    slots: int
+    amounts: Mapping[str, float]
+    gangs: int = 1
+    whole: bool = True
+
+    @property
+    def total(self) -> dict[str, float]:
+        """What one gang takes in all."""
+        return {kind: self.slots * amount for kind, amount in self.amounts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """When a job would start and end on each of some clusters, as arrays; infinite: nobody knows, or never."""
+
+    start: Floats
+    finish: Floats
+    low: Floats  # of the finish
+    high: Floats
+    seconds: Floats
+    age: Floats
+
+
+class Outlook:
+    """What is known of each cluster's time to come."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: dict[str, Told] = {}
+        self._rooms: dict[str, Room] = {}
+        self._rows: dict[str, int] = {}
+        self.followed = -inf  # when what other processes have forecast was read last
+        self._grow(FIRST)
+
+    def _grow(self, count: int) -> None:
+        self._table = Rooms(count)
+        self._at, self._length, self._limit = np.zeros(count), np.full(count, inf), np.zeros(count)
+        self._bands = np.zeros((5, count))  # correction; start and length: low, high, as logarithms
+        for cluster_id, row in self._rows.items():
+            self._enter(row, self._told[cluster_id], self._rooms.get(cluster_id))
+
+    def _enter(self, row: int, told: Told, room: Room | None) -> None:
+        self._table.put(row, room)
+        self._at[row], self._length[row], self._limit[row] = told.at, told.length, told.limit
+        bias = np.log((corrected(600.0, told.scores) + 60.0) / 660.0)
+        self._bands[:, row] = bias, *quantiles(told.scores, COVER), *quantiles(told.ratios, COVER)
+
+    def put(self, cluster_id: str, told: Told) -> None:
+        """Take a new forecast; what was booked since the last one is in it."""
+        with self._lock:
+            if cluster_id not in self._rows:
+                self._rows[cluster_id] = len(self._rows)
+            self._told[cluster_id] = told
+            self._rooms.pop(cluster_id, None)
+            if told.room is not None:
+                self._rooms[cluster_id] = told.room
+            if len(self._rows) > self._table.count:
+                self._grow(2 * self._table.count)
+            else:
+                self._enter(self._rows[cluster_id], told, told.room)
+
+    def of(self, cluster_id: str, now: float) -> Told | None:
+        """Return a cluster's last forecast."""
+        told = self._told.get(cluster_id)
+        return told if told and told.at <= now + SLACK else None
+
+    def every(self) -> dict[str, Told]:
+        """Return the last forecast of every cluster."""
+        with self._lock:
+            return dict(self._told)
+
+    def drop(self, known: Callable[[str], bool]) -> None:
+        """Forget the clusters that there are no more: their rows stay empty."""
+        with self._lock:
+            for cluster_id in [one for one in self._told if not known(one)]:
+                gone = Told(0.0, None)
+                self._told[cluster_id] = gone
+                self._rooms.pop(cluster_id, None)
+                self._enter(self._rows[cluster_id], gone, None)
+
+    def limits(self, ids: Sequence[str]) -> tuple[Floats, Floats]:
+        """Return the median of each cluster's last runs, infinite if there are none, and its limit, 0: none."""
+        rows = self._rows_of(ids)
+        return np.where(rows < 0, inf, self._length[rows]), np.where(rows < 0, 0.0, self._limit[rows])
+
+    def _rows_of(self, ids: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        return np.array([self._rows.get(one, -1) for one in ids], np.intp)
+
+    def ask(self, ids: Sequence[str], ask: Ask, seconds: Floats, now: float) -> Arrivals:
+        """Say when a job would start and end on each of some clusters."""
+        with self._lock:
+            rows = self._rows_of(ids)
+            start, finish = eta(self._table, ask.slots, ask.amounts, seconds, now, rows, on_workers=ask.whole)
+            longer = seconds * self._waves(ask, rows)
+            at, bands = self._at[rows], self._bands[:, rows]
+        unknown = (rows < 0) | (at > now + SLACK) | ~np.isfinite(seconds)
+        start = np.where(unknown, inf, start)
+        with np.errstate(invalid="ignore", over="ignore"):
+            wait = start - now + 60.0
+            late = np.where(start > now, np.maximum(0.0, wait * np.exp(bands[0]) - 60.0), 0.0)
+            low, high = (np.where(start > now, np.maximum(0.0, wait * np.exp(one) - 60.0), 0.0) for one in bands[1:3])
+            start = np.where(np.isfinite(start), now + late, inf)
+            finish = start + longer
+            earliest = now + np.minimum(low, late) + longer * np.exp(np.minimum(bands[3], 0.0))
+            latest = now + np.maximum(high, late) + longer * np.exp(np.maximum(bands[4], 0.0))
+        return Arrivals(start, finish, earliest, latest, longer, np.maximum(0.0, now - at))
+
+    def _waves(self, ask: Ask, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Floats:
+        """Count how often one gang after the other has to run where not all of them fit at once."""
+        waves = np.ones(len(rows))
+        if ask.gangs > 1:
+            for kind, amount in ask.total.items():
+                most = self._table.free[kind][rows].max(axis=1) if kind in self._table.free else np.zeros(len(rows))
+                waves = np.maximum(waves, np.ceil(ask.gangs * amount / np.maximum(most, amount)))
+        return waves
+
+    def book(self, cluster_id: str, ask: Ask, start: float, finish: float) -> None:
+        """Take what a job will hold out of a cluster's room, until its next forecast."""
+        with self._lock:
+            room = self._rooms.get(cluster_id)
+            if room is None or not start < inf:
+                return
+            waves = max(1.0, float(self._waves(ask, self._rows_of([cluster_id]))[0]))
+            at_once = {kind: amount * ask.gangs / waves for kind, amount in ask.total.items()}
+            large = ask.whole and all(
+                any(2 * amount > whole.get(kind, 0) for kind, amount in ask.amounts.items())
+                for whole in room.capacity.values()
+            )
+            booked = room.book(at_once, ask.slots * ask.gangs if large else 0, start, finish)
+            self._rooms[cluster_id] = booked
+            self._table.put(self._rows[cluster_id], booked)

@@ -1,0 +1,101 @@
+"""When a job is expected to start and end: a forecast with its band and its age, never a bare time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from rainbow.service.core.outlook import Outlook, Told
+from rainbow.service.core.service import NO_FORECASTS
+from rainbow.state_machine import JobState
+from rainbow.store import statistics
+from rainbow.text import rfc3339
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.forecast import Expected
+    from rainbow.service.core.access import Caller
+    from rainbow.service.core.service import Service
+    from rainbow.store.jobs import JobRecord
+
+COVER = 0.8
+TIMES = ("start", "end", "low", "high")
+
+
+def expectation(service: Service, who: Caller, record: JobRecord) -> dict[str, Any] | None:
+    """Return in short when a job of the caller's own is expected; None where nobody knows better than `wait`."""
+    if record.state not in (JobState.WAITING, JobState.RUNNING) or not is_own(who, record):
+        return None
+    now = service.clock()
+    told = service.state(Outlook).of(record.cluster_id, now)
+    one = told.expected(record.id) if told else None
+    return None if told is None or one is None or one.how == "unknown" else _told(one, told.at, now)
+
+
+def is_own(who: Caller, record: JobRecord) -> bool:
+    """Tell whether a caller may know when a job is expected: its owner, its cluster's, the administrator."""
+    at = record.cluster_id
+    return who.admin or (bool(at) and who.sees(at) and who.speaks_for(at, record.requestor))
+
+
+def whole(service: Service, connection: sa.Connection, record: JobRecord) -> dict[str, Any]:
+    """Return when a job is expected, why nobody knows, and what it was told at first."""
+    now = service.clock()
+    told = service.state(Outlook).of(record.cluster_id, now) if record.cluster_id else None
+    one = told.expected(record.id) if told else None
+    kept = statistics.eta_of(connection, record.id)
+    found = {"id": record.id, "cluster": record.cluster or None, "state": str(record.state)}
+    first = _kept(kept[0], now) if kept else None
+    if one is not None and told is not None:
+        return {**found, **_told(one, told.at, now), **_behind(one, told), "first": first}
+    if kept and record.state is JobState.WAITING and kept[1]["at"] <= now:
+        return {**found, **_kept(kept[1], now), "typical": None, "ahead": None, "first": first}
+    return {**found, **_unknown(_why_unknown(service, record, told)), "first": first}
+
+
+def _told(one: Expected, at: float, now: float) -> dict[str, Any]:
+    times = {key: rfc3339(getattr(one, key)) for key in TIMES}
+    return _written(times, one.how, one.text, rfc3339(at), round(max(0.0, now - at), 3))
+
+
+def _kept(said: Mapping[str, Any], now: float) -> dict[str, Any]:
+    times = {key: None if said[key] is None else rfc3339(said[key]) for key in TIMES}
+    return _written(times, said["how"], "", rfc3339(said["at"]), round(max(0.0, now - said["at"]), 3))
+
+
+def _unknown(text: str) -> dict[str, Any]:
+    nobody = _written(dict.fromkeys(TIMES), "unknown", text, None, None)
+    return {**nobody, "typical": None, "ahead": None}
+
+
+def _written(
+    times: Mapping[str, str | None], how: str, text: str, at: str | None, age: float | None
+) -> dict[str, Any]:
+    return {**times, "cover": COVER, "how": how, "text": text, "at": at, "age": age}
+
+
+def _behind(one: Expected, told: Told) -> dict[str, Any]:
+    """Count what is expected to start before a job, without naming it."""
+    if told.forecast is None or one.how in ("running", "unknown"):
+        return {"typical": told.forecast.typical if told.forecast else None, "ahead": None}
+    jobs = told.forecast.jobs
+    before = [job for job in told.work if job != one.job and jobs[job].start < one.start] if one.start < inf else []
+    hours = round(sum(told.work[job] for job in before), 2)
+    return {"typical": told.forecast.typical, "ahead": {"jobs": len(before), "core_hours": hours}}
+
+
+def _why_unknown(service: Service, record: JobRecord, told: Told | None) -> str:
+    if not record.cluster_id:
+        return "no cluster has taken the job yet"
+    if record.state not in (JobState.WAITING, JobState.RUNNING):
+        return f"the job has ended: {record.state}"
+    if told is None:
+        off = service.settings.forecast_share <= 0
+        return NO_FORECASTS if off else "the cluster has no forecast yet; ask again in some seconds"
+    if told.fault:
+        return told.fault
+    if record.submitted_at > told.at:
+        return "it came after the last forecast; ask again in some seconds"
+    return str((record.wait or {}).get("text") or "nothing of it may start yet")

@@ -1,0 +1,210 @@
+"""When a job would start and end on each candidate: the variables `eta.*` of selection.
+
+They are worked out only where the options of a decision read one, from the rooms of the last forecasts, and kept with
+the decision like any state. The chosen cluster's room has the job booked before the next decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rainbow.forecast import Key, read_room
+from rainbow.forecast.room import Floats
+from rainbow.lru_cache import Memory
+from rainbow.matching import consumables, measures, worker_capacity
+from rainbow.scheduling import SlotsView
+from rainbow.scheduling.gangs import loose_slots
+from rainbow.selection import reads
+from rainbow.service.core.outlook import Arrivals, Ask, Outlook, Told
+from rainbow.store import statistics
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.matching import Verdict
+    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.jobs.jobspecs import Reading
+    from rainbow.service.placement.match_cache import Match
+
+VARIABLES = {
+    "eta.known": "whether the cluster has a forecast that says so, for all that the job asks",
+    "eta.wait": "seconds until the job would start",
+    "eta.start": "when it would start",
+    "eta.finish": "when it would end",
+    "eta.total": "seconds until it would end",
+    "eta.low": "when it would end: 8 in 10 between this",
+    "eta.high": "and this",
+    "eta.length": "seconds it would run",
+    "eta.age": "seconds since the forecast",
+}
+MOST = 4_096  # shapes that are remembered
+FOLLOWED = 5.0  # seconds between two looks at what other processes have forecast
+OLDEST = 600.0  # seconds: older ones are not read
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A job on its way: what it asks for, whose it is, what it is called, and how a cluster is chosen for it."""
+
+    wanted: Reading
+    requestor: str
+    name: str
+    selector: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> list[Key]:
+        """What runs like it are remembered by, whatever the cluster, the most specific first."""
+        task = self.wanted.gangs[0].tasks[0].name
+        return [Key("", self.requestor, self.name, task), Key("", self.requestor)]
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """When a job would start and end on each candidate, in the order of `ids` ({cluster id: name})."""
+
+    outlook: Outlook
+    ask: Ask
+    ids: Mapping[str, str]
+    found: Arrivals
+    now: float
+
+    def tell(self, states: Mapping[str, dict[str, Any]], names: Collection[str]) -> None:
+        """Add these variables to the states of the clusters; of those that nobody knows only that."""
+        found = self.found
+        values: dict[str, Floats] = {
+            "eta.wait": found.start - self.now,
+            "eta.start": found.start,
+            "eta.finish": found.finish,
+            "eta.total": found.finish - self.now,
+            "eta.low": found.low,
+            "eta.high": found.high,
+            "eta.length": found.seconds,
+            "eta.age": found.age,
+        }
+        there = np.isfinite(found.finish).tolist()
+        told = {name: values[name].tolist() for name in names if name in values}
+        for row, name in enumerate(self.ids.values()):
+            state = states[name]
+            if there[row]:
+                for variable, column in told.items():
+                    state[variable] = column[row]
+            if "eta.known" in names:
+                state["eta.known"] = there[row] and self.ask.whole
+
+    def book(self, cluster_id: str) -> None:
+        """Take the job out of the room of the cluster that has it, until the next forecast."""
+        for row, one in enumerate(self.ids):
+            if one == cluster_id:
+                start, finish = float(self.found.start[row]), float(self.found.finish[row])
+                self.outlook.book(cluster_id, self.ask, start, finish)
+
+
+class Shapes(Memory[Any, tuple[SlotsView, ...]]):
+    """Slots by amounts of the last requests, by request and cluster."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST)
+
+
+def arriving(
+    service: Service, connection: sa.Connection, job: Arrival, found: Match, states: Mapping[str, dict[str, Any]]
+) -> Arriving | None:
+    """Add to the candidates' states the variables that a decision may read; None if it reads none."""
+    names = [name for name in VARIABLES if reads(job.selector, job.options, name)]
+    if not names:
+        return None
+    made = arrivals(service, connection, job, found)
+    made.tell(states, names)
+    return made
+
+
+def arrivals(service: Service, connection: sa.Connection, job: Arrival, found: Match) -> Arriving:
+    """Say when a job would start and end on each candidate."""
+    ask, outlook, listed = _ask(service, job, found.candidates), service.state(Outlook), list(found.ids)
+    _follow(service, connection, outlook)
+    now, seconds = service.clock(), _seconds(connection, outlook, job, listed)
+    return Arriving(outlook, ask, found.ids, outlook.ask(listed, ask, seconds, now), now)
+
+
+def _follow(service: Service, connection: sa.Connection, outlook: Outlook) -> None:
+    """Take over the forecasts of other processes, now and then."""
+    now = service.monotonic()
+    if now < outlook.followed + FOLLOWED:
+        return
+    outlook.followed = now
+    for cluster_id, (at, content) in statistics.later_than(connection, service.clock() - OLDEST).items():
+        known = outlook.of(cluster_id, service.clock())
+        if known is None or known.at < at:
+            outlook.put(cluster_id, stored(at, content))
+
+
+def stored(at: float, content: Mapping[str, Any]) -> Told:
+    """Read what another process has stored of a forecast."""
+    room = read_room(content["room"]) if content.get("room") else None
+    length = content.get("length")
+    return Told(at, room, length=inf if length is None else length, limit=content.get("limit", 0.0))
+
+
+# ── what it asks for ──
+
+
+def _ask(service: Service, job: Arrival, candidates: Sequence[Verdict]) -> Ask:
+    """Say a job's largest gang by amounts, as the first candidate counts them; else by what it matched in all."""
+    gang = max(job.wanted.gangs, key=lambda one: len(one.request.resources))
+    entry = service.catalogue.get(candidates[0].cluster) if candidates else None
+    slots = _slots(service, entry, gang.request) if entry else ()
+    gangs = len(job.wanted.gangs)
+    if len(slots) == 1:
+        return Ask(slots[0].least, {**slots[0].amounts, **slots[0].outside}, gangs)
+    total: dict[str, float] = {}
+    for one in slots:
+        for kind, amount in (*one.amounts.items(), *one.outside.items()):
+            total[kind] = total.get(kind, 0) + one.least * amount
+    if slots:
+        return Ask(1, total, gangs, whole=False)
+    counted = candidates[0].totals if candidates else {}
+    return Ask(1, {kind: counted[f"{kind}s"] for kind in ("core", "gpu") if counted.get(f"{kind}s")}, 1, whole=False)
+
+
+def _slots(service: Service, entry: Entry, request: Any) -> tuple[SlotsView, ...]:
+    cluster, shapes = entry.cluster, service.state(Shapes)
+    key = (request.number, entry.id, entry.revision)
+    known = shapes.get(key)
+    if known is not None:
+        return known
+    inside = {kind for amounts in worker_capacity(cluster).values() for kind in amounts}
+    outside = set(consumables(cluster)) - inside
+    strict = cluster.levels == "strict"
+    found = () if strict else loose_slots(request, cluster.worker_type, inside, outside, measures(cluster))
+    return shapes.put(key, found)
+
+
+# ── how long it runs ──
+
+
+def _seconds(connection: sa.Connection, outlook: Outlook, job: Arrival, ids: Sequence[str]) -> Floats:
+    """Predict how long a job runs on each cluster: by runs like it there, else anywhere, else by who asks, or all."""
+    limit = float(job.wanted.request.duration)
+    named, asked = (statistics.digest(key) for key in job.keys)
+    known = statistics.everywhere(connection, job.keys)
+    alike, others = known.get(named, {}), known.get(asked, {})
+    anywhere = median(map(median, alike.values())) if alike else None
+    whole, limits = outlook.limits(ids)
+    limits = np.where(limit > 0, limit, limits)
+    with np.errstate(invalid="ignore"):
+        seconds = np.where(np.isfinite(whole), whole, np.where(limits > 0, limits / 2, inf))
+    if anywhere is not None:
+        seconds[:] = anywhere
+    for row, cluster_id in enumerate(ids if alike or others else ()):
+        if cluster_id in alike:
+            seconds[row] = median(alike[cluster_id])
+        elif anywhere is None and cluster_id in others:
+            seconds[row] = median(others[cluster_id])
+    return np.where(limits > 0, np.minimum(seconds, limits), seconds)

@@ -1,0 +1,134 @@
+"""Forecasts shown: of a job, of a jobspec that is not submitted, of a cluster, and how they turned out."""
+
+from __future__ import annotations
+
+from math import inf, log
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import RequestError
+from rainbow.forecast.forecast import SCORES
+from rainbow.forecast.lengths import FEWEST, quantiles
+from rainbow.matching import shown
+from rainbow.service.core.access import own_cluster
+from rainbow.service.core.outlook import Outlook
+from rainbow.service.core.service import NO_FORECASTS
+from rainbow.service.jobs.expectation import COVER, whole
+from rainbow.service.jobs.lifecycle import own_job
+from rainbow.service.placement.arrival import arrivals
+from rainbow.service.placement.submit import prepare
+from rainbow.store import statistics
+from rainbow.text import rfc3339
+
+if TYPE_CHECKING:
+    from rainbow.forecast import Expected
+    from rainbow.service.core.access import Caller
+    from rainbow.service.core.service import Service
+    from rainbow.service.placement.submit import Submission
+
+MOST = 1_000  # jobs of one page
+TWICE = log(2)
+
+
+def of_job(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+    """Say when a job is expected to start and end."""
+    with service.store.read() as connection:
+        return whole(service, connection, own_job(connection, who, job_id))
+
+
+def of_jobspec(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
+    """Say when a job would start and end on each cluster, the first to end first; submit nothing."""
+    placement = prepare(service, who, asked)
+    with service.store.read() as connection:
+        made = arrivals(service, connection, placement.arrival(), placement.found)
+    rows = []
+    for row, name in enumerate(made.ids.values()):
+        start, finish = float(made.found.start[row]), float(made.found.finish[row])
+        known = finish < inf
+        rows.append(
+            {
+                "cluster": name,
+                "known": known and made.ask.whole,
+                "wait": max(0.0, start - made.now) if known else None,
+                "start": rfc3339(start),
+                "finish": rfc3339(finish),
+                "low": rfc3339(float(made.found.low[row])) if known else None,
+                "high": rfc3339(float(made.found.high[row])) if known else None,
+                "length": float(made.found.seconds[row]) if known else None,
+                "age": float(made.found.age[row]) if known else None,
+                "text": "" if known else _why_not(service, name),
+            }
+        )
+    rows.sort(key=lambda one: (one["finish"] is None, one["finish"] or ""))
+    refused = shown(placement.wanted.request, placement.found.refusals[:MOST])["refusals"]
+    return {"candidates": rows, "refusals": refused, "cover": COVER}
+
+
+def _why_not(service: Service, cluster: str) -> str:
+    if service.settings.forecast_share <= 0:
+        return NO_FORECASTS
+    entry = service.catalogue.get(cluster)
+    told = service.state(Outlook).of(entry.id, service.clock()) if entry else None
+    if told is None:
+        return "the cluster has no forecast yet"
+    return told.fault or "it does not fit what is expected to be free, or nobody knows how long it runs"
+
+
+def of_cluster(service: Service, who: Caller, name: str, limit: int, after: str | None) -> dict[str, Any]:
+    """Show a cluster's forecast, its jobs by expected start, page by page."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+    now = service.clock()
+    told = service.state(Outlook).of(record.id, now)
+    made = told.forecast if told else None
+    ordered = sorted(made.jobs.values(), key=lambda one: (one.start, one.job)) if made else []
+    places = {one.job: at for at, one in enumerate(ordered)}
+    if after is not None and after not in places:
+        raise RequestError("after names no job of the forecast; begin again without it", pointer="/after")
+    begin = 0 if after is None else places[after] + 1
+    page = ordered[begin : begin + limit]
+    fault = told.fault if told else NO_FORECASTS if service.settings.forecast_share <= 0 else "there is none yet"
+    return {
+        "cluster": name,
+        "at": rfc3339(told.at) if told else None,
+        "age": round(max(0.0, now - told.at), 3) if told else None,
+        "reached": rfc3339(made.reached) if made else None,
+        "cut": made.cut if made else None,
+        "typical": made.typical if made else None,
+        "cost": round(told.cost, 4) if told else None,
+        "fault": fault or None,
+        "room": told.room.told() if told and told.room else None,
+        "jobs": [_line(one) for one in page],
+        "next": page[-1].job if begin + limit < len(ordered) else None,
+    }
+
+
+def _line(one: Expected) -> dict[str, Any]:
+    times = {key: rfc3339(getattr(one, key)) for key in ("start", "end", "low", "high")}
+    return {"id": one.job, **times, "how": one.how, "text": one.text}
+
+
+def accuracy(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Say how a cluster's forecasts of starts, and its predictions of lengths, turned out."""
+    with service.store.read() as connection:
+        record = own_cluster(connection, who, name)
+        scores, ratios = statistics.turned_out(connection, record.id)
+    return {"cluster": name, "starts": _summed(scores), "lengths": _summed(ratios)}
+
+
+def _summed(scores: list[float]) -> dict[str, Any]:
+    """Count how many lie within a factor of 2, and within the bands that those before them would have given."""
+    if not scores:
+        return {"count": 0, "bias": None, "factor_2": None, "covered": None}
+    inside = [_is_inside(scores[:k], scores[k]) for k in range(FEWEST, len(scores))]
+    return {
+        "count": len(scores),
+        "bias": round(median(scores), 4),
+        "factor_2": round(sum(abs(one) <= TWICE for one in scores) / len(scores), 4),
+        "covered": round(sum(inside) / len(inside), 4) if inside else None,
+    }
+
+
+def _is_inside(before: list[float], score: float) -> bool:
+    low, high = quantiles(before[-SCORES:], COVER)
+    return low <= score <= high

@@ -1,0 +1,351 @@
+"""The thread that forecasts clusters, one at a time, in a small part of a core.
+
+    dirty    something was told of the cluster since its last forecast: these come first
+    pace     after each plan it sleeps so long that it uses `scheduler.forecast_share` of a core
+    score    how a job's first forecast turned out, once it has started: bands are made of the last 300
+
+A cluster is forecast again after 1 s at the earliest, and after 20 times what its forecast cost. Nothing is done
+inside a step or a submit: the cluster is copied while its mirror is held, and planned on the copy.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import RainbowError
+from rainbow.forecast import Bounds, Expected, Forecast, Key, Known, Length, forecast, left, length_of, score
+from rainbow.scheduling import GangView, JobView, RunView, View, policies, traits_of
+from rainbow.service.core.counters import count, gauge, observe
+from rainbow.service.core.outlook import Outlook, Told
+from rainbow.service.core.service import log
+from rainbow.service.live_state.matcher_cache import Placing
+from rainbow.service.live_state.mirror import mirrored
+from rainbow.service.scheduler.view import Frozen, freeze
+from rainbow.store import statistics, workers
+
+if TYPE_CHECKING:
+    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.live_state.mirror import Mirror
+
+BOUNDS = Bounds()
+MOST = 2.0  # seconds of the processor for plans ahead, of one forecast
+SHORTEST = 1.0  # seconds between two forecasts of a cluster
+TIMES = 20  # what a forecast cost, until the next of its cluster
+STALE = 60.0  # seconds after which a cluster where nothing happens is forecast again
+PAUSE = 0.25  # seconds between two looks for dirty clusters
+GRAIN = 0.002  # seconds of the processor that are not slept for
+STORED = 10.0  # seconds between two times that a room is stored for other processes
+WRITTEN = 1_000  # forecasts of jobs in one transaction
+MOVED = 0.05  # part of its wait, and a minute, by which a start must have moved to be written again
+
+
+class Ending(Exception):  # no error: the server ends
+    """The forecast is not finished."""
+
+
+@dataclass
+class Pace:
+    """Sleeps off what was used; False once a forecast has used as much as it may."""
+
+    share: float
+    ending: threading.Event
+    used: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._since = time.thread_time()
+
+    def __call__(self) -> bool:
+        """Sleep if there is reason to; tell whether to plan on."""
+        spent = time.thread_time() - self._since
+        if spent >= GRAIN:
+            self.used += spent
+            if self.ending.wait(spent * (1 / self.share - 1)):
+                raise Ending
+            self._since = time.thread_time()
+        return self.used < MOST
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A cluster as it was when its mirror was held: its view, and what its lengths are looked up by."""
+
+    view: View
+    policy: str
+    keys: Mapping[tuple[str, int], Key]  # of what waits: by job and number of the gang
+    runs: Mapping[str, tuple[Key, float, float]]  # of what runs: by task, when it started, its limit
+    live: frozenset[str]
+    limit: float
+
+
+class Learned:
+    """Lengths by what a cluster has run."""
+
+    def __init__(self, copy: Copy, known: Known) -> None:
+        self._copy, self._known = copy, known
+        self._lengths: dict[tuple[Key, float], Length] = {}
+
+    def of(self, job: JobView, gang: GangView) -> Length:
+        """Predict a gang that waits."""
+        key, limit = self._copy.keys[job.id, gang.number], gang.expected or self._copy.limit
+        found = self._lengths.get((key, limit))
+        if found is None:
+            found = self._lengths[key, limit] = length_of(self._known, key, limit)
+        return found
+
+    def left(self, run: RunView, now: float) -> float:
+        """Predict how many more seconds a task runs."""
+        key, started, limit = self._copy.runs[run.task]
+        return left(self._known, key, max(0.0, now - started), limit)
+
+
+class Forecaster:
+    """Forecasts the clusters of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.outlook = service.state(Outlook)
+        self._ending = threading.Event()
+        self._due: dict[str, float] = {}
+        self._heard: dict[str, int] = {}
+        self._placings: dict[str, tuple[int, Placing]] = {}
+        self._written: dict[str, dict[str, float]] = {}  # by cluster: when each job's stored forecast says it starts
+        self._stored: dict[str, float] = {}
+        self._faults: dict[str, str] = {}
+        self._thread = threading.Thread(target=self._run, name="forecaster", daemon=True)
+        gauge("rainbow_forecast_age_seconds", self._ages)
+
+    def start(self) -> None:
+        """Begin, if it has a share of a core."""
+        if self.service.settings.forecast_share > 0:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End after the plan at hand."""
+        self._ending.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=10)
+
+    def _ages(self) -> dict[str, float]:
+        now, names = self.service.clock(), {entry.id: name for name, entry in self.service.catalogue.items()}
+        told = self.outlook.every()
+        return {names[one]: max(0.0, now - of.at) for one, of in told.items() if one in names and of.forecast}
+
+    def _run(self) -> None:
+        while not self._ending.wait(PAUSE):
+            try:
+                if self.service.turns.scheduling():
+                    self.turn()
+            except Ending:
+                return
+            except RainbowError as fault:  # the store is away: it may come back
+                log.warning("forecast-delayed", fault=str(fault))
+            except Exception as fault:  # a forecast is no reason to end the process, nor to say it all the time
+                self._tell("", f"{type(fault).__name__}: {fault}")
+
+    # ── whose turn it is ──
+
+    def turn(self) -> None:
+        """Forecast every cluster that is due, dirty ones first."""
+        catalogue, now = self.service.catalogue, self.service.monotonic()
+        entries = {entry.id: entry for entry in catalogue.values()}
+        self.outlook.drop(entries.__contains__)
+        for known in (self._due, self._heard, self._placings, self._written, self._stored, self._faults):
+            for gone in [one for one in known if one and one not in entries]:
+                del known[gone]
+        dirty = {one for one in entries if self._heard.get(one) != self.service.news.version(one)}
+        due = [one for one in entries if now >= self._due.get(one, 0.0) + (0.0 if one in dirty else STALE)]
+        if not due:
+            return
+        away = self._away(due)
+        for one in sorted(due, key=lambda one: (one not in dirty, self._due.get(one, 0.0))):
+            self._heard[one] = self.service.news.version(one)
+            cost = 0.0 if one in away else self._forecast(entries[one])
+            if one in away:
+                self.outlook.put(one, Told(self.service.clock(), None, fault="no worker is ready"))
+            self._due[one] = self.service.monotonic() + max(SHORTEST, TIMES * cost)
+
+    def _away(self, ids: Sequence[str]) -> set[str]:
+        with self.service.store.read() as connection:
+            found = workers.unattended(connection, set(ids))
+        return {one for one, policy in found.items() if traits_of(policy).needs_workers}
+
+    def _forecast(self, entry: Entry) -> float:
+        """Forecast one cluster; return what it cost."""
+        pace = Pace(self.service.settings.forecast_share, self._ending)
+        try:
+            told = self.look_ahead(entry, pace)
+            self._faults.pop(entry.id, None)
+        except (Ending, RainbowError):
+            raise
+        except Exception as fault:  # a policy is anybody's code
+            what = f"{type(fault).__name__}: {fault}"
+            self._tell(entry.id, what, cluster=entry.cluster.name)
+            told = Told(self.service.clock(), None, fault=f"the forecast failed: {what}")
+        pace()
+        self.outlook.put(entry.id, replace(told, cost=pace.used))
+        observe("rainbow_forecast_seconds", "failed" if told.fault else "made", pace.used)
+        return pace.used
+
+    def _tell(self, cluster_id: str, fault: str, **more: str) -> None:
+        if self._faults.get(cluster_id) != fault:
+            self._faults[cluster_id] = fault
+            log.error("forecast-failed", fault=fault, **more)
+
+    # ── one cluster ──
+
+    def look_ahead(self, entry: Entry, pace: Pace) -> Told:
+        """Return a cluster's forecast, and keep what it says of jobs."""
+        copy = self._copy(entry)
+        if copy is None:
+            return Told(self.service.clock(), None, fault="the cluster is gone")
+        now, waits = copy.view.now, {job.id for job in copy.view.jobs if job.gangs and not job.running}
+        with self.service.store.read() as connection:
+            keys = {*copy.keys.values(), *(key for key, _, _ in copy.runs.values()), Key(entry.id)}
+            recent = statistics.recent(connection, entry.id, keys)
+            scores, ratios = statistics.turned_out(connection, entry.id)
+            first = statistics.unscored(connection, entry.id)
+            began = statistics.starts(connection, first.keys() - waits)
+        fresh = {job: _scored(first[job], at) for job, at in began.items()}
+        late = [_scored(first[job], now) for job in first.keys() & waits if first[job]["start"] < now]
+        lengths = Learned(copy, Known(recent, ratios))
+        scores = [*scores, *fresh.values()]
+        made = forecast(copy.view, policies.get(copy.policy), lengths, [*scores, *late], BOUNDS, pace)
+        for job, at in began.items():
+            _count(first[job], at, fresh[job])
+        own = recent.get(Key(entry.id))
+        work = {job.id: _core_hours(job, lengths) for job in copy.view.jobs if job.gangs}
+        told = Told(now, made.room, made, "", 0.0, work, median(own) if own else inf, copy.limit, scores, ratios)
+        gone = first.keys() - copy.live - began.keys()
+        self._keep(entry.id, told, made, waits, set(first), fresh, gone)
+        return told
+
+    def _copy(self, entry: Entry) -> Copy | None:
+        with mirrored(self.service, entry) as mirror:
+            seen = freeze(self.service, entry, quiet=True)
+            return self._copied(entry, mirror, seen) if seen else None
+
+    def _copied(self, entry: Entry, mirror: Mirror, seen: Frozen) -> Copy:
+        view, placing = seen.view, self._placing(entry)
+        jobs = list(_first_gangs(view.jobs, BOUNDS.jobs))
+        waiting = [(job, gang) for job in jobs for gang in job.gangs]
+        placing.gangs = {gang.demand: mirror.placing.gangs[gang.demand] for _, gang in waiting}
+        hosts = {gang.demand: view.hosts(gang.demand) for _, gang in waiting}
+        limit = 60.0 * mirror.limits["task_minutes"]
+        own = replace(
+            view,
+            workers=tuple(view.workers),
+            jobs=tuple(jobs),
+            runs=tuple(view.runs),
+            place=placing.place,
+            divide=placing.divide,
+            hosts=lambda demand: hosts[demand],
+            census=None,
+            free=None,
+            quiet=True,
+        )
+        keys = {(job.id, gang.number): _key(mirror, job, gang) for job, gang in waiting}
+        runs = {run.task: _run(mirror, run, limit) for run in own.runs}
+        return Copy(own, seen.record.policy, keys, runs, frozenset(mirror.jobs), limit)
+
+    def _placing(self, entry: Entry) -> Placing:
+        """Return this thread's own memory of the matcher's answers."""
+        revision, placing = self._placings.get(entry.id, (-1, None))
+        if placing is None or revision != entry.revision:
+            placing = Placing(entry.cluster, self.service.settings.backend)
+            self._placings[entry.id] = entry.revision, placing
+        placing.begin()
+        return placing
+
+    def _keep(
+        self,
+        cluster_id: str,
+        told: Told,
+        made: Forecast,
+        waits: set[str],
+        known: set[str],
+        scores: Mapping[str, float],
+        gone: set[str],
+    ) -> None:
+        """Store what outlives this process: forecasts of jobs that moved, scores, now and then the room."""
+        written = self._written.setdefault(cluster_id, {})
+        for job in [job for job in written if job not in waits]:
+            del written[job]
+        moved = [one for job in waits if (one := made.jobs.get(job)) and _has_moved(one, written.get(job), made.at)]
+        moved = moved[:WRITTEN]
+        now = self.service.monotonic()
+        due = now >= self._stored.get(cluster_id, -inf) + STORED
+        if not (moved or scores or gone or due):
+            return
+        with self.service.store.write() as connection:
+            said = {one.job: _said(one, made.at) for one in moved}
+            statistics.put_etas(connection, cluster_id, said, known)
+            statistics.add_scores(connection, cluster_id, scores)
+            statistics.forget_etas(connection, gone)
+            if due:
+                length = None if told.length == inf else told.length
+                content = {"room": made.room.told(), "length": length, "limit": told.limit}
+                statistics.put(connection, cluster_id, made.at, content)
+        if due:
+            self._stored[cluster_id] = now
+        written |= {one.job: one.start for one in moved}
+
+
+def _first_gangs(jobs: Sequence[JobView], most: int) -> Iterator[JobView]:
+    """Yield jobs, with the first of all their gangs, that are as many as a forecast looks at."""
+    for job in jobs:
+        gangs = tuple(job.gangs[:most])
+        yield replace(job, gangs=gangs, waiting=sum(len(gang.tasks) for gang in gangs))
+        most -= len(gangs)
+        if most <= 0:
+            return
+
+
+def _key(mirror: Mirror, job: JobView, gang: GangView) -> Key:
+    live = mirror.jobs[job.id]
+    task = live.read.tasks[int(gang.tasks[0].rpartition("-")[2])]
+    slots = sum(part.least for part in gang.slots) or 1
+    return Key(mirror.entry.id, job.requestor, live.record.name, task.name, slots)
+
+
+def _run(mirror: Mirror, run: RunView, limit: float) -> tuple[Key, float, float]:
+    task, live = mirror.booked[run.task], mirror.jobs[run.job]
+    key = Key(mirror.entry.id, run.requestor, live.record.name, task.name, task.slots)
+    started = task.started_at if task.started_at is not None else run.started
+    return key, started + task.paused, live.read.request.duration or limit
+
+
+def _core_hours(job: JobView, lengths: Learned) -> float:
+    total = 0.0
+    for gang in job.gangs:
+        seconds = lengths.of(job, gang).seconds
+        cores = sum(part.least * part.amounts.get("core", 0) for part in gang.slots)
+        total += cores * seconds / 3_600 if seconds < inf else 0.0
+    return total
+
+
+def _scored(first: Mapping[str, Any], at: float) -> float:
+    return score(at - first["at"], first["start"] - first["at"])
+
+
+def _count(first: Mapping[str, Any], at: float, scored: float) -> None:
+    """Count how a forecast turned out."""
+    where = "before" if at < first["low"] else "after" if at > first["high"] else "inside"
+    count("rainbow_forecast_covered", where)
+    observe("rainbow_forecast_ratio", "", 2.718281828459045**scored)
+
+
+def _has_moved(one: Expected, before: float | None, now: float) -> bool:
+    if not now < one.start < inf:
+        return False
+    return before is None or abs(one.start - before) > MOVED * (one.start - now) + 60.0
+
+
+def _said(one: Expected, at: float) -> dict[str, Any]:
+    end = None if one.end == inf else one.end
+    return {"at": at, "start": one.start, "end": end, "low": one.low, "high": one.high, "how": one.how}

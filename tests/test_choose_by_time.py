@@ -1,0 +1,143 @@
+"""Selection by time: `eta.*` of each candidate, booked as jobs are accepted, and kept so that replay agrees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from rainbow.service.core.outlook import Outlook
+from rainbow.service.scheduler.forecaster import Forecaster
+from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
+
+SOONEST = {"priorities": [{"priority": 1, "steps": [{"sort_ascending": "eta.finish"}, {"select": "first"}]}]}
+BY_TIME = {"name": "constraint", "options": SOONEST}
+
+
+def wide(cores: int, duration: float = 600.0, **parameter: Any) -> dict[str, Any]:
+    """A job of so many cores on one node."""
+    spec = jobspec(duration=duration)
+    slot = {"type": "slot", "count": 1, "label": "it", "with": [{"type": "core", "count": cores}]}
+    spec["resources"] = [slot]
+    spec["attributes"]["parameter"] = parameter
+    return spec
+
+
+def alive(cluster: Cluster) -> None:
+    cluster.say("heartbeat", running=[], workers=None)
+
+
+def forecast(api: Api) -> Forecaster:
+    made = Forecaster(api.service)
+    made.turn()
+    return made
+
+
+def submit(api: Api, clusters: list[Cluster], spec: dict[str, Any], **more: Any) -> Any:
+    body = {"jobspec": spec, "selector": BY_TIME, **more}
+    return api.good("POST", "/v1/jobs", body, *(one.token for one in clusters))
+
+
+@pytest.fixture
+def four(api: Api) -> list[Cluster]:
+    made = [api.register(name, grid(1, 8)) for name in ("ash", "elm", "fir", "oak")]
+    for cluster in made:
+        alive(cluster)
+    forecast(api)
+    return made
+
+
+def test_a_hundred_equal_jobs_of_one_batch_spread_evenly_over_four_equal_idle_clusters(
+    api: Api, four: list[Cluster]
+) -> None:
+    jobs = [{"jobspec": wide(8)} for _ in range(100)]
+    tokens = [one.token for one in four]
+    answers = api.good("POST", "/v1/jobs:batch", {"jobs": jobs, "selector": BY_TIME}, *tokens)["answers"]
+    counts = Counter(answer["cluster"] for answer in answers)
+    assert len(counts) == 4
+    assert all(24 <= count <= 26 for count in counts.values())
+
+
+def test_a_job_goes_where_it_ends_first_and_its_decision_is_replayed_alike(api: Api, four: list[Cluster]) -> None:
+    for busy in four[:3]:
+        submit(api, [busy], wide(8, 3_600))
+    made = submit(api, four, wide(8))
+    assert made["cluster"] == "oak"
+    states = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"][0]["states"]
+    now = api.service.clock()
+    assert states["oak"]["eta.finish"] == now + 300  # half of its limit: nothing like it has run
+    assert states["ash"]["eta.finish"] == now + 1_800 + 300
+    assert "eta.wait" not in states["oak"]  # nobody reads it
+    assert api.good("GET", f"/v1/jobs/{made['id']}/replay", None, ADMIN)["equal"]
+
+
+def test_a_job_cannot_say_when_it_would_end(api: Api, four: list[Cluster]) -> None:
+    for busy in four[:3]:
+        submit(api, [busy], wide(8, 3_600))
+    made = submit(api, four, wide(8, **{"eta.finish": 0, "eta.known": True}))
+    assert made["cluster"] == "oak"
+    told = made["decision"]["selection"]["warnings"]
+    assert "ignored job parameter eta.finish: jobs cannot set this variable" in told
+
+
+def test_lengths_that_were_learned_move_jobs(api: Api, four: list[Cluster], clock: Clock) -> None:
+    """Runs that took a minute of their hour make the next one short, wherever it goes."""
+    ash = four[0]
+    submit(api, [ash], wide(8, 3_600), name="train", requestor="ann")
+    [offer] = ash.take()
+    ash.say("events", events=[{"task": offer["id"], "attempt": 1, "event": "started"}])
+    clock.now += 60
+    ash.end(offer)
+    for one in four:
+        alive(one)
+    forecast(api)
+    submit(api, four, wide(8, 3_600), name="train", requestor="ann")
+    states = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"][0]["states"]
+    assert {state["eta.finish"] for state in states.values()} == {clock.now + 60}
+
+
+def test_without_a_forecast_a_cluster_is_not_known_and_selection_still_places(api: Api) -> None:
+    made = [api.register(name, grid(1, 8)) for name in ("ash", "elm")]
+    options = {
+        "priorities": [
+            {"priority": 1, "steps": [{"filter": "eta.known"}, {"select": "first"}]},
+            {"priority": 2, "steps": [{"select": "random"}]},
+        ]
+    }
+    placed = submit(api, made, wide(8), selector={"name": "constraint", "options": options})
+    states = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"][0]["states"]
+    assert {state["eta.known"] for state in states.values()} == {False}
+    assert placed["cluster"] in ("ash", "elm")
+
+
+def test_a_cluster_whose_agent_is_away_has_no_eta(api: Api, four: list[Cluster], clock: Clock) -> None:
+    clock.now += 1_000
+    for one in four[1:]:
+        alive(one)
+    from rainbow.service.scheduler.step import step
+
+    step(api.service, "ash")
+    forecast(api)
+    told = api.service.state(Outlook).every()
+    by_name = {name: told[entry.id] for name, entry in api.service.catalogue.items()}
+    assert by_name["ash"].room is None
+    assert by_name["elm"].room is not None
+
+
+def test_a_forecast_of_a_time_to_come_counts_as_none(api: Api, four: list[Cluster], clock: Clock) -> None:
+    """The clock was set back."""
+    clock.now -= 3_600
+    submit(
+        api,
+        four,
+        wide(8),
+        selector={
+            "name": "constraint",
+            "options": {
+                "priorities": [{"priority": 1, "steps": [{"sort_ascending": "eta.known"}, {"select": "first"}]}]
+            },
+        },
+    )
+    states = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"][0]["states"]
+    assert {state["eta.known"] for state in states.values()} == {False}
