@@ -8,6 +8,7 @@ from benchmarks.host import hosting
 from benchmarks.load_based import planning
 from benchmarks.selecting import selecting
 from benchmarks.shares import sharing
+from benchmarks.simulating import simulating
 from benchmarks.starting import starting
 from benchmarks.submits import submitting
 
@@ -21,6 +22,7 @@ if __name__ == "__main__":
     priority.main()
     fair_share.epochs()
     forecast.main()
+    simulating()
     running_tasks()
     submitting()
     starting()

@@ -6,7 +6,6 @@ writes a plot of it (SVG). A machine is one pool of processors, as in the traces
 
 from __future__ import annotations
 
-import gzip
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rainbow.scheduling import Priority
+from rainbow.simulation import read_trace
 from tests.dispatching import Job, replay
 
 TRACES = (("NASA-iPSC-1993-3.1-cln", 128), ("lublin_256", 256))
@@ -38,18 +38,8 @@ class Figures:
 
 def read_swf(path: Path) -> Iterator[Job]:
     """Yield the jobs of a trace by submission."""
-    found = []
-    for line in gzip.decompress(path.read_bytes()).decode("latin-1").splitlines():
-        if not line.strip() or line.startswith(";"):
-            continue
-        field = [float(text) for text in line.split()]
-        slots = int(field[7] if field[7] > 0 else field[4])
-        wall = field[8] if field[8] > 0 else field[3]
-        run = min(field[3], wall)
-        if run > 0 and slots > 0 and int(field[10]) not in (2, 3, 4):
-            found.append((field[1], int(field[0]), slots, run, wall))
-    for submit, number, slots, run, wall in sorted(found):
-        yield Job(f"{number:07}", submit, slots, run, wall)
+    for one in read_trace(path):
+        yield Job(one.id.zfill(7), one.submit, one.slots, one.length, one.limit)
 
 
 def _unseen(*_: object) -> None:

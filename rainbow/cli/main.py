@@ -24,6 +24,7 @@ from rainbow.cli.commands import (
     reservations,
     scheduler,
     server_admin,
+    simulation,
     submit,
     tokens,
 )
@@ -157,6 +158,7 @@ for _command in (
     scheduler.scheduler,
     config.config,
     policy.policy,
+    simulation.simulate_command,
     server_admin.db,
     server_admin.doctor,
     tokens.token,

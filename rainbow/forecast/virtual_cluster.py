@@ -117,6 +117,12 @@ class VirtualCluster:
         for run in self.census.runs.values():
             yield Use(run.placement, run.started, self._end[run.task])
 
+    def submit(self, job: JobView) -> None:
+        """Let a job arrive, the last of all by submission."""
+        self._gangs |= {task: (job, gang) for gang in job.gangs for task in gang.tasks}
+        self.jobs[job.id] = job
+        self.census.put_job(job)
+
     # ── what a plan orders ──
 
     def carry_out(self, plan: Plan) -> None:

@@ -53,12 +53,18 @@ class Asks:
 
 
 NOTHING = Asks()
+ENTRIES = frozenset(
+    {
+        *("queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "job_share"),
+        *("tasks_at_once", "priority", "soft"),
+    }
+)
 
 
 def read_asks(of: JobView | RunView) -> Asks:
     """Read a job's entries."""
     given = of.attributes
-    if not given:
+    if not given or ENTRIES.isdisjoint(given):
         return NOTHING
     try:
         soft = _mapping(given, "soft")

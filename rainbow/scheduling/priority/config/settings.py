@@ -191,9 +191,15 @@ FIELDS: dict[str, tuple[Any, Check]] = {
 }
 
 
+class Filled(dict[str, Any]):
+    """Settings that were checked and have every default: where they come back unchanged, they need no second look."""
+
+
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Fill in every default; PolicyError names the first fault by pointer."""
-    filled: dict[str, Any] = record(FIELDS)(settings, "")
+    if isinstance(settings, Filled):
+        return settings
+    filled = Filled(record(FIELDS)(settings, ""))
     if filled["discipline"] != TUNED and filled["max_reservation"]:
         raise PolicyError("max_reservation goes with discipline tuned", pointer="/max_reservation")
     _check_subordinates(filled["queues"])

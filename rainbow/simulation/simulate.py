@@ -1,0 +1,217 @@
+"""Recorded jobs in a world under a virtual clock: match, select, plan and start with the product's own code.
+
+Each cluster is a virtual one (rainbow/forecast): policies are shown limits, tasks end after their recorded lengths or
+their limits. What happens at one instant happens in this order: tasks end, jobs arrive, plans are made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import inf
+
+from rainbow.forecast import Length, VirtualCluster
+from rainbow.jobspec import Request
+from rainbow.scheduling import GangView, JobView, Plan, RunView, View, check_plan
+from rainbow.selection import select
+from rainbow.selection.choice import Scalar
+from rainbow.simulation.arrival import Arrival
+from rainbow.simulation.world import Compiled, Requests, World
+
+TOO_WIDE = "wider than every cluster"
+NOT_SELECTED = "selected by no rule"
+NEVER = "never started"
+Watch = Callable[[View, Plan], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A job that ran: where, and when."""
+
+    id: str
+    requestor: str
+    job_class: str
+    cluster: str
+    cores: int
+    submit: float
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a simulation. `cores`: of all clusters; `left_out`: how many jobs did not run, by reason."""
+
+    ran: tuple[Ran, ...]
+    cores: int
+    plans: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def cores_of(job: JobView) -> int:
+    """Return the cores of all slots of a job; where amounts do not say them, one for each task."""
+    slots = [group for gang in job.gangs for group in gang.slots]
+    return sum(group.least * group.amounts.get("core", 0) for group in slots) or job.tasks
+
+
+class Recorded:
+    """How long jobs run: as recorded."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def of(self, job: JobView, gang: GangView) -> Length:
+        """Return a gang's recorded length."""
+        seconds = self.seconds[job.id]
+        return Length(seconds, seconds, seconds, 1, "recorded")
+
+    def left(self, run: RunView, now: float) -> float:
+        """Return how long a task still runs: nothing runs at the beginning."""
+        return inf
+
+
+class Site:
+    """One cluster of a simulation."""
+
+    def __init__(self, compiled: Compiled, world: World, now: float, lengths: Recorded, watch: Watch) -> None:
+        self.name = compiled.cluster.name
+        self.compiled = compiled
+        self.policy, settings = world.of(self.name).checked()
+        self.virtual = VirtualCluster(compiled.view(now, settings), self.policy, lengths)
+        self.watch = watch
+        self.plans = 0
+
+    def plan(self, now: float) -> None:
+        """Let the policy plan, if anything waits."""
+        self.virtual.now = now
+        if self.virtual.waiting:
+            view = self.virtual.view()
+            plan = self.policy.plan(view)
+            self.watch(view, plan)
+            self.virtual.carry_out(plan)
+            self.plans += 1
+
+    def state(self) -> dict[str, Scalar]:
+        """Return what selection may know of it; a cluster that states no nodes_free takes jobs that have to wait."""
+        census = self.virtual.census
+        free = sum(worker.free.get("core", 0) for worker in census.workers.values())
+        waiting, running = len(census.jobs), len(census.runs)
+        return {
+            "cores_free": free,
+            "cores": self.compiled.cores,
+            "queue.waiting_tasks": waiting,
+            "queue.running_tasks": running,
+        }
+
+
+class Simulation:
+    """All clusters under one clock."""
+
+    def __init__(self, world: World, now: float, seed: int, watch: Watch) -> None:
+        self.world = world
+        self.seed = seed
+        self.requests = Requests(world.clusters)
+        self.lengths = Recorded()
+        compiled = (Compiled(cluster) for cluster in world.clusters)
+        self.sites = {one.cluster.name: Site(one, world, now, self.lengths, watch) for one in compiled}
+        self.left_out: Counter[str] = Counter()
+        self.arrived: dict[str, tuple[Arrival, str, int]] = {}
+        self.now = now
+        self.unplanned: set[str] = set()  # sites where something has happened since their last plan
+        self._times: list[tuple[float, str]] = []  # when something may happen at a site
+        self._next: dict[str, float | None] = {}
+
+    def arrive(self, arrival: Arrival) -> None:
+        """Let a job arrive at the cluster that is selected for it."""
+        if len(self.sites) > 1:
+            self._plan()  # selection knows what was started for the job before
+        request = self.requests.of(arrival)
+        site = self._selected(arrival, request)
+        if site is None:
+            return
+        self.lengths.seconds[arrival.id] = arrival.length
+        job = site.compiled.job(arrival, request)
+        self.arrived[arrival.id] = arrival, site.name, cores_of(job)
+        site.virtual.submit(job)
+        self.unplanned.add(site.name)
+
+    def _selected(self, arrival: Arrival, request: Request) -> Site | None:
+        fitting = [verdict for verdict in self.requests.verdicts(request) if verdict.matched]
+        if not fitting:
+            self.left_out[TOO_WIDE] += 1
+            return None
+        names = {verdict.cluster for verdict in fitting}
+        if self.world.recorded and arrival.cluster in names:
+            return self.sites[arrival.cluster]
+        if len(self.sites) == 1:
+            return next(iter(self.sites.values()))
+        states = {name: site.state() for name, site in self.sites.items() if name in names}
+        seed, world = f"{self.seed}:{arrival.id}", self.world
+        choice = select(request, fitting, states, world.selector, world.options, seed=seed)
+        if choice.cluster is None:
+            self.left_out[NOT_SELECTED] += 1
+        return self.sites.get(choice.cluster or "")
+
+    def advance(self, until: float) -> None:
+        """Let everything happen before a time, and what ends at it end; plans at that time are still due."""
+        while True:
+            following = self._following()
+            if self.unplanned and self.now < min(following, until):
+                self._plan()
+            elif following > until or following == inf:
+                break
+            else:
+                self.now, name = heappop(self._times)
+                self._next[name] = None
+                self.sites[name].virtual.advance(self.now)
+                self.unplanned.add(name)
+        self.now = until
+
+    def _following(self) -> float:
+        """Return when something happens next."""
+        while self._times and self._next.get(self._times[0][1]) != self._times[0][0]:
+            heappop(self._times)
+        return self._times[0][0] if self._times else inf
+
+    def _plan(self) -> None:
+        """Plan where something has happened."""
+        for name in sorted(self.unplanned):
+            site = self.sites[name]
+            site.plan(self.now)
+            self._next[name] = following = site.virtual.next_time()
+            if following is not None:
+                heappush(self._times, (following, name))
+        self.unplanned.clear()
+
+    def outcome(self) -> Outcome:
+        """Say what came of it."""
+        ran = []
+        for job, (arrival, name, cores) in self.arrived.items():
+            site = self.sites[name]
+            span = site.virtual.spans.get(job)
+            if span is None or span.end == inf:
+                self.left_out[NEVER] += 1
+                continue
+            owner = (arrival.requestor, arrival.job_class)
+            ran.append(Ran(job, *owner, name, cores, arrival.submit, span.start, span.end))
+        plans = sum(site.plans for site in self.sites.values())
+        whole = sum(site.compiled.cores for site in self.sites.values())
+        return Outcome(tuple(ran), whole, plans, dict(self.left_out))
+
+
+def simulate(world: World, arrivals: Iterable[Arrival], seed: int = 0, watch: Watch = check_plan) -> Outcome:
+    """Return when and where each job of a list (by submission) runs; `watch` sees every plan.
+
+    The same seed gives the same outcome.
+    """
+    simulation: Simulation | None = None
+    for arrival in arrivals:
+        simulation = simulation or Simulation(world, arrival.submit, seed, watch)
+        simulation.advance(arrival.submit)
+        simulation.arrive(arrival)
+    if simulation is None:
+        return Outcome((), 0, 0)
+    simulation.advance(inf)
+    return simulation.outcome()

@@ -1,0 +1,179 @@
+"""The world of a simulation: clusters compiled for matching, who plans on them, and how one is selected."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rainbow.graph import Cluster, read_cluster
+from rainbow.jobspec import Request, parse_jobspec
+from rainbow.matching import (
+    DEFAULT_BACKEND,
+    backends,
+    consumables,
+    hosting_kinds,
+    match,
+    measures,
+    worker_capacity,
+    worker_kinds,
+)
+from rainbow.scheduling import (
+    Gang,
+    GangView,
+    JobView,
+    Policy,
+    SlotsView,
+    View,
+    WorkerView,
+    gangs,
+    placements,
+    policies,
+)
+from rainbow.scheduling.gangs import loose_slots
+from rainbow.simulation.arrival import Arrival
+from rainbow.state_machine import WorkerState
+
+if TYPE_CHECKING:
+    from rainbow.matching import Take, Verdict
+    from rainbow.scheduling.snapshot import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Governed:
+    """A policy by name, and its settings."""
+
+    policy: str = "priority"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def checked(self) -> tuple[Policy, Mapping[str, Any]]:
+        """Return the policy, and its settings with every default; PolicyError names the first fault."""
+        chosen = policies.get(self.policy)
+        return chosen, chosen.check(self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Clusters, what governs each (by name; "": all others), and how one of those that match is selected.
+
+    `recorded`: a job goes to the cluster where it ran, if it is one of these.
+    """
+
+    clusters: Sequence[Cluster]
+    governed: Mapping[str, Governed] = field(default_factory=lambda: {"": Governed()})
+    selector: str = "random"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    recorded: bool = False
+
+    def of(self, cluster: str) -> Governed:
+        """Return what governs a cluster."""
+        return self.governed.get(cluster) or self.governed.get("") or Governed()
+
+
+def machine(cores: int, name: str = "machine") -> Cluster:
+    """Return a cluster of one node with so many cores: a machine as traces know it."""
+    vertices = {"c": {"type": "cluster"}, "n": {"type": "node"}, "k": {"type": "core", "count": cores}}
+    edges = [{"source": "c", "target": "n"}, {"source": "n", "target": "k"}]
+    document = {"graph": {"nodes": {key: {"metadata": data} for key, data in vertices.items()}, "edges": edges}}
+    return read_cluster(document, name=name)
+
+
+class Requests:
+    """The requests of jobs: each jobspec is parsed once, equal requests are matched once."""
+
+    def __init__(self, clusters: Sequence[Cluster]) -> None:
+        self.clusters = clusters
+        self._of_slots: dict[int, Request] = {}
+        self._verdicts: dict[bytes, Sequence[Verdict]] = {}
+
+    def of(self, arrival: Arrival) -> Request:
+        """Return what a job asks for."""
+        if arrival.jobspec is not None:
+            return parse_jobspec(arrival.jobspec)
+        if arrival.slots not in self._of_slots:
+            self._of_slots[arrival.slots] = parse_jobspec(_cores(arrival.slots))
+        return self._of_slots[arrival.slots]
+
+    def verdicts(self, request: Request) -> Sequence[Verdict]:
+        """Return which clusters match, as if they were empty."""
+        if request.key not in self._verdicts:
+            self._verdicts[request.key] = match(request, self.clusters)
+        return self._verdicts[request.key]
+
+
+def _cores(slots: int) -> dict[str, Any]:
+    slot = {"type": "slot", "count": slots, "label": "task", "with": [{"type": "core", "count": 1}]}
+    task = {"command": ["job"], "slot": "task", "count": {"total": 1}}
+    return {"version": 1, "resources": [slot], "tasks": [task], "attributes": {"system": {"duration": 0}}}
+
+
+class Compiled:
+    """One cluster: its workers, and the matcher's answers about it, each question asked once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.capacity = worker_capacity(cluster)
+        self.cores = sum(amounts.get("core", 0) for amounts in self.capacity.values())
+        self._outside = consumables(cluster)
+        self._measures = measures(cluster)
+        self._inside = {kind for amounts in self.capacity.values() for kind in amounts}
+        self._gangs: dict[str, Gang] = {}
+        self._demands: dict[Hashable, str] = {}
+        self._parts: dict[int, list[tuple[Gang, str]]] = {}
+        self._slots: dict[str, tuple[SlotsView, ...]] = {}
+        self._hosts: dict[str, frozenset[str]] = {}
+        self._takes: dict[tuple[str, frozenset[str]], Take | None] = {}
+
+    def view(self, now: float, settings: Mapping[str, Any]) -> View:
+        """Return the empty cluster."""
+        kinds = worker_kinds(self.cluster)
+        workers = [
+            WorkerView(name, kinds[name], amounts, amounts, WorkerState.READY)
+            for name, amounts in self.capacity.items()
+        ]
+        units = {kind: measure.factor for kind, measure in self._measures.items() if measure.factor != 1}
+        answers = (self._place, self._hosting, self._divide)
+        return View(now, settings, workers, (), (), *answers, consumables=dict(self._outside), units=units)
+
+    def job(self, arrival: Arrival, request: Request) -> JobView:
+        """Return a job as this cluster's policy sees it."""
+        if request.number not in self._parts:
+            self._parts[request.number] = [(gang, self._demand(gang)) for gang in gangs(request)]
+        limit = arrival.limit or request.duration
+        waiting = tuple(self._gang(arrival.id, gang, demand, limit) for gang, demand in self._parts[request.number])
+        tasks = sum(len(gang.tasks) for gang in waiting)
+        system = request.attributes.get("system")
+        attributes = system if isinstance(system, Mapping) else {}
+        owner = (arrival.id, arrival.requestor, arrival.submit)
+        return JobView(*owner, waiting, 0, arrival.priority, attributes, tasks, request.job_class)
+
+    def _demand(self, gang: Gang) -> str:
+        """Name what a gang asks for: equal ones share a name, and the answers."""
+        key = (gang.request.key, tuple(task.labels for task in gang.tasks))
+        if key not in self._demands:
+            demand = self._demands[key] = str(len(self._demands))
+            self._gangs[demand] = gang
+            self._slots[demand] = loose_slots(
+                gang.request, self.cluster.worker_type, self._inside, self._outside, self._measures
+            )
+        return self._demands[key]
+
+    def _gang(self, job: str, gang: Gang, demand: str, limit: float) -> GangView:
+        tasks = tuple(f"{job}-{task.index}" for task in gang.tasks)
+        asked = self._gangs[demand].request
+        return GangView(job, gang.number, tasks, demand, limit, self._slots[demand], asked.number)
+
+    def _place(self, demand: str, workers: Sequence[str]) -> Take | None:
+        key = (demand, frozenset(workers))
+        if key not in self._takes:
+            backend = backends.get(DEFAULT_BACKEND)
+            self._takes[key] = backend.take(self._gangs[demand].request, self.cluster, key[1])
+        return self._takes[key]
+
+    def _hosting(self, demand: str) -> frozenset[str]:
+        if demand not in self._hosts:
+            self._hosts[demand] = hosting_kinds(self._gangs[demand].request, self.cluster)
+        return self._hosts[demand]
+
+    def _divide(self, demand: str, take: Take) -> Sequence[Placement]:
+        return placements(self._gangs[demand], take)

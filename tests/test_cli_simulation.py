@@ -1,0 +1,105 @@
+"""`rainbow simulate` and `rainbow policy simulate`: what they refuse, and what their exit codes say."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rainbow.cli import main
+
+CASES = Path(__file__).parent / "cases" / "simulation"
+SMALL, NOW, F2 = str(CASES / "small.swf"), str(CASES / "now.yaml"), str(CASES / "f2.yaml")
+
+
+def run(*words):
+    result = CliRunner().invoke(main, list(words), env={"COLUMNS": "110"})
+    assert "Traceback" not in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture
+def trace(tmp_path):
+    def write(*lines):
+        path = tmp_path / "garbage.swf"
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return str(path)
+
+    return write
+
+
+GOOD = "1 0 -1 10 1 -1 -1 1 20 -1 1 3 -1 -1 0 -1 -1 -1"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 2, "give a TRACE (*.swf, *.swf.gz) or --history FROM..TO"),
+        ((SMALL, "--history", ".."), 2, "give a TRACE"),
+        (("--history", "yesterday..today"), 2, "--history must be FROM..TO, two dates"),
+        (("--history", "2026-02-01..2026-01-01"), 2, "the earlier time first"),
+        ((SMALL, "--policy", SMALL), 1, "small.swf"),
+    ],
+)
+def test_wrong_sources_are_refused(words, code, said):
+    result = run("simulate", *words)
+    assert result.exit_code == code
+    assert said in result.stderr
+
+
+def test_garbage_in_a_trace_is_named_with_its_file_and_line(trace):
+    result = run("simulate", trace(GOOD, "hello"))
+    assert result.exit_code == 1
+    assert "garbage.swf" in result.stderr
+    assert "line 2: expected 18 numbers, got 'hello'" in result.stderr
+    empty = run("simulate", trace(GOOD.replace(" 10 ", " 0 ")))
+    assert empty.exit_code == 1
+    assert "no job to simulate: 1 job: no run time" in empty.stderr
+
+
+def test_settings_are_refused_where_they_stand(tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("policy: priority\nsettings:\n  order: wallclock\n")
+    result = run("policy", "simulate", NOW, str(bad), SMALL)
+    assert result.exit_code == 1
+    assert "bad.yaml" in result.stderr
+    assert "unknown variable wallclock" in result.stderr
+    assert "line 3" in result.stderr
+
+
+def test_json_has_no_infinities_and_jobs_that_are_too_wide_are_counted():
+    result = run("policy", "simulate", NOW, F2, SMALL, "--cores", "4", "--windows", "1", "--json")
+    found = json.loads(result.stdout, parse_constant=pytest.fail)
+    assert found["ratios"]["wait"]["high"] is None
+    assert found["ratios"]["wait"]["verdict"] == "no difference shown"
+    assert found["left_out"]["wider than every cluster"] > 0
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [("utilization < 2", 1), ("slowdown > 99", 0), ("speed > 1", 2), ("slowdown about 1", 2)],
+)
+def test_fail_if_asks_for_the_whole_interval(condition, code):
+    result = run("policy", "simulate", NOW, NOW, SMALL, "--windows", "2", "--fail-if", condition)
+    assert result.exit_code == code, result.output
+
+
+def test_a_configuration_of_selection_chooses_among_clusters(tmp_path):
+    config = tmp_path / "rainbow.yaml"
+    steps = [{"sort_descending": "cores"}, {"select": "first"}]
+    selection = {"name": "constraint", "options": {"priorities": [{"priority": 1, "steps": steps}]}}
+    config.write_text(json.dumps({"scheduler": {"algorithms": {"selection": selection}}}))
+    for name, cores in (("oak", 16), ("ash", 64)):
+        node = {"n": {"metadata": {"type": "node"}}, "k": {"metadata": {"type": "core", "count": cores}}}
+        nodes = {"c": {"metadata": {"type": "cluster"}}, **node}
+        edges = [{"source": "c", "target": "n"}, {"source": "n", "target": "k"}]
+        (tmp_path / "clusters" / name).mkdir(parents=True)
+        graph = json.dumps({"graph": {"nodes": nodes, "edges": edges}})
+        (tmp_path / "clusters" / name / "cluster.json").write_text(graph)
+    both = str(tmp_path / "clusters")
+    alone = json.loads(run("simulate", SMALL, "--clusters", f"{both}/ash", "--json").stdout)
+    chosen = json.loads(run("simulate", SMALL, "--clusters", both, "--policy", str(config), "--json").stdout)
+    drawn = json.loads(run("simulate", SMALL, "--clusters", both, "--json").stdout)
+    assert chosen["figures"]["wait"] == alone["figures"]["wait"]
+    assert drawn["figures"] != chosen["figures"]
