@@ -43,12 +43,16 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a job wants of each cluster: so many gangs of equal slots; `whole`: whether amounts say all of it."""
+    """What a job wants of each cluster: so many gangs of equal slots.
+
+    `whole`: whether amounts say all of it; `on_workers`: whether each slot lies on one worker.
+    """
 
     slots: int
     amounts: Mapping[str, float]
     gangs: int = 1
     whole: bool = True
+    on_workers: bool = True
 
     @property
     def total(self) -> dict[str, float]:
@@ -137,7 +141,7 @@ class Outlook:
         """Say when a job would start and end on each of some clusters."""
         with self._lock:
             rows = self._rows_of(ids)
-            start, finish = eta(self._table, ask.slots, ask.amounts, seconds, now, rows, on_workers=ask.whole)
+            start, finish = eta(self._table, ask.slots, ask.amounts, seconds, now, rows, on_workers=ask.on_workers)
             longer = seconds * self._waves(ask, rows)
             at, bands = self._at[rows], self._bands[:, rows]
         unknown = (rows < 0) | (at > now + SLACK) | ~np.isfinite(seconds)
@@ -169,7 +173,7 @@ class Outlook:
                 return
             waves = max(1.0, float(self._waves(ask, self._rows_of([cluster_id]))[0]))
             at_once = {kind: amount * ask.gangs / waves for kind, amount in ask.total.items()}
-            large = ask.whole and all(
+            large = ask.on_workers and all(
                 any(2 * amount > whole.get(kind, 0) for kind, amount in ask.amounts.items())
                 for whole in room.capacity.values()
             )

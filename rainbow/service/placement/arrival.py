@@ -168,9 +168,11 @@ def _ask(service: Service, job: Arrival, candidates: Sequence[Verdict]) -> Ask:
         for kind, amount in (*one.amounts.items(), *one.outside.items()):
             total[kind] = total.get(kind, 0) + one.least * amount
     if slots:
-        return Ask(1, total, gangs, whole=False)
+        return Ask(1, total, gangs, whole=False, on_workers=False)
     counted = candidates[0].totals if candidates else {}
-    return Ask(1, {kind: counted[f"{kind}s"] for kind in ("core", "gpu") if counted.get(f"{kind}s")}, 1, whole=False)
+    nodes = max(1, counted.get("nodes", 1))  # as if each of them took as much
+    each = {kind: counted[f"{kind}s"] / nodes for kind in ("core", "gpu") if counted.get(f"{kind}s")}
+    return Ask(nodes, each, whole=False)
 
 
 def _slots(service: Service, entry: Entry, request: Any) -> tuple[SlotsView, ...]:

@@ -30,6 +30,7 @@ from rainbow.service.scheduler.view import Frozen, freeze
 from rainbow.store import statistics, workers
 
 if TYPE_CHECKING:
+    from rainbow.jobspec import Request, Resource
     from rainbow.service.core.service import Entry, Service
     from rainbow.service.live_state.mirror import Mirror
 
@@ -79,6 +80,7 @@ class Copy:
     policy: str
     keys: Mapping[tuple[str, int], Key]  # of what waits: by job and number of the gang
     runs: Mapping[str, tuple[Key, float, float]]  # of what runs: by task, when it started, its limit
+    cores: Mapping[tuple[str, int], int]  # of what waits
     live: frozenset[str]
     limit: float
 
@@ -219,7 +221,7 @@ class Forecaster:
         for job, at in began.items():
             _count(first[job], at, fresh[job])
         own = recent.get(Key(entry.id))
-        work = {job.id: _core_hours(job, lengths) for job in copy.view.jobs if job.gangs}
+        work = {job.id: _core_hours(job, lengths, copy.cores) for job in copy.view.jobs if job.gangs}
         told = Told(now, made.room, made, "", 0.0, work, median(own) if own else inf, copy.limit, scores, ratios)
         gone = first.keys() - copy.live - began.keys()
         self._keep(entry.id, told, made, waits, set(first), fresh, gone)
@@ -251,7 +253,8 @@ class Forecaster:
         )
         keys = {(job.id, gang.number): _key(mirror, job, gang) for job, gang in waiting}
         runs = {run.task: _run(mirror, run, limit) for run in own.runs}
-        return Copy(own, seen.record.policy, keys, runs, frozenset(mirror.jobs), limit)
+        cores = {(job.id, gang.number): _cores(placing.gangs[gang.demand][0].request) for job, gang in waiting}
+        return Copy(own, seen.record.policy, keys, runs, cores, frozenset(mirror.jobs), limit)
 
     def _placing(self, entry: Entry) -> Placing:
         """Return this thread's own memory of the matcher's answers."""
@@ -320,13 +323,22 @@ def _run(mirror: Mirror, run: RunView, limit: float) -> tuple[Key, float, float]
     return key, started + task.paused, live.read.request.duration or limit
 
 
-def _core_hours(job: JobView, lengths: Learned) -> float:
+def _core_hours(job: JobView, lengths: Learned, cores: Mapping[tuple[str, int], int]) -> float:
     total = 0.0
     for gang in job.gangs:
         seconds = lengths.of(job, gang).seconds
-        cores = sum(part.least * part.amounts.get("core", 0) for part in gang.slots)
-        total += cores * seconds / 3_600 if seconds < inf else 0.0
+        total += cores[job.id, gang.number] * seconds / 3_600 if seconds < inf else 0.0
     return total
+
+
+def _cores(request: Request) -> int:
+    """Count the cores a gang asks for."""
+    return sum(_cores_in(tree) for tree in request.resources)
+
+
+def _cores_in(tree: Resource) -> int:
+    own = int(tree.type == "core") + sum(map(_cores_in, tree.children))
+    return tree.count.min * own
 
 
 def _scored(first: Mapping[str, Any], at: float) -> float:

@@ -1,0 +1,255 @@
+"""Forecasts of a running service: asked by those who may, right after restarts, and whatever goes wrong."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rainbow.scheduling import LoadBased
+from rainbow.service.core.outlook import Outlook
+from rainbow.service.scheduler.forecaster import Forecaster
+from rainbow.service.scheduler.step import step
+from tests.conftest import ADMIN, Api, Clock, Cluster, jobspec, open_service_at
+
+POLICIES = ["load_based", "priority", "fair_share"]
+
+
+def submit(
+    oak: Cluster, count: int = 1, nodes: int = 2, cores: int = 2, duration: float = 600, **more: Any
+) -> list[str]:
+    """Submit jobs that fill so many nodes; return their ids."""
+    spec = jobspec(nodes, duration=duration)
+    spec["resources"][0]["with"][0]["with"][0]["count"] = cores
+    return [oak.api.good("POST", "/v1/jobs", {"jobspec": spec, **more}, oak.token)["id"] for _ in range(count)]
+
+
+def forecast(api: Api) -> Forecaster:
+    made = Forecaster(api.service)
+    made.turn()
+    return made
+
+
+def eta(oak: Cluster, job: str, *tokens: str) -> Any:
+    return oak.api.good("GET", f"/v1/jobs/{job}/eta", None, *(tokens or (oak.token,)))
+
+
+def at(clock: Clock, seconds: float) -> str:
+    from rainbow.text import rfc3339
+
+    return str(rfc3339(clock.now + seconds))
+
+
+@pytest.fixture(autouse=True)
+def at_full_speed(api: Api) -> None:
+    """Let forecasts have a core: no test waits for their sleep."""
+    api.service.settings = replace(api.service.settings, forecast_share=1.0)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_jobs_in_line_are_expected_one_after_the_other(oak: Cluster, clock: Clock, policy: str) -> None:
+    oak.api.good("PUT", "/v1/clusters/oak/scheduler", {"policy": policy}, oak.secret)
+    oak.say("heartbeat")
+    jobs = submit(oak, 3)
+    oak.take()
+    forecast(oak.api)
+    told = [eta(oak, job) for job in jobs]
+    assert told[0]["how"] == "running"
+    assert [one["start"] for one in told[1:]] == [at(clock, 300), at(clock, 600)]  # half of each limit
+    assert told[2]["end"] == at(clock, 900)
+    assert told[2]["ahead"] == {"jobs": 1, "core_hours": round(4 * 300 / 3_600, 2)}
+    assert told[2]["low"] < told[2]["start"] < told[2]["high"]
+    assert told[2]["typical"] is False
+
+
+def test_a_cluster_that_schedules_for_itself_is_forecast_by_the_ends_of_what_it_has(
+    oak: Cluster, clock: Clock
+) -> None:
+    body = {"policy": "delegate", "settings": {"max_handed_over": 1}}
+    oak.api.good("PUT", "/v1/clusters/oak/scheduler", body, oak.secret)
+    jobs = submit(oak, 3)
+    step(oak.api.service, "oak")
+    forecast(oak.api)
+    assert [eta(oak, job)["start"] for job in jobs[1:]] == [at(clock, 300), at(clock, 600)]
+
+
+def test_who_may_ask_when_a_job_starts(oak: Cluster) -> None:
+    oak.say("heartbeat")
+    [job] = submit(oak, requestor="ann")
+    forecast(oak.api)
+    zoe = oak.api.good("POST", "/v1/tokens", {"clusters": ["oak"], "requestors": ["zoe"]}, oak.secret)["token"]
+    oak.api.problem(403, "forbidden", "GET", f"/v1/jobs/{job}/eta", None, zoe)
+    assert oak.api.good("GET", f"/v1/jobs/{job}", None, zoe)["eta"] is None
+    for token in (oak.token, oak.secret, ADMIN):
+        assert eta(oak, job, token)["how"] == "ahead"
+        assert oak.api.good("GET", f"/v1/jobs/{job}", None, token)["eta"]["how"] == "ahead"
+
+
+def test_a_cluster_shows_its_forecast_page_by_page(oak: Cluster) -> None:
+    oak.say("heartbeat")
+    jobs = submit(oak, 3)
+    forecast(oak.api)
+    path = "/v1/clusters/oak/forecast?limit=2"
+    first = oak.api.good("GET", path, None, oak.secret)
+    assert ([one["id"] for one in first["jobs"]], first["next"], first["cut"]) == (jobs[:2], jobs[1], "all")
+    after = oak.api.good("GET", f"{path}&after={first['next']}", None, oak.secret)
+    assert ([one["id"] for one in after["jobs"]], after["next"]) == (jobs[2:], None)
+    oak.api.problem(400, "request-invalid", "GET", f"{path}&after=nobody", None, oak.secret)
+    oak.api.problem(400, "request-invalid", "GET", "/v1/clusters/oak/forecast?limit=0", None, oak.secret)
+
+
+def test_a_forecast_survives_the_server_and_turns_out(
+    oak: Cluster, clock: Clock, database: str, service: Any
+) -> None:
+    oak.say("heartbeat")
+    jobs = submit(oak, 2)
+    [offer] = oak.take()
+    forecast(oak.api)
+    again = open_service_at(database, clock)
+    try:
+        told = Api(again).good("GET", f"/v1/jobs/{jobs[1]}/eta", None, oak.token)
+        assert (told["how"], told["start"], told["first"]["start"]) == ("ahead", at(clock, 300), at(clock, 300))
+        clock.now += 60
+        oak.say("heartbeat")
+        oak.end(offer)
+        oak.take()
+        Forecaster(again).turn()
+        assert Api(again).good("GET", "/v1/clusters/oak/forecast/accuracy", None, oak.secret)["starts"] == {
+            "count": 1,
+            "bias": pytest.approx(-1.0986, abs=1e-3),  # a minute in place of five, a minute added to both
+            "factor_2": 0.0,
+            "covered": None,
+        }
+    finally:
+        again.close()
+
+
+def test_other_processes_read_the_room_that_was_stored(oak: Cluster, clock: Clock, database: str) -> None:
+    oak.say("heartbeat")
+    submit(oak)
+    oak.take()
+    forecast(oak.api)
+    again = open_service_at(database, clock)
+    try:
+        [found] = Api(again).good("POST", "/v1/eta", jobspec(2, duration=60), oak.token)["candidates"]
+        assert (found["known"], found["wait"]) == (False, 300)  # amounts do not say two nodes
+    finally:
+        again.close()
+
+
+# ── what goes wrong ──
+
+
+def test_a_policy_that_raises_makes_the_forecast_unknown_once_in_the_log_and_steps_go_on(
+    oak: Cluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plan = LoadBased.plan
+
+    def fails(self: LoadBased, view: Any) -> Any:
+        if view.quiet:
+            raise ArithmeticError("too many")
+        return plan(self, view)
+
+    monkeypatch.setattr(LoadBased, "plan", fails)
+    oak.say("heartbeat")
+    jobs = submit(oak, 2)
+    made = forecast(oak.api)
+    made._due.clear()
+    made._heard.clear()
+    made.turn()
+    told = eta(oak, jobs[0])
+    assert told["how"] == "unknown"
+    assert "ArithmeticError: too many" in told["text"]
+    assert oak.api.good("GET", "/v1/clusters/oak/forecast", None, oak.secret)["fault"]
+    assert len(oak.take()) == 1
+    said = capfd.readouterr()
+    assert (said.out + said.err).count("forecast-failed") == 1
+
+
+def test_a_clock_set_back_drops_the_forecast_until_the_next(oak: Cluster, clock: Clock) -> None:
+    oak.say("heartbeat")
+    jobs = submit(oak, 2)
+    made = forecast(oak.api)
+    assert eta(oak, jobs[1])["how"] == "ahead"
+    clock.now -= 3_600
+    assert eta(oak, jobs[1])["how"] == "unknown"
+    made._due.clear()
+    made._heard.clear()
+    made.turn()
+    assert eta(oak, jobs[1])["how"] == "ahead"
+
+
+def test_without_lengths_and_limits_nobody_knows_and_says_why(oak: Cluster) -> None:
+    oak.say("heartbeat")
+    jobs = submit(oak, 2, duration=0)
+    oak.take()
+    forecast(oak.api)
+    told = eta(oak, jobs[1])
+    assert (told["how"], told["start"]) == ("unknown", None)
+    assert told["text"] == "1 running task has no known end"
+    [found] = oak.api.good("POST", "/v1/eta", jobspec(1, duration=60), oak.token)["candidates"]
+    assert (found["known"], found["finish"]) == (False, None)
+
+
+def test_a_job_that_waits_for_another_says_so(oak: Cluster) -> None:
+    oak.say("heartbeat")
+    [first] = submit(oak)
+    spec = jobspec(1, duration=60, dependencies=[{"type": "out", "scheme": "afterok", "value": first}])
+    second = oak.api.good("POST", "/v1/jobs", spec, oak.token)["id"]
+    oak.take()
+    forecast(oak.api)
+    told = eta(oak, second)
+    assert told["how"] == "unknown"
+    assert first in told["text"]
+
+
+def test_a_cluster_whose_agent_is_away_says_so(oak: Cluster) -> None:
+    [job] = submit(oak)
+    forecast(oak.api)
+    assert eta(oak, job)["text"] == "no worker is ready"
+
+
+def test_a_server_that_makes_no_forecasts_says_so(oak: Cluster) -> None:
+    oak.api.service.settings = replace(oak.api.service.settings, forecast_share=0.0)
+    [job] = submit(oak)
+    assert "scheduler.forecast_share is 0" in eta(oak, job)["text"]
+
+
+def test_ten_thousand_waiting_tasks_are_forecast_and_what_is_behind_them_says_so(oak: Cluster, clock: Clock) -> None:
+    oak.say("heartbeat")
+    spec = jobspec(1, duration=60)
+    spec["tasks"][0]["count"] = {"total": 1}
+    bag = {
+        "version": 1,
+        "resources": {"work": {"type": "core", "replicas": 1}},
+        "tasks": [{"command": ["true"], "resources": "work", "replicas": 10_001}],
+        "attributes": {"system": {"duration": 60}},
+    }
+    many = oak.api.good("POST", "/v1/jobs", bag, oak.token)["id"]
+    last = oak.api.good("POST", "/v1/jobs", spec, oak.token)["id"]
+    begin = time.thread_time()
+    forecast(oak.api)
+    assert time.thread_time() - begin < 60
+    told = eta(oak, many)
+    assert (told["how"], told["start"]) == ("ahead", at(clock, 0))
+    assert told["end"] == at(clock, 30 * 2_500)
+    behind = eta(oak, last)
+    assert behind["how"] == "unknown"
+    assert behind["text"]
+
+
+def test_bookings_are_forgotten_with_the_next_forecast(oak: Cluster, clock: Clock) -> None:
+    oak.say("heartbeat")
+    made = forecast(oak.api)
+    outlook = oak.api.service.state(Outlook)
+    entry = oak.api.service.catalogue["oak"]
+    told = outlook.of(entry.id, clock.now)
+    assert told is not None
+    assert told.room is not None
+    assert told.room.at(clock.now)["core"] == 4
+    made._due.clear()
+    made._heard.clear()
+    made.turn()
+    assert outlook.every()[entry.id].at == clock.now
