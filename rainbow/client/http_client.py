@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
-from urllib.parse import quote
 
 from rainbow.client import responses
 from rainbow.client.transport import Calls, Problem, document_of, given, named, of_cluster, path
@@ -27,145 +26,10 @@ if TYPE_CHECKING:
     Graph = nx.DiGraph[Any] | Cluster | Mapping[str, Any] | str | bytes | PathLike[str]
 
 
-class AgentVerbs:
-    """What an agent says and hears."""
-
-    _calls: Calls
-
-    def receive(self, name: str, agent: str, max: int = 16, wait: float = 20.0) -> responses.Received:
-        """Wait up to `wait` seconds for tasks to run, at most `max` of them, or to stop."""
-        body = {"agent": agent, "max": max, "wait": wait}
-        return cast("responses.Received", self._calls.call("POST", of_cluster(name, "receive"), body, patience=wait))
-
-    def accept(
-        self, name: str, agent: str, tasks: Sequence[responses.RunRef], *, seq: int | None = None
-    ) -> responses.Accepted:
-        """Accept offered tasks; only those answered as accepted may be started."""
-        body = {"agent": agent, "tasks": tasks} | given(seq=seq)
-        return cast("responses.Accepted", self._calls.call("POST", of_cluster(name, "accept"), body))
-
-    def events(
-        self, name: str, agent: str, events: Sequence[responses.Event], *, seq: int | None = None
-    ) -> responses.Recorded:
-        """Report what happened to tasks, in order."""
-        body = {"agent": agent, "events": events} | given(seq=seq)
-        return cast("responses.Recorded", self._calls.call("POST", of_cluster(name, "events"), body))
-
-    def heartbeat(
-        self,
-        name: str,
-        agent: str,
-        running: Sequence[responses.RunRef] = (),
-        workers: Sequence[str] | None = None,
-        *,
-        seq: int | None = None,
-        load: Mapping[str, float] | None = None,
-        on_lost_server: str | None = None,
-    ) -> responses.Beat:
-        """Say that the agent lives, what it runs, which workers are up (None: all), and their load if measured.
-
-        `on_lost_server`: "keep" if its tasks go on when it loses the server.
-        """
-        body = {"agent": agent, "workers": workers, "running": list(running)}
-        body |= given(seq=seq, load=load, on_lost_server=on_lost_server)
-        return cast("responses.Beat", self._calls.call("POST", of_cluster(name, "heartbeat"), body))
-
-
-class Keeping:
-    """Verbs of Client; it has the calls."""
-
-    _calls: Calls
-
-    def reserve(
-        self,
-        cluster: str,
-        jobspec: str | Mapping[str, Any],
-        *,
-        start: str | None = None,
-        end: str | None = None,
-        duration: float | None = None,
-        requestor: str | None = None,
-        requestors: Sequence[str] | None = None,
-        name: str | None = None,
-    ) -> dict[str, Any]:
-        """Keep space for a jobspec's resources, from `start` (RFC 3339) or the earliest time on; Problem if none."""
-        body = {"jobspec": jobspec} | given(start=start, end=end, duration=duration, requestor=requestor, name=name)
-        body |= given(requestors=requestors and list(requestors))
-        made: dict[str, Any] = self._calls.call("POST", of_cluster(cluster, "reservations"), body, repeatable=False)
-        return made
-
-    def reservations(self, cluster: str, *, over: bool = False) -> list[dict[str, Any]]:
-        """List a cluster's reservations one may see, the first to start first; `over`: those that are over too."""
-        query = given(over="true" if over else None)
-        found: list[dict[str, Any]] = self._calls.call("GET", of_cluster(cluster, "reservations"), query=query)[
-            "reservations"
-        ]
-        return found
-
-    def reservation(self, cluster: str, reservation_id: str) -> dict[str, Any]:
-        """Show one."""
-        found: dict[str, Any] = self._calls.call("GET", of_cluster(cluster, "reservations", reservation_id))
-        return found
-
-    def delete_reservation(self, cluster: str, reservation_id: str) -> None:
-        """End one now; the jobs that name it end with it."""
-        self._calls.call("DELETE", of_cluster(cluster, "reservations", reservation_id))
-
-
-class Owning:
-    """Verbs of Client; it has the calls."""
-
-    _calls: Calls
-
-    def mint_token(
-        self,
-        clusters: Sequence[str] = (),
-        *,
-        requestors: Sequence[str] | None = None,
-        expires_at: str | None = None,
-        name: str | None = None,
-        monitor: bool = False,
-    ) -> dict[str, Any]:
-        """Mint a submit token, or (monitor) one that reads /metrics; the only answer that ever shows it."""
-        good_for = {"monitor": True} if monitor else {"clusters": list(clusters)}
-        body = {**good_for, "requestors": requestors and list(requestors), "expires_at": expires_at, "name": name}
-        return self._own("POST", "tokens", body=body, repeatable=False)
-
-    def tokens(self) -> list[dict[str, Any]]:
-        """List the tokens and secrets of one's clusters, the oldest first."""
-        found: list[dict[str, Any]] = self._own("GET", "tokens")["tokens"]
-        return found
-
-    def rotate_token(self, token_id: str) -> dict[str, Any]:
-        """Give a token or secret a new value; the only answer that ever shows it."""
-        return self._own("POST", "tokens", f"{token_id}:rotate", repeatable=False)
-
-    def revoke_token(self, token_id: str) -> None:
-        """End a token now."""
-        self._own("DELETE", "tokens", token_id)
-
-    def reload_config(self) -> dict[str, Any]:
-        """Let the server check its configuration file and take it over; needs the admin token."""
-        return self._own("POST", "config:reload")
-
-    def patch_graph(
-        self, cluster: str, changes: Sequence[Mapping[str, Any]], *, revision: int | None = None
-    ) -> dict[str, Any]:
-        """Change a cluster's graph: add, remove, set, resize; all of it or nothing; only that of a revision."""
-        headers = None if revision is None else {"If-Match": f'"{revision}"'}
-        body = {"changes": list(changes)}
-        return self._own("PATCH", "clusters", cluster, "graph", body=body, headers=headers, repeatable=False)
-
-    def _own(self, verb: str, *parts: str, body: Any = None, **more: Any) -> dict[str, Any]:
-        path = "/v1/" + "/".join(quote(part, safe=":") for part in parts)
-        answer: dict[str, Any] = self._calls.call(verb, path, body, **more) or {}
-        return answer
-
-
 Document = Mapping[str, Any]
 
 
-class Client(AgentVerbs, Owning, Keeping, Waiting):
+class Client(Waiting):
     """A Rainbow server, as seen with some credentials.
 
     `token` is one token or secret, or several: the clusters of all of them are considered together. `timeout`
@@ -241,6 +105,14 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
     def put_graph(self, name: str, graph: Graph) -> dict[str, Any]:
         """Replace the cluster's graph."""
         return self._object("PUT", of_cluster(name, "graph"), document_of(graph))
+
+    def patch_graph(
+        self, cluster: str, changes: Sequence[Mapping[str, Any]], *, revision: int | None = None
+    ) -> dict[str, Any]:
+        """Change a cluster's graph: add, remove, set, resize; all of it or nothing; only that of a revision."""
+        headers = None if revision is None else {"If-Match": f'"{revision}"'}
+        body = {"changes": list(changes)}
+        return self._object("PATCH", of_cluster(cluster, "graph"), body, headers=headers, repeatable=False)
 
     def put_subsystem(self, name: str, subsystem: str, graph: Graph) -> dict[str, Any]:
         """Hang a subsystem graph on the cluster, in place of one of the same name."""
@@ -467,6 +339,107 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         """Resume a suspended job."""
         return self._object("POST", path("jobs", job_id) + ":resume")
 
+    # ── reservations ────────────────────────────────────────────────────────────────────────────────────────
+
+    def reserve(
+        self,
+        cluster: str,
+        jobspec: str | Mapping[str, Any],
+        *,
+        start: str | None = None,
+        end: str | None = None,
+        duration: float | None = None,
+        requestor: str | None = None,
+        requestors: Sequence[str] | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """Keep space for a jobspec's resources, from `start` (RFC 3339) or the earliest time on; Problem if none."""
+        body = {"jobspec": jobspec} | given(start=start, end=end, duration=duration, requestor=requestor, name=name)
+        body |= given(requestors=requestors and list(requestors))
+        return self._object("POST", of_cluster(cluster, "reservations"), body, repeatable=False)
+
+    def reservations(self, cluster: str, *, over: bool = False) -> list[dict[str, Any]]:
+        """List a cluster's reservations one may see, the first to start first; `over`: those that are over too."""
+        query = given(over="true" if over else None)
+        found = self._calls.call("GET", of_cluster(cluster, "reservations"), query=query)
+        return cast("list[dict[str, Any]]", found["reservations"])
+
+    def reservation(self, cluster: str, reservation_id: str) -> dict[str, Any]:
+        """Show one."""
+        return self._object("GET", of_cluster(cluster, "reservations", reservation_id))
+
+    def delete_reservation(self, cluster: str, reservation_id: str) -> None:
+        """End one now; the jobs that name it end with it."""
+        self._calls.call("DELETE", of_cluster(cluster, "reservations", reservation_id))
+
+    # ── tokens ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def mint_token(
+        self,
+        clusters: Sequence[str] = (),
+        *,
+        requestors: Sequence[str] | None = None,
+        expires_at: str | None = None,
+        name: str | None = None,
+        monitor: bool = False,
+    ) -> dict[str, Any]:
+        """Mint a submit token, or (monitor) one that reads /metrics; the only answer that ever shows it."""
+        good_for = {"monitor": True} if monitor else {"clusters": list(clusters)}
+        body = {**good_for, "requestors": requestors and list(requestors), "expires_at": expires_at, "name": name}
+        return self._object("POST", path("tokens"), body, repeatable=False)
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """List the tokens and secrets of one's clusters, the oldest first."""
+        return cast("list[dict[str, Any]]", self._calls.call("GET", path("tokens"))["tokens"])
+
+    def rotate_token(self, token_id: str) -> dict[str, Any]:
+        """Give a token or secret a new value; the only answer that ever shows it."""
+        return self._object("POST", path("tokens", token_id) + ":rotate", repeatable=False)
+
+    def revoke_token(self, token_id: str) -> None:
+        """End a token now."""
+        self._calls.call("DELETE", path("tokens", token_id))
+
+    # ── what an agent says and hears ────────────────────────────────────────────────────────────────────────
+
+    def receive(self, name: str, agent: str, max: int = 16, wait: float = 20.0) -> responses.Received:
+        """Wait up to `wait` seconds for tasks to run, at most `max` of them, or to stop."""
+        body = {"agent": agent, "max": max, "wait": wait}
+        return cast("responses.Received", self._calls.call("POST", of_cluster(name, "receive"), body, patience=wait))
+
+    def accept(
+        self, name: str, agent: str, tasks: Sequence[responses.RunRef], *, seq: int | None = None
+    ) -> responses.Accepted:
+        """Accept offered tasks; only those answered as accepted may be started."""
+        body = {"agent": agent, "tasks": tasks} | given(seq=seq)
+        return cast("responses.Accepted", self._calls.call("POST", of_cluster(name, "accept"), body))
+
+    def events(
+        self, name: str, agent: str, events: Sequence[responses.Event], *, seq: int | None = None
+    ) -> responses.Recorded:
+        """Report what happened to tasks, in order."""
+        body = {"agent": agent, "events": events} | given(seq=seq)
+        return cast("responses.Recorded", self._calls.call("POST", of_cluster(name, "events"), body))
+
+    def heartbeat(
+        self,
+        name: str,
+        agent: str,
+        running: Sequence[responses.RunRef] = (),
+        workers: Sequence[str] | None = None,
+        *,
+        seq: int | None = None,
+        load: Mapping[str, float] | None = None,
+        on_lost_server: str | None = None,
+    ) -> responses.Beat:
+        """Say that the agent lives, what it runs, which workers are up (None: all), and their load if measured.
+
+        `on_lost_server`: "keep" if its tasks go on when it loses the server.
+        """
+        body = {"agent": agent, "workers": workers, "running": list(running)}
+        body |= given(seq=seq, load=load, on_lost_server=on_lost_server)
+        return cast("responses.Beat", self._calls.call("POST", of_cluster(name, "heartbeat"), body))
+
     # ── the server ──────────────────────────────────────────────────────────────────────────────────────────
 
     def ready(self) -> bool:
@@ -476,6 +449,10 @@ class Client(AgentVerbs, Owning, Keeping, Waiting):
         except (TryLater, Problem):
             return False
         return True
+
+    def reload_config(self) -> dict[str, Any]:
+        """Let the server check its configuration file and take it over; needs the admin token."""
+        return self._object("POST", path("config") + ":reload")
 
     def _object(self, verb: str, path: str, body: Any = None, **more: Any) -> dict[str, Any]:
         return cast("dict[str, Any]", self._calls.call(verb, path, body, **more) or {})
