@@ -39,7 +39,7 @@ class Figures:
 def read_swf(path: Path) -> Iterator[Job]:
     """Yield the jobs of a trace by submission."""
     for one in read_trace(path):
-        yield Job(one.id.zfill(7), one.submit, one.slots, one.length, one.limit)
+        yield Job(one.id.zfill(7), one.submit, one.slots, one.length(), one.limit)
 
 
 def _unseen(*_: object) -> None:

@@ -277,6 +277,17 @@ def row(name, submitted, ran=None, requestor="ann"):
     }
 
 
+def test_tasks_of_a_history_run_as_long_as_each_did():
+    task = {"command": ["true"], "resources": "a", "replicas": 3}
+    bag = {"version": 1, "resources": {"a": {"type": "core"}}, "tasks": [task], "attributes": {}}
+    ended = [{"started_at": 5.0, "ended_at": 5.0 + seconds} for seconds in (10.0, 40.0, 20.0)]
+    (found,) = from_history([{**row("a", 3.0), "jobspec": bag, "tasks": ended}])
+    assert found.run == 40.0
+    assert [found.length([k]) for k in range(3)] == [10.0, 40.0, 20.0]
+    (ran,) = simulate(World([machine(1, "oak")], recorded=True), [found]).ran
+    assert (ran.start, ran.end) == (3.0, 73.0)
+
+
 def test_a_servers_history_becomes_arrivals():
     notes = Counter()
     rows = [row("c", 9.0), row("a", 3.0, 40.0), row("b", 5.0, 20.0), row("d", 9.5, requestor="bob")]

@@ -41,11 +41,14 @@ class Arrival:
     priority: int = 0
     cluster: str = ""  # where it ran
     jobspec: Mapping[str, Any] | None = field(default=None, compare=False)
+    runs: Mapping[int, float] = field(
+        default_factory=dict
+    )  # seconds of single tasks by index, where not all ran `run`
 
-    @property
-    def length(self) -> float:
-        """How long it runs: at most its limit."""
-        return min(self.run, self.limit or self.run)
+    def length(self, tasks: Iterable[int] = ()) -> float:
+        """Return how long the longest of some tasks runs: at most the job's limit."""
+        run = max((self.runs.get(task, self.run) for task in tasks), default=self.run)
+        return min(run, self.limit or run)
 
 
 # ── traces ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,22 +155,22 @@ def from_history(rows: Iterable[Mapping[str, Any]], notes: Counter[str] | None =
 
 
 def _of_row(row: Mapping[str, Any]) -> Arrival:
-    ran = [
-        (task["started_at"], task["ended_at"])
-        for task in row.get("tasks", ())
+    runs = {
+        index: max(0.0, task["ended_at"] - task["started_at"])
+        for index, task in enumerate(row.get("tasks", ()))
         if task.get("started_at") is not None and task.get("ended_at") is not None
-    ]
-    run = max((end - start for start, end in ran), default=0.0)
+    }
     system = (row["jobspec"].get("attributes") or {}).get("system") or {}
     return Arrival(
         row["id"],
         float(row["submitted_at"]),
         max(1, len(row.get("tasks", ()))),
-        max(0.0, run),
+        max(runs.values(), default=0.0),
         0.0,
         row.get("requestor") or "",
         str(system.get("class") or ""),
         int(row.get("priority") or 0),
         row.get("cluster") or "",
         row["jobspec"],
+        runs,
     )

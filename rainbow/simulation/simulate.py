@@ -60,11 +60,11 @@ class Recorded:
     """How long jobs run: as recorded."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+        self.of_job: dict[str, Arrival] = {}
 
     def of(self, job: JobView, gang: GangView) -> Length:
         """Return a gang's recorded length."""
-        seconds = self.seconds[job.id]
+        seconds = self.of_job[job.id].length(int(task.rpartition("-")[2]) for task in gang.tasks)
         return Length(seconds, seconds, seconds, 1, "recorded")
 
     def left(self, run: RunView, now: float) -> float:
@@ -131,7 +131,7 @@ class Simulation:
         site = self._selected(arrival, request)
         if site is None:
             return
-        self.lengths.seconds[arrival.id] = arrival.length
+        self.lengths.of_job[arrival.id] = arrival
         job = site.compiled.job(arrival, request)
         self.arrived[arrival.id] = arrival, site.name, cores_of(job)
         site.virtual.submit(job)

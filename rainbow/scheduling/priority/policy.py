@@ -173,7 +173,8 @@ class Priority:
         settings = in_base_units(check_settings(own.settings), own.units)
         waiting = items(own, settings)
         _prioritise(own, waiting, settings)
-        return [(item.job.id, item.gang.number) for item in ordered(waiting)]
+        rank(own, waiting, settings)
+        return [(item.job.id, item.gang.number) for item in _in_order(own, waiting, settings)[0]]
 
     def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return settings under which every job may be promised a time."""
