@@ -1,6 +1,8 @@
-"""Run every benchmark: each as it grows, beside a stated rival in the same run."""
+"""Run the benchmarks, or those named, as `python -m benchmarks budget matching` does."""
 
 from __future__ import annotations
+
+import sys
 
 from benchmarks import budget, fair_share, forecast, matching, priority
 from benchmarks.agents import running_tasks
@@ -12,17 +14,25 @@ from benchmarks.simulating import simulating
 from benchmarks.starting import starting
 from benchmarks.submits import submitting
 
+PARTS = {
+    "matching": matching.main,
+    "budget": budget.main,
+    "selecting": selecting,
+    "load_based": planning,
+    "shares": sharing,
+    "host": hosting,
+    "priority": priority.main,
+    "fair_share": fair_share.epochs,
+    "forecast": forecast.main,
+    "simulation": simulating,
+    "agents": running_tasks,
+    "submits": submitting,
+    "start": starting,
+}
+
 if __name__ == "__main__":
-    matching.main()
-    budget.main()
-    selecting()
-    planning()
-    sharing()
-    hosting()
-    priority.main()
-    fair_share.epochs()
-    forecast.main()
-    simulating()
-    running_tasks()
-    submitting()
-    starting()
+    unknown = [name for name in sys.argv[1:] if name not in PARTS]
+    if unknown:
+        sys.exit(f"no benchmark {unknown[0]!r}; there are: {', '.join(PARTS)}")
+    for name in sys.argv[1:] or PARTS:
+        PARTS[name]()
