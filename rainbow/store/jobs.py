@@ -158,11 +158,6 @@ def live_of(connection: sa.Connection, cluster_id: str, requestor: str) -> int:
     return connection.execute(sa.select(sa.func.count()).where(*where)).scalar_one()
 
 
-def clusters_with_live_jobs(connection: sa.Connection) -> set[str]:
-    """Return the ids of the clusters that have something to do."""
-    return set(connection.execute(sa.select(jobs.c.cluster_id).where(jobs.c.state.in_(LIVE)).distinct()).scalars())
-
-
 def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
     """Return the chosen jobs, the newest first."""
     query = sa.select(*_COLUMNS).order_by(jobs.c.id.desc()).limit(chosen.limit)
