@@ -233,6 +233,22 @@ def resting(connection: sa.Connection, cluster_id: str) -> list[Task]:
     return _tasks(connection, tasks.c.cluster_id == cluster_id, _WAITS, tasks.c.not_before.is_not(None))
 
 
+_ANYTHING = sa.select(
+    sa.exists().where(tasks.c.cluster_id == sa.bindparam("of_cluster"), tasks.c.state == TaskState.ASSIGNED),
+    sa.exists().where(
+        tasks.c.cluster_id == sa.bindparam("of_cluster"),
+        tasks.c.agent == sa.bindparam("of_agent"),
+        tasks.c.state.in_((TaskState.STOPPING, TaskState.RUNNING, TaskState.SUSPENDED)),
+    ),
+)
+
+
+def anything(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[bool, bool]:
+    """Return whether tasks of a cluster are assigned, and whether an agent has some that run or are to stop."""
+    assigned, runs = connection.execute(_ANYTHING, {"of_cluster": cluster_id, "of_agent": agent}).one()
+    return bool(assigned), bool(runs)
+
+
 def told(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[list[Task], list[Task], list[Task]]:
     """Return an agent's tasks that are to stop, those that are to be held, and those that are to go on."""
     rows = connection.execute(_told(), {"of_cluster": cluster_id, "of_agent": agent})

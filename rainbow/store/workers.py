@@ -79,6 +79,7 @@ _AWAY = (
     .order_by(workers.c.name)
 )
 _AWAY_OF = _AWAY.where(workers.c.name.in_(sa.bindparam("names", expanding=True)))
+_AWAY_ONE = _AWAY.where(workers.c.name == sa.bindparam("name"))  # a list is written into the statement at each use
 _OF_CLUSTER = sa.select(workers).where(workers.c.cluster_id == sa.bindparam("wanted"))
 _CHANGED = sa.select(workers).where(
     workers.c.cluster_id == sa.bindparam("cluster"), workers.c.stamp >= sa.bindparam("since")
@@ -115,6 +116,8 @@ def of_cluster(connection: sa.Connection, cluster_id: str) -> dict[str, WorkerRe
 
 def away(connection: sa.Connection, cluster_id: str, names: Collection[str] | None) -> list[str]:
     """Return those of these workers (None: all) that nobody has spoken for, or that were lost, in order of name."""
+    if names is not None and len(names) == 1:
+        return list(connection.execute(_AWAY_ONE, {"wanted": cluster_id, "name": next(iter(names))}).scalars())
     if names is not None and len(names) <= NAMED:
         found = connection.execute(_AWAY_OF, {"wanted": cluster_id, "names": sorted(names)}) if names else ()
         return [row[0] for row in found]

@@ -77,8 +77,9 @@ def look(
 def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> dict[str, Any]:
     most, pulls = min(most, service.settings.limits.offers), agent.startswith(PULLS)
     with service.store.read() as connection:
-        offers = _offers(connection, service, record, most, whole=pulls) if most > 0 else []
-        told = _told(connection, record.id, agent)
+        assigned, runs = tasks.anything(connection, record.id, agent)  # mostly neither
+        offers = _offers(connection, service, record, most, whole=pulls) if most > 0 and assigned else []
+        told = _told(connection, record.id, agent) if runs else {"stop": [], "suspend": [], "resume": []}
         whole = _jobs(connection, offers) if pulls else {}
     return {"tasks": offers, **told, "lease": service.settings.lease, "grace": service.settings.grace, **whole}
 
