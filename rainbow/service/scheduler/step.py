@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 PAUSE = 1.0  # seconds before a task that was to be stopped is looked at again
-SLICE = 0.2  # seconds that a step goes on ending the tasks of one canceled job
+SLICE = 0.1  # seconds that a step goes on ending the tasks of one canceled job
 WHY = "exceeded its time limit"
 
 
