@@ -61,15 +61,14 @@ def read_trace(path: Path, kind: str = "swf", notes: Counter[str] | None = None)
     """
     if kind != "swf":
         raise InputError(f"traces of kind {kind} cannot be read, only swf")
-    counted, found = Counter[str]() if notes is None else notes, []
+    counted, kept = Counter[str]() if notes is None else notes, list[Arrival]()
     try:
         for number, line in enumerate(_lines(path), start=1):
             text = line.strip()
-            if text and not text.startswith(";"):
-                found.append((number, _values(text, number)))
+            if text and not text.startswith(";") and (one := _arrival(_values(text, number), counted)):
+                kept.append(one)
     except (gzip.BadGzipFile, EOFError) as fault:
         raise InputError(f"{path} is not a gzip file: {fault}") from None
-    kept = [one for number, values in found if (one := _arrival(values, number, counted))]
     return iter(_named(sorted(kept, key=lambda one: (one.submit, int(one.id)))))
 
 
@@ -105,7 +104,7 @@ def _values(text: str, number: int) -> list[float]:
     return values
 
 
-def _arrival(values: Sequence[float], number: int, notes: Counter[str]) -> Arrival | None:
+def _arrival(values: Sequence[float], notes: Counter[str]) -> Arrival | None:
     submit, run, slots = values[1], values[3], int(values[7] if values[7] > 0 else values[4])
     part = int(values[10]) in PARTIAL
     reasons = ((part, PART), (submit < 0, NO_SUBMIT), (run <= 0, NO_RUN), (slots <= 0, NO_SLOTS))

@@ -196,11 +196,7 @@ def world_of(file: Path | None, world: World) -> World:
 @contextmanager
 def _processes(windows: int) -> Iterator[Callable[..., Iterable[Any]]]:
     """Yield a `map` that works window by window in as many processes as there are processors; they give way."""
-    most = min(windows, os.cpu_count() or 1)
-    if most < 2:
-        yield map
-        return
-    with ProcessPoolExecutor(most, initializer=_give_way) as pool:
+    with ProcessPoolExecutor(min(windows, os.cpu_count() or 1), initializer=_give_way) as pool:
         yield pool.map
 
 
