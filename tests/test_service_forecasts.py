@@ -212,8 +212,12 @@ def test_a_cluster_whose_agent_is_away_says_so(oak: Cluster) -> None:
 
 
 def test_a_server_that_makes_no_forecasts_says_so(oak: Cluster) -> None:
-    oak.api.service.settings = replace(oak.api.service.settings, forecast_share=0.0)
+    oak.say("heartbeat")
     [job] = submit(oak)
+    made = forecast(oak.api)
+    assert eta(oak, job)["how"] == "ahead"
+    oak.api.service.settings = replace(oak.api.service.settings, forecast_share=0.0)
+    made.turn()
     assert "scheduler.forecast_share is 0" in eta(oak, job)["text"]
 
 

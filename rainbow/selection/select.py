@@ -107,8 +107,14 @@ def reads(selector: str, options: Mapping[str, Any], variable: str) -> bool:
     >>> reads("constraint", {"priorities": [{"priority": 1, "steps": [{"filter": "cost > 1"}]}]}, "state.age")
     False
     """
+    return bool(read_of(selector, options, [variable]))
+
+
+def read_of(selector: str, options: Mapping[str, Any], variables: Collection[str]) -> list[str]:
+    """Return which of these variables a decision may read."""
     plugin = selectors.get(selector)
-    return not isinstance(plugin, Frugal) or variable in plugin.reads(options)
+    known = plugin.reads(options) if isinstance(plugin, Frugal) else variables
+    return [name for name in variables if name in known]
 
 
 def reads_states(selector: str) -> bool:

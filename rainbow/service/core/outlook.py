@@ -7,18 +7,21 @@ to come (the clock was set back) counts as none.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
 
 from rainbow.forecast import Expected, Forecast, Room, Rooms, corrected, eta
+from rainbow.forecast.eta import Rows
 from rainbow.forecast.lengths import COVER, quantiles
 from rainbow.forecast.room import Floats
+from rainbow.lru_cache import Memory, Same
 
 SLACK = 5.0  # seconds by which clocks of two processes may differ
 FIRST = 64  # rows
+MOST = 64  # lists of candidates whose rows are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class Outlook:
         self._told: dict[str, Told] = {}
         self._rooms: dict[str, Room] = {}
         self._rows: dict[str, int] = {}
+        self._known: Memory[tuple[Same, int], Rows] = Memory(MOST)
         self.followed = -inf  # when what other processes have forecast was read last
         self._grow(FIRST)
 
@@ -113,7 +117,7 @@ class Outlook:
     def of(self, cluster_id: str, now: float) -> Told | None:
         """Return a cluster's last forecast."""
         told = self._told.get(cluster_id)
-        return told if told and told.at <= now + SLACK else None
+        return told if told and 0 < told.at <= now + SLACK else None
 
     def every(self) -> dict[str, Told]:
         """Return the last forecast of every cluster."""
@@ -129,15 +133,21 @@ class Outlook:
                 self._rooms.pop(cluster_id, None)
                 self._enter(self._rows[cluster_id], gone, None)
 
-    def limits(self, ids: Sequence[str]) -> tuple[Floats, Floats]:
+    def limits(self, ids: Mapping[str, str]) -> tuple[Floats, Floats]:
         """Return the median of each cluster's last runs, infinite if there are none, and its limit, 0: none."""
         rows = self._rows_of(ids)
         return np.where(rows < 0, inf, self._length[rows]), np.where(rows < 0, 0.0, self._limit[rows])
 
-    def _rows_of(self, ids: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    def _rows_of(self, ids: Mapping[str, str]) -> Rows:
+        """Return the row of each cluster, -1 for one without; the same candidates come again with every job."""
+        key = Same(ids), len(self._rows)
+        known = self._known.get(key)
+        return self._known.put(key, self._found(ids)) if known is None else known
+
+    def _found(self, ids: Iterable[str]) -> Rows:
         return np.array([self._rows.get(one, -1) for one in ids], np.intp)
 
-    def ask(self, ids: Sequence[str], ask: Ask, seconds: Floats, now: float) -> Arrivals:
+    def ask(self, ids: Mapping[str, str], ask: Ask, seconds: Floats, now: float) -> Arrivals:
         """Say when a job would start and end on each of some clusters."""
         with self._lock:
             rows = self._rows_of(ids)
@@ -156,7 +166,7 @@ class Outlook:
             latest = now + np.maximum(high, late) + longer * np.exp(np.maximum(bands[4], 0.0))
         return Arrivals(start, finish, earliest, latest, longer, np.maximum(0.0, now - at))
 
-    def _waves(self, ask: Ask, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Floats:
+    def _waves(self, ask: Ask, rows: Rows) -> Floats:
         """Count how often one gang after the other has to run where not all of them fit at once."""
         waves = np.ones(len(rows))
         if ask.gangs > 1:
@@ -171,7 +181,7 @@ class Outlook:
             room = self._rooms.get(cluster_id)
             if room is None or not start < inf:
                 return
-            waves = max(1.0, float(self._waves(ask, self._rows_of([cluster_id]))[0]))
+            waves = max(1.0, float(self._waves(ask, self._found([cluster_id]))[0]))
             at_once = {kind: amount * ask.gangs / waves for kind, amount in ask.total.items()}
             large = ask.on_workers and all(
                 any(2 * amount > whole.get(kind, 0) for kind, amount in ask.amounts.items())

@@ -2,7 +2,7 @@
 
 The server looks at it every second, and reads it at once when the administrator asks; an event names the actor.
 Settings that are read with every request or cycle apply at once: selector and options, policy and limits of new
-clusters, unplaced jobs, tick and lease. The others (WIRED) are reported and apply at the next start.
+clusters, unplaced jobs, tick, lease and share. The others (WIRED) are reported and apply at the next start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from rainbow.service.core.settings import Settings
 
 
-CHANGES = ("selector", "selector_options", "policy", "unplaced", "tick", "lease", "grace", "admission")
+CHANGES = (
+    *("selector", "selector_options", "policy", "unplaced", "tick", "lease", "grace", "forecast_share"),
+    "admission",
+)
 TAKEN_OVER = (*CHANGES, "warnings")
 WIRED = ("name", "secret", "admin", "backend", "limits", "step_seconds", "history", "server")
 PAUSE = 1.0  # seconds between two looks at the file

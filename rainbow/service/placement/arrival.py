@@ -20,7 +20,7 @@ from rainbow.lru_cache import Memory
 from rainbow.matching import consumables, measures, worker_capacity
 from rainbow.scheduling import SlotsView
 from rainbow.scheduling.gangs import loose_slots
-from rainbow.selection import reads
+from rainbow.selection import read_of
 from rainbow.service.core.outlook import Arrivals, Ask, Outlook, Told
 from rainbow.store import statistics
 
@@ -90,13 +90,14 @@ class Arriving:
         }
         there = np.isfinite(found.finish).tolist()
         told = {name: values[name].tolist() for name in names if name in values}
-        for row, name in enumerate(self.ids.values()):
-            state = states[name]
-            if there[row]:
-                for variable, column in told.items():
-                    state[variable] = column[row]
-            if "eta.known" in names:
-                state["eta.known"] = there[row] and self.ask.whole
+        those = [states[name] for name in self.ids.values()]
+        for variable, column in told.items():
+            for state, value, known in zip(those, column, there, strict=True):
+                if known:
+                    state[variable] = value
+        if "eta.known" in names:
+            for state, known in zip(those, there, strict=True):
+                state["eta.known"] = known and self.ask.whole
 
     def book(self, cluster_id: str) -> None:
         """Take the job out of the room of the cluster that has it, until the next forecast."""
@@ -117,7 +118,7 @@ def arriving(
     service: Service, connection: sa.Connection, job: Arrival, found: Match, states: Mapping[str, dict[str, Any]]
 ) -> Arriving | None:
     """Add to the candidates' states the variables that a decision may read; None if it reads none."""
-    names = [name for name in VARIABLES if reads(job.selector, job.options, name)]
+    names = read_of(job.selector, job.options, VARIABLES)
     if not names:
         return None
     made = arrivals(service, connection, job, found)
@@ -127,10 +128,10 @@ def arriving(
 
 def arrivals(service: Service, connection: sa.Connection, job: Arrival, found: Match) -> Arriving:
     """Say when a job would start and end on each candidate."""
-    ask, outlook, listed = _ask(service, job, found.candidates), service.state(Outlook), list(found.ids)
+    ask, outlook = _ask(service, job, found.candidates), service.state(Outlook)
     _follow(service, connection, outlook)
-    now, seconds = service.clock(), _seconds(connection, outlook, job, listed)
-    return Arriving(outlook, ask, found.ids, outlook.ask(listed, ask, seconds, now), now)
+    now, seconds = service.clock(), _seconds(connection, outlook, job, found.ids)
+    return Arriving(outlook, ask, found.ids, outlook.ask(found.ids, ask, seconds, now), now)
 
 
 def _follow(service: Service, connection: sa.Connection, outlook: Outlook) -> None:
@@ -191,7 +192,7 @@ def _slots(service: Service, entry: Entry, request: Any) -> tuple[SlotsView, ...
 # ── how long it runs ──
 
 
-def _seconds(connection: sa.Connection, outlook: Outlook, job: Arrival, ids: Sequence[str]) -> Floats:
+def _seconds(connection: sa.Connection, outlook: Outlook, job: Arrival, ids: Mapping[str, str]) -> Floats:
     """Predict how long a job runs on each cluster: by runs like it there, else anywhere, else by who asks, or all."""
     limit = float(job.wanted.request.duration)
     named, asked = (statistics.digest(key) for key in job.keys)

@@ -39,6 +39,7 @@ MOST = 2.0  # seconds of the processor for plans ahead, of one forecast
 SHORTEST = 1.0  # seconds between two forecasts of a cluster
 TIMES = 20  # what a forecast cost, until the next of its cluster
 STALE = 60.0  # seconds after which a cluster where nothing happens is forecast again
+LEAST = 0.001  # of a core, for what is under way when forecasts are turned off
 PAUSE = 0.25  # seconds between two looks for dirty clusters
 GRAIN = 0.002  # seconds of the processor that are not slept for
 STORED = 10.0  # seconds between two times that a room is stored for other processes
@@ -123,9 +124,8 @@ class Forecaster:
         gauge("rainbow_forecast_age_seconds", self._ages)
 
     def start(self) -> None:
-        """Begin, if it has a share of a core."""
-        if self.service.settings.forecast_share > 0:
-            self._thread.start()
+        """Begin to forecast."""
+        self._thread.start()
 
     def stop(self) -> None:
         """End after the plan at hand."""
@@ -155,7 +155,8 @@ class Forecaster:
     def turn(self) -> None:
         """Forecast every cluster that is due, dirty ones first."""
         catalogue, now = self.service.catalogue, self.service.monotonic()
-        entries = {entry.id: entry for entry in catalogue.values()}
+        share = self.service.settings.forecast_share  # it may be exchanged at any moment
+        entries = {entry.id: entry for entry in catalogue.values()} if share > 0 else {}
         self.outlook.drop(entries.__contains__)
         for known in (self._due, self._heard, self._placings, self._written, self._stored, self._faults):
             for gone in [one for one in known if one and one not in entries]:
@@ -179,7 +180,7 @@ class Forecaster:
 
     def _forecast(self, entry: Entry) -> float:
         """Forecast one cluster; return what it cost."""
-        pace = Pace(self.service.settings.forecast_share, self._ending)
+        pace = Pace(max(LEAST, self.service.settings.forecast_share), self._ending)
         try:
             told = self.look_ahead(entry, pace)
             self._faults.pop(entry.id, None)
