@@ -10,9 +10,9 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rainbow import matching
 from rainbow.errors import (
     ConfigError,
     GraphError,
@@ -25,39 +25,51 @@ from rainbow.errors import (
     StateError,
 )
 from rainbow.former_modules import install
-from rainbow.graph import Cluster, read_cluster, write_jgf
-from rainbow.jobspec import Request, parse_jobspec
-from rainbow.matching import Budget, Reason, Verdict
-from rainbow.selection import Choice, select
 
 if TYPE_CHECKING:
     from rainbow.client import Client
+    from rainbow.graph import Cluster, read_cluster, write_jgf
+    from rainbow.jobspec import Request, parse_jobspec
+    from rainbow.matching import Budget, Reason, Verdict
+    from rainbow.selection import Choice, select
 
 __version__ = "0.1.0"
+# imported when they are asked for: a command line that asks a server needs no matching, and matching needs no HTTP
+PLACES = {
+    "Budget": "matching",
+    "Choice": "selection",
+    "Client": "client",
+    "Cluster": "graph",
+    "Reason": "matching",
+    "Request": "jobspec",
+    "Verdict": "matching",
+    "parse_jobspec": "jobspec",
+    "read_cluster": "graph",
+    "select": "selection",
+    "write_jgf": "graph",
+}
 
 install()
 
 
 def match(
-    request: Request,
-    clusters: Iterable[Cluster],
-    backend: str = matching.DEFAULT_BACKEND,
-    budget: Budget | None = None,
-) -> Sequence[Verdict]:
+    request: "Request", clusters: "Iterable[Cluster]", backend: str = "index", budget: "Budget | None" = None
+) -> "Sequence[Verdict]":
     """Return the verdict on every cluster, as if it were empty, in order of name.
 
     `matched` is True, False, or None where the budget (50 ms a cluster, 1 s in all) ended before the answer.
     """
-    return matching.match(request, clusters, backend, budget or Budget(time.monotonic))
+    from rainbow import matching
+
+    return matching.match(request, clusters, backend, budget or matching.Budget(time.monotonic))
 
 
 def __getattr__(name: str) -> Any:
-    """Import the client when it is asked for: matching needs no HTTP."""
-    if name == "Client":
-        from rainbow.client import Client
-
-        return Client
-    raise AttributeError(f"module 'rainbow' has no attribute {name!r}")
+    """Import a name when it is asked for, and keep it."""
+    if name not in PLACES:
+        raise AttributeError(f"module 'rainbow' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"rainbow.{PLACES[name]}"), name)
+    return found
 
 
 __all__ = [

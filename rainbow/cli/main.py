@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
@@ -10,29 +12,69 @@ import click
 from click.shell_completion import get_completion_class
 
 from rainbow import __version__
-from rainbow.cli.commands import (
-    agent,
-    cluster_parts,
-    clusters,
-    config,
-    events,
-    jobs,
-    logs,
-    match,
-    policy,
-    receive,
-    reservations,
-    scheduler,
-    server_admin,
-    simulation,
-    submit,
-    tokens,
-)
-from rainbow.cli.demo import demo
 from rainbow.cli.exit_codes import Exit, exit_of
 from rainbow.cli.output import printer
-from rainbow.cli.slurm import history, sbatch
 from rainbow.errors import NotFound, RainbowError
+
+# command → where it is; each is imported when it is run, or listed in a help
+COMMANDS = {
+    "agent": "commands.agent:agent",
+    "cluster": "commands.clusters:cluster",
+    "completion": "main:completion",
+    "config": "commands.config:config",
+    "db": "commands.server_admin:db",
+    "demo": "demo:demo",
+    "doctor": "commands.server_admin:doctor",
+    "events": "commands.events:events",
+    "help": "main:show_help",
+    "history": "slurm.history:history",
+    "job": "commands.jobs:job",
+    "jobs": "commands.jobs:jobs",
+    "jobspec": "slurm.sbatch:jobspec",
+    "match": "commands.match:match",
+    "nodes": "slurm.history:nodes",
+    "policy": "commands.policy:policy",
+    "receive": "commands.receive:receive",
+    "report": "commands.receive:report",
+    "reserve": "commands.reservations:reserve",
+    "run": "commands.logs:run",
+    "sbatch": "slurm.sbatch:sbatch",
+    "scheduler": "commands.scheduler:scheduler",
+    "serve": "commands.server_admin:serve",
+    "simulate": "commands.simulation:simulate_command",
+    "state": "commands.cluster_parts:state",
+    "submit": "commands.submit:submit",
+    "subsystem": "commands.cluster_parts:subsystem",
+    "token": "commands.tokens:token",
+    "version": "main:version",
+    "worker": "commands.cluster_parts:worker",
+}
+
+
+class Commands(MutableMapping[str, click.Command]):
+    """The commands by name, each imported when it is asked for: a command waits for no other's imports."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, str] = dict(COMMANDS)
+        self._there: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._there:
+            module, _, attribute = self._places[name].partition(":")
+            self._there[name] = getattr(import_module(f"rainbow.cli.{module}"), attribute)
+        return self._there[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._places[name], self._there[name] = "", command
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._places))
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 @click.command()
@@ -128,42 +170,10 @@ def main() -> None:
     """Which cluster should run this job, and when does each of its tasks start there?"""
 
 
-@main.command()
+main.commands = Commands()  # click asks no more of it than a mapping has
+
+
+@click.command()
 def version() -> None:
     """Show the version."""
     click.echo(f"rainbow {__version__}")
-
-
-clusters.cluster.add_command(clusters.import_graph)
-for _command in (
-    demo,
-    server_admin.serve,
-    agent.agent,
-    receive.receive,
-    receive.report,
-    clusters.cluster,
-    cluster_parts.subsystem,
-    cluster_parts.state,
-    submit.submit,
-    logs.run,
-    match.match,
-    sbatch.sbatch,
-    sbatch.jobspec,
-    history.history,
-    history.nodes,
-    jobs.jobs,
-    jobs.job,
-    cluster_parts.worker,
-    reservations.reserve,
-    scheduler.scheduler,
-    config.config,
-    policy.policy,
-    simulation.simulate_command,
-    server_admin.db,
-    server_admin.doctor,
-    tokens.token,
-    events.events,
-    completion,
-    show_help,
-):
-    main.add_command(_command)

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from itertools import islice
-from typing import Any
-
-import jsonschema
+from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import JobspecError
 from rainbow.jobspec.yaml_reader import step
 from rainbow.text import meant, shortened, unread
+
+if TYPE_CHECKING:
+    import jsonschema
 
 Unread = tuple[str, str, Iterable[str]]  # pointer, key, the keys there are in its place
 
@@ -28,21 +29,18 @@ def schema(dialect: str) -> dict[str, Any]:
 
 @cache
 def _validator(dialect: str) -> Any:
-    whole = schema(dialect)
+    import jsonschema  # a command line that prints jobs needs none of it, and it takes a tenth of a second
+
+    # to JSON Schema 2.0 is an integer, to what counts with it in Python it is not
+    types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole)
+    extend: Any = jsonschema.validators.extend
+    strict, whole = extend(jsonschema.Draft202012Validator, type_checker=types), schema(dialect)
     # quantities.py reads counts and says better what is wrong with one
-    return _Strict({**whole, "$defs": {**whole["$defs"], "count": True}})
+    return strict({**whole, "$defs": {**whole["$defs"], "count": True}})
 
 
 def _is_whole(checker: object, value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-_extend: Any = jsonschema.validators.extend
-# to JSON Schema 2.0 is an integer, to what counts with it in Python it is not
-_Strict = _extend(
-    jsonschema.Draft202012Validator,
-    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole),
-)
 
 
 def check(document: Any, dialect: str) -> None:

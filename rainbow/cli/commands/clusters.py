@@ -187,7 +187,7 @@ def _is_of(file: Path, client: Client) -> bool:
 OUT = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 
 
-@click.command(name="import")
+@cluster.command(name="import")
 @click.argument("source")
 @click.argument("file", type=FILE)
 @click.option("-o", "--out", type=OUT, default="-", help="File to write the graph to. Default: standard output.")

@@ -13,14 +13,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rainbow.errors import InputError, JobspecError
-from rainbow.graph import Cluster, read_cluster
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.yaml_reader import Limits, load
+
+if TYPE_CHECKING:
+    from rainbow.graph import Cluster
 
 PATH = click.Path(exists=True, path_type=Path)
 MAIN = ("cluster.json", "nodes.json", "*-nodes.json")
@@ -56,6 +58,8 @@ def _cluster(path: Path) -> Cluster:
     main = _main(path) if path.is_dir() else path
     assert main is not None  # noqa: S101
     with naming(main):
+        from rainbow.graph import read_cluster  # commands that send jobs draw no graph
+
         cluster = read_cluster(json_of(main), name=path.stem if main is path else path.resolve().name)
     for file in sorted(path.glob(f"*{SUBSYSTEM}")) if main is not path else []:
         with naming(file):

@@ -1,0 +1,42 @@
+"""A command imports what it needs: what asks a server draws no graph, matches nothing and opens no store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+import rainbow
+from rainbow.cli.main import COMMANDS, main
+
+HEAVY = ("networkx", "numpy", "scipy", "jsonschema", "sqlalchemy", "flask", "rainbow.matching", "rainbow.service")
+STARTED = """
+import sys
+from rainbow.cli.main import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(*(name for name in HEAVY if name in sys.modules), file=sys.stderr)
+""".replace("HEAVY", repr(HEAVY))
+
+
+@pytest.mark.parametrize("words", ["--version", "jobs --help", "job why --help", "submit --help", "events --help"])
+def test_command_that_asks_a_server_imports_nothing_heavy(words: str) -> None:
+    done = subprocess.run([sys.executable, "-c", STARTED, *words.split()], capture_output=True, text=True, check=True)
+    assert done.stderr.split() == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_where_the_table_says(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.name == name
+
+
+def test_every_public_name_is_there_when_it_is_asked_for() -> None:
+    assert set(rainbow.PLACES) < set(rainbow.__all__)
+    assert all(getattr(rainbow, name) for name in rainbow.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = rainbow.nothing
