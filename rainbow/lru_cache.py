@@ -46,7 +46,7 @@ class Memory(Generic[K, V]):
         return value
 
     def __contains__(self, key: K) -> bool:
-        """Tell whether a value is kept, None included."""
+        """Return whether a value is kept, None included."""
         return key in self._kept
 
     def put(self, key: K, value: V) -> V:

@@ -83,7 +83,7 @@ class Registry(Generic[P]):
         return PluginFault(f"plug-in {name} of {self.group} failed: {type(fault).__name__}: {str(fault)[:200]}")
 
     def is_installed(self, name: str) -> bool:
-        """Tell whether a plug-in is somebody else's."""
+        """Return whether a plug-in is a third party's."""
         return name not in self._built_in
 
     def names(self) -> list[str]:

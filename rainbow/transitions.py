@@ -8,7 +8,7 @@
 Which moves are legal is the table of state_machine.py. An event that is no news to a task leaves it as it is.
 
 A lost task waits 1 s, then 2 s, 4 s, ... for its next attempt, and has failed after `most_lost` losses, with its
-history: a task that ends whatever watches it would run for ever, and take its neighbours with it each time.
+history: a task that ends whatever watches it would run forever, and take its neighbours with it each time.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Ended:
 
     @property
     def good(self) -> bool:
-        """Tell whether it ended as it should."""
+        """Return whether it ended as it should."""
         return self.result == "exited" and self.exit_code == 0
 
 

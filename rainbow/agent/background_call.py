@@ -45,12 +45,12 @@ class Line:
 
     @property
     def busy(self) -> bool:
-        """Tell whether a call is under way."""
+        """Return whether a call is under way."""
         return self._answer is not None
 
     @property
     def free(self) -> bool:
-        """Tell whether a call may be made now."""
+        """Return whether a call may be made now."""
         return not self.busy and self._clock() >= self._rests_until
 
     def call(self, what: Callable[[], Any], then: Callable[[Any], None], refused: Callable[[Problem], None]) -> None:

@@ -1,6 +1,6 @@
 """The start of runs that an agent left in a resource manager's queue when its executors had no folder of their own.
 
-Such a run is `python bare.py on_node FOLDER KEY SHARES`; it goes on as executors/bootstrap.py starts it today.
+Such a run is `python bare.py on_node FOLDER KEY SHARES`; it continues as executors/bootstrap.py starts it today.
 """
 
 import runpy

@@ -82,7 +82,7 @@ class Journal:
 
     @property
     def has_news(self) -> bool:
-        """Tell whether something is to be told."""
+        """Return whether something is to be told."""
         return bool(self._outbox)
 
     def keep(self, offers: Iterable[responses.Offer]) -> None:
@@ -121,7 +121,7 @@ class Journal:
         self._db.execute("DELETE FROM outbox WHERE number <= ?", (last,))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._db.close()
 
     def _together(self) -> _Together:

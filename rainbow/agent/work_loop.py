@@ -52,7 +52,7 @@ EVENTS = 256  # in one message
 
 
 class Agent:
-    """Works for one cluster. `workers` are those it speaks for, None: all; `measure` tells their load, if given.
+    """Works for one cluster. `workers` are those it serves, None: all; `measure` tells their load, if given.
 
     Its `id` is that of its journal. An agent without one knows after a crash nothing of what ran, and has another
     id, for it must not be taken for the one that did.
@@ -152,7 +152,7 @@ class Agent:
         self._sign = max(self._sign or asked_at, asked_at)
 
     def _keep_lease(self, answer: responses.Received | responses.Beat) -> None:
-        """Let runs go on for what is left of the lease."""
+        """Let runs continue for what is left of the lease."""
         self._lease, self._grace = answer["lease"], answer.get("grace", 0.0)
         self._renew()
 
@@ -163,7 +163,7 @@ class Agent:
             self._renewed = until
 
     def _is_fenced(self) -> bool:
-        """Tell whether the server may give our tasks to others soon: it has not answered for a lease."""
+        """Return whether the server may give our tasks to others soon: it has not answered for a lease."""
         if self._keeps or self._sign is None or not self._lease:
             return False
         return self._clock() >= self._sign + self._lease

@@ -206,7 +206,7 @@ def tls_of(server: Server) -> ssl.SSLContext | None:
 
 
 class _Server(uvicorn.Server):
-    """Lets everybody who waits go as soon as the signal comes."""
+    """Lets all who waits go as soon as the signal comes."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)

@@ -434,7 +434,7 @@ class Client(Waiting):
     ) -> responses.Beat:
         """Say that the agent lives, what it runs, which workers are up (None: all), and their load if measured.
 
-        `on_lost_server`: "keep" if its tasks go on when it loses the server.
+        `on_lost_server`: "keep" if its tasks continue when it loses the server.
         """
         body = {"agent": agent, "workers": workers, "running": list(running)}
         body |= given(seq=seq, load=load, on_lost_server=on_lost_server)
@@ -443,7 +443,7 @@ class Client(Waiting):
     # ── the server ──────────────────────────────────────────────────────────────────────────────────────────
 
     def ready(self) -> bool:
-        """Tell whether the server is there and can serve."""
+        """Return whether the server is there and can serve."""
         try:
             self._calls.call("GET", "/readyz", repeatable=False)
         except (TryLater, Problem):

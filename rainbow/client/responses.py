@@ -65,7 +65,7 @@ class Offer(RunRef):
 
 
 class Received(TypedDict):
-    """New offers, tasks that must stop, be held or go on, and how long the server goes without a sign of life.
+    """New offers, tasks that must stop, be held or continue, and how long the server goes without a heartbeat.
 
     `jobs` ({id, name, requestor, jobspec}) are told to who pulls whole jobs.
     """

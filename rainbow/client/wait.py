@@ -123,7 +123,7 @@ class Waiting:
     def stream(
         self, after: int | None = None, *, follow: bool = True, beats: bool = False
     ) -> Iterator[dict[str, Any]]:
-        """Yield events {"id", "event", "data"}: those to come, or all after one; `beats`: also signs of life.
+        """Yield events {"id", "event", "data"}: those to come, or all after one; `beats`: also heartbeats.
 
         A stream that breaks off is taken up after the last event it told.
         """
@@ -148,7 +148,7 @@ class Waiting:
 
 
 def _events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Read server-sent events. Comments are signs of life; a number alone is where a stream begins."""
+    """Read server-sent events. Comments are heartbeats; a number alone is where a stream begins."""
     told: dict[str, str] = {}
     for line in lines:
         if line.startswith(":"):

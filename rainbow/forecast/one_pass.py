@@ -48,7 +48,7 @@ class Wanted:
     seconds: float
 
     def as_much_as(self, other: Wanted) -> bool:
-        """Tell whether this is at least as much for at least as long, on the same workers."""
+        """Return whether this is at least as much for at least as long, on the same workers."""
         return (
             self.seconds >= other.seconds
             and self.kinds == other.kinds

@@ -13,7 +13,7 @@ and whose edges all mean "contains".
 Subsystems are graphs of another kind (io, spack, power, ...).
 An edge whose source is a vertex of the cluster and whose target is one of the subsystem attaches the second to the
 first, and with it everything below it inside the subsystem: a package installed in a file system serves the node
-the file system hangs on. A source that is a template's id hangs it on every copy. An id that is in both graphs
+the file system is attached to. A source that is a template's id hangs it on every copy. An id that is in both graphs
 means the subsystem's vertex, unless the document gives it no field at all: NetworkX writes down every end of an
 edge, and such a one only mentions the cluster's vertex. Edges with another relation than "contains", or of a third
 subsystem, are ignored.
@@ -89,7 +89,7 @@ class Cluster:
         return [(kind, size) for kind, size in self.totals.items() if kind != root]
 
     def with_subsystem(self, name: str, document: Any) -> Cluster:
-        """Return this cluster with the subsystem graph `document` hung on it; GraphError says what is wrong."""
+        """Return this cluster with the subsystem graph `document` attached to it; GraphError says what is wrong."""
 
         return hang_subsystem(self, name, document)
 
@@ -183,9 +183,9 @@ def unique_names(copies: Sequence[Copy]) -> list[str]:
 
 
 def hang_subsystem(cluster: Cluster, name: str, document: Any, limits: Limits = LIMITS) -> Cluster:
-    """Return the cluster with the subsystem `document` (any accepted form) hung on it, in place of an old `name`.
+    """Return the cluster with the subsystem `document` (any accepted form) attached to it, in place of an old `name`.
 
-    Every vertex must be joined, by edges of the subsystem, to one that hangs on the cluster. One may stand alone:
+    Every vertex must be joined, by edges of the subsystem, to one attached to the cluster. One may stand alone:
     the subsystem's own root, the first vertex whose type or basename is the subsystem's name or whose declared path
     is a single step (`io0`, of type io, "/io0"). Raises GraphError for any other that is tied to nothing, for an
     edge to a vertex neither graph has, and for whatever `read_cluster` refuses; `count` is a field like others here.
@@ -216,7 +216,7 @@ def _own_vertices(cluster: Cluster, document: Document) -> dict[str, Vertex]:
 
 
 def _told_apart(cluster: Cluster, document: Document, vertices: Container[str]) -> Cluster:
-    """Write the templates out if something hangs on one copy only: copies are not all equal any more."""
+    """Write the templates out if something is attached to one copy only: copies are not all equal any more."""
     old = cluster.outline
     sources = {edge.source for edge in document.edges if edge.source not in vertices}
     if not any(source not in old.places and source in old for source in sources) or old.is_listed:
@@ -280,7 +280,7 @@ def _graph(document: Document, vertices: Mapping[str, Vertex], inner: list[Edge]
 def _attach(
     outline: Outline, graph: nx.DiGraph[str], ties: list[Edge], document: Document, limits: Limits
 ) -> dict[int, tuple[str, ...]]:
-    """Return, for every entry of the outline, what hangs on it, in the document's order of edges."""
+    """Return, for every entry of the outline, what is attached to it, in the document's order of edges."""
     below: dict[str, tuple[str, ...]] = {}
     attached: dict[int, dict[str, None]] = {}
     total = 0

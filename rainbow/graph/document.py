@@ -148,7 +148,7 @@ def directed(fields: Mapping[str, Any], pointer: str, listed: Any) -> None:
 
 
 def _relates(item: Any) -> bool:
-    """Tell whether an edge names its relation."""
+    """Return whether an edge names its relation."""
     inside = item.get("metadata") if isinstance(item, Mapping) else None
     named = inside if isinstance(inside, Mapping) else {}
     keys = ("relation", "relationship")

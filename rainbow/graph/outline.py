@@ -67,7 +67,7 @@ class Outline:
 
     @cached_property
     def is_listed(self) -> bool:
-        """Tell whether no entry is a template."""
+        """Return whether no entry is a template."""
         return not any(self.counts)
 
     @cached_property
@@ -124,7 +124,7 @@ class Outline:
         return [self.counts[entry] for entry in self.chain(self.places[vertex]) if self.counts[entry]]
 
     def __contains__(self, vertex: object) -> bool:
-        """Tell whether a text is the id of an entry, of a template, or of a copy."""
+        """Return whether a text is the id of an entry, of a template, or of a copy."""
         if vertex in self.places or vertex in self.templates:
             return True
         return any(stem in self.places and self._has_copy(stem, numbers) for stem, numbers in numbered(str(vertex)))

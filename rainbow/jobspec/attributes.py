@@ -56,7 +56,7 @@ def _constraint(value: Any, pointer: str) -> Constraint:
 
 
 def _constrains(operator: str, value: Any, text: str) -> bool:
-    """Tell whether a text has the form its operator wants: RFC 31 property names, RFC 29 hosts, RFC 22 ranks."""
+    """Return whether a text has the form its operator wants: RFC 31 property names, RFC 29 hosts, RFC 22 ranks."""
     if operator == "ranks":
         return count_ids(text) is not None and isinstance(value, (str, int)) and not isinstance(value, bool)
     if not isinstance(value, str) or not value:

@@ -189,7 +189,7 @@ def in_words(amount: int, unit: str) -> str:
 
 
 def is_known(unit: str) -> bool:
-    """Tell whether a unit is one that amounts are converted from.
+    """Return whether a unit is one that amounts are converted from.
 
     >>> is_known("MiB"), is_known("Mib"), is_known("")
     (True, False, False)

@@ -146,7 +146,7 @@ class Resource:
 
     @property
     def is_slot(self) -> bool:
-        """Tell whether this is a slot: no vertex of its own, a place where tasks run."""
+        """Return whether this is a slot: no vertex of its own, a place where tasks run."""
         return self.type == SLOT
 
     def walk(self) -> Iterator[Resource]:

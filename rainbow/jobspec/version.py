@@ -69,7 +69,7 @@ def _word(word: str) -> tuple[int, str]:
 
 
 def in_range(value: Any, low: Any = None, high: Any = None) -> bool | None:
-    """Tell whether a version lies between two, both inclusive, either left out; None if `value` is no version.
+    """Return whether a version lies between two, both inclusive, either left out; None if `value` is no version.
 
     A plain upper bound is a prefix: max "1.2" admits 1.2.9.
 

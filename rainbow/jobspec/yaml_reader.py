@@ -21,7 +21,7 @@ _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c
 
 
 def is_json(text: str) -> bool:
-    """Tell whether a text is a JSON object; what json cannot read for its depth or size is left to YAML's limits."""
+    """Return whether a text is a JSON object; what json cannot read for depth or size is left to YAML's limits."""
     if not text.lstrip().startswith("{"):
         return False
     try:

@@ -66,7 +66,7 @@ class Catalogue:
         self._holds: Memory[bytes, NDArray[np.int8]] = Memory(MOST_ANSWERS)
 
     def lists(self, clusters: Sequence[Cluster]) -> bool:
-        """Tell whether the catalogue was made of just these clusters."""
+        """Return whether the catalogue was made of just these clusters."""
         if clusters is self._given:
             return True
         return len(clusters) == len(self._given) and all(map(is_, clusters, self._given))
@@ -150,11 +150,11 @@ class Compiled:
         self.offers: Memory[bytes, Offers | None] = Memory(MOST_OWN)
 
     def by_kinds(self, question: Question) -> bool:
-        """Tell whether the kinds of the cluster can answer a question; else the plain search does."""
+        """Return whether the kinds of the cluster can answer a question; else the plain search does."""
         return self.is_plain and question.by_kinds and not (question.asks_names and self.hides_names)
 
     def answers(self, question: Question) -> bool:
-        """Tell whether the answer holds for every cluster with this root."""
+        """Return whether the answer holds for every cluster with this root."""
         return self.by_kinds(question) and not question.names_workers
 
 
@@ -308,7 +308,7 @@ class Index:
 def _holds_variant(
     question: Question, resources: tuple[Resource, ...], cluster: Cluster, compiled: Compiled, meter: Meter
 ) -> bool:
-    """Tell whether a cluster has all of a variant on the workers that a constraint by name allows."""
+    """Return whether a cluster has all of a variant on the workers that a constraint by name allows."""
     if quick_check(resources, compiled.rooted.totals, compiled.rooted):
         return False
     question.judge(compiled.rooted, meter)
@@ -447,5 +447,5 @@ def names_of(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
 
 
 def is_in_order(verdicts: Sequence[Verdict]) -> bool:
-    """Tell whether verdicts are known to stand in order of name."""
+    """Return whether verdicts are known to stand in order of name."""
     return isinstance(verdicts, Verdicts)

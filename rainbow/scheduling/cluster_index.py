@@ -138,7 +138,7 @@ class Census:
         return self._everyone
 
     def is_ready(self, worker: str) -> bool:
-        """Tell whether a worker takes tasks."""
+        """Return whether a worker takes tasks."""
         known = self.workers.get(worker)
         return known is not None and known.state is WorkerState.READY
 

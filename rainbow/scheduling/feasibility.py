@@ -25,12 +25,12 @@ class Answer:
 
 
 def can_now(policy: Policy, view: View, job: str) -> Answer:
-    """Tell whether every gang of a job that waits could start now, were it alone in the queue."""
+    """Return whether every gang of a job that waits could start now, were it alone in the queue."""
     return _answer(policy, replace(view, jobs=[own for own in view.jobs if own.id == job], census=None))
 
 
 def can_ever(policy: Policy, view: View, job: str) -> Answer:
-    """Tell whether each gang of a job could start on the empty cluster, its workers ready and its load forgotten."""
+    """Return whether each gang of a job could start on the empty cluster, all workers ready and without load."""
     consumables = dict(view.consumables)
     for run in view.runs:
         for kind, amount in run.placement.get("", {}).items():
@@ -60,5 +60,5 @@ def _answer(policy: Policy, view: View, later: bool = False) -> Answer:
 
 
 def _promised(plan: Plan) -> bool:
-    """Tell whether a time was found, such as after closed hours."""
+    """Return whether a time was found, such as after closed hours."""
     return any(wait.reason == "reserved" for wait in plan.waits)

@@ -55,7 +55,7 @@ class Slots:
         return -1 if self.each == self.count else self.each, self.apart
 
     def covers(self, other: Slots) -> bool:
-        """Tell whether whatever has room for these slots has room for the other ones, of the same rule."""
+        """Return whether whatever has room for these slots has room for the other ones, of the same rule."""
         if self.count < other.count or self.amounts == other.amounts:
             return self.count >= other.count
         mine = dict(self.amounts)
@@ -131,7 +131,7 @@ class FreeMatrix:
         return given if given.sum() >= slots.count else None
 
     def short(self, group: Group, slots: Slots, start: float, end: float) -> bool:
-        """Tell whether a group has too little for some slots at a moment of [start, end), wherever it lies."""
+        """Return whether a group has too little for some slots at a moment of [start, end), wherever it lies."""
         low, high = self._between(start, end)
         at = (self._rows[low:high, None], group.columns)
         return any(self._plane(kind)[at].sum(axis=1).min() < n * slots.count for kind, n in slots.amounts)

@@ -167,7 +167,7 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Let a suspended task go on."""
+    """Let a suspended task continue."""
 
     task: str
 

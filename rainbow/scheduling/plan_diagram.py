@@ -15,7 +15,7 @@ from rainbow.scheduling.resource_timeline import Profile, Timeline
 
 
 def diagram(view: View, plan: Plan) -> Timeline:
-    """Enter everything a view's tasks hold and its plan would book; what has no known end goes on for ever."""
+    """Enter everything a view's tasks hold and its plan would book; what has no known end continues forever."""
     capacity = {worker.id: dict(worker.capacity) for worker in view.workers}
     outside = dict(view.consumables)
     for run in view.runs:

@@ -369,7 +369,7 @@ class Timeline:
         }
 
     def fits(self, placement: Mapping[str, Amounts], start: float, end: float) -> bool:
-        """Tell whether all of a placement is free for the whole of [start, end)."""
+        """Return whether all of a placement is free for the whole of [start, end)."""
         return all(self.copies(worker, amounts, start, end) >= 1 for worker, amounts in placement.items())
 
     def earliest(self, placement: Mapping[str, Amounts], after: float, duration: float) -> float:

@@ -40,7 +40,7 @@ class Group:
     patterns: tuple[str, ...] = ()
 
     def __contains__(self, cluster: str) -> bool:
-        """Tell whether a cluster is of the group.
+        """Return whether a cluster is of the group.
 
         >>> "east-2" in Group(frozenset(["alpha"]), ("east-*",)), "west-1" in Group(frozenset(), ("east-*",))
         (True, False)
@@ -150,7 +150,7 @@ def variables_read(settings: Settings) -> frozenset[str]:
 
 
 def check_work(settings: Settings, clusters: int) -> None:
-    """Refuse what would take too long: a decision holds back everybody who submits."""
+    """Refuse what would take too long: a decision holds back all who submits."""
     groups = [settings.groups[one.group] for one in settings.priorities if one.group]
     compared = sum(1 + len(group.patterns) for group in groups)
     work = clusters * (compared + sum(expression.size for expression in _expressions(settings)))

@@ -86,7 +86,7 @@ def select(
 
 
 def _checked(choice: Any, candidates: Sequence[Verdict], selector: str) -> Choice:
-    """Return what somebody else's selector chose, if it is a choice among the candidates."""
+    """Return what a third party's selector chose, if it is a choice among the candidates."""
     known = {None, *names_of(candidates)}
     if isinstance(choice, Choice) and choice.cluster in known:
         return choice
@@ -102,7 +102,7 @@ def check_options(selector: str, options: Mapping[str, Any]) -> Sequence[str]:
 
 
 def reads(selector: str, options: Mapping[str, Any], variable: str) -> bool:
-    """Tell whether a decision may read a variable: what is dear to find out is left out where nobody asks.
+    """Return whether a decision may read a variable: what is dear to find out is left out where nobody asks.
 
     >>> reads("constraint", {"priorities": [{"priority": 1, "steps": [{"filter": "cost > 1"}]}]}, "state.age")
     False
@@ -118,7 +118,7 @@ def read_of(selector: str, options: Mapping[str, Any], variables: Collection[str
 
 
 def reads_states(selector: str) -> bool:
-    """Tell whether a decision may read any cluster's state."""
+    """Return whether a decision may read any cluster's state."""
     return not isinstance(selectors.get(selector), RandomSelector)
 
 

@@ -76,17 +76,17 @@ class Variables:
     # ── what is known ───────────────────────────────────────────────────────────────────────────────────────
 
     def known(self, name: str) -> bool:
-        """Tell whether anybody gives this variable: the job, or any candidate."""
+        """Return whether anybody gives this variable: the job, or any candidate."""
         if name not in self._known:
             self._known[name] = any(value is not MISSING for value in self.values(name))
         return self._known[name]
 
     def stated(self, name: str) -> bool:
-        """Tell whether the variable is the clusters' own: at least one candidate's state has it."""
+        """Return whether the variable is the clusters' own: at least one candidate's state has it."""
         return name in self._stated or SAME.get(name) in self._stated
 
     def skipped(self, name: str) -> bool:
-        """Tell whether a calc of this priority was to compute it and could not, being uninformed."""
+        """Return whether a calc of this priority was to compute it and could not, being uninformed."""
         return name in self._computed and not self.known(name)
 
     def values(self, name: str) -> Values:

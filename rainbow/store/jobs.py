@@ -16,7 +16,7 @@ from rainbow.store.schema import clusters, events, jobs, reaches, record_uses, r
 
 
 def has_older(connection: sa.Connection, before: float) -> bool:
-    """Tell whether anything may be forgotten."""
+    """Return whether anything may be forgotten."""
     found = [
         sa.select(jobs.c.id).where(jobs.c.ended_at < before).limit(1),
         sa.select(events.c.number).where(events.c.at < before).limit(1),

@@ -1,8 +1,8 @@
 """PostgreSQL: several processes on one database, one of them writing at a time.
 
 The lock of the writer belongs to its transaction: it ends with it, however that ends. A process that was stopped in
-the middle (SIGSTOP, a frozen machine) is cut off after IDLE seconds, so that the others go on; what it wants to write
-after that fails, because its transaction is gone.
+the middle (SIGSTOP, a frozen machine) is cut off after IDLE seconds, so that the others continue; what it
+wants to write after that fails, because its transaction is gone.
 """
 
 from __future__ import annotations

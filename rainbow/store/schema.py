@@ -5,7 +5,7 @@
               ├─ states          the flat state of selection, and when it was reported
               ├─ workers         the workers' states
               ├─ changes         who changed the scheduling settings, when, from what, to what
-              ├─ agents          their last signs of life, and the load they measured
+              ├─ agents          their last heartbeats, and the load they measured
               ├─ reservations    space kept in advance
               └─ grants ──────── credentials     which clusters a token or secret (its SHA-256) is good for
     jobs ─┬─── unplaced ─────── reaches          wait for a cluster; the clusters they may go to

@@ -79,7 +79,7 @@ class Turns:
             lock.release()
 
     def scheduling(self) -> bool:
-        """Tell whether this process may step clusters at all: of those on one SQLite file, one may."""
+        """Return whether this process may step clusters at all: of those on one SQLite file, one may."""
         if self._store.many_processes or self._file is not None:
             return True
         beside = Path(f"{self._store.engine.url.database}.scheduler")

@@ -250,7 +250,7 @@ def anything(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[bo
 
 
 def told(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[list[Task], list[Task], list[Task]]:
-    """Return an agent's tasks that are to stop, those that are to be held, and those that are to go on."""
+    """Return an agent's tasks that are to stop, those that are to be held, and those that are to continue."""
     rows = connection.execute(_told(), {"of_cluster": cluster_id, "of_agent": agent})
     found = [_task(row) for row in rows]
     stop, hold, go_on = TaskState.STOPPING, TaskState.RUNNING, TaskState.SUSPENDED

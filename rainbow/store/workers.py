@@ -18,7 +18,7 @@ _SEEN = agents.update().where(agents.c.cluster_id == sa.bindparam("of"), agents.
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
-    """An agent's last sign of life, and the workers it last said are up (None: all of the cluster).
+    """An agent's last heartbeat, and the workers it last said are up (None: all of the cluster).
 
     `seq` is the highest number of a message of its: one with a lower number was overtaken, and is not believed.
     """
@@ -32,18 +32,18 @@ class AgentRecord:
 
 
 def agents_of(connection: sa.Connection, cluster_id: str) -> dict[str, AgentRecord]:
-    """Return {agent: its last sign of life}."""
+    """Return {agent: its last heartbeat}."""
     return {row.name: _agent_record(row) for row in connection.execute(_AGENTS_OF, {"wanted": cluster_id})}
 
 
 def agent(connection: sa.Connection, cluster_id: str, name: str) -> AgentRecord | None:
-    """Return an agent's last sign of life."""
+    """Return an agent's last heartbeat."""
     row = connection.execute(_ONE, {"wanted": cluster_id, "called": name}).first()
     return _agent_record(row) if row else None
 
 
 def put_agent(connection: sa.Connection, cluster_id: str, record: AgentRecord, *, beats: bool = True) -> None:
-    """Store a sign of life in place of the agent's last; one that is no heartbeat leaves what the last one said."""
+    """Store a heartbeat in place of the agent's last; one that is no heartbeat leaves what the last one said."""
     values: dict[str, Any] = {
         "seen_at": record.seen_at,
         "workers": _written(record.workers),

@@ -55,7 +55,7 @@ class Suspends(Protocol):
         """Hold every process of a run; nothing happens if it is not running, or held already."""
 
     def resume(self, run: RunId) -> None:
-        """Let a held run go on."""
+        """Let a held run continue."""
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ class Leased(Protocol):
     """What an executor has beside, if its runs end by themselves when the agent's lease is over."""
 
     def renew(self, until: float, kill: float) -> None:
-        """Let runs go on until then, by the clock of lease.py; they get `kill` seconds between TERM and KILL."""
+        """Let runs continue until then, by the clock of lease.py; they get `kill` seconds between TERM and KILL."""
 
 
 @runtime_checkable

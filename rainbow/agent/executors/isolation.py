@@ -20,7 +20,7 @@ SET_DEATH_SIGNAL = 1
 
 
 def needs_gate() -> bool:
-    """Tell whether the first process of a space needs a parent that has left for a space of users of its own."""
+    """Return whether the first process of a space needs a parent that has left for a space of users of its own."""
     return os.getuid() != 0
 
 

@@ -76,7 +76,7 @@ class KeptExecutor:
         self._ask("suspend", run=run)
 
     def resume(self, run: RunId) -> None:
-        """Let a held run go on."""
+        """Let a held run continue."""
         self._ask("resume", run=run)
 
     def running(self) -> Sequence[RunId]:
@@ -84,7 +84,7 @@ class KeptExecutor:
         return list(self._running)
 
     def renew(self, until: float, kill: float) -> None:
-        """Let runs go on until then, by the clock of lease.py; they get `kill` seconds between TERM and KILL."""
+        """Let runs continue until then, by the clock of lease.py; they get `kill` seconds between TERM and KILL."""
         lease.write(self._folder, lease.Lease(until, kill))
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class KeptExecutor:
             return self._call(verb, **more)
 
     def _find_again(self) -> None:
-        """Connect anew; what the keeper there is now does not know was lost with the one before."""
+        """Connect again; what the keeper there is now does not know was lost with the one before."""
         known = self._connect()
         for run in [run for run in self._running if run not in known]:
             del self._running[run]

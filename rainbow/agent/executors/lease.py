@@ -1,4 +1,4 @@
-"""Until when an agent's runs may go on without a word from the server: a file that those who watch them read.
+"""Until when an agent's runs may continue without a word from the server: a file that those who watch them read.
 
 The agent writes it after every answer. Its time is this machine's since it was booted, asleep or not: nobody sets
 that clock. A file of another boot is over; where there is none, nobody has set a limit. Standard library only.
@@ -30,7 +30,7 @@ NO_LIMIT = Lease(math.inf, math.inf)
 
 
 def now() -> float:
-    """Return seconds by a clock that goes on while the machine sleeps, and that nobody sets."""
+    """Return seconds by a clock that continues while the machine sleeps, and that nobody sets."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

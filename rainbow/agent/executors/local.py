@@ -111,12 +111,12 @@ class Tail:
 
     @property
     def complete(self) -> bool:
-        """Tell whether every writer has closed its end."""
+        """Return whether every writer has closed its end."""
         return not self._thread.is_alive()
 
     @property
     def behind(self) -> bool:
-        """Tell whether there is something to read that has not been read."""
+        """Return whether there is something to read that has not been read."""
         poll = select.poll()
         try:
             poll.register(self._reader, select.POLLIN)
@@ -157,7 +157,7 @@ class ReadTail(Tail):
 
     @property
     def complete(self) -> bool:
-        """Tell whether every writer has closed its end; what they wrote is read first, as much as a pipe may hold."""
+        """Return whether every writer has closed its end; what they wrote is read first, up to a pipe's size."""
         for _ in range(PIPE_READS):
             if not self.read():
                 break
@@ -257,14 +257,14 @@ class LocalExecutor:
         return min(times, default=float("inf"))
 
     def is_ending(self) -> bool:
-        """Tell whether some run has begun to end, by itself or because it must."""
+        """Return whether some run has begun to end, by itself or because it must."""
         return any(
             active.ending or any(process.poll() is not None for process in active.processes)
             for active in self._active.values()
         )
 
     def owns(self, pid: int) -> bool:
-        """Tell whether a process is one that a run was started with."""
+        """Return whether a process is one that a run was started with."""
         return any(process.pid == pid for active in self._active.values() for process in active.processes)
 
     def suspend(self, run: RunId) -> None:

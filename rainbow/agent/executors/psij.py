@@ -259,11 +259,11 @@ class BatchExecutor:
             self._pool.submit(self._cancel, active.job)
 
     def suspend(self, run: RunId) -> None:
-        """Ask the nodes to hold a run; the resource manager's own limit goes on."""
+        """Ask the nodes to hold a run; the resource manager's own limit continues."""
         self._desk.ask_to_hold(run)
 
     def resume(self, run: RunId) -> None:
-        """Ask the nodes to let a run go on."""
+        """Ask the nodes to let a run continue."""
         self._desk.ask_to_go_on(run)
 
     def _cancel(self, job: psij.Job) -> None:

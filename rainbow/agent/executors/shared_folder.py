@@ -129,7 +129,7 @@ class Desk:
         self.at("stops", key_of(run)).touch()
 
     def is_asked_to_stop(self, run: RunId) -> bool:
-        """Tell whether a run is to end."""
+        """Return whether a run is to end."""
         return self.at("stops", key_of(run)).exists()
 
     def ask_to_hold(self, run: RunId) -> None:
@@ -137,11 +137,11 @@ class Desk:
         self.at("holds", key_of(run)).touch()
 
     def ask_to_go_on(self, run: RunId) -> None:
-        """Ask the nodes of a run to let it go on."""
+        """Ask the nodes of a run to let it continue."""
         self.at("holds", key_of(run)).unlink(missing_ok=True)
 
     def is_asked_to_hold(self, run: RunId) -> bool:
-        """Tell whether a run is to be held."""
+        """Return whether a run is to be held."""
         return self.at("holds", key_of(run)).exists()
 
     def end(self, share: int, end: Ended) -> None:
@@ -177,7 +177,7 @@ class Desk:
         return set(os.listdir(self.folder / "begun"))
 
     def begun(self, run: RunId) -> bool:
-        """Tell whether a node has begun a run."""
+        """Return whether a node has begun a run."""
         return self.at("begun", key_of(run)).exists()
 
     def clear(self, run: RunId, shares: Iterable[int]) -> None:

@@ -99,7 +99,7 @@ class Wards:
         self._say(end.id)
 
     def is_asked(self, kind: str, run: RunId) -> bool:
-        """Tell whether a run is to `stop`, or to be on `hold`."""
+        """Return whether a run is to `stop`, or to be on `hold`."""
         return os.path.exists(self._at(run, f".{kind}"))
 
     def _say(self, run: RunId) -> None:
@@ -127,7 +127,7 @@ class Wards:
             return 0
 
     def is_watched(self, run: RunId) -> bool:
-        """Tell whether a run's warden lives."""
+        """Return whether a run's warden lives."""
         try:
             with open(self._at(run, ""), "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,7 +138,7 @@ class Wards:
         return False
 
     def has_begun(self, run: RunId) -> bool:
-        """Tell whether a run has begun."""
+        """Return whether a run has begun."""
         return os.path.exists(self._at(run, ".begun"))
 
     def how_ended(self, run: RunId) -> Ended | None:

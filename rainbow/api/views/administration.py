@@ -45,7 +45,7 @@ def ready() -> Any:
 
 @health.get("/")
 def front() -> Any:
-    """Say what this is and where to go on."""
+    """Say what this is and where to continue."""
     verbs = ["/v1/clusters", "/v1/jobs", "/v1/match", "/livez", "/readyz", "/metrics"]
     return jsonify(service="rainbow", scheduler=service().settings.name, verbs=verbs)
 
@@ -55,7 +55,7 @@ metrics = Blueprint("metrics", __name__)
 
 @metrics.get("/metrics")
 def show() -> Any:
-    """Show the figures: to the administrator, to a monitor token, and to everybody if the configuration says so.
+    """Show the figures: to the administrator, to a monitor token, and to all if the configuration says so.
 
     With `?brief=true` without those of every cluster's scheduling, each of which is a plan.
     """

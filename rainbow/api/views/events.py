@@ -77,7 +77,7 @@ def _pages(
 
 
 def _whole(parts: Iterator[str | Pause]) -> Iterator[str | Pause]:
-    """End what cannot go on with an event that says why: a stream has told its status long ago."""
+    """End what cannot continue with an event that says why: a stream has told its status long ago."""
     try:
         yield from parts
     except RainbowError as fault:  # revoked, or the store is away: whoever asks again is told in full

@@ -139,7 +139,7 @@ def agent(
 
     Tasks run as the user that runs the agent, see a few of its environment variables (PATH, HOME, LANG, ...)
     and never its secret. SIGTERM or Ctrl-C stops the tasks; the server gives them to the queue again. Killed and
-    started again it goes on with what still runs. `rainbow agent doctor` says what of this the machine allows.
+    started again it continues with what still runs. `rainbow agent doctor` says what of this the machine allows.
     """
     if action == "doctor":
         _doctor()

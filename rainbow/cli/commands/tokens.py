@@ -101,7 +101,7 @@ def revoke(client: Client, token_id: str) -> None:
 
 
 def _has_ended(url: str, token: str) -> bool:
-    """Tell whether the server knows a token no more: it tells no ids, and ids tell no tokens."""
+    """Return whether the server knows a token no more: it tells no ids, and ids tell no tokens."""
     with Client(url, token) as asking:
         try:
             asking.jobs(limit=1)

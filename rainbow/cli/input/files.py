@@ -103,7 +103,7 @@ def jobspec_files(path: Path) -> list[Path]:
 
 
 def is_many(what: Sequence[str]) -> bool:
-    """Tell whether these are several jobspecs, or a folder of them."""
+    """Return whether these are several jobspecs, or a folder of them."""
     return len(what) > 1 or any(Path(path).is_dir() for path in what)
 
 

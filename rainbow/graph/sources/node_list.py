@@ -73,7 +73,7 @@ def _number(node: Node) -> int:
 
 
 def _continues(first: Node, placed: tuple[int, Node]) -> bool:
-    """Tell whether a node is the copy that a template made of `first` has at this place."""
+    """Return whether a node is the copy that a template made of `first` has at this place."""
     place, node = placed
     rank = None if first.rank is None else first.rank + place
     return _number(node) == place and node.rank == rank and node.likeness == first.likeness

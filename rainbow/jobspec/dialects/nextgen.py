@@ -212,7 +212,7 @@ def _of_group(group: Mapping[str, Any], at: str, above: str) -> Iterator[Entry]:
 
 
 def _is_reference(task: Mapping[str, Any]) -> bool:
-    """Tell whether an entry only says that a group belongs here; the group lists its tasks itself."""
+    """Return whether an entry only says that a group belongs here; the group lists its tasks itself."""
     return "group" in task and "command" not in task
 
 

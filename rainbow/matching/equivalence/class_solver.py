@@ -115,7 +115,7 @@ class Trial:
             return unexplained()
 
     def _is_enough(self, meter: Meter) -> bool:
-        """Tell whether the root offers enough for each part; many kinds are counted as arrays."""
+        """Return whether the root offers enough for each part; many kinds are counted as arrays."""
         if len(self.rooted.closure) > MANY and self.rooted.largest < LARGEST:
             holds = batch_of((self.rooted,)).holds(self.question, self.resources, meter)
             if holds is not None:

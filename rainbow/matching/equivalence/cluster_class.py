@@ -40,7 +40,7 @@ class Rooted:
         self.closure = kind.closure()
 
     def is_worker(self, kind: Kind) -> bool:
-        """Tell whether a vertex that lies in no worker is one."""
+        """Return whether a vertex that lies in no worker is one."""
         return kind.type == self.worker_type or (self.root_is_worker and kind is self.kind)
 
     @cached_property
@@ -54,7 +54,7 @@ class Rooted:
         return frozenset(kind.type for kind in self.closure if kind.is_leaf)
 
     def has_outside(self, type_: str) -> bool:
-        """Tell whether a vertex of a type lies outside every worker."""
+        """Return whether a vertex of a type lies outside every worker."""
         return any(kind.type == type_ for kind in self.outer)
 
     @cached_property
@@ -72,7 +72,7 @@ class Rooted:
         return rooted_kind(kind, self.worker_type, self.worker_level_types)
 
     def single(self, type_: str) -> bool:
-        """Tell whether every vertex of a type is of size 1."""
+        """Return whether every vertex of a type is of size 1."""
         return all(kind.size == 1 for kind in self.closure if kind.type == type_)
 
     @cached_property

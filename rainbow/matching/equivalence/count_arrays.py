@@ -72,11 +72,11 @@ class Group:
     asking: _Asking | None = None
 
     def own(self, need: Need) -> Any:
-        """How many rows hung on each meet a need."""
+        """How many rows attached to each meet a need."""
         return self.asking.own(need)[self.first : self.last] if self.asking else 0
 
     def inherits(self, need: Need) -> bool:
-        """Whether something hung on the root meets a need."""
+        """Whether something attached to the root meets a need."""
         return self.asking is not None and need.number in self.asking.inherited
 
 
@@ -205,7 +205,7 @@ class Batch:
         return self._tables[need.subsystem].meeting(need) if need.subsystem in self._tables else frozenset()
 
     def _inherited(self, satisfied: Satisfied) -> list[frozenset[int]]:
-        """The needs that what hangs on each root meets for everything below it."""
+        """The needs that what is attached to each root meets for everything below it."""
         met = [(need, rows) for need, rows in satisfied.items() if rows]
         return [
             frozenset(need for need, rows in met if not rows.isdisjoint(root.kind.rows)) if root.kind.rows else NONE
@@ -213,7 +213,7 @@ class Batch:
         ]
 
     def _hangs_between(self, program: Columns, satisfied: Satisfied) -> bool:
-        """Tell whether what meets a need hangs above a vertex with needs, and not on the root."""
+        """Return whether what meets a need hangs above a vertex with needs, and not on the root."""
         met = frozenset[Row]().union(*satisfied.values())
         asking = program.types_with_needs()
         roots = {root.kind for root in self.roots}

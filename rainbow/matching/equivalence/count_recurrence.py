@@ -45,7 +45,7 @@ class Vertex(Protocol):
     loose: Number  # whether it contains a leaf outside every worker
 
     def own(self, need: Need) -> Number:
-        """How many rows hung on it meet a need."""
+        """How many rows attached to it meet a need."""
 
     def inherits(self, need: Need) -> Number:
         """Whether something hung above it meets a need."""
@@ -146,7 +146,7 @@ class Columns:
         return [0] * self.width
 
     def barred(self, at: Vertex, sums: Sequence[Number]) -> list[Number]:
-        """The columns of a worker that fails the constraint: what hangs on it goes on serving what is above."""
+        """The columns of a worker that fails the constraint: what is attached to it still serves what is above."""
         columns = self.zeros()
         for need, column in self.needs.values():
             columns[column] = sums[column] + at.own(need)
@@ -189,7 +189,7 @@ class Columns:
         return self.meets(part.needs, at, columns) * (self.least(given, part.units) if whole else given)
 
     def meets(self, needs: tuple[Need, ...], at: Vertex, columns: Sequence[Number]) -> Number:
-        """Whether what hangs on a vertex, above it or inside it meets all needs."""
+        """Whether what is attached to a vertex, above it or inside it meets all needs."""
         met: Number = True
         for need in needs:
             met = met & ((columns[self.needs[need.number][1]] > 0) | at.inherits(need))

@@ -111,7 +111,7 @@ class Tallied:
         return candidates, meeting, None if meeting else nearest
 
     def _inside(self, needs: tuple[Need, ...]) -> dict[Kind, Nearest]:
-        """How near what hangs on a kind or inside it comes to every need."""
+        """How near what is attached to a kind or inside it comes to every need."""
         found: dict[Kind, Nearest] = {}
         for kind in self.rooted.closure:
             self.meter.step()
@@ -204,12 +204,12 @@ class Here:
         self.satisfied = satisfied
 
     def own(self, need: Need) -> int:
-        """How many rows hung on it meet a need; all needs are met where `satisfied` says nothing of them."""
+        """How many rows attached to it meet a need; all needs are met where `satisfied` says nothing of them."""
         rows = self.satisfied.get(need.number)
         return 1 if rows is None else len(rows & self.kind.rows)
 
     def inherits(self, need: Need) -> bool:
-        """Tell whether something hung above it meets a need."""
+        """Return whether something hung above it meets a need."""
         return need.number in self.inherited
 
 
@@ -298,7 +298,7 @@ class Tally:
         return here.is_worker and not self.passes_kind(here.kind)
 
     def passes_kind(self, kind: Kind) -> bool:
-        """Tell whether workers of a kind, names aside, satisfy the constraint."""
+        """Return whether workers of a kind, names aside, satisfy the constraint."""
         return self.passes is None or self.passes(kind)
 
     def here(self, kind: Kind, state: State) -> Here:

@@ -72,7 +72,7 @@ def names_in(cluster: Cluster) -> Names:
 
 
 class Relabelling:
-    """Counts the root of a tally anew, with every named worker judged by itself; `kinds` are those of the entries."""
+    """Counts the root of a tally again, each named worker judged by itself; `kinds` are those of the entries."""
 
     def __init__(self, tally: Tally, names: Names, kinds: Sequence[Kind], rule: Rule) -> None:
         self.tally = tally

@@ -171,13 +171,13 @@ class Reduced(Layout):
         return {"properties": self.kind_at[i].properties, "name": None, "rank": None}
 
     def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
-        """Yield the rows of a subsystem that serve position `i`: hung on it, above it or inside it."""
+        """Yield the rows of a subsystem that serve position `i`: attached to it, above it or inside it."""
         if subsystem not in self.rooted.tables:
             return None
         return (row.vertex for row in self.serving(i) if row.subsystem == subsystem)
 
     def serving(self, i: int) -> frozenset[Row]:
-        """The rows hung on position `i`, above it or inside it."""
+        """The rows attached to position `i`, above it or inside it."""
         above = (self.kind_at[at].rows for at in self.up(i))
         return frozenset[Row]().union(*above, *(kind.rows for kind in self.kind_at[i].closure()))
 

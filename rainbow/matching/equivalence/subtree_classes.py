@@ -3,7 +3,7 @@
 Equal subtrees have one kind: a cluster of ten thousand equal nodes has a handful of kinds.
 
     row      a vertex of a subsystem as needs see it; equal rows are one object
-    kind     a vertex with everything below it as matching sees it: type, size, unit, properties, the rows hung on
+    kind     a vertex with everything below it as matching sees it: type, size, unit, properties, the rows attached to
              it, and the run-length sequence of its children's kinds in natural order; equal kinds are one object
     closure  the kinds in a subtree, children before parents
 
@@ -90,7 +90,7 @@ class Kind:
 
     @property
     def is_leaf(self) -> bool:
-        """Tell whether such a vertex contains nothing."""
+        """Return whether such a vertex contains nothing."""
         return not self.runs
 
     @cached_property
@@ -232,7 +232,7 @@ def root_of(cluster: Cluster) -> Kind:
 
 
 def hides_names(cluster: Cluster) -> bool:
-    """Tell whether kinds of a cluster leave out names of subsystem vertices."""
+    """Return whether kinds of a cluster leave out names of subsystem vertices."""
     return cluster not in _roots and compile_kinds(cluster)[1]
 
 

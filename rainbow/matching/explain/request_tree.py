@@ -205,7 +205,7 @@ class _View:
         return replace(found, short=_is_short(found))
 
     def _is_placed(self, resource: Resource, above: str | None) -> bool:
-        """Tell whether a slot takes a type from one worker: it does unless it stands inside one."""
+        """Return whether a slot takes a type from one worker: it does unless it stands inside one."""
         host = self.layout.by_type.get(above or "", [0])[:1]
         inside = above is not None and any(self.layout.worker[i] != OUTSIDE for i in host)
         return resource.type in self.layout.worker_level_types and not inside

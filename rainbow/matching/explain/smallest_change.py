@@ -10,7 +10,7 @@ else     all edits that go together, taken back one after another while what is 
 
 Every edit is probed in its weakest form; counts are then raised to the largest that still matches. Smallest: no
 request left out, then the fewest edits, then the mildest kinds (edits.Kind), then the least share of what was asked
-for, then what the refusal is about, then the order of the request. Once something matches, the search goes on for
+for, then what the refusal is about, then the order of the request. Once something matches, the search continues for
 what is smaller, until nothing smaller is left or the probes are used up.
 """
 
@@ -308,7 +308,7 @@ class Probes:
         return verdict
 
     def has_time(self) -> bool:
-        """Tell whether the time has not ended; once it has, no probe is left."""
+        """Return whether the time has not ended; once it has, no probe is left."""
         try:
             self.meter.check()
         except OutOfBudgetError:
@@ -322,7 +322,7 @@ class Probes:
         return self.backend.match(request, self.cluster)
 
     def match(self, edits: Sequence[Edit]) -> bool:
-        """Tell whether the request matches with these edits made."""
+        """Return whether the request matches with these edits made."""
         verdict = self.ask(edits)
         return verdict is not None and verdict.matched is True
 

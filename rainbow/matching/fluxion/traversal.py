@@ -195,7 +195,7 @@ class Traversal:
         return chosen[-1] if all(cut) and all(chosen) else None
 
     def _holds_types(self, slot: Resource, i: int) -> bool:
-        """Tell whether every type a slot holds is directly below the vertex (2.2)."""
+        """Return whether every type a slot holds is directly below the vertex (2.2)."""
         types = {self.layout.types[v] for v in self._children(i)}
         return bool(slot.children) and all(child.type in types for child in slot.children)
 
@@ -293,7 +293,7 @@ def _units(hits: list[Found]) -> int:
 
 
 def _enough(requests: tuple[Resource, ...], found: list[list[Found]], times: int | None) -> bool:
-    """Tell whether more vertices could change nothing: each gives a unit at least, and max is all that is taken."""
+    """Return whether more vertices could change nothing: each gives a unit at least, and max is all that is taken."""
     if times is None:
         return False
     return all(

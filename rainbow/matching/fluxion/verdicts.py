@@ -66,7 +66,7 @@ def take(request: Request, cluster: Cluster, workers: Collection[str]) -> Take |
 
 
 def find(traversal: Traversal, resources: tuple[Resource, ...]) -> tuple[Found, ...]:
-    """Choose one copy; nothing also where it would take nothing: Fluxion lets such a job wait for ever (3)."""
+    """Choose one copy; nothing also where it would take nothing: Fluxion lets such a job wait forever (3)."""
     found = traversal.find(resources) or ()
     return found if any(True for _ in exclusive(found)) else ()
 

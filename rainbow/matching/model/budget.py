@@ -64,7 +64,7 @@ class Meter:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether the time has ended."""
+        """Return whether the time has ended."""
         return self._clock() > self._end
 
     def probe(self) -> Budget:

@@ -83,7 +83,7 @@ class Rule:
         return any(operand.passes(vertex, meter) for operand in chain(filed, self.without_clue))
 
     def passes(self, vertex: Mapping[str, Any], meter: Meter = FREE) -> bool:
-        """Tell whether a worker of these properties, name and rank satisfies it (RFC 31, "Constraint Operators")."""
+        """Return whether a worker of these properties, name and rank satisfies it (RFC 31)."""
         meter.step()
         if self.operator in ("and", "not"):
             return all(operand.passes(vertex, meter) for operand in self.operands) == (self.operator == "and")
@@ -223,7 +223,7 @@ def _shown(found: Any) -> str:
 
 
 def has_name(vertex: Mapping[str, Any]) -> bool:
-    """Tell whether a subsystem vertex has a name that means something, and not a number ("package0") or none."""
+    """Return whether a subsystem vertex has a name that means something, and not a number ("package0") or none."""
     name, basename = vertex["metadata"].get("name"), vertex["metadata"].get("basename") or vertex["type"]
     if not isinstance(name, str) or not name:
         return False
@@ -302,7 +302,7 @@ def ask(
 
 
 def needs_met(needs: tuple[Need, ...], layout: Layout, i: int) -> bool:
-    """Tell whether every need is met at position `i`, each by a subsystem vertex of its own choice."""
+    """Return whether every need is met at position `i`, each by a subsystem vertex of its own choice."""
     return all(judge(need, layout, i) is None for need in needs)
 
 

@@ -108,7 +108,7 @@ class Layout:
         raise NotImplementedError
 
     def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
-        """Yield the vertices of a subsystem that serve position `i`: hung on it, above it or inside it."""
+        """Yield the vertices of a subsystem that serve position `i`: attached to it, above it or inside it."""
         raise NotImplementedError
 
     @cached_property
@@ -146,7 +146,7 @@ class Layout:
         return frozenset(kind for kind, below in self.inside.items() if kind in below)
 
     def single(self, type_: str) -> bool:
-        """Tell whether every vertex of a type is of size 1."""
+        """Return whether every vertex of a type is of size 1."""
         return all(self.sizes[i] == 1 for i in self.by_type.get(type_, []))
 
     def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
@@ -203,7 +203,7 @@ class Layout:
         return Pools(sorted(pools.items()))
 
     def is_leaf(self, i: int) -> bool:
-        """Tell whether vertex `i` contains nothing."""
+        """Return whether vertex `i` contains nothing."""
         return self.last[i] == i + 1
 
     def pool(self, i: int) -> Pool:
@@ -232,11 +232,11 @@ class Layout:
         return [i for i in self.by_type.get(pool[0], []) if i in below and self.loose(i) and self.pool(i) == pool]
 
     def loose(self, i: int) -> bool:
-        """Tell whether a vertex is a leaf outside every worker."""
+        """Return whether a vertex is a leaf outside every worker."""
         return self.worker[i] == OUTSIDE and self.is_leaf(i)
 
     def has_outside(self, scope: int) -> bool:
-        """Tell whether anything below `scope` lies outside every worker."""
+        """Return whether anything below `scope` lies outside every worker."""
         at = bisect_left(self._loose, scope)
         return at < len(self._loose) and self._loose[at] < self.last[scope]
 
@@ -308,7 +308,7 @@ class ClusterLayout(Layout):
         return (tuple(sorted(rows)), tuple(sorted(hung)))
 
     def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
-        """Yield the vertices of a subsystem that serve position `i`: hung on it, above it or inside it."""
+        """Yield the vertices of a subsystem that serve position `i`: attached to it, above it or inside it."""
         graph = self.subsystem(subsystem)
         return None if graph is None else (graph.nodes[name] for name in self._hung(subsystem, i))
 
@@ -350,7 +350,7 @@ class Parts(NamedTuple):
 
     @property
     def has_place(self) -> bool:
-        """Tell whether each slot must be given a place."""
+        """Return whether each slot must be given a place."""
         return bool(self.placed or self.needs)
 
 
@@ -382,7 +382,7 @@ def _needing(slot: Resource, types: Collection[str]) -> tuple[Resource, ...]:
 
 
 def asks_workers(slot: Resource, worker_type: str) -> bool:
-    """Tell whether a slot asks for whole workers; its needs then belong to each of them."""
+    """Return whether a slot asks for whole workers; its needs then belong to each of them."""
     return any(child.type == worker_type for child in slot.children)
 
 

@@ -142,7 +142,7 @@ class Verdict:
 
     @property
     def exact(self) -> bool:
-        """Tell whether no more than `fits` copies are held."""
+        """Return whether no more than `fits` copies are held."""
         return self.answer.exact
 
     @property

@@ -75,7 +75,7 @@ def leaving(left: Demand, rest: Any, layout: Layout) -> Any:
 
 
 def contended(demand: Demand, rest: Any, layout: Layout) -> bool:
-    """Tell whether others still look where a demand looks."""
+    """Return whether others still look where a demand looks."""
     return bool(rest) and rest.first < layout.last[demand.scope] and demand.scope < rest.last
 
 
@@ -124,7 +124,7 @@ class Demand:
 
 
 def takes_whole(request: Resource, compound: Collection[str]) -> bool:
-    """Tell whether a request, or one in its slot, takes vertices with all they contain."""
+    """Return whether a request, or one in its slot, takes vertices with all they contain."""
     if request.is_slot:
         return any(takes_whole(child, compound) for child in request.children)
     return request.exclusive or (not request.children and request.type in compound)
@@ -372,7 +372,7 @@ class Search:
         return self._group_key(run[0]) if len(taken) < len(run) else None
 
     def _after(self, taken: list[int], demand: Demand, rest: Any) -> int:
-        """Return where candidates go on: behind what is taken, if they are met lowest first."""
+        """Return where candidates continue: behind what is taken, if they are met lowest first."""
         return 0 if contended(demand, rest, self.layout) else self.layout.last[taken[-1]]
 
     def _weight(self, i: int) -> tuple[int, int]:

@@ -83,7 +83,7 @@ def undecided() -> Reason:
 
 
 def _are_both_unmet(resource: Resource, counts: Counts) -> bool:
-    """Tell whether it takes the constraint and a need together to leave too little."""
+    """Return whether it takes the constraint and a need together to leave too little."""
     return counts.units(resource, constrained=False, needs=False) >= resource.count.min
 
 

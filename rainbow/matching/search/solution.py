@@ -224,7 +224,7 @@ class HostForms(Protocol):
         """Every pool there is, with the largest unit its leaves are counted in."""
 
     def single(self, type_: str) -> bool:
-        """Tell whether every vertex of a type is of size 1."""
+        """Return whether every vertex of a type is of size 1."""
 
 
 class Standing(NamedTuple):
@@ -328,19 +328,19 @@ def _amounts(host: Resource, forms: HostForms) -> dict[Pool, int] | None:
 
 
 def differ(requests: Sequence[Resource]) -> bool:
-    """Tell whether no two requests want the same type: each can then be counted by itself."""
+    """Return whether no two requests want the same type: each can then be counted by itself."""
     return len({r.type for r in requests}) == len(requests)
 
 
 def _is_counted(r: Resource, forms: HostForms) -> bool:
-    """Tell whether a request takes nothing but single units: divisible amounts, or whole vertices of size 1."""
+    """Return whether a request takes nothing but single units: divisible amounts, or whole vertices of size 1."""
     if r.children or r.is_slot:
         return False
     return is_divisible((r,), forms) or forms.single(r.type)
 
 
 def is_divisible(requests: Sequence[Resource], forms: HostForms) -> bool:
-    """Tell whether requests take nothing but amounts of one pool each."""
+    """Return whether requests take nothing but amounts of one pool each."""
     return all(
         not (r.children or r.is_slot or r.exclusive or r.needs or r.type in forms.compound)
         and len(list(pools_of(r, forms.pools))) == 1

@@ -78,7 +78,7 @@ class Taken:
         return max(least, 0)
 
     def open(self, i: int, scope: int) -> bool:
-        """Tell whether a vertex may be entered from `scope` (a position above it, or itself)."""
+        """Return whether a vertex may be entered from `scope` (a position above it, or itself)."""
         if self.layout.worker[i] in self.barred:
             return False
         while i != scope and i >= 0:
@@ -88,15 +88,15 @@ class Taken:
         return not self.lost(scope)
 
     def lost(self, scope: int) -> bool:
-        """Tell whether a place was taken whole by others; a vertex stood on was taken for what is below it."""
+        """Return whether a place was taken whole by others; a vertex stood on was taken for what is below it."""
         return scope in self.whole and scope not in self.held
 
     def untouched(self, i: int) -> bool:
-        """Tell whether nothing at or below a vertex is taken or held."""
+        """Return whether nothing at or below a vertex is taken or held."""
         return not self.touched.get(i)
 
     def like_its_kind(self, i: int) -> bool:
-        """Tell whether a vertex offers what every vertex of its kind does: nothing is taken, nothing in it barred."""
+        """Return whether a vertex offers what each vertex of its kind does: nothing taken, nothing in it barred."""
         return not self.touched and i not in self.marked
 
     # ── moves: each returns False (and must be undone) if it breaks a promise ──

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def cannot_collide(resources: tuple[Resource, ...], forms: Forms, meter: Meter = FREE) -> bool:
-    """Tell whether the counted bound of a request decides it on a cluster with vertices of these forms."""
+    """Return whether the counted bound of a request decides it on a cluster with vertices of these forms."""
     every = [r for top in resources for r in top.walk()]
     in_slots = (child for r in every if r.is_slot for child in r.children)
     if any(for_one_slot(child, forms) is None for child in in_slots):
@@ -36,7 +36,7 @@ def cannot_collide(resources: tuple[Resource, ...], forms: Forms, meter: Meter =
 
 
 def _is_plain(r: Resource, forms: Forms) -> bool:
-    """Tell whether the vertices of a request's type are of one form: none in another, all whole or all divisible."""
+    """Return whether the vertices of a request's type are of one form: all whole or all divisible."""
     if r.type in forms.nested:
         return False
     if r.children:
@@ -46,7 +46,7 @@ def _is_plain(r: Resource, forms: Forms) -> bool:
 
 
 def _are_apart(siblings: tuple[Resource, ...], forms: Forms, meter: Meter) -> bool:
-    """Tell whether no sibling takes a type that another one names; what is named is taken too."""
+    """Return whether no sibling takes a type that another one names; what is named is taken too."""
     named: dict[str, int] = {}
     for place, r in enumerate(siblings):
         meter.step()
@@ -110,7 +110,7 @@ class Bound:
                 yield i
 
     def can_host(self, r: Resource, i: int, outside: bool) -> bool:
-        """Tell whether each child of `r` can be met below position `i`, taken one by one."""
+        """Return whether each child of `r` can be met below position `i`, taken one by one."""
         if i in self.taken.held or (r.exclusive and not self.taken.untouched(i)):
             return False
         if not self.meets(host_needs(r, self.layout.worker_type), i):
@@ -158,7 +158,7 @@ class Bound:
         return most
 
     def meets(self, needs: tuple[Need, ...], i: int) -> bool:
-        """Tell whether position `i` has all that `needs` want; remembered."""
+        """Return whether position `i` has all that `needs` want; remembered."""
         if not needs or not self.ask_needs:
             return True
         key = (tuple(need.number for need in needs), i)

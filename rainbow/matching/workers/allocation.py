@@ -60,7 +60,7 @@ def shape_of(resources: tuple[Resource, ...], rooted: Rooted) -> Shape | None:
 
 
 def _is_one_each(r: Resource, rooted: Rooted) -> bool:
-    """Tell whether each unit of a request for workers is one worker, and all workers serve it alike."""
+    """Return whether each unit of a request for workers is one worker, and all workers serve it alike."""
     mixed = rooted.worker_type in rooted.compound and rooted.worker_type in rooted.leaves
     return rooted.single(rooted.worker_type) and bool(r.children or r.exclusive or not mixed)
 
@@ -92,7 +92,7 @@ class Offers:
         self._loose: dict[Stand, bool] = {}
 
     def passes(self, stand: Stand) -> bool:
-        """Tell whether workers may be asked at all."""
+        """Return whether workers may be asked at all."""
         return (self._kinds is None or str(stand.kind.number) in self._kinds) and (
             self._passes is None or self._passes(stand.kind)
         )
@@ -128,7 +128,7 @@ class Offers:
         return self._least[stand]
 
     def is_loose(self, stand: Stand) -> bool:
-        """Tell whether a unit is nothing but amounts of leaves: then amounts say whether it fits."""
+        """Return whether a unit is nothing but amounts of leaves: then amounts say whether it fits."""
         if stand not in self._loose:
             unit, layout = self.shape.unit, stand.layout
             parts = unit.children if unit.is_slot else (unit,)

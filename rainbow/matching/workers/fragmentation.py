@@ -52,7 +52,7 @@ def fragmented(occupancy: Occupancy, request: Request) -> Fragmented | None:
 
 
 def _takes_workers(unit: Resource, worker_type: str) -> bool:
-    """Tell whether a unit is a worker as a whole: that others use it says all."""
+    """Return whether a unit is a worker as a whole: that others use it says all."""
     parts = [part for part in unit.walk() if part.type == worker_type]
     return any(part.exclusive or not part.children for part in parts)
 

@@ -143,7 +143,7 @@ class Occupancy:
         return key
 
     def has(self, pieces: Iterable[Located]) -> bool:
-        """Tell whether nobody holds any of these pieces."""
+        """Return whether nobody holds any of these pieces."""
         located = ((self.states[worker], part) for _, worker, part in pieces if worker != OUTSIDE)
         return all(state.stand.has(state, part) for state, part in located)
 
@@ -156,7 +156,7 @@ class Occupancy:
         return self.states[self.workers.numbers[worker]].stand.layout.compound
 
     def is_held_twice(self, worker: str) -> bool:
-        """Tell whether more is held of some vertex of a worker than there is; what floats is of no vertex."""
+        """Return whether more is held of some vertex of a worker than there is; what floats is of no vertex."""
         seen: dict[int, int] = {}
         state = self.states[self.workers.numbers[worker]]
         inside, number = state.stand.layout, self.workers.numbers[worker]
@@ -171,7 +171,7 @@ class Occupancy:
         return any(n > inside.amount(i) for i, n in seen.items())
 
     def is_like(self, other: Occupancy, worker: str) -> bool:
-        """Tell whether the same vertices of a worker are held in another occupancy of the cluster."""
+        """Return whether the same vertices of a worker are held in another occupancy of the cluster."""
         number = self.workers.numbers[worker]
         return self.states[number] is other.states[number]
 

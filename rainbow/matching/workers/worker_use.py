@@ -276,7 +276,7 @@ class Stand:
         return {type_: amount - held[type_] for type_, amount in self.capacity.items()}
 
     def has(self, state: State, part: Part) -> bool:
-        """Tell whether nobody holds what a part names, floating amounts aside."""
+        """Return whether nobody holds what a part names, floating amounts aside."""
         for i, amount, whole in part.amounts:
             above = set(self.layout.up(i)) if i >= 0 else set[int]()
             inside = range(i, self.layout.last[i]) if whole else ()
@@ -369,7 +369,7 @@ def by_slot(pieces: Iterable[Piece]) -> dict[Slot, dict[tuple[int, bool], int]]:
 
 
 class Spot(NamedTuple):
-    """One vertex: its entry in the outline, the copy it is, its kind, and the rows hung on what contains it."""
+    """One vertex: its entry in the outline, the copy it is, its kind, and the rows attached to what contains it."""
 
     entry: int
     copy: Copy

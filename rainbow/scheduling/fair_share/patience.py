@@ -5,7 +5,7 @@ waits       since when a job holds nothing; of the oldest jobs that do
     kept        machines that take nothing new until there is room on them for its least number of shares, or its gang
     sheltered   what it then starts with: not preempted until it ends, else it would be the first to lose it again
 
-Shares, priorities and first come, first served may each leave a job with nothing for ever: more users than machines,
+Shares, priorities and first come, first served may each leave a job with nothing forever: more users than machines,
 a better class that is always full, small shares that never leave a machine empty. This bounds what they can do: if
 what runs on the machines kept does not end within the patience, others are kept instead, each in its turn.
 """

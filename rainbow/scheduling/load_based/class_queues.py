@@ -151,7 +151,7 @@ class Queue:
         return (job.gangs[k] for k in range(self._next(job), len(job.gangs)))
 
     def has_left(self, job: JobView) -> bool:
-        """Tell whether a gang of a job still waits."""
+        """Return whether a gang of a job still waits."""
         return self._next(job) < len(job.gangs)
 
     def ahead(self, job: JobView) -> int:

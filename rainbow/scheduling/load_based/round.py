@@ -86,7 +86,7 @@ class Round:
         return self.queues[name].waiting(self.placing.cost, most)
 
     def _timer(self) -> tuple[bool, float | None]:
-        """Tell whether to rebalance; not before the victims of the last time have ended."""
+        """Return whether to rebalance; not before the victims of the last time have ended."""
         excess = self.view.memory.get("over_since")
         due, since = self.classes.rebalance.due(self.spread, excess, self.view.now, clears=self.counting.clears)
         if due and self.census.stopping:

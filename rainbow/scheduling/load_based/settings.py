@@ -214,9 +214,9 @@ class Rebalance:
         return self.threshold > 0 and self.minimum > 0
 
     def due(self, spread: float, excess: float | None, now: float, *, clears: bool) -> tuple[bool, float | None]:
-        """Tell whether to rebalance now, and since when the spread is over the threshold from here on.
+        """Return whether to rebalance now, and since when the spread is over the threshold from here on.
 
-        `clears`: a spread back under the threshold ends the excess (the original goes on counting).
+        `clears`: a spread back under the threshold ends the excess (the original continues counting).
 
         >>> Rebalance(10, 4).due(20, 0.0, 241.0, clears=True)
         (True, None)

@@ -50,7 +50,7 @@ class Rooms:
         return self._touched.get(worker) or self._census.workers[worker].free
 
     def has(self, worker: str, amounts: Amounts) -> bool:
-        """Tell whether a worker has so much free."""
+        """Return whether a worker has so much free."""
         return _holds(self.free(worker), amounts)
 
     def take(self, worker: str, amounts: Amounts) -> None:
@@ -295,7 +295,7 @@ class Sharing(Placing):
         return []
 
     def _would_fit(self, gang: GangView, chosen: list[Unit]) -> bool:
-        """Tell whether a gang would fit on the workers of the chosen units, and book it there if it would."""
+        """Return whether a gang would fit on the workers of the chosen units, and book it there if it would."""
         names = sorted({worker for unit in chosen for worker in unit.workers})
         take = self.view.place(gang.demand, names)
         if take is None:
@@ -387,7 +387,7 @@ class Locating(Sharing):
     # ── stop ──
 
     def _would_fit(self, gang: GangView, chosen: list[Unit]) -> bool:
-        """Tell whether a gang would fit on the workers of the chosen units, and book it there if it would."""
+        """Return whether a gang would fit on the workers of the chosen units, and book it there if it would."""
         mark = self._free.mark()
         self._free.release(task for unit in chosen for task in unit.tasks)
         taken = self._free.take(gang.demand, among={worker for unit in chosen for worker in unit.workers})

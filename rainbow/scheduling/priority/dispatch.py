@@ -180,7 +180,7 @@ class Dispatch:
             insort(self.kept, Ahead(kind, name, start, end, start - now - offset, unknown), key=lambda one: one.start)
 
     def _limited(self, item: Item) -> bool:
-        """Tell whether an owner's jobs or a job's tasks that run are as many as may."""
+        """Return whether an owner's jobs or a job's tasks that run are as many as may."""
         most, together = self.settings["max_jobs_per_user"], item.asks.tasks_at_once
         if most and item.job.id not in self.running and self.by_user[item.user] >= most:
             return True
@@ -227,7 +227,7 @@ class Dispatch:
         return self.reservations < self.most
 
     def _full(self) -> bool:
-        """Tell whether no worker has anything free at this moment."""
+        """Return whether no worker has anything free at this moment."""
         kind, now = self.settings["slot_type"], self.view.now
         counted = [spot for spot in self.lines.spots if kind in self.lines.workers[spot.worker].capacity]
         return bool(counted) and all(self.lines.timeline.free_at(spot.worker, kind, now) <= 0 for spot in counted)

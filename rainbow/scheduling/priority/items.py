@@ -110,7 +110,7 @@ def _possible(view: View, job: JobView, asks: Asks, environments: Mapping[str, E
 
 
 def admits(kept: ReservationView, job: JobView) -> bool:
-    """Tell whether a job may run in an advance reservation."""
+    """Return whether a job may run in an advance reservation."""
     return kept.requestors is None or job.requestor in kept.requestors
 
 

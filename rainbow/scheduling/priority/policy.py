@@ -286,7 +286,7 @@ def _unpromised(lines: Lines, item: Item, text: str, facts: dict[str, Any]) -> W
 
 
 def _outlasts(lines: Lines, item: Item) -> bool:
-    """Tell whether an item runs longer than there is left of the advance reservation it is for."""
+    """Return whether an item runs longer than there is left of the advance reservation it is for."""
     kept = lines.reservations.get(item.asks.reservation)
     return kept is not None and max(lines.view.now, kept.start) + item.duration > kept.end
 

@@ -109,7 +109,7 @@ class Explainer:
                 self.free.pop(line, None)
 
     def explain(self, item: Item) -> Reasons:
-        """Ask every worker why it cannot take a slot of an item now; the best of its queues speaks for it.
+        """Ask every worker why it cannot take a slot of an item now; the best of its queues serves it.
 
         Workers with room now are asked again for every item: whether it is kept for others depends on the duration.
         """

@@ -211,7 +211,7 @@ def _children(
 
 
 def _named(tree: Mapping[str, Any]) -> set[str]:
-    """Return the names of all leaves, the one that stands for everybody else left out."""
+    """Return the names of all leaves, the one that stands for all else left out."""
     names, stack = set(), [tree]
     while stack:
         node = stack.pop()

@@ -32,7 +32,7 @@ def in_use(lines: Lines, spot: Spot) -> int:
 
 
 def suspensions(lines: Lines, spots: set[Spot]) -> Iterator[Suspend | Resume]:
-    """Yield what is to be suspended, and what this policy suspended and may go on."""
+    """Yield what is to be suspended, and what this policy suspended and may continue."""
     ours = set(lines.view.memory.get("suspended", []))
     hold = {run.task for run in lines.view.runs if spots & set(placed(lines, run))}
     hold |= {task for spot in _instances(lines) for task in _by_threshold(lines, spot, ours)}
@@ -44,7 +44,7 @@ def suspensions(lines: Lines, spots: set[Spot]) -> Iterator[Suspend | Resume]:
 
 
 def paced(lines: Lines, held: Iterable[Order]) -> dict[str, float]:
-    """Return {queue on a worker: when tasks there were last held or let go on}, while that matters."""
+    """Return {queue on a worker: when tasks there were last held or let continue}, while that matters."""
     moved = {order.task for order in held if isinstance(order, (Suspend, Resume))}
     touched = {spot for run in lines.view.runs if run.task in moved for spot in placed(lines, run)}
     before = lines.view.memory.get("paced", {})

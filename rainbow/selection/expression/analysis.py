@@ -203,7 +203,7 @@ def _facts(test: ast.AST, holds: bool) -> Iterator[tuple[ast.Compare, bool]]:
 
 
 def never(test: ast.AST, known: Known) -> bool:
-    """Tell whether a condition holds for no values within the bounds.
+    """Return whether a condition holds for no values within the bounds.
 
     >>> from rainbow.selection.expression.compiler import compile_expression
     >>> never(compile_expression("nodes_free < 0").tree, {}), never(compile_expression("nodes_free < 1").tree, {})
@@ -224,7 +224,7 @@ def never(test: ast.AST, known: Known) -> bool:
 
 
 def _apart(left: ast.AST, right: ast.AST, sign: type[ast.cmpop], known: Known) -> bool:
-    """Tell whether two values never compare like this; texts may."""
+    """Return whether two values never compare like this; texts may."""
     if isinstance(right, ast.Tuple) or any(isinstance(getattr(one, "value", 0), str | bool) for one in (left, right)):
         return False
     least, most = _subtract(bounds(left, known), bounds(right, known))
@@ -250,7 +250,7 @@ def _bounded(test: ast.Compare, known: Known, holds: bool) -> Iterator[tuple[str
 
 
 def _straight(node: ast.AST) -> bool:
-    """Tell whether there is no condition inside: conditions in conditions would take twice as long at every level."""
+    """Return whether there is no condition inside: nested ones would take twice as long at every level."""
     return not any(isinstance(part, ast.IfExp) for part in ast.walk(node))
 
 

@@ -42,7 +42,7 @@ STORED = 6  # a sign that says nothing new is stored so often in a lease
 
 
 def greet(service: Service, who: Caller, name: str, agent: str, seq: int = 0) -> ClusterRecord:
-    """Note a sign of life that says nothing of workers. Every message but a heartbeat begins with this."""
+    """Note a heartbeat that says nothing of workers. Every message but a heartbeat begins with this."""
     return _note(service, who, name, agent, None, seq, beats=False)
 
 
@@ -57,9 +57,9 @@ def beat(
     *,
     keeps: bool = False,
 ) -> ClusterRecord:
-    """Note a sign of life that says which workers are up (None: all), and the load of the machine it watches.
+    """Note a heartbeat that says which workers are up (None: all), and the load of the machine it watches.
 
-    `keeps`: the agent's tasks go on when it loses the server.
+    `keeps`: the agent's tasks continue when it loses the server.
     """
     said = None if up is None else frozenset(up)
     return _note(service, who, name, agent, said, seq, load, beats=True, keeps=keeps)
@@ -189,7 +189,7 @@ def missed_beats(
 
 
 def lose_the_silent(service: Service, mirror: Mirror) -> bool:
-    """Call workers nobody speaks for lost, and give tasks lost with their worker or agent back to the queue.
+    """Call workers nobody serves lost, and give tasks lost with their worker or agent back to the queue.
 
     Leases end by time, so it is looked again after a while, or when workers have changed. Tells whether anything
     was written.
@@ -313,7 +313,7 @@ def note(desk: Desk, task: Task, *, started: bool, now: float) -> None:
 
 
 def release(service: Service, mirror: Mirror, up: Collection[str]) -> bool:
-    """Let workers go whose time is over; those nobody speaks for are lost. Tells whether there were any."""
+    """Let workers go whose time is over; those nobody serves are lost. Tells whether there were any."""
     if not mirror.states[WorkerState.QUARANTINED]:
         return False
     now, most = service.clock(), mirror.limits["quarantine_minutes"] * 60

@@ -153,7 +153,7 @@ def _offer(connection: sa.Connection, task: Task, worker_type: str, limits: Mapp
 
 
 def _told(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[dict[str, Any]]]:
-    """Return what an agent is told of its tasks: which must stop, which must be held, which may go on."""
+    """Return what an agent is told of its tasks: which must stop, which must be held, which may continue."""
     stopping, suspend, resume = tasks.told(connection, cluster_id, agent)
     named = {"stop": stopping, "suspend": suspend, "resume": resume}
     return {key: [{"id": task.id, "attempt": task.attempt} for task in found] for key, found in named.items()}

@@ -134,9 +134,9 @@ AWAY = {WorkerState.OFFLINE, WorkerState.DRAINING, WorkerState.QUARANTINED}
 
 
 def move(service: Service, who: Caller, name: str, worker: str, verb: str) -> dict[str, Any]:
-    """Put a worker into the state the verb asks for; what runs on it goes on. Said twice it is the same.
+    """Put a worker into the state the verb asks for; what runs on it continues. Said twice it is the same.
 
-    A reinstated worker nobody speaks for is lost at the next step, and comes back by itself.
+    A reinstated worker nobody serves is lost at the next step, and comes back by itself.
     """
     to, now = VERBS[verb], service.clock()
     with service.store.write() as connection:
@@ -159,7 +159,7 @@ def move(service: Service, who: Caller, name: str, worker: str, verb: str) -> di
 def move_cluster(service: Service, who: Caller, name: str, verb: str) -> dict[str, Any]:
     """Let a cluster take nothing new (`drain`), or take tasks again (`reinstate`). Said twice it is the same.
 
-    What runs there goes on. What waits is placed anew where it may go; the rest waits until the cluster is back.
+    What runs there continues. What waits is placed again where it may go; the rest waits until the cluster is back.
     """
     at = service.clock() if verb == "drain" else None
     with service.changing:

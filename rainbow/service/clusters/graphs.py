@@ -1,7 +1,7 @@
 """Changes of a registered cluster's graphs: replaced, patched, subsystems attached and removed.
 
 Each verb compiles first, which may take long, and then writes if the cluster's graphs are still those it built on. If
-another caller has changed them meanwhile, it begins again, a few times; submits and steps go on with the earlier
+another caller has changed them meanwhile, it begins again, a few times; submits and steps continue with the earlier
 form.
 """
 
@@ -42,7 +42,7 @@ class _Overtaken(Conflict):
 def put_graph(
     service: Service, who: Caller, name: str, document: Any, expected: Revisions = None, *, drain: bool = False
 ) -> dict[str, Any]:
-    """Replace the dominant graph; the subsystems are hung on the new one.
+    """Replace the dominant graph; the subsystems are attached to the new one.
 
     PreconditionFailed if it is at another revision by now. Conflict if tasks hold a worker that the new graph lacks,
     unless `drain`: then what runs there ends there, and what has not begun waits again.

@@ -57,23 +57,23 @@ class Caller:
         return "admin" if self.admin else f"secret {self.ids[cluster_id]}"
 
     def sees(self, cluster_id: str) -> bool:
-        """Tell whether a cluster exists for this caller."""
+        """Return whether a cluster exists for this caller."""
         return self.admin or cluster_id in self.secrets or cluster_id in self.submits
 
     def speaks_for(self, cluster_id: str, requestor: str) -> bool:
-        """Tell whether what is this requestor's at a cluster that exists for this caller is also the caller's."""
+        """Return whether what is this requestor's at a cluster that exists for this caller is also the caller's."""
         if self.admin or cluster_id in self.secrets:
             return True
         allowed = self.submits.get(cluster_id)
         return allowed is None or requestor in allowed
 
     def sees_of(self, cluster_id: str, requestor: str) -> bool:
-        """Tell whether a job of this requestor at a cluster exists for this caller."""
+        """Return whether a job of this requestor at a cluster exists for this caller."""
         return self.sees(cluster_id) and (cluster_id not in self.confined or requestor in self.own[cluster_id])
 
     @property
     def own(self) -> dict[str, list[str]]:
-        """The requestors whose jobs are shown, by cluster, where not everybody's are."""
+        """The requestors whose jobs are shown, by cluster, where not all's are."""
         return {cluster: self.submits[cluster] or [] for cluster in self.confined}
 
     @property

@@ -80,7 +80,7 @@ def follow(
 ) -> Iterator[list[EventRecord] | Pause]:
     """Yield events as they come, an empty list now and then, and a pause to wait through before the next.
 
-    `again` says anew who asks: what ends meanwhile is told of no more, the last of them with Unauthenticated.
+    `again` says again who asks: what ends meanwhile is told of no more, the last of them with Unauthenticated.
     Ends when the server stops.
     """
     while not service.ending:

@@ -1,6 +1,6 @@
 """The time since each agent's last heartbeat, by a clock that no one can set.
 
-A sign of life is stored with the time of the process that took it; that clock may be set forward or back, and another
+A heartbeat is stored with the time of the process that took it; that clock may be set forward or back, and another
 process may have another. So each process notes by its own monotonic clock when it first saw an agent's last sign:
 
     certain   seconds since then: the silence is at least that long. Tasks are given to others by this alone

@@ -183,7 +183,7 @@ class Service:
         return known
 
     def compile(self, name: str) -> Entry | None:
-        """Compile one cluster anew from the store: another process has changed it, or this one has never seen it."""
+        """Compile one cluster again from the store: another process has changed it, or this one has never seen it."""
         with self.changing:
             with self.store.read() as connection:
                 record = clusters.find(connection, name)
@@ -208,7 +208,7 @@ class Service:
                 self.compile(name)
 
     def put_entry(self, entry: Entry) -> None:
-        """Let everybody see a cluster's new form, in one assignment."""
+        """Let all see a cluster's new form, in one assignment."""
         with self.changing:
             self.catalogue = {**self.catalogue, entry.cluster.name: entry}
 
@@ -231,12 +231,12 @@ class Service:
         self.news.tell(*cluster_ids, *heard, changed=changed)
 
     def let_go(self) -> None:
-        """Let everybody who waits go: the server is about to end."""
+        """Let all who waits go: the server is about to end."""
         self.ending = True
         self.news.hear([])
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Release the store."""
         self.turns.close()
         self.store.close()
 

@@ -35,7 +35,7 @@ def expectation(service: Service, who: Caller, record: JobRecord) -> dict[str, A
 
 
 def is_own(who: Caller, record: JobRecord) -> bool:
-    """Tell whether a caller may know when a job is expected: its owner, its cluster's, the administrator."""
+    """Return whether a caller may know when a job is expected: its owner, its cluster's, the administrator."""
     at = record.cluster_id
     return who.admin or (bool(at) and who.sees(at) and who.speaks_for(at, record.requestor))
 

@@ -57,7 +57,7 @@ def forget_old(service: Service) -> int:
 
 
 def sees(connection: sa.Connection, who: Caller, record: JobRecord) -> bool:
-    """Tell whether a job exists for this caller; one without a cluster by the clusters it may go to."""
+    """Return whether a job exists for this caller; one without a cluster by the clusters it may go to."""
     at = [record.cluster_id] if record.cluster_id or who.admin else jobs.open_to(connection, record.id)
     return any(who.sees_of(one, record.requestor) for one in at)
 
@@ -148,7 +148,7 @@ def suspend(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 
 
 def resume(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
-    """Let a job go on that was suspended; what its policy holds stays held. Said twice it is the same."""
+    """Let a job continue that was suspended; what its policy holds stays held. Said twice it is the same."""
     return _hold(service, who, job_id, "resumed")
 
 
@@ -263,12 +263,12 @@ def _task(task: Task) -> dict[str, Any]:
 
 
 def may_run(request: Request, limits: Mapping[str, int]) -> float:
-    """Return how many seconds a task may run, 0: for ever."""
+    """Return how many seconds a task may run, 0: forever."""
     return request.duration or 60.0 * limits["task_minutes"]
 
 
 def is_overdue(connection: sa.Connection, task: Task, limits: Mapping[str, int], now: float) -> bool:
-    """Tell whether a task runs longer than it may, and than the allowance."""
+    """Return whether a task runs longer than it may, and than the allowance."""
     seconds = may_run(reading(connection, task.job).request, limits)
     return seconds > 0 and ran_for(task, now) > seconds + limits["allowance_seconds"]
 

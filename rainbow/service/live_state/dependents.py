@@ -84,7 +84,7 @@ class Dependents:
         return found.never
 
     def restless(self, here: Mapping[str, LiveJob]) -> bool:
-        """Tell whether something is waited for that nobody will tell of: a time, or a job of another cluster."""
+        """Return whether something is waited for that nobody will tell of: a time, or a job of another cluster."""
         return bool(self._timed & self._unmet) or bool(self.foreign(here))
 
     def wait_of(self, job: LiveJob) -> Wait | None:

@@ -51,7 +51,7 @@ class Order:
         return (self._items[k] for k in range(self._begin, len(self._items)))
 
     def has(self, index: int) -> bool:
-        """Tell whether a task waits."""
+        """Return whether a task waits."""
         return self._find(index)[1]
 
     def expected(self, index: int) -> float:
@@ -146,7 +146,7 @@ class LiveJob:
             self.placing.forget(view.demand)
 
     def forget_all(self) -> None:
-        """Let go of everything that was said of its demands."""
+        """Release everything that was said of its demands."""
         for index in list(self._views):
             self._forget(index)
 

@@ -108,7 +108,7 @@ class Placing:
         return replace(take, placed=placed, vertices={})
 
     def _by_kind(self, request: Request) -> bool:
-        """Tell whether a request asks for nothing but what workers of one kind have alike."""
+        """Return whether a request asks for nothing but what workers of one kind have alike."""
         if request.number not in self._alike:
             wanted = [part for tree in request.resources for part in tree.walk()]
             inside = {SLOT, self.cluster.worker_type, *self._within}

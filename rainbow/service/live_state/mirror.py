@@ -141,7 +141,7 @@ def _read_all(connection: sa.Connection, mirror: Mirror) -> dict[str, JobRecord]
 
 
 def _read_changed(connection: sa.Connection, mirror: Mirror, ends: float | None) -> dict[str, JobRecord]:
-    """Read what has changed; `ends`: keep the record of what has ended, of what goes on to wait with this time."""
+    """Read what has changed; `ends`: keep the record of what has ended, of what continues to wait with this time."""
     cluster, since = mirror.entry.id, mirror.epoch
     states, found = workers.changed(connection, cluster, since), jobs.changed(connection, cluster, since)
     moved = tasks.changed(connection, cluster, since)
@@ -428,7 +428,7 @@ class Mirror:
                 raise PlanError(f"{name}: {dict(free)} is located, {leaves} counted")
 
     def touch(self, job_id: str) -> None:
-        """Let a job be looked at anew."""
+        """Let a job be looked at again."""
         self._changed.add(job_id)
 
     def _settle_job(self, job: LiveJob) -> None:
@@ -479,6 +479,6 @@ class Mirrors(ByCluster["Mirror"]):
 
 
 def _told(stored: Mapping[str, object] | None, wait: Wait) -> bool:
-    """Tell whether the store says already why a job waits."""
+    """Return whether the store says already why a job waits."""
     known = stored or {}
     return (known.get("reason"), known.get("text"), known.get("facts")) == (wait.reason, wait.text, dict(wait.facts))

@@ -85,7 +85,7 @@ class Departed(Protocol):
 
 
 def is_away(states: Iterable[WorkerState]) -> bool:
-    """Tell whether a cluster with workers in these states takes nothing.
+    """Return whether a cluster with workers in these states takes nothing.
 
     >>> is_away([WorkerState.LOST, WorkerState.OFFLINE]), is_away([WorkerState.LOST, WorkerState.NEW])
     (True, False)
@@ -95,7 +95,7 @@ def is_away(states: Iterable[WorkerState]) -> bool:
 
 
 def leave(service: Service, mirror: Departed) -> None:
-    """Place anew some of what waits at a cluster that is away; what fits nowhere else goes on waiting.
+    """Place again some of what waits at a cluster that is away; what fits nowhere else continues waiting.
 
     One short transaction a step, and then a pause, so that others get most of the time; the next step takes up where
     this one has ended. After the last job the cluster rests for PAUSE seconds.
@@ -172,7 +172,7 @@ def staying(service: Service, job_ids: Iterable[str]) -> list[str]:
 
 
 def evacuate(service: Service, connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
-    """Place anew what has come to a cluster that is to be deleted; return the live jobs that remain."""
+    """Place again what has come to a cluster that is to be deleted; return the live jobs that remain."""
     elsewhere = Elsewhere(service, connection, {})
     for record in jobs.live(connection, cluster_id):
         if is_movable(connection, record):
@@ -188,7 +188,7 @@ def is_movable(connection: sa.Connection, record: JobRecord) -> bool:
 
 
 class Elsewhere:
-    """Places jobs anew in one transaction: what is the same for many of them is read once."""
+    """Places jobs again in one transaction: what is the same for many of them is read once."""
 
     def __init__(self, service: Service, connection: sa.Connection, verdicts: Verdicts) -> None:
         self._service, self._connection = service, connection

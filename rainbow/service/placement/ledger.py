@@ -159,7 +159,7 @@ def _changed(service: Service, decision: Mapping[str, Any]) -> list[str]:
 
 
 def listing(service: Service, who: Caller, chosen: Filter) -> tuple[list[dict[str, Any]], str | None]:
-    """List what recorded decisions were given, the newest first, and the job to go on from."""
+    """List what recorded decisions were given, the newest first, and the job to continue from."""
     if not who.admin:
         raise Forbidden("recorded decisions need the admin token")
     with service.store.read() as connection:

@@ -80,7 +80,7 @@ class Match:
 
     @property
     def is_told(self) -> bool:
-        """Tell whether what a submit is answered leaves no cluster out."""
+        """Return whether what a submit is answered leaves no cluster out."""
         return max(map(len, (self.candidates, self.refusals, self.undecided))) <= TOLD
 
     @cached_property

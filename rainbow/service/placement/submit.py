@@ -459,7 +459,7 @@ def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, 
 
 
 def _queues(service: Service, asked: Submission) -> bool:
-    """Tell whether a job waits where clusters match and none takes it now; at its place in a plan none does."""
+    """Return whether a job waits where clusters match and none takes it now; at its place in a plan none does."""
     if asked.place is not None:
         return False
     return service.settings.unplaced == WAIT if asked.queue is None else asked.queue

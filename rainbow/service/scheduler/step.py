@@ -125,7 +125,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
 
 
 def _awaits_time(seen: Frozen, plan: Plan) -> bool:
-    """Tell whether time alone may change what is planned next."""
+    """Return whether time alone may change what is planned next."""
     traits = traits_of(seen.record.policy)
     if traits.rests:
         return bool(plan.orders) or dict(plan.memory) != dict(seen.record.memory)

@@ -293,7 +293,7 @@ class SlurmExecutor:
                     self._hand_over(one)
 
     def _is_over(self, one: _Active, rows: Mapping[str, Row]) -> bool:
-        """Tell whether Slurm is to be asked how a job ended: it is over or gone, and its nodes have not told us."""
+        """Return whether Slurm is to be asked how a job ended: it is over or gone, and its nodes have not told us."""
         row = rows.get(one.native or "")
         if row is not None and row.phase in (Phase.RUNNING, Phase.HELD) and one.has_script:
             self._begin(one)
@@ -451,11 +451,11 @@ class SlurmExecutor:
         self._changed = time.monotonic()
 
     def suspend(self, run: RunId) -> None:
-        """Ask the nodes to hold a run; Slurm's own limit goes on."""
+        """Ask the nodes to hold a run; Slurm's own limit continues."""
         self._desk.ask_to_hold(run)
 
     def resume(self, run: RunId) -> None:
-        """Ask the nodes to let a run go on."""
+        """Ask the nodes to let a run continue."""
         self._desk.ask_to_go_on(run)
 
     def _cancel(self, native: str) -> None:

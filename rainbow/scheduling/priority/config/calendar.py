@@ -4,7 +4,7 @@
     week   day[-day],...[=time-time,...][=state] ...                     or times and a state, or NONE
 
 A state is on, suspended or off (the default). A range of days goes around the end of the week, a range of times
-around midnight: 18:0-9:0 goes on until nine of the day after. Where the year part speaks of a
+around midnight: 18:0-9:0 continues until nine of the day after. Where the year part speaks of a
 time, the week part does not count. Where several entries of a part do, on wins over suspended, suspended over off.
 """
 
@@ -39,7 +39,7 @@ class YearEntry:
     state: str
 
     def on(self, day: int) -> bool:
-        """Tell whether it is for a day."""
+        """Return whether it is for a day."""
         return self.first <= day <= self.last
 
 
@@ -52,7 +52,7 @@ class WeekEntry:
     state: str
 
     def on(self, day: int) -> bool:
-        """Tell whether it is for a day; 1.1.1970 was a Thursday."""
+        """Return whether it is for a day; 1.1.1970 was a Thursday."""
         return (day + 3) % 7 in self.days
 
 
@@ -96,11 +96,11 @@ class Calendar:
         return [*found, (begin, inf)] if begin is not None else found
 
     def open(self, start: float, duration: float) -> bool:
-        """Tell whether it is on for the whole of [start, start + duration], both ends included."""
+        """Return whether it is on for the whole of [start, start + duration], both ends included."""
         return all(end < start or begin > start + duration for begin, end in self.closed(start - 1, most=2))
 
     def _recurs(self) -> bool:
-        """Tell whether the week part changes state for ever."""
+        """Return whether the week part changes state forever."""
         week = Calendar((), self.week)
         return len({state for day in range(7) for _, _, state in week._day(day)}) > 1
 

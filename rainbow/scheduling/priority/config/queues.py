@@ -34,11 +34,11 @@ class Queue:
     calendar: Calendar
 
     def on(self, worker: str) -> bool:
-        """Tell whether it has an instance on a worker."""
+        """Return whether it has an instance on a worker."""
         return _any(self.given["workers"], worker)
 
     def admits(self, item: Item, environment: Environment) -> bool:
-        """Tell whether an item's owner and parallel environment may use it."""
+        """Return whether an item's owner and parallel environment may use it."""
         given, asks = self.given, item.asks
         parallel = not environment.name or not given["pe_list"] or _any(given["pe_list"], environment.name)
         named = not given["users"] or item.user in given["users"]
@@ -47,7 +47,7 @@ class Queue:
         return parallel and named and charged and not barred
 
     def alarmed(self, values: Mapping[str, float], thresholds: str = "load_thresholds") -> bool:
-        """Tell whether a load value has reached its threshold; a value not measured never has."""
+        """Return whether a load value has reached its threshold; a value not measured never has."""
         return any(name in values and values[name] >= least for name, least in self.given[thresholds].items())
 
 
@@ -79,7 +79,7 @@ def tag(item: Item, environment: Environment, spot: Spot, queues: Mapping[str, Q
 
 
 def named(patterns: Sequence[str], spot: Spot) -> bool:
-    """Tell whether one of some patterns, "queue" or "queue@worker", names a spot."""
+    """Return whether one of some patterns, "queue" or "queue@worker", names a spot."""
     return any(
         fnmatchcase(spot.queue, queue) and (not worker or fnmatchcase(spot.worker, worker))
         for queue, _, worker in (pattern.partition("@") for pattern in patterns)

@@ -25,7 +25,7 @@ SCOPES = ("users", "projects", "pes", "queues", "hosts")
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """Named sets: of users (members, or "@group" for everybody of a group) and of workers."""
+    """Named sets: of users (members, or "@group" for all of a group) and of workers."""
 
     users: Mapping[str, Collection[str]] = field(default_factory=dict)
     hosts: Mapping[str, Collection[str]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ def entries(text: str) -> list[str]:
 
 
 def matches(scope: str, text: str, subject: str | None, group: str | None, sets: Sets) -> bool:
-    """Tell whether a filter is about a subject; `group` is the primary group of a user."""
+    """Return whether a filter is about a subject; `group` is the primary group of a user."""
     included = [entry for entry in entries(text) if not entry.startswith("!")]
     excluded = [entry.lstrip("!") for entry in entries(text) if entry.startswith("!")]
     if subject is None:
@@ -53,7 +53,7 @@ def matches(scope: str, text: str, subject: str | None, group: str | None, sets:
 
 
 def _covers(entry: str, subject: str, group: str | None, known: Mapping[str, Collection[str]]) -> bool:
-    """Tell whether an excluded entry takes in all that the subject stands for."""
+    """Return whether an excluded entry takes in all that the subject stands for."""
     if not entry.startswith("@"):
         return fnmatchcase(subject, entry)
     if subject.startswith("@"):
@@ -65,7 +65,7 @@ def _covers(entry: str, subject: str, group: str | None, known: Mapping[str, Col
 
 
 def _meets(entry: str, subject: str, group: str | None, known: Mapping[str, Collection[str]]) -> bool:
-    """Tell whether an entry and a subject have anything in common."""
+    """Return whether an entry and a subject have anything in common."""
     if _overlap(entry, subject):
         return True
     if entry.startswith("@"):
@@ -81,17 +81,17 @@ def _named(entry: str, known: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def _in_group(members: Collection[str], group: str | None) -> bool:
-    """Tell whether a group is among a set's members; a group that may be any is."""
+    """Return whether a group is among a set's members; a group that may be any is."""
     return group is not None and any(m.startswith("@") and fnmatchcase(m[1:], group) for m in members)
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Tell whether one pattern matches the other read as a name, either way round."""
+    """Return whether one pattern matches the other read as a name, either way round."""
     return fnmatchcase(one, other) or fnmatchcase(other, one)
 
 
 def rule_matches(rule: Mapping[str, str], subjects: Mapping[str, str | None], group: str | None, sets: Sets) -> bool:
-    """Tell whether all filters of a rule match."""
+    """Return whether all filters of a rule match."""
     return all(matches(scope, text, subjects.get(scope), group, sets) for scope, text in rule.items())
 
 

@@ -66,7 +66,7 @@ class Assigner:
         return found
 
     def _hopeless(self, item: Item, environment: Environment) -> bool:
-        """Tell whether the workers together have too little now: one look in place of one at each of them."""
+        """Return whether the workers together have too little now: one look in place of one at each of them."""
         counts = admissible(environment.rule, item.counts)
         if not counts or item.asks.reservation or self.settings["consumables"]:
             return not counts  # other lines, or amounts that are not taken by every slot
@@ -99,7 +99,7 @@ class Assigner:
     # ── at one time ──
 
     def _single(self, item: Item, environment: Environment) -> bool:
-        """Tell whether an item is one slot that may lie anywhere."""
+        """Return whether an item is one slot that may lie anywhere."""
         single = item.counts == (1,) and len(item.groups) == 1 and not item.asks.master_queues
         return single and bool(admissible(environment.rule, item.counts))
 
@@ -122,7 +122,7 @@ class Assigner:
     def _has_room(
         self, item: Item, environment: Environment, spot: Spot, start: float, end: float, once: bool = False
     ) -> bool:
-        """Tell whether a spot has room for a slot of any group over [start, end); `once`: a job's only slot."""
+        """Return whether a spot has room for a slot of any group over [start, end); `once`: a job's only slot."""
         free = self.timeline.free
         for k in range(len(item.groups)):
             wanted = self.lines.wanted(item, k, spot, environment)
@@ -201,7 +201,7 @@ class Assigner:
     # ── with the diagram as arrays ──
 
     def _arrays(self, item: Item, environment: Environment) -> bool:
-        """Tell whether arrays answer for an item: workers alone limit it, and many ask in this run."""
+        """Return whether arrays answer for an item: workers alone limit it, and many ask in this run."""
         if self.promised <= FEW or not self.lines.by_workers or len(item.groups) != 1:
             return False
         return not (item.groups[0].outside or item.asks.reservation)

@@ -128,7 +128,7 @@ class Times:
 
     @property
     def plain(self) -> bool:
-        """Tell whether nothing but the workers' lines decides: one group, one queue on each worker."""
+        """Return whether nothing but the workers' lines decides: one group, one queue on each worker."""
         single = len(self.item.groups) == 1 and not self.item.asks.master_queues
         return single and len(self.reachable.by_worker) == len(self.reachable.spots)
 

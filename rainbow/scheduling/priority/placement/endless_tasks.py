@@ -2,7 +2,7 @@
 
 Such a task is taken to end some day, after everything with a known end, one after the other in order of start. The
 item is promised the earliest time that gives: then all the space it could use that holds no endless task is kept for
-it, and what else it needs comes from the fewest endless tasks. What may run for ever starts on none of the space
+it, and what else it needs comes from the fewest endless tasks. What may run forever starts on none of the space
 kept, so whenever one of those tasks ends there is more of it, until the item fits: it waits no longer than they run.
 
 What has a known end may run on the space kept meanwhile: it delays the item once, as then the time is known.

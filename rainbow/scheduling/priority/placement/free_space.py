@@ -59,7 +59,7 @@ class Wanted:
 
     @property
     def fixed(self) -> bool:
-        """Tell whether anything is taken once."""
+        """Return whether anything is taken once."""
         return bool(self.per_worker or self.per_job)
 
 

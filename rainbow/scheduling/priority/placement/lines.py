@@ -51,7 +51,7 @@ def capacity(view: View) -> dict[str, dict[str, int]]:
 
 
 def limit(run: RunView, settings: Mapping[str, Any]) -> float:
-    """When a running task must have ended: one without a duration has the default one; inf: it may run for ever."""
+    """When a running task must have ended: one without a duration has the default one; inf: it may run forever."""
     if run.until:
         return run.until
     return run.started + float(settings["default_duration"]) if settings["default_duration"] else inf
@@ -91,7 +91,7 @@ class Lines:
 
     @property
     def by_workers(self) -> bool:
-        """Tell whether only workers limit slots that ask for nothing outside them."""
+        """Return whether only workers limit slots that ask for nothing outside them."""
         return not (self.queues or self.quotas.sets or self.limits or self.settings["consumables"])
 
     def until(self, run: RunView) -> float:
@@ -125,7 +125,7 @@ class Lines:
 
     @property
     def reacts(self) -> bool:
-        """Tell whether a start can change which spots are usable, or their order."""
+        """Return whether a start can change which spots are usable, or their order."""
         sensitive = any(q.given["load_thresholds"] or q.given["subordinates"] for q in self.queues.values())
         return sensitive or bool(self.settings["load_adjustments"])
 
@@ -134,7 +134,7 @@ class Lines:
         self._reachable = {}
 
     def overloaded(self, spot: Spot) -> bool:
-        """Tell whether a queue's load threshold is reached on a worker, by load or by what of a type is left."""
+        """Return whether a queue's load threshold is reached on a worker, by load or by what of a type is left."""
         if not self.queues:
             return False
         queue, values = self.queues[spot.queue], self.load.values[spot.worker]
@@ -160,7 +160,7 @@ class Lines:
         return [(begin - offset, end - offset) for begin, end in closed]
 
     def open_now(self, name: str) -> bool:
-        """Tell whether a queue's calendar has it on at this moment."""
+        """Return whether a queue's calendar has it on at this moment."""
         return not name or state(self.queues[name], self.view.now + self.settings["utc_offset"]) == ON
 
     def _book_reservation(self, kept: ReservationView) -> None:
