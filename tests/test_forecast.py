@@ -194,3 +194,15 @@ def test_few_scores_give_a_factor_of_four_and_no_correction():
 def test_forecasts_that_are_too_early_on_the_whole_are_corrected():
     assert corrected(540.0, [log(2)] * 40) == pytest.approx(1_140.0)
     assert corrected(540.0, [0.05] * 40) == 540.0
+
+
+def test_forecasts_that_are_always_late_by_half_stay_corrected():
+    """Scores compare with what was planned: a correction that holds must not look like no bias at all."""
+    jobs = [Job("a", 0, 1, 600, 600), Job("b", 0, 1, 600, 600)]
+    view = make_view(0.0, {"n0": {"core": 1}}, map(job_view, jobs))
+    scores = []
+    for _ in range(400):
+        one = forecast(view, Priority(), Exact(jobs), scores, ALL).jobs["b"]
+        scores.append(score(1_260.0, one.planned - view.now))
+    assert one.planned == 600.0
+    assert one.start == pytest.approx(1_260.0)

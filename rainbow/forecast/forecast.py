@@ -42,6 +42,7 @@ class Expected:
     """When a job is expected to start and end; `low` to `high` is where 8 in 10 such starts lie.
 
     `how`: running, ahead, one-pass or unknown; `text` says why it is unknown. Times that nobody knows are infinite.
+    `planned` is the start before it was corrected: scores compare with that, or one correction would undo the next.
     """
 
     job: str
@@ -51,6 +52,7 @@ class Expected:
     high: float
     how: str
     text: str = ""
+    planned: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,13 +242,12 @@ def _banded(found: Mapping[str, Expected], now: float, scores: Sequence[float]) 
 
 def _with_band(one: Expected, now: float, scores: Sequence[float]) -> Expected:
     if one.how == "running" or one.start <= now or one.start == inf:
-        return replace(one, low=one.start, high=one.start)
+        return replace(one, low=one.start, high=one.start, planned=one.start)
     wait = corrected(one.start - now, scores)
     low, high = band(one.start - now, scores, 0.8)
     start = now + wait
-    return replace(
-        one, start=start, end=one.end + start - one.start, low=now + min(low, wait), high=now + max(high, wait)
-    )
+    end = one.end + start - one.start
+    return replace(one, start=start, end=end, low=now + min(low, wait), high=now + max(high, wait), planned=one.start)
 
 
 def score(waited: float, expected: float) -> float:

@@ -215,7 +215,7 @@ class Forecaster:
             first = statistics.unscored(connection, entry.id)
             began = statistics.starts(connection, first.keys() - waits)
         fresh = {job: _scored(first[job], at) for job, at in began.items()}
-        late = [_scored(first[job], now) for job in first.keys() & waits if first[job]["start"] < now]
+        late = [_scored(first[job], now) for job in first.keys() & waits if first[job]["planned"] < now]
         lengths = Learned(copy, Known(recent, ratios))
         scores = [*scores, *fresh.values()]
         made = forecast(copy.view, policies.get(copy.policy), lengths, [*scores, *late], BOUNDS, pace)
@@ -343,7 +343,7 @@ def _cores_in(tree: Resource) -> int:
 
 
 def _scored(first: Mapping[str, Any], at: float) -> float:
-    return score(at - first["at"], first["start"] - first["at"])
+    return score(at - first["at"], first["planned"] - first["at"])
 
 
 def _count(first: Mapping[str, Any], at: float, scored: float) -> None:
@@ -361,4 +361,5 @@ def _has_moved(one: Expected, before: float | None, now: float) -> bool:
 
 def _said(one: Expected, at: float) -> dict[str, Any]:
     end = None if one.end == inf else one.end
-    return {"at": at, "start": one.start, "end": end, "low": one.low, "high": one.high, "how": one.how}
+    times = {"start": one.start, "end": end, "low": one.low, "high": one.high, "planned": one.planned}
+    return {"at": at, **times, "how": one.how}
