@@ -35,6 +35,23 @@ def test_every_command_is_where_the_table_says(name: str) -> None:
     assert command.name == name
 
 
+INSIDE = """
+from rainbow.cli.main import COMMANDS, Commands
+import click, sys
+of = Commands()[sys.argv[1]]
+print(*sorted(of.commands) if isinstance(of, click.Group) else ())
+"""
+
+
+@pytest.mark.parametrize("name", ["policy", "cluster"])
+def test_a_group_has_all_its_commands_in_a_process_that_runs_nothing_else(name: str) -> None:
+    """Some are made in another file than their group."""
+    done = subprocess.run([sys.executable, "-c", INSIDE, name], capture_output=True, text=True, check=True)
+    everything = [main.get_command(click.Context(main), every) for every in COMMANDS]
+    group = next(one for one in everything if isinstance(one, click.Group) and one.name == name)
+    assert done.stdout.split() == sorted(group.commands)
+
+
 def test_every_public_name_is_there_when_it_is_asked_for() -> None:
     assert set(rainbow.PLACES) < set(rainbow.__all__)
     assert all(getattr(rainbow, name) for name in rainbow.__all__)

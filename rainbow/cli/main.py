@@ -33,7 +33,7 @@ COMMANDS = {
     "jobspec": "slurm.sbatch:jobspec",
     "match": "commands.match:match",
     "nodes": "slurm.history:nodes",
-    "policy": "commands.policy:policy",
+    "policy": "commands.simulation:policy",  # with `policy simulate`, which stands beside `simulate`
     "receive": "commands.receive:receive",
     "report": "commands.receive:report",
     "reserve": "commands.reservations:reserve",
