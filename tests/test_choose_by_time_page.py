@@ -21,7 +21,7 @@ def steady(text: str) -> list[str]:
     """Return the lines without what is another in every run: ids, times of day and how old a forecast is."""
     text = ID.sub("ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d", "TIME", text)
-    text = re.sub(r"(?:\b[A-Z][a-z]{2} \d\d )?\b\d\d:\d\d\b", "HH:MM", text)
+    text = re.sub(r"(?:\b[A-Z][a-z]{2} \d\d )?\b\d\d:\d\d(?::\d\d)?\b", "HH:MM", text)
     text = re.sub(r"as of \d+ s ago", "as of N s ago", text)
     return [re.sub(r" +", " ", line).strip() for line in text.strip().splitlines()]
 

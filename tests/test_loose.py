@@ -26,6 +26,8 @@ def request(slots, parts, outer=None):
     if outer == "inside":
         slot["with"] = [{"type": "node", "count": 1, "with": slot["with"]}]
     top = {"type": "node", "count": 1, "with": [slot]} if outer == "outside" else slot
+    if outer == "each":
+        top = {"type": "node", "count": slots, "with": [{**slot, "count": 1}]}
     task = {"command": ["a"], "slot": "s", "count": {"per_slot": 1}}
     return rainbow.parse_jobspec(
         {"version": 1, "resources": [top], "tasks": [task], "attributes": {"system": {"duration": 9}}}
@@ -48,6 +50,7 @@ def request(slots, parts, outer=None):
         (request({"min": 3}, {"core": 1}), (SlotsView("s", {"core": 1}, 3, 3, (3,)),)),
         (request(2, {"core": 2}, "inside"), (SlotsView("s", {"core": 2}, 2, 2, (2,), True),)),
         (request(1, {"core": 2}, "outside"), (SlotsView("s", {"core": 2}, 1, 1, (1,), True),)),
+        (request(3, {"core": 2}, "each"), (SlotsView("s", {"core": 2}, 3, 3, (3,), True),)),
         (request(2, {"core": 2}, "outside"), ()),  # both slots on one node: amounts do not say that
         (request(1, {"core": 1, "licence": 2}), (SlotsView("s", {"core": 1}, 1, 1, (1,), False, {"licence": 2}),)),
         (request(1, {"licence": 2}), ()),
@@ -60,7 +63,7 @@ def test_request_is_said_by_amounts_where_they_say_all_of_it(given_, expected):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @settings(max_examples=60)
-@given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 2), st.sampled_from([None, None, "inside", "outside"]))
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 2), st.sampled_from([None, "inside", "outside", "each"]))
 def test_amounts_and_matcher_agree_on_an_idle_cluster(shape, slots, cores, gpus, outer):
     read = rainbow.read_cluster(write_jgf(shaped(shape, "one")), name="one")
     parts = {"core": cores, **({"gpu": gpus} if gpus else {})}

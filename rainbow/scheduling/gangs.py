@@ -193,11 +193,11 @@ def loose_slots(
 def _slots(
     tree: Resource, worker_type: str, inside: set[str], outside: set[str], measures: Mapping[str, Measure]
 ) -> SlotsView | None:
-    slot, parts, apart = tree, tree.children, False
-    if tree.type == worker_type and not tree.exclusive and not tree.needs and len(tree.children) == 1:
-        slot, apart = tree.children[0], True  # a worker that holds one slot
+    slot, parts, count, apart = tree, tree.children, tree.count, False
+    if tree.type == worker_type and _plain(tree) and len(parts) == 1:
+        slot, apart = parts[0], True  # workers that hold a slot each
         parts = slot.children
-        if not _one(tree.count) or not _one(slot.count):
+        if not _one(slot.count):
             return None
     elif len(parts) == 1 and parts[0].type == worker_type and _plain(parts[0]) and _one(parts[0].count):
         parts, apart = parts[0].children, True  # a slot that holds one worker
@@ -213,7 +213,7 @@ def _slots(
     beside = {kind: amount for kind, amount in amounts.items() if kind not in inside}
     if not held:
         return None
-    counts = _counts(slot.count)
+    counts = _counts(count)
     return SlotsView(slot.label, held, counts[0], counts[-1], counts, apart, beside)
 
 

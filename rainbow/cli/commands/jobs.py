@@ -28,6 +28,7 @@ from rainbow.cli.output.columns import (
 from rainbow.cli.output.decisions import draw_decision, draw_replay, draw_steps
 from rainbow.cli.session import with_tokens
 from rainbow.client import Client
+from rainbow.client.wait import ENDED
 from rainbow.errors import NotFound
 from rainbow.jobspec.hostlist import fold_hosts
 from rainbow.state_machine import JobState
@@ -305,7 +306,8 @@ def _draw_eta(console: Console, found: Document) -> None:
     told["start"] = expected({**found, "how": "ahead"}, now) if found["how"] in ("ahead", "one-pass") else None
     moving = ", moving with the start" if told["start"] else ""
     told["end"] = f"expected {moment(found['end'], now)}{moving}" if found["end"] else None
-    told["by"] = HOW[found["how"]] + (f": {found['text']}" if found["text"] else "")
+    by = [] if found["state"] in ENDED else [HOW[found["how"]]]
+    told["by"] = ": ".join([*by, *filter(None, [found["text"]])])
     if found.get("typical") is False and found["how"] in ("ahead", "one-pass"):
         told["band"] = "a guess, a factor of 4 either way: fewer than 30 forecasts of this cluster have turned out"
     if before := found.get("ahead"):

@@ -149,8 +149,11 @@ def band(eta: Document, now: float) -> str:
     return f"8 in 10 between {moment(eta['low'], now)} and {moment(eta['high'], now)}"
 
 
+NEAR = 600.0  # seconds
+
+
 def moment(time: str | None, now: float) -> str:
-    """Write a time to come as a time of day; on another day with the day.
+    """Write a time to come as a time of day; on another day with the day, within ten minutes with the seconds.
 
     >>> moment(None, 0.0)
     '-'
@@ -158,6 +161,8 @@ def moment(time: str | None, now: float) -> str:
     at = seconds(time)
     if at is None:
         return "-"
+    if abs(at - now) < NEAR:
+        return printer.when(at, "%H:%M:%S")
     today = printer.when(at, "%Y-%m-%d") == printer.when(now, "%Y-%m-%d")
     return printer.when(at, "%H:%M" if today else "%b %d %H:%M")
 
