@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rainbow.errors import TryLater
+from rainbow.forecast import Key
 from rainbow.scheduling import LoadBased
 from rainbow.service.core.outlook import Outlook
 from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
+from rainbow.store import schema, statistics
 from tests.conftest import ADMIN, Api, Clock, Cluster, jobspec, open_service_at
 
 POLICIES = ["load_based", "priority", "fair_share"]
@@ -257,3 +262,49 @@ def test_bookings_are_forgotten_with_the_next_forecast(oak: Cluster, clock: Cloc
     made._heard.clear()
     made.turn()
     assert outlook.every()[entry.id].at == clock.now
+
+
+def test_migration_fills_lengths_with_what_ran_before(oak: Cluster, clock: Clock, service: Any) -> None:
+    """Runs that ended before lengths were remembered say how long the next one takes."""
+    oak.say("heartbeat")
+    [job] = submit(oak, requestor="ann", name="train")
+    [offer] = oak.take()
+    [task] = oak.api.good("GET", f"/v1/jobs/{job}", None, oak.token)["tasks"]
+    oak.say("events", events=[{"task": offer["id"], "attempt": 1, "event": "started"}])
+    clock.now += 42
+    oak.end(offer)
+    entry = service.catalogue["oak"]
+    key = Key(entry.id, "ann", "train", task["name"], task["slots"])
+    path = next(Path(schema.__file__).parent.glob("migrations/versions/0015_*.py"))
+    spec = importlib.util.spec_from_file_location("filled", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with service.store.write() as connection:
+        learned = statistics.recent(connection, entry.id, [key])
+        connection.execute(schema.lengths.delete())
+        module._fill(connection)
+        assert statistics.recent(connection, entry.id, [key]) == learned
+        assert list(learned.values()) == [[42.0]] * 4
+
+
+def test_a_cluster_whose_step_does_not_come_back_keeps_no_other_from_its_forecast(
+    oak: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elm = oak.api.register("elm")
+    [job] = submit(elm)
+    for one in (oak, elm):
+        one.say("heartbeat")
+    entries = oak.api.service.catalogue
+
+    def taken(service: Any, mirror: Any) -> None:
+        if mirror.entry.id == entries["oak"].id:
+            raise TryLater("the policy of cluster oak does not come back", retry_after=30)
+        mirror.lock.acquire()
+
+    monkeypatch.setattr("rainbow.service.live_state.mirror._take", taken)
+    forecast(oak.api)
+    assert eta(elm, job)["how"] == "ahead"
+    fault = oak.api.good("GET", "/v1/clusters/oak/forecast", None, oak.secret)["fault"]
+    assert "does not come back" in fault

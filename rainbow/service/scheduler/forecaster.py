@@ -18,7 +18,7 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import RainbowError
+from rainbow.errors import RainbowError, Unavailable
 from rainbow.forecast import Bounds, Expected, Forecast, Key, Known, Length, forecast, left, length_of, score
 from rainbow.scheduling import GangView, JobView, RunView, View, policies, traits_of
 from rainbow.service.core.counters import count, gauge, observe
@@ -184,9 +184,9 @@ class Forecaster:
         try:
             told = self.look_ahead(entry, pace)
             self._faults.pop(entry.id, None)
-        except (Ending, RainbowError):
+        except (Ending, Unavailable):
             raise
-        except Exception as fault:  # a policy is anybody's code
+        except Exception as fault:  # a policy is anybody's code; of one that does not come back the mirror is taken
             what = f"{type(fault).__name__}: {fault}"
             self._tell(entry.id, what, cluster=entry.cluster.name)
             told = Told(self.service.clock(), None, fault=f"the forecast failed: {what}")
