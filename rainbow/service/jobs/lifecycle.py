@@ -169,8 +169,8 @@ def _hold(service: Service, who: Caller, job_id: str, verb: str) -> dict[str, An
 def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> bool:
     """Cancel a job's tasks that have not started, tell the others to stop; `why` is what people are told.
 
-    From now on nothing of the job starts. Of very many tasks the first are ended: True, the job's wait says that some
-    are left, and the cluster's steps end them.
+    From now on nothing of the job starts. Of very many tasks the first are ended: True, some are left, the job's wait
+    says so, and the cluster's steps end them.
     """
     jobs.change(connection, job_id, canceled_at=now)
     if (waiting := jobs.get_unplaced(connection, job_id)) is not None:
@@ -183,20 +183,17 @@ def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> bo
     return True
 
 
-def is_ending(record: JobRecord) -> bool:
-    """Return whether a canceled job has tasks that are still to be canceled or told to stop."""
-    return record.canceled_at is not None and record.state in LIVE and (record.wait or {}).get("reason") == ENDING
-
-
 def end_more(service: Service, job_id: str, seconds: float) -> bool:
     """End more of a canceled job's tasks, piece by piece for so long; return whether any are left."""
     began, left = perf_counter(), True
     while left and perf_counter() - began < seconds:
         with service.store.write() as connection:
             record = jobs.get(connection, job_id)
-            if record is None or not is_ending(record):
+            if record is None or record.canceled_at is None or record.state not in LIVE:
                 return False
-            left = _end_some(connection, job_id, service.clock(), (record.wait or {})["facts"]["why"])
+            wait = record.wait or {}  # a step that was planned before may have written another
+            why = wait["facts"]["why"] if wait.get("reason") == ENDING else ""
+            left = _end_some(connection, job_id, service.clock(), why)
             if not left:
                 jobs.change(connection, job_id, wait=None)
     return left

@@ -25,7 +25,7 @@ from rainbow.service.core.limits import check_limits
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.dependency_targets import target
 from rainbow.service.jobs.jobspecs import reading
-from rainbow.service.jobs.lifecycle import is_ending, may_run
+from rainbow.service.jobs.lifecycle import may_run
 from rainbow.service.live_state.dependents import Dependents
 from rainbow.service.live_state.live_job import LiveJob, system_of
 from rainbow.service.live_state.matcher_cache import Placing
@@ -263,7 +263,7 @@ class Mirror:
     def put_job(self, job: LiveJob) -> None:
         """Take note of a job that is new here."""
         self.jobs[job.record.id] = job
-        self._note(job.record)
+        self._changed.add(job.record.id)
         if reserved := system_of(job.read).get("reservation"):
             self.reserved[job.record.id] = reserved
         self.dependents.add(job)
@@ -271,11 +271,7 @@ class Mirror:
     def change_job(self, record: JobRecord) -> None:
         """Take note of what is stored of a job."""
         self.jobs[record.id].record = record
-        self._note(record)
-
-    def _note(self, record: JobRecord) -> None:
         self._changed.add(record.id)
-        (self.ending.add if is_ending(record) else self.ending.discard)(record.id)
 
     def drop_job(self, job_id: str) -> None:
         """Forget a job that has ended."""
@@ -435,12 +431,20 @@ class Mirror:
         job_id = job.record.id
         waits = bool(job.order or job.resting)
         (self.waiting.add if waits else self.waiting.discard)(job_id)
+        (self.ending.add if self._is_ending(job) else self.ending.discard)(job_id)
         self._put_view(job_id, job)
         wait = self._wait_of(job) if waits else None
         if wait is None or job_id in self.doomed or _told(job.record.wait, wait):
             self.blocked.pop(job_id, None)
         else:
             self.blocked[job_id] = wait
+
+    def _is_ending(self, job: LiveJob) -> bool:
+        """Return whether a canceled job has tasks that are still to be canceled or told to stop."""
+        if job.record.canceled_at is None:
+            return False
+        held = (self.booked[f"{job.record.id}-{index}"] for index in job.booked)
+        return bool(job.order or job.resting) or any(task.state is not T.STOPPING for task in held)
 
     def _wait_of(self, job: LiveJob) -> Wait | None:
         """Say why a job waits that no policy sees."""
