@@ -308,3 +308,24 @@ def test_a_cluster_whose_step_does_not_come_back_keeps_no_other_from_its_forecas
     assert eta(elm, job)["how"] == "ahead"
     fault = oak.api.good("GET", "/v1/clusters/oak/forecast", None, oak.secret)["fault"]
     assert "does not come back" in fault
+
+
+def test_a_turn_over_many_clusters_looks_again_who_is_dirty(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ash", "elm", "oak"):
+        api.register(name).say("heartbeat")
+    made, asked, now = Forecaster(api.service), list[str](), [0.0]
+
+    def slow(entry: Any) -> float:
+        asked.append(entry.cluster.name)
+        now[0] += 2.0
+        return 0.0
+
+    monkeypatch.setattr(made, "_forecast", slow)
+    monkeypatch.setattr(api.service, "monotonic", lambda: now[0])
+    for _ in range(3):
+        made.turn()
+    assert sorted(asked) == ["ash", "elm", "oak"]
+    now[0] += 10.0
+    api.service.tell(api.service.catalogue["elm"].id)
+    made.turn()
+    assert asked[3:] == ["elm"]

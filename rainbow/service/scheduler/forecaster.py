@@ -38,6 +38,7 @@ BOUNDS = Bounds()
 MOST = 2.0  # seconds of the processor for plans ahead, of one forecast
 SHORTEST = 1.0  # seconds between two forecasts of a cluster
 TIMES = 20  # what a forecast cost, until the next of its cluster
+SLICE = 1.0  # seconds after which a turn looks again whose turn it is
 STALE = 60.0  # seconds after which a cluster where nothing happens is forecast again
 LEAST = 0.001  # of a core, for what is under way when forecasts are turned off
 PAUSE = 0.25  # seconds between two looks for dirty clusters
@@ -153,7 +154,7 @@ class Forecaster:
     # ── whose turn it is ──
 
     def turn(self) -> None:
-        """Forecast every cluster that is due, dirty ones first."""
+        """Forecast the clusters that are due, dirty ones first."""
         catalogue, now = self.service.catalogue, self.service.monotonic()
         share = self.service.settings.forecast_share  # it may be exchanged at any moment
         entries = {entry.id: entry for entry in catalogue.values()} if share > 0 else {}
@@ -172,6 +173,8 @@ class Forecaster:
             if one in away:
                 self.outlook.put(one, Told(self.service.clock(), None, fault="no worker is ready"))
             self._due[one] = self.service.monotonic() + max(SHORTEST, TIMES * cost)
+            if self.service.monotonic() - now > SLICE:
+                return  # others may have become dirty since: these come first
 
     def _away(self, ids: Sequence[str]) -> set[str]:
         with self.service.store.read() as connection:
