@@ -139,7 +139,7 @@ def test_other_processes_read_the_room_that_was_stored(oak: Cluster, clock: Cloc
     again = open_service_at(database, clock)
     try:
         [found] = Api(again).good("POST", "/v1/eta", jobspec(2, duration=60), oak.token)["candidates"]
-        assert (found["known"], found["wait"]) == (False, 300)  # amounts do not say two nodes
+        assert (found["known"], found["wait"]) == (True, 300)
     finally:
         again.close()
 
