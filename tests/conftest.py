@@ -19,7 +19,10 @@ from rainbow.store import open_store
 from tests.postgres import Postgres, postgres
 from tests.slurm import Slurm, slurm
 
-hypothesis.settings.register_profile("rainbow", deadline=None)  # a busy machine is no fault of ours
+EXAMPLES = 100 if os.environ.get("RAINBOW_SOAK") else 50
+hypothesis.settings.register_profile(
+    "rainbow", deadline=None, max_examples=EXAMPLES
+)  # a busy machine is no fault of ours
 hypothesis.settings.load_profile("rainbow")
 
 
@@ -162,14 +165,18 @@ def clock() -> Clock:
     return Clock()
 
 
-# the suites that run over both stores; the others say nothing of the store
-ON_BOTH = ("test_store", "test_api", "test_service", "test_two_processes", "test_nobody_waits", "test_no_starvation")
+# the suites that run over both stores, and those whose second one is soaked; the others say nothing of the store
+ON_BOTH = ("test_store", "test_api", "test_service", "test_two_processes")
+SOAKED_ON_BOTH = ("test_api_openapi", "test_nobody_waits", "test_no_starvation")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database" in metafunc.fixturenames:
-        both = metafunc.module.__name__.rpartition(".")[2].startswith(ON_BOTH)
-        metafunc.parametrize("database", ["sqlite", "postgresql"] if both else ["sqlite"], indirect=True)
+        name = metafunc.module.__name__.rpartition(".")[2]
+        marks = [pytest.mark.soak] if name.startswith(SOAKED_ON_BOTH) else []
+        both = ["sqlite", pytest.param("postgresql", marks=marks)]
+        found = both if name.startswith((*ON_BOTH, *SOAKED_ON_BOTH)) else ["sqlite"]
+        metafunc.parametrize("database", found, indirect=True)
 
 
 @pytest.fixture(scope="session")

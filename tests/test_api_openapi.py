@@ -106,7 +106,7 @@ def of(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @given(data=st.data())
 @settings(
-    max_examples=int(os.environ.get("RAINBOW_EXAMPLES", "400")),
+    max_examples=int(os.environ.get("RAINBOW_EXAMPLES", "200")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=[Phase.generate],

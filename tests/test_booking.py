@@ -200,7 +200,7 @@ def live_through(api: Api, events: list[tuple[str, int]]) -> None:
 
 
 @given(EVENTS)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_effective_nodes_free_after_any_interleaving_is_what_no_live_job_holds(
     api: Api, events: list[tuple[str, int]]
 ) -> None:

@@ -285,4 +285,4 @@ class Host(RuleBasedStateMachine):
 
 SOAK = bool(os.environ.get("RAINBOW_SOAK"))
 TestHost = Host.TestCase
-TestHost.settings = settings(max_examples=200 if SOAK else 12, stateful_step_count=60 if SOAK else 25, deadline=None)
+TestHost.settings = settings(max_examples=200 if SOAK else 6, stateful_step_count=60 if SOAK else 25, deadline=None)

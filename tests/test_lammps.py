@@ -81,6 +81,7 @@ def only(resource, need):
     return replace(resource, needs=tuple(n for n in resource.needs if n == need), children=children)
 
 
+@pytest.mark.soak
 def test_every_pair_has_a_change_and_core_is_in_all_of_them(clusters):
     requests, _ = files.jobspecs_of([LAMMPS / "jobspecs"])
     changes = Counter()

@@ -227,7 +227,7 @@ def test_i12_settings_are_refused_or_can_be_planned_with(given_settings):
     assert read_classes(checked).of("somebody") in checked["classes"]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=20)
 @given(generated(), st.randoms(use_true_random=False))
 def test_i13_everything_starts_after_finitely_many_rounds(of, rng):
     """Any task ends in a round, and none runs for ever: every class with a percent gets its tasks started."""

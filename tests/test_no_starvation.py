@@ -127,14 +127,14 @@ def crowds(draw):
     return policy, draw(st.integers(0, 1 << 20)), draw(kinds), draw(st.lists(kinds, min_size=1, max_size=3))
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(crowds())
 def test_no_job_that_fits_waits_for_ever_with_others_always_waiting(crowd):
     assert tried_here(*crowd)
 
 
 @pytest.mark.soak
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(crowds())
 def test_many_times_no_job_that_fits_waits_for_ever_with_others_always_waiting(crowd):
     assert tried_here(*crowd)

@@ -63,8 +63,15 @@ def beside(site: Site, folder: Path, *poison: str) -> tuple[Any, Any, int]:
     return (*ended, len(lines.read_text().splitlines()))
 
 
-@pytest.mark.parametrize("poison", [["sh", "-c", PARENT], [sys.executable, "-c", SESSION]], ids=["parent", "session"])
-@pytest.mark.parametrize("isolate", ["none", "auto"])
+@pytest.mark.parametrize(
+    ("isolate", "poison"),
+    [
+        pytest.param("none", [sys.executable, "-c", SESSION], id="none-session"),
+        pytest.param("auto", ["sh", "-c", PARENT], id="auto-parent"),
+        pytest.param("none", ["sh", "-c", PARENT], id="none-parent", marks=pytest.mark.soak),
+        pytest.param("auto", [sys.executable, "-c", SESSION], id="auto-session", marks=pytest.mark.soak),
+    ],
+)
 def test_a_task_that_kills_its_keeper_harms_itself_alone(
     tmp_path: Path, processes: Processes, isolate: str, poison: list[str]
 ) -> None:

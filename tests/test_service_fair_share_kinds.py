@@ -1,6 +1,6 @@
 """fair_share over real stores: services keep their number, reservations are whole machines."""
 
-from rainbow.service.jobs.lifecycle import SOON, STARTS
+from rainbow.transitions import SOON, STARTS
 from tests.growing import FAIR, FIXED, bag, elastic, site, states, there
 
 __all__ = ["there"]  # fixtures

@@ -101,7 +101,7 @@ def test_a_cluster_shows_its_forecast_page_by_page(oak: Cluster) -> None:
     assert ([one["id"] for one in first["jobs"]], first["next"], first["cut"]) == (jobs[:2], jobs[1], "all")
     after = oak.api.good("GET", f"{path}&after={first['next']}", None, oak.secret)
     assert ([one["id"] for one in after["jobs"]], after["next"]) == (jobs[2:], None)
-    oak.api.problem(400, "request-invalid", "GET", f"{path}&after=nobody", None, oak.secret)
+    oak.api.problem(409, "conflict", "GET", f"{path}&after=nobody", None, oak.secret)
     oak.api.problem(400, "request-invalid", "GET", "/v1/clusters/oak/forecast?limit=0", None, oak.secret)
 
 

@@ -55,7 +55,7 @@ def show(api, cluster, job):
 def test_reserved_space_is_left_to_the_jobs_that_name_it(api, oak, clock):
     made = reserve(api, oak, body(clock, requestor="ann"))
     assert (made["state"], made["requestor"], made["requestors"]) == ("coming", "ann", ["ann"])
-    assert made["placement"] == {name: {"core": 2, "node": 1} for name in ("n0", "n1")}
+    assert made["placement"] == {name: {"core": 2} for name in ("n0", "n1")}
     short, long_ = submit(api, oak, 90), submit(api, oak, 150)
     inside = submit(api, oak, 40, requestor="ann", nodes=2, reservation=made["id"])
     (offer,) = oak.take()

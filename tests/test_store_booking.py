@@ -16,7 +16,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["submit", "accept", "end", "report"
 
 
 @given(EVENTS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_booked_after_any_history_equals_counting_by_hand(tmp_path_factory: Any, events: list[Any]) -> None:
     """Two sums over clocks say the same as going through the history event by event."""
     store = open_store(str(tmp_path_factory.mktemp("booking") / "x.db"))

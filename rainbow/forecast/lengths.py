@@ -101,8 +101,8 @@ def _runs(known: Known, key: Key) -> tuple[Sequence[float], str]:
 def quantiles(scores: Sequence[float], cover: float) -> tuple[float, float]:
     """Return between which logarithms the next score lies in `cover` of all cases, by those before it (conformal).
 
-    >>> quantiles([0.01 * k for k in range(-50, 50)], 0.8)
-    (-0.41, 0.4)
+    >>> quantiles(range(-50, 50), 0.8)
+    (-41, 40)
     """
     if len(scores) < FEWEST:
         return -_LOG_GUESS, _LOG_GUESS

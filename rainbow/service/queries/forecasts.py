@@ -6,7 +6,7 @@ from math import inf, log
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import RequestError
+from rainbow.errors import Conflict
 from rainbow.forecast.forecast import SCORES
 from rainbow.forecast.lengths import FEWEST, quantiles
 from rainbow.matching import shown
@@ -84,7 +84,7 @@ def of_cluster(service: Service, who: Caller, name: str, limit: int, after: str 
     ordered = sorted(made.jobs.values(), key=lambda one: (one.start, one.job)) if made else []
     places = {one.job: at for at, one in enumerate(ordered)}
     if after is not None and after not in places:
-        raise RequestError("after names no job of the forecast; begin again without it", pointer="/after")
+        raise Conflict("the job that `after` names is no longer in the forecast; begin again without it", after=after)
     begin = 0 if after is None else places[after] + 1
     page = ordered[begin : begin + limit]
     fault = told.fault if told else NO_FORECASTS if service.settings.forecast_share <= 0 else "there is none yet"
