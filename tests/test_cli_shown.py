@@ -88,7 +88,7 @@ def test_lists_have_every_word_in_json(shell: Shell) -> None:
 
 def test_tables_name_what_they_list(shell: Shell) -> None:
     job = shell.json("submit", "--name", "mine", "-n", "1", "--", "true")["id"]
-    assert re.search(rf"^{job} +mine ", shell("jobs").stdout, re.MULTILINE)
+    assert re.search(rf"^{job} +mine ", shell("jobs", "--all").stdout, re.MULTILINE)
     assert re.search(r"^oak +up +2/2 +.*core 8", shell("cluster", "list").stdout, re.MULTILINE)
     assert re.search(r"^n1 +READY ", shell("worker", "list", "--cluster", "oak").stdout, re.MULTILINE)
     assert re.search(r"^price +3 +3$", shell("state", "show", "--cluster", "oak").stdout, re.MULTILINE)
