@@ -135,7 +135,7 @@ def test_a_translation_needs_no_server(shell: Shell) -> None:
     assert "array: 1,3-4" in document
     spec = shell.file("job.yaml", document)
     call = shell("jobspec", "--to", "sbatch", spec, **away).stdout
-    assert call == "sbatch --job-name=hello --ntasks=2 --cpus-per-task=1 --time=00:10:00 --array=1,3-4\n"
+    assert call == "sbatch --ntasks=2 --cpus-per-task=1 --time=10 --job-name=hello --array=1,3-4\n"
     assert shell("jobspec", path, "--to", "sbatch", **away).stdout == call
     script = shell.file("again.sh", shell("jobspec", spec, "--to", "script", **away).stdout)
     assert (

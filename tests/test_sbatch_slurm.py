@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rainbow.agent.executors.slurm.request import carried
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.handover import handover
 from rainbow.jobspec.sbatch import Call, Caller, call_of, jobspec_of_call, read_call
+from rainbow.jobspec.sbatch.request import carried
 from tests.slurm import Slurm
 from tests.slurm import slurm as running
 

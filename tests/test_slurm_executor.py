@@ -183,7 +183,7 @@ def test_what_rainbow_has_done_itself_is_not_done_again_for_what_the_script_says
         ("--array=0-9", "its script asks for an array"),
         ("--wait", "its script asks for --wait"),
         ("--uid=0", "its script: "),
-        ("hetjob", "several components"),
+        ("hetjob", "2 components (hetjob), the jobspec for 1"),
     ],
 )
 def test_script_that_cannot_be_handed_over_is_refused_in_words(shared: SlurmExecutor, line: str, said: str) -> None:
@@ -192,6 +192,29 @@ def test_script_that_cannot_be_handed_over_is_refused_in_words(shared: SlurmExec
     assert end.result is Result.FAILED
     assert end.detail.startswith("not handed over to Slurm: ")
     assert said in end.detail
+
+
+def test_job_of_several_components_is_one_job_with_one_end(
+    shared: SlurmExecutor, on_slurm: Slurm, tmp_path: Path
+) -> None:
+    """A script of the user's, whose own lines say the same, and a command that starts in each slot of both."""
+    slots = [
+        {"type": "slot", "count": count, "label": "a", "with": [{"type": "core", "count": count}]} for count in (1, 2)
+    ]
+    site = {"slurm": {"partition": "batch", "hetjob": [{"partition": "short"}]}}
+    script = "#!/bin/sh\n#SBATCH -n1 -p batch\n#SBATCH hetjob\n#SBATCH -n2 -c2 -p short\n"
+    script += "echo $SLURM_HET_SIZE; exit 3\n"
+    asked = request(*slots, script=script, name="pair", site=site)
+    shared.start(Run(("script", 1), "s", ("pair",), str(tmp_path), duration=60.0, request=asked))
+    each = ("sh", "-c", "echo $RAINBOW_TASK_RANK; exit $RAINBOW_TASK_RANK")
+    asked = request(*slots, name="ranks", site=site)
+    shared.start(Run(("command", 1), "c", each, str(tmp_path), duration=60.0, processes=3, request=asked))
+    found = ends(shared, 2, seconds=60)
+    assert (found[("script", 1)].exit_code, found[("script", 1)].output) == (3, "2\n")
+    assert sorted(found[("command", 1)].output.split()) == ["0", "1", "2"]
+    assert found[("command", 1)].exit_code == 1
+    shown = on_slurm.run("squeue", "-h", "-t", "all", "-n", "pair", "-o", "%i %P %C %l").splitlines()
+    assert sorted(line.partition("+")[2] for line in shown) == ["0 batch 1 1:00", "1 short 4 1:00"]
 
 
 def test_what_slurm_refuses_is_told_in_its_words(shared: SlurmExecutor) -> None:

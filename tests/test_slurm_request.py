@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rainbow.agent.executors.slurm.request import Carried, NotCarriedError, carried, site_options
 from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.handover import handover
+from rainbow.jobspec.sbatch import Call
+from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, site_options
 from rainbow.scheduling import gangs
 from tests.slurm import Slurm
 
@@ -30,7 +31,7 @@ def asked(document: dict[str, Any]) -> Carried:
 
 
 def words(found: Carried) -> list[str]:
-    return [f"--{name}={value}" if value else f"--{name}" for name, value in found.options.items()]
+    return Call(found.components).argv()
 
 
 def called(case: dict[str, Any]) -> str:

@@ -45,16 +45,3 @@ def _of_clock(text: str) -> float | None:
         parts = [0, *parts]
     hours, minutes, seconds = [*parts, 0, 0][:3]
     return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
-
-
-def slurm_time(seconds: float) -> str:
-    """Write a limit for sbatch, in whole minutes rounded up, as Slurm counts it; 0 is no limit.
-
-    >>> slurm_time(90), slurm_time(90 * 60), slurm_time(36 * 3600), slurm_time(0)
-    ('00:02:00', '01:30:00', '1-12:00:00', 'UNLIMITED')
-    """
-    if not seconds:
-        return "UNLIMITED"
-    hours, minutes = divmod(math.ceil(seconds / 60), 60)
-    days, hours = divmod(hours, 24)
-    return f"{f'{days}-' if days else ''}{hours:02}:{minutes:02}:00"

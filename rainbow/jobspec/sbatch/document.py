@@ -121,7 +121,8 @@ class _Shape:
         nodes = {"nodes", "ntasks-per-node"} <= layout
         if not layout <= ({"nodes", "ntasks-per-node", "cpus-per-task"} if nodes else {"ntasks", "cpus-per-task"}):
             return written
-        back = LAYOUT | ({"mem", "exclusive"} if nodes else {"mem", "mem-per-cpu", "gpus-per-task"})
+        memory = "mem" if nodes or self.slots == 1 else "mem-per-cpu"
+        back = LAYOUT | {memory, "exclusive" if nodes else "gpus-per-task"}
         return (written - back) | (written & self.kept.keys())
 
     _read = frozenset(

@@ -7,21 +7,31 @@ what Rainbow has acted on itself (arrays, dependencies, begin times, holds) is o
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shlex
 import stat
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rainbow.agent.executors import bootstrap
 from rainbow.agent.executors.local import allowed
-from rainbow.agent.executors.run import Run
+from rainbow.agent.executors.run import Run, workers_of
 from rainbow.agent.executors.shared_folder import key_of
-from rainbow.agent.executors.slurm.request import Carried, NotCarriedError, Options, one_line
 from rainbow.errors import RainbowError
+from rainbow.jobspec.sbatch import Call as Components
 from rainbow.jobspec.sbatch import read_call
+from rainbow.jobspec.sbatch.request import (
+    MIB,
+    PLAIN_MEMORY,
+    Carried,
+    NotCarriedError,
+    Options,
+    one_line,
+    time_limit,
+)
 
 INDEX = "RAINBOW_ARRAY_INDEX"
 OF_COMMANDS = ("SBATCH_", "SLURM_", "SRUN_", "SALLOC_", "LD_", "MUNGE")  # variables that change what sbatch does
@@ -56,30 +66,51 @@ def script_of(run: Run) -> str:
 
 def call_of(run: Run, asked: Carried, mark: str, shares: int, place: Place) -> Call:
     """Return the call for a run; NotCarriedError names what cannot be handed over."""
-    options = _options(run, asked, mark, place)
+    options, later = _options(run, asked, mark, place), asked.components[1:]
     script = script_of(run)
     if not script:
         options["export"] = "NIL"  # a command gets its environment through the desk
-        return Call(_words(options), _starter(run, shares, place))
+        return Call(_words(options, *later), _starter(run, shares, len(asked.components), place))
     exported, own = _exported(run, place)
-    given = _directives(script)
+    components = _directives(script)
+    given = components[0]
     options["export"] = exported
     if index := run.environment.get(INDEX):
         options["array"] = index
     elif "array" in given:
         raise NotCarriedError("its script asks for an array: submit it with rainbow submit, or write system.array")
+    if len(components) > len(asked.components):
+        raise NotCarriedError(
+            f"its script asks for {len(components)} components (hetjob), the jobspec for {len(asked.components)}: "
+            "submit it with rainbow submit"
+        )
     if "begin" in given:
         options.setdefault("begin", "now")
     arguments = [str(word) for word in (run.request or {}).get("arguments") or ()]
-    extra = (
-        *(("--dependency=",) if "dependency" in given else ()),
-        *(("/dev/stdin", *arguments) if arguments else ()),
-    )
-    return Call((*_words(options), *extra), script, own, "hold" in given)
+    extra = ["/dev/stdin", *arguments] if arguments else []
+    options |= {"dependency": ""} if "dependency" in given else {}
+    return Call((*_words(options, *later), *extra), script, own, "hold" in given)
 
 
-def _words(options: Options) -> tuple[str, ...]:
-    return tuple(f"--{name}={value}" if value else f"--{name}" for name, value in options.items())
+def _words(*components: Options) -> tuple[str, ...]:
+    return tuple(Components(components).argv())
+
+
+def placed(run: Run, *, pinned: bool) -> Carried:
+    """Return the options for what a policy of ours has placed: as much on every node as the node that holds most."""
+    workers = workers_of(run)
+    amounts = [run.placement[worker] for worker in workers]
+    most = {kind: max((each.get(kind, 0) for each in amounts), default=0) for kind in ("core", "gpu", "memory")}
+    options: Options = {"nodes": str(len(workers)), "ntasks-per-node": "1"} if workers else {"ntasks": "1"}
+    if most["core"]:
+        options["cpus-per-task"] = str(most["core"])
+    if most["gpu"]:
+        options["gpus-per-node"] = str(most["gpu"])
+    if most["memory"]:
+        options["mem"] = f"{math.ceil(most['memory'] * (1 if 'memory' in run.units else PLAIN_MEMORY) / MIB)}M"
+    if workers and pinned:
+        options["nodelist"] = ",".join(workers)
+    return Carried(({**options, **time_limit(run.duration)},), max(1, len(workers)))
 
 
 def _options(run: Run, asked: Carried, mark: str, place: Place) -> Options:
@@ -145,22 +176,20 @@ def _exported(run: Run, place: Place) -> tuple[str, dict[str, str]]:
     return ",".join([*named, *written]) or "NIL", named
 
 
-def _directives(script: str) -> Mapping[str, str]:
-    """Return the options that a script asks for itself."""
+def _directives(script: str) -> Sequence[Mapping[str, str]]:
+    """Return the options that a script asks for itself, of each component."""
     if found := OF_THE_CALL.search(script):
         raise NotCarriedError(f"its script asks for {found[1]}, which is about the call and not the job")
     try:
-        call = read_call(script)
+        return read_call(script).components
     except RainbowError as fault:
         raise NotCarriedError(f"its script: {fault}") from fault
-    if len(call.components) > 1:
-        raise NotCarriedError("its script asks for several components (hetjob), which are not handed over yet")
-    return call.options
 
 
-def _starter(run: Run, shares: int, place: Place) -> str:
+def _starter(run: Run, shares: int, components: int, place: Place) -> str:
     words = bootstrap.command("shared_folder", str(place.desk), key_of(run.id), str(shares))
     if shares > 1:
-        words = ["srun", f"--ntasks={shares}", "--kill-on-bad-exit=0", "--export=ALL", *words]
+        spread = f"--het-group=0-{components - 1}" if components > 1 else f"--ntasks={shares}"
+        words = ["srun", spread, "--kill-on-bad-exit=0", "--export=ALL", *words]
     lines = [f"export {name}={shlex.quote(value)}" for name, value in allowed(place.environment).items()]
     return "\n".join(["#!/bin/sh", *lines, "unset SLURM_EXPORT_ENV", f"exec {shlex.join(words)}", ""])

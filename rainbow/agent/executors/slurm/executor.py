@@ -27,9 +27,9 @@ from rainbow.agent.executors.local import for_managers
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, shares, workers_of
 from rainbow.agent.executors.shared_folder import Desk, key_of, merged
 from rainbow.agent.executors.slurm import status
-from rainbow.agent.executors.slurm.call import INDEX, Place, call_of, output_of, read_end, script_of
-from rainbow.agent.executors.slurm.request import Carried, NotCarriedError, carried, placed
+from rainbow.agent.executors.slurm.call import INDEX, Place, call_of, output_of, placed, read_end, script_of
 from rainbow.agent.executors.slurm.status import Final, Phase, Row
+from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried
 
 AT_ONCE = 8  # calls of sbatch
 PATIENCE = 60.0  # seconds for one command; what sbatch has not answered by then is unknown, not refused

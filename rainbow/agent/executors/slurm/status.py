@@ -18,6 +18,7 @@ COLUMNS = ROWS.count("|")
 QUEUE = "%i|%P|%Q"
 COMMENTS = "%i|%k"
 ACCOUNTED = "JobIDRaw,State,ExitCode,DerivedExitCode,Reason"
+FIRST = "+0"  # ends the id of a job's first component, by which the whole job is called
 NONE = frozenset({"", "N/A", "(null)", "None", "none", "Unknown"})
 
 
@@ -78,6 +79,7 @@ def read_rows(text: str) -> tuple[dict[str, Row], list[str]]:
             odd.append(line[:200])
             continue
         job, state, start, priority, *others = ("" if part in NONE else part for part in parts)
+        job = job.removesuffix(FIRST)
         rows[job] = Row(job, state, start, int(priority), *others)
     return rows, odd
 
@@ -100,7 +102,7 @@ def read_marks(text: str, marks: Iterable[str]) -> dict[str, list[str]]:
         job, _, comment = line.partition("|")
         mark = comment.strip().rpartition(" ")[2]
         if mark in wanted:
-            found.setdefault(mark, []).append(job.strip())
+            found.setdefault(mark, []).append(job.strip().removesuffix(FIRST))
     return found
 
 

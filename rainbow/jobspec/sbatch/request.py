@@ -1,7 +1,13 @@
-"""What a task asks for → options of sbatch. Pure: values in, words out; what cannot be said to Slurm is refused.
+"""What a task asks for → options of sbatch: the only translation, of the command line and of the executor `slurm`.
 
-resources     of the request          carried       whole, nothing is pinned
-placement     by a policy of ours     placed        pinned to its nodes where the cluster is ours alone
+    {core, count c, replicas r}                              --ntasks=r --cpus-per-task=c
+    {node, replicas N, with core c}                          --nodes=N --ntasks-per-node=1 --cpus-per-task=c
+    {node, count N, with {core, replicas k, count c}}        --nodes=N --ntasks-per-node=k --cpus-per-task=c
+    {node, count N, with core c}                             the same with k = 1
+    node without `with`                                      --nodes=N --exclusive --mem=0
+    several of these                                         a component each
+
+`attributes.site.slurm` comes on top and is stronger. Values in, words out; what Slurm cannot be told is refused.
 """
 
 from __future__ import annotations
@@ -10,10 +16,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
-from rainbow.agent.executors.run import Run, workers_of
+from rainbow.errors import JobspecError
 from rainbow.jobspec.batch import laid_over
 from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.jobspec.quantities import quantity
@@ -36,23 +42,31 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("priority", "reboot", "power"), "only operators of a site set it"),
     "get-user-env": "the site builds the job's environment",
     "clusters": "Rainbow chooses the cluster",
-    "hetjob": "jobs of several components are not handed over yet; submit them one by one",
+    "hetjob": "it lists the options of later components, in a job of several resources",
     **dict.fromkeys(("export", "export-file"), "name variables in attributes.system.environment"),
     **dict.fromkeys(("array", "wrap", "parsable", "test-only", "wait", "quiet"), "Rainbow says it itself"),
 }
 
 
-class NotCarriedError(ValueError):
+class NotCarriedError(JobspecError):
     """What cannot be said to Slurm, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Options of sbatch by name, in order. `tasks`: how many processes srun starts; `notes`: what is left out."""
+    """Options of sbatch by name, in order, of each component. `tasks`: how many processes srun starts in all.
 
-    options: Options
+    `notes`: what is left out.
+    """
+
+    components: tuple[Options, ...]
     tasks: int = 1
     notes: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> Options:
+        """The options of the only component, or the first."""
+        return self.components[0]
 
 
 @dataclass
@@ -66,10 +80,24 @@ class _Shape:
     whole: bool = False  # a node without any parts named: all of it
     exclusive: bool = False
     notes: list[str] = field(default_factory=list)
+    switches: Options = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> int:
+        """How many processes it starts."""
+        return self.slots * (self.nodes[0] if self.nodes else 1)
+
+    def options(self) -> Options:
+        """Return what asks for it."""
+        return {**_layout(self), **_amounts(self), **self.switches}
 
 
-def carried(request: Mapping[str, Any], duration: float = 0.0, hosts: Sequence[str] = ()) -> Carried:
-    """Return the options for a whole request; `hosts` are the site's. NotCarriedError names what Slurm cannot do.
+def carried(
+    request: Mapping[str, Any], duration: float = 0.0, hosts: Sequence[str] | None = None, zone: tzinfo | None = None
+) -> Carried:
+    """Return the options for a whole request (handover.py); NotCarriedError names what Slurm cannot do.
+
+    `hosts` are the site's, None: not known. Times are written in `zone`, else in that of this machine.
 
     >>> tree = {"type": "slot", "count": 3, "with": [{"type": "core", "count": 2}]}
     >>> carried({"resources": [tree], "name": "a"}, 90).options
@@ -77,21 +105,32 @@ def carried(request: Mapping[str, Any], duration: float = 0.0, hosts: Sequence[s
     """
     if request.get("gang", 1) > 1:
         raise NotCarriedError(f"its {request['gang']} tasks start together, which is not handed over; submit each")
-    trees = request.get("resources") or []
-    if len(trees) != 1:
-        raise NotCarriedError(f"{len(trees)} different shapes that start together are not handed over; submit each")
-    tree, switches = _below_a_switch(trees[0])
-    shape = _shape(tree)
-    options = {**_layout(shape), **_amounts(shape), **switches}
-    nodes = shape.nodes[0] if shape.nodes else None
-    said = site_options((request.get("site") or {}).get("slurm") or {})
-    options |= _constraints(request.get("constraint"), nodes, () if "nodelist" in said else hosts)
-    options |= _time(duration) | _system(request, shape.notes)
-    options = laid_over(options, said)
-    return Carried(options, shape.slots * (nodes or 1), tuple(shape.notes))
+    told = (request.get("site") or {}).get("slurm")
+    told = dict(told) if isinstance(told, Mapping) else {}
+    later = told.pop("hetjob", ())
+    said = [site_options(told), *(site_options(one) for one in later if isinstance(one, Mapping))]
+    notes: list[str] = []
+    parts = [_component(tree, notes) for tree in request.get("resources") or []]
+    said += [{} for _ in parts[len(said) :]]
+    if not parts or len(said) > len(parts):
+        raise NotCarriedError(f"options for {len(said)} components, and {len(parts)} different resources")
+    nodes = parts[0].nodes[0] if parts[0].nodes else None
+    options = _constraints(request.get("constraint"), nodes, hosts, named="nodelist" in said[0])
+    options |= time_limit(duration) | _system(request, notes, zone)
+    shapes = [part.options() for part in parts]
+    shapes[0] |= options
+    components = tuple(laid_over(shape, one) for shape, one in zip(shapes, said, strict=True))
+    return Carried(components, sum(part.tasks for part in parts), tuple(notes))
 
 
 # ── the tree ──
+
+
+def _component(tree: Tree, notes: list[str]) -> _Shape:
+    below, switches = _below_a_switch(tree)
+    shape = _shape(below, notes)
+    shape.switches = switches
+    return shape
 
 
 def _below_a_switch(tree: Tree) -> tuple[Tree, Options]:
@@ -105,8 +144,8 @@ def _below_a_switch(tree: Tree) -> tuple[Tree, Options]:
     return tree, {}
 
 
-def _shape(tree: Tree) -> _Shape:
-    notes = [f"{need} is matched by Rainbow only" for need in _needs(tree)]
+def _shape(tree: Tree, notes: list[str]) -> _Shape:
+    notes += [f"{need} is matched by Rainbow only" for need in _needs(tree)]
     below = tree.get("with") or []
     if tree["type"] == SLOT:
         nodes = [part for part in below if part["type"] == "node"]
@@ -227,16 +266,17 @@ def _memory(shape: _Shape, inside: dict[str, int], beside: dict[str, int]) -> Op
     slot, node, cores = inside.pop("memory", 0), beside.pop("memory", 0), inside.get("core", 1)
     if not slot and not node:
         return {}
-    if shape.nodes is not None:
+    if shape.nodes is not None or shape.slots == 1:
         return {"mem": f"{math.ceil((slot * shape.slots + node) / MIB)}M"}
     return {"mem-per-cpu": f"{math.ceil(slot / cores / MIB)}M"}
 
 
-def _time(duration: float) -> Options:
+def time_limit(duration: float) -> Options:
+    """Return the option for a limit in seconds; 0: the site's default."""
     return {"time": str(math.ceil(duration / 60))} if duration > 0 else {}
 
 
-def _system(request: Mapping[str, Any], notes: list[str]) -> Options:
+def _system(request: Mapping[str, Any], notes: list[str], zone: tzinfo | None) -> Options:
     """Say what `attributes.system` has for resource managers."""
     system, options = request.get("system") or {}, Options()
     if name := one_line(request.get("name")):
@@ -244,7 +284,7 @@ def _system(request: Mapping[str, Any], notes: list[str]) -> Options:
     if queue := system.get("queue"):
         options["partition"] = ",".join(map(str, queue)) if isinstance(queue, list) else str(queue)
     if isinstance(deadline := system.get("deadline"), int | float):
-        options["deadline"] = moment(deadline)
+        options["deadline"] = clock(deadline, zone)
     priority = system.get("priority", 0)
     if priority < 0:
         options["nice"] = str(-priority)
@@ -255,9 +295,9 @@ def _system(request: Mapping[str, Any], notes: list[str]) -> Options:
     return options
 
 
-def moment(seconds: float) -> str:
-    """Write a time as Slurm reads it, in the zone of this machine."""
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
+def clock(seconds: float, zone: tzinfo | None) -> str:
+    """Write a time as Slurm reads it, in a zone, None: that of this machine."""
+    return datetime.fromtimestamp(seconds, zone).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def one_line(text: object) -> str:
@@ -291,18 +331,20 @@ def site_options(given: Mapping[str, Any]) -> Options:
 # ── constraints ──
 
 
-def _constraints(constraint: Mapping[str, Any] | None, nodes: int | None, hosts: Sequence[str]) -> Options:
+def _constraints(
+    constraint: Mapping[str, Any] | None, nodes: int | None, hosts: Sequence[str] | None, *, named: bool
+) -> Options:
     """Say an RFC 31 constraint with --constraint, --partition, --nodelist and --exclude.
 
-    `hosts` are the site's; without any the site is told of its nodes in other words.
+    `hosts` are the site's; `named`: the site has its own list of nodes, of which matching reads the constraint.
     """
     features, partitions, among, never = list[Any](), list[str](), list[set[str]](), set[str]()
     for part in _conjuncts(constraint):
         [(operator, values)] = part.items()
-        if named := _partitions(part):
-            partitions = [name for name in named if not partitions or name in partitions]
+        if found := _partitions(part):
+            partitions = [name for name in found if not partitions or name in partitions]
         elif operator == "hostlist":
-            among.append(_hosts(values))
+            among += [] if named else [_hosts(values)]
         elif operator == "not" and "hostlist" in values[0]:
             never |= _hosts(values[0]["hostlist"])
         else:
@@ -313,8 +355,10 @@ def _constraints(constraint: Mapping[str, Any] | None, nodes: int | None, hosts:
         options["partition"] = ",".join(partitions)
     if among:
         wanted = set.intersection(*among) - never
-        if nodes == len(wanted) and hosts:
+        if nodes == len(wanted):
             options["nodelist"] = ",".join(sorted(wanted))
+        elif hosts is None:
+            raise NotCarriedError("hosts to choose among cannot be said to Slurm (--nodelist takes all of them)")
         else:
             never |= set(hosts) - wanted
     if never:
@@ -356,23 +400,3 @@ def _feature(part: Mapping[str, Any], *, nested: bool) -> str:
         raise NotCarriedError(f"the constraint {operator} cannot be said to Slurm")
     said = ("|" if operator == "or" else "&").join(_feature(each, nested=len(values) > 1) for each in values)
     return f"({said})" if nested and len(values) > 1 else said
-
-
-# ── what a policy of ours has placed ──
-
-
-def placed(run: Run, *, pinned: bool) -> Carried:
-    """Return the options for a placement: as much on every node as the node that holds most."""
-    workers = workers_of(run)
-    amounts = [run.placement[worker] for worker in workers]
-    most = {kind: max((each.get(kind, 0) for each in amounts), default=0) for kind in ("core", "gpu", "memory")}
-    options: Options = {"nodes": str(len(workers)), "ntasks-per-node": "1"} if workers else {"ntasks": "1"}
-    if most["core"]:
-        options["cpus-per-task"] = str(most["core"])
-    if most["gpu"]:
-        options["gpus-per-node"] = str(most["gpu"])
-    if most["memory"]:
-        options["mem"] = f"{math.ceil(most['memory'] * (1 if 'memory' in run.units else PLAIN_MEMORY) / MIB)}M"
-    if workers and pinned:
-        options["nodelist"] = ",".join(workers)
-    return Carried({**options, **_time(run.duration)}, max(1, len(workers)))
