@@ -1,94 +1,74 @@
-"""The tables of docs/lammps.md are what the simulation gives today."""
+"""The published LAMMPS experiment comes out of `python -m benchmarks.lammps`, as docs/lammps.md shows it."""
 
-import re
-import time
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import rainbow
-from rainbow.cli import main
-from rainbow.cli.commands import match
-from rainbow.cli.input import files
-from tests.conftest import SHARED
+from benchmarks import lammps
+from tests.asking import shared_folder
 
-ROOT = Path(__file__).parents[1]
-LAMMPS = SHARED / "inputs" / "lammps"
-PAGE = (ROOT / "docs" / "lammps.md").read_text()
-SECONDS = 30  # on a slow and busy machine; about two on an idle one
-pytestmark = pytest.mark.skipif(not LAMMPS.is_dir(), reason="../shared is not beside this checkout")
+PAGE = (Path(__file__).parents[1] / "docs" / "lammps.md").read_text()
+NAMED = {"none": 3.6, "io.archspec+os": 20.6, "io.archspec+os+mpi": 64.2, "io.archspec+os+mpi+hardware": 100.0}
 
 
 @pytest.fixture(scope="module")
-def clusters():
-    return files.clusters_of([LAMMPS / "clusters"])
+def experiment():
+    folder = shared_folder()
+    if not (folder / "collected" / "lammps-published").is_dir():
+        pytest.skip("../shared has no collected/lammps-published")
+    return lammps.read_experiment(folder)
 
 
 @pytest.fixture(scope="module")
-def smaller():
-    """Read the jobspecs with 2 cores for 4."""
-    texts = {path: path.read_text() for path in sorted((LAMMPS / "jobspecs").rglob("*.yaml"))}
-    assert all(text.count("- count: 4") == 1 for text in texts.values())
-    return {path: rainbow.parse_jobspec(text.replace("- count: 4", "- count: 2")) for path, text in texts.items()}
+def rows(experiment):
+    return {row.setting: row for row in lammps.reproduce(experiment, 10, 1)}
 
 
-def tables():
-    """Yield the rows of every table of the page, without its head."""
-    for block in re.findall(r"(?:^\|.*\n)+", PAGE, re.M):
-        yield [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in block.splitlines()[2:]]
+def test_published_accuracies_come_out_within_two_points(rows):
+    assert {name: rows[name].published for name in NAMED} == pytest.approx(NAMED, abs=0.05)
+    for name in NAMED:
+        assert rows[name].measured == pytest.approx(rows[name].published, abs=2), name
 
 
-def test_sweep_takes_seconds_and_nothing_matches(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    began = time.monotonic()
-    command = ["match", "../shared/inputs/lammps/jobspecs", "--graph", "../shared/inputs/lammps/clusters"]
-    found = CliRunner().invoke(main, command, env={"COLUMNS": "110", "NO_COLOR": "1"})
-    assert time.monotonic() - began < SECONDS
-    shown = [line.rstrip() for line in found.stdout.splitlines()]
-    by_folder = "\n".join(shown[next(i for i, line in enumerate(shown) if line.startswith("FOLDER")) :])
-    assert f"...\n{by_folder}\n```" in PAGE
+def test_every_setting_is_within_sampling_error_of_what_is_expected(rows):
+    assert len(rows) == 8
+    for row in rows.values():
+        assert row.measured == pytest.approx(row.expected, abs=2), row
+        chance = row.expected / 100
+        assert abs(row.published - row.expected) <= 200 * (chance * (1 - chance) / 360) ** 0.5, row
 
 
-def test_counts_by_level_with_cores_that_fit(clusters, smaller):
-    swept = match.sweep(smaller, clusters, explain=False)
-    rows = {Path(one["folder"]).name: one for one in swept["folders"]}
-    levels, counted, _ = tables()
-    assert [row[0] for row in levels] == [row[0] for row in counted]
-    assert {row[0] for row in counted} == set(rows)
-    for level, *numbers in counted:
-        row = rows[level]
-        assert [row["jobspecs"], row["of"], row["matched"], row["refusals"]["need-unmet"]] == [*map(int, numbers)]
+def test_page_has_the_table_of_the_experiment_and_the_reason_for_its_change(rows, experiment):
+    for row in rows.values():
+        cells = f"{row.clusters:g} | {row.expected:.1f} | {row.measured:.1f} ± {row.spread:.1f} | {row.published:.1f}"
+        assert f"| {row.setting} | {cells} |" in PAGE
+    asked = lammps.jobspec("any", {})
+    asked["resources"][0]["with"][0]["count"] = 4
+    verdicts = rainbow.match(rainbow.parse_jobspec(asked), experiment.clusters)
+    assert {verdict.reason.text for verdict in verdicts} <= set(PAGE.split("`"))
+    assert not any(verdict.matched for verdict in verdicts)
 
 
-def test_counts_of_each_need_asked_alone(clusters, smaller):
-    asked, met = Counter(), Counter()
-    for request in smaller.values():
-        for need in {repr(n): n for root in request.resources for part in root.walk() for n in part.needs}.values():
-            alone = replace(request, variants=(tuple(only(root, need) for root in request.resources),))
-            name = need.conditions[0].options["field"]
-            asked[name] += len(clusters)
-            met[name] += sum(verdict.matched for verdict in rainbow.match(alone, clusters))
-    assert {row[0].strip("`"): (int(row[1]), int(row[2])) for row in list(tables())[2]} == {
-        name: (asked[name], met[name]) for name in asked
-    }
-
-
-def only(resource, need):
-    children = tuple(only(child, need) for child in resource.children)
-    return replace(resource, needs=tuple(n for n in resource.needs if n == need), children=children)
+def test_choosing_by_cost_saves_and_the_text_as_written_draws_at_random(experiment):
+    found = {(cost.setting, cost.selector): cost for cost in lammps.costs(experiment, 1, 1)}
+    for setting in ("none", "io.archspec+os", "io.archspec+os+mpi"):
+        drawn, cheapest, written, linear = (found[setting, name] for name in lammps.SELECTORS)
+        assert (drawn.accuracy, drawn.node_hour, drawn.build) == (written.accuracy, written.node_hour, written.build)
+        assert cheapest.node_hour < drawn.node_hour
+        assert linear.build < cheapest.build < drawn.build
+    alone = [found["io.archspec+os+mpi+hardware", name] for name in lammps.SELECTORS]
+    assert {(one.accuracy, one.build) for one in alone} == {(100.0, alone[0].build)}
 
 
 @pytest.mark.soak
-def test_every_pair_has_a_change_and_core_is_in_all_of_them(clusters):
-    requests, _ = files.jobspecs_of([LAMMPS / "jobspecs"])
-    changes = Counter()
-    for folder in match.sweep(requests, clusters, explain=True)["folders"]:
-        changes.update(folder["changes"])
-    assert sum(changes.values()) == 4_800
-    assert changes["core ≤ 2"] == 480
-    edits = {text: text.split("; ") for text in changes}
-    assert all(parts[0] == "core ≤ 2" for parts in edits.values())
-    assert {len(parts) - 1 for parts in edits.values()} == set(range(8))
+def test_page_has_the_table_of_costs(experiment):
+    for cost in lammps.costs(experiment, 10, 1):
+        cells = f"{cost.accuracy:.1f} | {cost.node_hour:.2f} | {cost.build:.2f} | {cost.suitable:.2f}"
+        assert f"| {cost.setting} | {cost.selector} | {cells} |" in PAGE
+
+
+def test_a_folder_without_the_files_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        lammps.main([str(tmp_path)])
+    assert "has no jobspecs.yaml" in capsys.readouterr().err
