@@ -26,7 +26,7 @@ MIGRATIONS = "migrations"  # numbered, never moved, and Alembic's own
 
 PURE = {
     *("errors", "former_modules", "lazy", "lru_cache", "plugins", "regex", "state_machine", "text"),
-    *("jobspec", "graph", "matching", "selection", "scheduling", "forecast", "simulation"),
+    *("accounts", "jobspec", "graph", "matching", "selection", "scheduling", "forecast", "simulation"),
 }
 IMPURE = {
     *(

@@ -90,18 +90,18 @@ class Accounted(Slurm):
 
     def _patiently(self, command: list[str]) -> None:
         limit = time.monotonic() + COMES_UP
-        while subprocess.run(command, env=self._environment, capture_output=True, timeout=60).returncode:
-            assert time.monotonic() < limit, f"{command} fails:\n{self._told()}"
+        while (done := subprocess.run(command, env=self._environment, capture_output=True, timeout=60)).returncode:
+            assert time.monotonic() < limit, f"{command} fails:\n{done.stderr!r}\n{self._told()}"
             time.sleep(0.3)
 
 
 @contextmanager
-def accounted() -> Iterator[Slurm]:
+def accounted(kind: type[Accounted] = Accounted) -> Iterator[Accounted]:
     """Run a Slurm with accounting until the block is left."""
     services.require("Slurm")
     absent = [name for name in ("slurmdbd", "mariadbd", "sacctmgr") if not _there(name)]
     services.without(f"not installed: {', '.join(absent)}" if absent else "")
-    made = Accounted()
+    made = kind()
     try:
         yield made
     finally:

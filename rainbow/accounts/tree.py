@@ -1,0 +1,128 @@
+"""The tree of accounts and the users in it.
+
+    Account ─┬─ Account ── Member      shares count among siblings: accounts and users of one parent
+             └─ Member
+
+The root has no name (""): accounts without a parent and users without an account hang there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rainbow.errors import Refused
+from rainbow.text import meant
+
+ROOT = ""
+DEEPEST = 32  # levels of the tree
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account. `shares` None: its children count as children of its parent (Slurm's `parent`)."""
+
+    name: str
+    parent: str = ROOT
+    shares: int | None = 1
+    limits: Mapping[str, Any] = field(default_factory=dict)  # see limits.py
+    budget: Mapping[str, Any] = field(default_factory=dict)  # see budget.py; empty: none
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A user in an account. `shares` None: they come before all other users of it, as in Slurm."""
+
+    account: str
+    user: str
+    shares: int | None = 1
+    default: bool = False  # the account of this user's jobs that name none
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Account and user."""
+        return self.account, self.user
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """All accounts and members."""
+
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    members: Mapping[tuple[str, str], Member] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, accounts: Iterable[Account], members: Iterable[Member]) -> Tree:
+        """Make a tree of accounts and members in any order."""
+        named = {one.name: one for one in sorted(accounts, key=lambda one: one.name)}
+        return cls(named, {one.key: one for one in sorted(members, key=lambda one: one.key)})
+
+    def line(self, account: str) -> list[Account]:
+        """Return an account and those above it, the nearest first.
+
+        >>> tree = Tree.of([Account("bio"), Account("dna", "bio")], [])
+        >>> [one.name for one in tree.line("dna")]
+        ['dna', 'bio']
+        """
+        found: list[Account] = []
+        while account in self.accounts and len(found) <= DEEPEST:
+            found.append(self.accounts[account])
+            account = found[-1].parent
+        return found
+
+    def below(self, account: str) -> Iterator[Account]:
+        """Give the accounts right below one."""
+        return (one for one in self.accounts.values() if one.parent == account)
+
+    def walk(self, account: str = ROOT, depth: int = 0) -> Iterator[tuple[int, Account]]:
+        """Give every account below one with its depth, parents first, by name."""
+        for one in self.below(account) if depth < DEEPEST else ():
+            yield depth, one
+            yield from self.walk(one.name, depth + 1)
+
+    def of_user(self, user: str) -> list[str]:
+        """Return the accounts a user is in, the default first."""
+        own = [one for one in self.members.values() if one.user == user]
+        return [one.account for one in sorted(own, key=lambda one: (not one.default, one.account))]
+
+    def account_of(self, user: str, asked: str | None) -> str:
+        """Return the account of a user's job: the one asked for, else their default; Refused names those allowed.
+
+        Without any account in the tree every job is without one.
+        """
+        if not self.accounts:
+            if asked:
+                raise Refused(f"account {asked:.40} not found; this server has no accounts", account=asked)
+            return ""
+        own = self.of_user(user)
+        if asked is None:
+            first = self.members.get((own[0], user)) if own else None
+            return own[0] if first and (first.default or len(own) == 1) else _without(user, own)
+        if asked not in own:
+            known = asked in self.accounts
+            hint = "" if known else meant(asked, self.accounts)
+            told = f"user {user} may not use account {asked:.40}" if known else f"account {asked:.40} not found"
+            raise Refused(f"{told}; {hint and hint + '; '}{_may(user, own)}", account=asked, accounts=own)
+        return asked
+
+    def check(self) -> None:
+        """Refuse a tree with an account whose parent is missing, or below itself."""
+        for one in self.accounts.values():
+            line = self.line(one.name)
+            if line[-1].parent != ROOT:
+                ring = len(line) > DEEPEST
+                told = (
+                    f"more than {DEEPEST} levels, or below itself" if ring else f"parent {line[-1].parent} not found"
+                )
+                raise Refused(f"account {one.name}: {told}", account=one.name)
+
+
+def _without(user: str, own: list[str]) -> str:
+    if own:
+        raise Refused(f"name an account with --account: user {user} has no default; {_may(user, own)}", accounts=own)
+    return ""
+
+
+def _may(user: str, own: list[str]) -> str:
+    return f"{user} may use: {', '.join(own)}" if own else f"{user} is in no account"
