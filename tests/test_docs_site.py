@@ -45,6 +45,27 @@ def test_every_operation_setting_and_code_is_on_a_generated_page_with_words(site
         assert [name for name in names if not getattr(found, name).__doc__] == []
 
 
+def test_every_command_key_and_metric_is_on_the_page_it_is_generated_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS / "site")
+    import reference
+
+    from rainbow.service.core.counters import METRICS
+    from rainbow.service.queries.monitoring import OF_ALL
+
+    pages = {path.stem: reference.filled(path.read_text()) for path in DOCS.glob("*.md")}
+    assert not [name for name, page in pages.items() if "<!-- generated" in page]
+    for name, command in reference.commands():
+        assert f"\n## rainbow {name}\n" in pages["reference-cli"]
+        assert command.help, name
+    assert pages["configuration"].count("\n| `") > 50
+    assert not re.findall(r"^\| .*\|\s*\|$", pages["configuration"] + pages["metrics"], re.M)
+    assert [
+        name for name in METRICS.keys() | {f"rainbow_{one}" for one in OF_ALL} if name not in pages["metrics"]
+    ] == []
+    for name in ("reference", "pages"):
+        sys.modules.pop(name, None)
+
+
 def test_links_that_leave_the_pages_lead_to_the_repository_and_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sphinx", reason="the extra docs is not installed")
     monkeypatch.syspath_prepend(DOCS / "site")

@@ -59,7 +59,9 @@ GENERATED = """
 
 def read(app: Sphinx, name: str, source: list[str]) -> None:
     """Prepare a page: its links, and in the index the generated pages and the sidebar."""
-    page = outward(source[0])
+    from reference import filled
+
+    page = filled(outward(source[0]))
     if name == "index":
         page = re.sub(r"(?m)^(## Reference.*)$", rf"\1\n{GENERATED}", page, count=1)
         page = f"{page}\n\n{sidebar(page)}"

@@ -61,8 +61,7 @@ def http_api() -> str:
 
 def operation(path: str, method: str, told: Document) -> str:
     """Return the section of one operation."""
-    summary, _, rest = told["summary"].partition("\n")
-    parts = [f"## {method.upper()} {path}", " ".join([summary, *rest.split()])]
+    parts = [f"## {method.upper()} {path}", f"{told['summary']} {told['description']}".strip()]
     rows = [[f"`{one['name']}`", one["in"], said(one["schema"])] for one in told["parameters"]]
     if rows:
         parts.append(table(["parameter", "in", "form"], rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from functools import lru_cache
 from typing import Any
@@ -131,10 +132,11 @@ def _paths(rule: str) -> list[tuple[str, str]]:
 
 
 def _operation(app: Flask, endpoint: str, method: str, path: str, fixed: str) -> dict[str, Any]:
-    words = (app.view_functions[endpoint].__doc__ or "").strip()
+    summary, _, description = inspect.cleandoc(app.view_functions[endpoint].__doc__ or "").partition("\n")
     told: dict[str, Any] = {
         "operationId": "_".join(filter(None, [endpoint.replace(".", "_"), fixed, method.lower()])),
-        "summary": words,
+        "summary": summary,
+        "description": " ".join(description.split()),
         "parameters": [*_in_path(path), *_in_query(endpoint), *_in_headers(endpoint)],
         "responses": _responses(endpoint),
     }

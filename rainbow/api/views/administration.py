@@ -22,7 +22,11 @@ config = Blueprint("config", __name__, url_prefix="/v1")
 
 @config.post("/config:reload")
 def reload() -> Any:
-    """Check the server's configuration file and take it over; one that cannot be used changes nothing."""
+    """Read the server's configuration file again.
+
+    The answer lists what `changed`, what `needs_restart`, and `warnings`. A file that cannot be used changes
+    nothing: 422 with pointer, line and column. 409 if the server has no file. Needs the admin token.
+    """
     return jsonify(core_reload.reload(service(), who()))
 
 
@@ -31,13 +35,13 @@ health = Blueprint("health", __name__)
 
 @health.get("/livez")
 def live() -> Any:
-    """Say that the process answers."""
+    """Return 200 while the process answers."""
     return jsonify(status="live")
 
 
 @health.get("/readyz")
 def ready() -> Any:
-    """Say that the store answers too."""
+    """Return 200 while the process and its database answer."""
     with service().store.read() as connection:
         connection.execute(sa.text("SELECT 1"))
     return jsonify(status="ready", scheduler=service().settings.name)
@@ -45,7 +49,7 @@ def ready() -> Any:
 
 @health.get("/")
 def front() -> Any:
-    """Say what this is and where to continue."""
+    """Return the name, the version and where to continue."""
     verbs = ["/v1/clusters", "/v1/jobs", "/v1/match", "/livez", "/readyz", "/metrics"]
     return jsonify(service="rainbow", scheduler=service().settings.name, verbs=verbs)
 
@@ -55,9 +59,10 @@ metrics = Blueprint("metrics", __name__)
 
 @metrics.get("/metrics")
 def show() -> Any:
-    """Show the figures: to the administrator, to a monitor token, and to all if the configuration says so.
+    """Show the metrics for Prometheus.
 
-    With `?brief=true` without those of every cluster's scheduling, each of which is a plan.
+    Needs the admin token or a monitor token, unless `server.metrics` is everybody. `brief=true` leaves out metrics
+    of every cluster's scheduling, each of which takes a plan.
     """
     _check_reader()
     lines = [*_counters(), *_histograms(), *_gauges()]
@@ -124,25 +129,28 @@ tokens = Blueprint("tokens", __name__, url_prefix="/v1/tokens")
 
 @tokens.post("")
 def mint() -> Any:
-    """Mint a submit token; it is told once."""
+    """Create a submit token or a monitor token; its value is shown once."""
     asking = who()
     return jsonify(timed(verbs.mint_token(service(), asking, read_mapping("Token")))), 201
 
 
 @tokens.get("")
 def listing() -> Any:
-    """List the credentials of the caller's own clusters."""
+    """List the credentials of the caller's own clusters, without their values."""
     return jsonify(tokens=timed(verbs.listing(service(), who())))
 
 
 @tokens.post("/<id:token_id>:rotate")
 def rotate(token_id: str) -> Any:
-    """Give it a new value, told once; the old one ends."""
+    """Replace a credential's value, shown once; the old value expires now.
+
+    Works for a cluster's secret, too.
+    """
     return jsonify(timed(verbs.rotate(service(), who(), token_id)))
 
 
 @tokens.delete("/<id:token_id>")
 def revoke(token_id: str) -> Any:
-    """End a token."""
+    """Revoke a credential now."""
     verbs.revoke(service(), who(), token_id)
     return "", 204

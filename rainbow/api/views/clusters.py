@@ -19,7 +19,11 @@ nodes = Blueprint("nodes", __name__, url_prefix="/v1")
 
 @nodes.get("/nodes")
 def listing_nodes() -> Any:
-    """Count the workers of every cluster by state, and what is free of them."""
+    """Count the workers of every visible cluster by state.
+
+    States are idle, mixed, allocated, draining, drained, offline, lost, quarantined and unattended. Each row has
+    `nodes`, `names` (a hostlist of the first 1,000), and the `free` and `total` amounts with `units`.
+    """
     return jsonify(nodes=inventory.nodes(service(), who()))
 
 
@@ -28,7 +32,7 @@ agents = Blueprint("agents", __name__, url_prefix="/v1/clusters/<name>")
 
 @agents.post("/receive")
 def receive(name: str) -> Any:
-    """Offer tasks, waiting for some if there are none."""
+    """Offer tasks to an agent; wait for some if there are none."""
     asking, body, agent = _message("Receive")
     limits = service().settings.limits
     most = int(number_of(body, "max", 16, limits.offers))
@@ -43,21 +47,21 @@ def receive(name: str) -> Any:
 
 @agents.post("/accept")
 def accept(name: str) -> Any:
-    """Give offered tasks to the agent."""
+    """Assign offered tasks to the agent."""
     asking, body, agent = _message("Accept")
     return jsonify(protocol.accept(service(), asking, name, agent, body["tasks"], body.get("seq", 0)))
 
 
 @agents.post("/events")
 def events(name: str) -> Any:
-    """Store what happened to tasks."""
+    """Record events of tasks."""
     asking, body, agent = _message("Events")
     return jsonify(protocol.record_events(service(), asking, name, agent, body["events"], body.get("seq", 0)))
 
 
 @agents.post("/heartbeat")
 def heartbeat(name: str) -> Any:
-    """Note that the agent lives."""
+    """Renew the agent's lease."""
     asking, body, agent = _message("Heartbeat")
     keeps = body.get("on_lost_server") == "keep"
     up, running, seq = body.get("workers"), body.get("running", []), body.get("seq", 0)
@@ -77,26 +81,40 @@ clusters = Blueprint("clusters", __name__, url_prefix="/v1/clusters")
 
 @clusters.post("")
 def register() -> Any:
-    """Register a cluster; its token and secret are told once."""
+    """Register a cluster; its token and secret are shown once.
+
+    Needs the registration secret.
+    """
     asking = who()
     return jsonify(registration.register(service(), asking, read_mapping("Registration", graph=True))), 201
 
 
 @clusters.get("")
 def listing() -> Any:
-    """List the clusters these credentials may see."""
+    """List the clusters that the caller may see.
+
+    `state` is up, drained, deleting (the cluster goes when its last job ends) or unattended (no agent serves its
+    workers). `totals` are in the base units that `units` names.
+    """
     return jsonify(clusters=inventory.listing(service(), who()))
 
 
 @clusters.get("/<id:name>")
 def show(name: str) -> Any:
-    """Show one cluster."""
+    """Show one cluster with its policy.
+
+    `drained_at` is null while the cluster takes jobs; `draining` is true while it is being deleted.
+    """
     return jsonify(timed(inventory.show(service(), who(), name)))
 
 
 @clusters.delete("/<id:name>")
 def delete(name: str) -> Any:
-    """Forget a cluster: 204; with drain=true and jobs that still run: 202, and it goes when they have ended."""
+    """Delete a cluster; its waiting jobs move to other clusters.
+
+    409 while jobs are active, unless `drain=true`: then waiting jobs that fit nowhere else are rejected, and the
+    cluster is deleted (202) when its running tasks have ended.
+    """
     left = drain.delete(service(), who(), name, drain=flag("drain"))
     return (jsonify(left), 202) if left else ("", 204)
 
@@ -110,7 +128,10 @@ def graph(name: str) -> Any:
 
 @clusters.put("/<name>/graph")
 def put_graph(name: str) -> Any:
-    """Replace the graph; If-Match names the revision it must have."""
+    """Replace the graph; `If-Match` names the revision it must have (412).
+
+    409 if the new graph lacks a worker in use, unless `drain=true`: then the tasks there end.
+    """
     asking = who()
     body = read_json(graph=True)
     answer = graphs.put_graph(service(), asking, name, body, _expected(), drain=flag("drain"))
@@ -137,7 +158,7 @@ def _tagged(answer: Response, revision: int) -> Response:
 
 @clusters.put("/<name>/subsystems/<subsystem>")
 def put_subsystem(name: str, subsystem: str) -> Any:
-    """Hang a subsystem on the cluster."""
+    """Attach a subsystem, in place of one with the same name."""
     asking = who()
     return jsonify(graphs.put_subsystem(service(), asking, name, subsystem, read_json(graph=True)))
 
@@ -150,21 +171,21 @@ def subsystem(name: str, subsystem: str) -> Any:
 
 @clusters.delete("/<name>/subsystems/<subsystem>")
 def delete_subsystem(name: str, subsystem: str) -> Any:
-    """Take a subsystem away."""
+    """Detach a subsystem; requirements on it no longer match."""
     graphs.delete_subsystem(service(), who(), name, subsystem)
     return "", 204
 
 
 @clusters.route("/<name>/state", methods=["PUT", "PATCH"])
 def put_state(name: str) -> Any:
-    """Store the state: all of it (PUT) or some of it (PATCH)."""
+    """Report the state, a flat mapping in JSON or YAML: all of it (PUT) or some of it (PATCH)."""
     asking = who()
     return jsonify(registration.put_state(service(), asking, name, read_state(), merge=request.method == "PATCH"))
 
 
 @clusters.get("/<name>/state")
 def state(name: str) -> Any:
-    """Show the state as reported and as booked."""
+    """Show the state as reported, and less what is booked."""
     told = registration.state(service(), who(), name)
     # a state's own variables are never taken for times, whatever they are called
     return jsonify({**told, **timed({"reported_at": told["reported_at"]})})
@@ -172,7 +193,10 @@ def state(name: str) -> Any:
 
 @clusters.get("/<name>/workers")
 def workers(name: str) -> Any:
-    """List workers and their states."""
+    """List workers with states, capacities and missed heartbeats.
+
+    `missed` is null where no agent has ever served the worker.
+    """
     return jsonify(workers=timed(inventory.workers_of(service(), who(), name)))
 
 
@@ -180,26 +204,36 @@ def workers(name: str) -> Any:
 @clusters.post("/<name>/workers/<path:worker>:drain", defaults={"verb": "drain"})
 @clusters.post("/<name>/workers/<path:worker>:reinstate", defaults={"verb": "reinstate"})
 def move_worker(name: str, worker: str, verb: str) -> Any:
-    """Take a worker away, let it end what it has, or bring it back."""
+    """Take a worker offline, drain it, or reinstate it.
+
+    Running tasks continue. 409 on reinstating a worker that is in service.
+    """
     return jsonify(timed(drain.move(service(), who(), name, worker, verb)))
 
 
 @clusters.post("/<id:name>:drain", defaults={"verb": "drain"})
 @clusters.post("/<id:name>:reinstate", defaults={"verb": "reinstate"})
 def move_cluster(name: str, verb: str) -> Any:
-    """Let a cluster take nothing new, or take tasks again."""
+    """Drain a cluster, or reinstate it.
+
+    A drained cluster starts nothing; running tasks continue, waiting jobs move to other clusters.
+    """
     return jsonify(timed(drain.move_cluster(service(), who(), name, verb)))
 
 
 @clusters.get("/<name>/scheduler")
 def scheduler(name: str) -> Any:
-    """Show the policy, its settings and figures."""
+    """Show the policy, its settings, limits, figures and warnings, and the error of the last cycle."""
     return jsonify(monitoring.show(service(), who(), name))
 
 
 @clusters.route("/<name>/scheduler", methods=["PUT", "PATCH"])
 def put_scheduler(name: str) -> Any:
-    """Set the policy, its settings and the limits: all of what is given (PUT) or key by key (PATCH)."""
+    """Set policy, settings and limits: as a whole (PUT) or key by key (PATCH).
+
+    Takes effect at the next scheduling cycle. PUT returns settings that are not given to their defaults, except
+    `unit` of load_based; in a PATCH `null` returns a key to its default.
+    """
     asking = who()
     body = read_mapping("Policy")
     return jsonify(scheduling_settings.put(service(), asking, name, body, merge=request.method == "PATCH"))
@@ -207,7 +241,7 @@ def put_scheduler(name: str) -> Any:
 
 @clusters.get("/<name>/scheduler/changes")
 def scheduler_changes(name: str) -> Any:
-    """List who changed the policy, its settings or the limits, when, from what, to what."""
+    """List the changes of policy, settings and limits, the newest first."""
     found = scheduling_settings.changed(service(), who(), name)
     # what was set is never taken for times, whatever it is called
     return jsonify(changes=[{**one, **timed({"changed_at": one["changed_at"]})} for one in found])
@@ -215,13 +249,20 @@ def scheduler_changes(name: str) -> Any:
 
 @clusters.get("/<name>/timeline")
 def timeline(name: str) -> Any:
-    """Show the resource diagram after the next step."""
+    """Show the resource diagram after the next scheduling cycle.
+
+    `lines` have `worker`, `type`, `capacity` and `steps`; a time of null never comes.
+    """
     return jsonify(monitoring.timeline(service(), who(), name))
 
 
 @clusters.get("/<name>/forecast")
 def forecast(name: str) -> Any:
-    """Show when each job is expected to start and end, and what that leaves free."""
+    """Show when each job is expected to start and end.
+
+    `age`, `cut` (why plans end where they do: all, plans, seconds, horizon, stuck), `fault` (why there is none),
+    `jobs` (`start`, `end`, `low`, `high`, `how`, `text`), and `room`, what is left free.
+    """
     asking, text = who(), request.args.get("limit", "100")
     if not text.isdecimal() or not 1 <= int(text[:9]) <= forecasts.MOST:
         raise RequestError(f"limit must be between 1 and {forecasts.MOST}", pointer="/limit")
@@ -230,19 +271,19 @@ def forecast(name: str) -> Any:
 
 @clusters.get("/<name>/forecast/accuracy")
 def accuracy(name: str) -> Any:
-    """Say how the forecasts of starts and lengths turned out."""
+    """Compare past forecasts with what happened: `count`, `bias`, `factor_2`, `covered`."""
     return jsonify(forecasts.accuracy(service(), who(), name))
 
 
 @clusters.post("/<name>/step")
 def step(name: str) -> Any:
-    """Take one step now."""
+    """Run one scheduling cycle now."""
     return jsonify(monitoring.step_now(service(), who(), name))
 
 
 @clusters.post("/<name>/plan")
 def plan(name: str) -> Any:
-    """Say what the next step would do, without doing it."""
+    """Return the plan of the next scheduling cycle, without carrying it out."""
     return jsonify(monitoring.plan(service(), who(), name))
 
 
@@ -251,25 +292,31 @@ reservations = Blueprint("reservations", __name__, url_prefix="/v1/clusters/<nam
 
 @reservations.post("")
 def create(name: str) -> Any:
-    """Keep space in advance."""
+    """Reserve resources in advance.
+
+    `start` may be left out: as soon as there is room. 422 lists every worker's reason if there is no room.
+    """
     asking = who()
     return jsonify(service_reservations.create(service(), asking, name, read_mapping("Reservation"))), 201
 
 
 @reservations.get("", endpoint="listing")
 def list_reservations(name: str) -> Any:
-    """List the reservations of a cluster, the first to start first."""
+    """List the reservations of a cluster that the caller may see, by start.
+
+    `over=true` includes those that have ended.
+    """
     return jsonify(reservations=service_reservations.listing(service(), who(), name, every=flag("over")))
 
 
 @reservations.get("/<reservation_id>", endpoint="show")
 def show_reservation(name: str, reservation_id: str) -> Any:
-    """Show one."""
+    """Show a reservation."""
     return jsonify(service_reservations.show(service(), who(), name, reservation_id))
 
 
 @reservations.delete("/<reservation_id>", endpoint="delete")
 def delete_reservation(name: str, reservation_id: str) -> Any:
-    """End one now."""
+    """End a reservation now, with the jobs that name it."""
     service_reservations.delete(service(), who(), name, reservation_id)
     return "", 204

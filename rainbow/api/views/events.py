@@ -23,7 +23,10 @@ events = Blueprint("events", __name__, url_prefix="/v1")
 
 @events.get("/events")
 def stream() -> Any:
-    """Tell events after Last-Event-ID (else those to come), of one cluster if asked; follow=false: no longer."""
+    """Stream events as server-sent events: those after `Last-Event-ID` (or `after`), else new ones.
+
+    The number after which a new stream begins is sent first. `follow=false` ends after the recorded ones.
+    """
     here, brought, asking = service(), tokens(), who()
     start = _start(here)
     cluster_id = event_stream.chosen(here, asking, request.args.get("cluster"))

@@ -40,7 +40,7 @@ COMMON = (
 
 @batch.post("/jobs:batch", endpoint="submit")
 def submit_batch() -> Any:
-    """Submit many jobs: 200 with an answer for each, and how they were assigned."""
+    """Submit up to 1,000 jobs; each has its own answer with a `status`."""
     asking = who()
     body = read_mapping("Batch")
     jobs = list_of(body, "jobs")
@@ -100,7 +100,10 @@ jobs = Blueprint("jobs", __name__, url_prefix="/v1")
 def submit() -> Any:
     """Submit a jobspec: 201 with the job, its cluster and the decision; 200 for one sent again.
 
-    With `queue` a job that clusters match and none takes now waits: its state is UNPLACED and its cluster null.
+    With `queue` a job that clusters match and none takes now waits: its state is UNPLACED and its cluster null. A
+    `basis` cancels the caller's active jobs of that basis with another `tag`; 409 if a newer tag followed. `login` is
+    whom the job is for where neither `requestor` nor the token names one. The decision lists at most 16 clusters of
+    each kind and the chosen one; `more` counts the others, which `GET /v1/jobs/{job_id}/why` lists.
     """
     asking, asked = _asked()
     placed, again = placement_submit.submit(service(), asking, asked)
@@ -119,7 +122,11 @@ def written(placed: Mapping[str, Any]) -> dict[str, Any]:
 
 @jobs.post("/match")
 def match() -> Any:
-    """Say which clusters could run a jobspec; nothing is stored."""
+    """Match a jobspec with the caller's clusters; nothing is stored.
+
+    Answers `candidates`, `refusals` with reasons, and clusters `undecided` because `limits.match_seconds` ended
+    first. With `"explain": true` each has an `explanation`.
+    """
     asking, asked = _asked()
     return jsonify(placement_submit.answer(service(), asking, asked))
 
@@ -179,7 +186,11 @@ def cluster_tokens(envelope: Mapping[str, Any]) -> list[str]:
 
 @jobs.get("/jobs")
 def listing() -> Any:
-    """List jobs, the newest first, page by page."""
+    """List jobs, the newest first, in pages.
+
+    `state` takes several, separated by commas. `summary=true` adds counts of tasks by state, start, the worst exit
+    code and workers.
+    """
     asking = who()
     chosen = _filter(asking)
     found = job_queries.listing(service(), asking, chosen, summary=flag("summary"))
@@ -219,7 +230,12 @@ def _named(job_id: str) -> tuple[Caller, str]:
 
 @jobs.get("/jobs/<id:job_id>")
 def show(job_id: str) -> Any:
-    """Show a job with its tasks, page by page: `limit` of them, those after an index; `next` is the last of more."""
+    """Show a job with its tasks, in pages.
+
+    The id may be shortened to any unique beginning of 4 digits or more, here and everywhere. Pages have 1,000
+    tasks, or `limit`; `next` is the index to pass as `after`, null on the last page. `counts` has the tasks by
+    state.
+    """
     limit, after = request.args.get("limit"), request.args.get("after")
     most = None if limit is None else _limit(limit)
     if after is not None and not (after.isdecimal() and len(after) < MOST_DIGITS):
@@ -229,33 +245,43 @@ def show(job_id: str) -> Any:
 
 @jobs.get("/jobs/<id:job_id>/eta")
 def eta(job_id: str) -> Any:
-    """Say when a job is expected to start and end, with a band, and what is ahead of it."""
+    """Show when a job is expected to start and end, with a band.
+
+    8 in 10 starts lie between `low` and `high`. `how` is running, ahead, one-pass or unknown; `ahead` counts jobs
+    and core-hours.
+    """
     return jsonify(forecasts.of_job(service(), *_named(job_id)))
 
 
 @jobs.post("/eta")
 def eta_of_jobspec() -> Any:
-    """Say when a jobspec would start and end on each cluster that could run it; nothing is submitted."""
+    """Show when a jobspec would start and end on each candidate; nothing is submitted."""
     asking, asked = _asked()
     return jsonify(forecasts.of_jobspec(service(), asking, asked))
 
 
 @jobs.get("/jobs/<id:job_id>/why")
 def why(job_id: str) -> Any:
-    """Show the whole decision; with verify=true whether the job can ever run, and whether it could run now."""
+    """Show the whole decision and why the job waits.
+
+    `verify=true` adds `ever` (on the empty cluster) and `now` (alone, now): `can`, `text`, `facts`.
+    """
     asked = job_queries.why_verified if flag("verify") else job_queries.why_now
     return jsonify(timed(asked(service(), *_named(job_id))))
 
 
 @jobs.get("/jobs/<id:job_id>/replay")
 def replay(job_id: str) -> Any:
-    """Take the decision again from what was kept of it."""
+    """Repeat the decision from its recorded inputs and compare."""
     return jsonify(job_queries.replay(service(), *_named(job_id)))
 
 
 @jobs.get("/decisions")
 def decisions() -> Any:
-    """List what recorded decisions were given, the newest first, page by page."""
+    """List recorded decisions with their inputs, the newest first, in pages.
+
+    Needs the admin token.
+    """
     asking = who()
     chosen = _filter(asking)
     found, following = ledger.listing(service(), asking, chosen)
@@ -266,7 +292,7 @@ def decisions() -> Any:
 
 @jobs.post("/jobs/<id:job_id>:suspend")
 def suspend(job_id: str) -> Any:
-    """Hold a job: what runs is stopped in place, what waits does not start."""
+    """Suspend a job: running tasks stop in place and keep their resources, waiting tasks do not start."""
     return jsonify(timed(lifecycle.suspend(service(), *_named(job_id))))
 
 
@@ -278,5 +304,8 @@ def resume(job_id: str) -> Any:
 
 @jobs.delete("/jobs/<id:job_id>")
 def cancel(job_id: str) -> Any:
-    """Cancel a job."""
+    """Cancel a job: nothing of it starts any more, running tasks are stopped.
+
+    A job of very many tasks is canceled in pieces; `wait.reason` is `canceled` until the last.
+    """
     return jsonify(timed(lifecycle.cancel(service(), *_named(job_id))))
