@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import copy
+import functools
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +14,9 @@ from typing import Any
 
 import hypothesis
 import pytest
+from flask import Flask
 
+from rainbow.api.rate_limit import Buckets
 from rainbow.api.server import create_app
 from rainbow.service import Service, Settings
 from rainbow.service.scheduler.step import step
@@ -102,7 +107,7 @@ class Api:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.app = create_app(service)
+        self.app = app_of(service)
 
     def call(self, method: str, path: str, body: Any = None, *tokens: str, **headers: str) -> Any:
         """Send a request: a mapping or list as JSON, text or bytes as they are. Returns Flask's answer."""
@@ -165,9 +170,14 @@ def clock() -> Clock:
     return Clock()
 
 
-# the suites that run over both stores, and those whose second one is soaked; the others say nothing of the store
+# the suites that run over both stores, and those whose second one is soaked: rights and policies ask no store
 ON_BOTH = ("test_store", "test_api", "test_service", "test_two_processes")
-SOAKED_ON_BOTH = ("test_api_openapi", "test_nobody_waits", "test_no_starvation")
+RIGHTS = ("test_api_matrix", "test_api_openapi")
+POLICIES = tuple(
+    f"test_service_{about}"
+    for about in "fair_share forecasts located priority reserving shares suspending symbols tags draining".split()
+)
+SOAKED_ON_BOTH = (*RIGHTS, *POLICIES, "test_nobody_waits", "test_no_starvation")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -202,7 +212,7 @@ def on_slurm(slurm_server: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of an empty database."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/deep/rainbow.db"
+        yield f"sqlite:///{new_file(tmp_path / 'rainbow.db')}"
         return
     server: Postgres = request.getfixturevalue("postgres_server")
     url = server.new_database()
@@ -228,8 +238,33 @@ def oak(api: Api) -> Cluster:
     return api.register("oak")
 
 
+@functools.cache
+def _new_store() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        open_store(f"{folder}/rainbow.db").close()
+        return Path(folder, "rainbow.db").read_bytes()
+
+
+def new_file(path: Path) -> Path:
+    """Make a store without a row in it, unless there is one; the migrations run once for all of them."""
+    if not path.exists():
+        path.write_bytes(_new_store())
+        path.chmod(0o600)
+    return path
+
+
+_app = functools.cache(create_app)
+
+
+def app_of(service: Service) -> Flask:
+    """Make the application that serves this service from one whose routes are compiled."""
+    app = copy.copy(_app(None))  # type: ignore[arg-type]  # it serves nobody
+    app.extensions = {"rainbow": service, "rainbow-buckets": Buckets()}
+    return app
+
+
 def open_service_at(database: str | Path, clock: Clock, **settings: Any) -> Service:
     """Open the service whose store is here (a folder: a SQLite file in it), as after a restart."""
-    url = database if isinstance(database, str) else str(database / "rainbow.db")
+    url = database if isinstance(database, str) else str(new_file(database / "rainbow.db"))
     given = Settings(secret=REGISTRATION, admin=ADMIN, **settings)
     return Service(open_store(url), given, clock)

@@ -18,7 +18,7 @@ from rainbow.client import Client
 from rainbow.service import Service, Settings
 from rainbow.service.scheduler.loop import Loop
 from rainbow.store import open_store
-from tests.conftest import ADMIN, REGISTRATION
+from tests.conftest import ADMIN, REGISTRATION, new_file
 
 
 class _Quiet(WSGIRequestHandler):
@@ -49,7 +49,7 @@ def url_of(port: int) -> str:
 def service_at(folder: Path, **settings: Any) -> Iterator[Service]:
     """Open a service over a store in `folder`, its scheduler running."""
     service = Service(
-        open_store(str(folder / "rainbow.db")),
+        open_store(str(new_file(folder / "rainbow.db"))),
         Settings(secret=REGISTRATION, admin=ADMIN, **settings),
     )
     loop = Loop(service)

@@ -28,7 +28,7 @@ ASKED = st.sampled_from(["", "\0", "oak", "a", "true", "-1", "1", "1e999", "9" *
 TEXTS = ASKED | st.sampled_from(["\ud800", "2030-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "x" * 300])
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)])
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     url = f"sqlite:///{tmp_path_factory.mktemp('openapi')}/x.db"
     if request.param == "postgresql":

@@ -12,13 +12,14 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from rainbow.errors import ConfigError, Unavailable
 from rainbow.state_machine import JobState, Task
 from rainbow.store import Store, cluster_states, clusters, credentials, jobs, open_store, tasks
 from rainbow.store.backup import backup, restore
 from rainbow.store.clusters import ClusterRecord
-from rainbow.store.engine import configuration, open_engine
+from rainbow.store.engine import configuration, newest, open_engine
 from rainbow.store.schema import metadata
 from rainbow.store.step_lock import Turns
 from tests.stores import add_cluster, job, store
@@ -224,3 +225,8 @@ def test_store_of_the_first_version_keeps_its_credentials(tmp_path: Path) -> Non
         assert (found.clusters, found.kind) == (("c1",), "token")
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     store.close()
+
+
+def test_newest_migration_is_the_one_that_alembic_calls_head(tmp_path: Path) -> None:
+    with open_engine(str(tmp_path / "any.db")).connect() as connection:
+        assert ScriptDirectory.from_config(configuration(connection)).get_current_head() == newest()

@@ -14,7 +14,7 @@ import time
 from math import ceil
 
 import structlog
-from flask import Flask, Response, g, request
+from flask import Flask, Response, current_app, g, request
 
 from rainbow.api.pauses import WAITED
 from rainbow.api.wire import service, tokens
@@ -53,7 +53,7 @@ class Buckets:
 
 def pace(app: Flask) -> None:
     """Count requests, log them, and hold back callers that send too many."""
-    buckets = Buckets()
+    app.extensions["rainbow-buckets"] = Buckets()
 
     @app.before_request
     def _hold_back() -> None:
@@ -63,7 +63,7 @@ def pace(app: Flask) -> None:
         structlog.contextvars.bind_contextvars(request=g.id)
         limits = service().settings.limits
         if limits.rate and request.endpoint not in FREE and not request.environ.get(WAITED):
-            now = time.monotonic()
+            buckets, now = current_app.extensions["rainbow-buckets"], time.monotonic()
             wait = max(buckets.take(each, limits.rate, limits.burst, now) for each in _callers())
             if wait:
                 raise TooMany("too many requests", retry_after=ceil(wait), limit="rate")

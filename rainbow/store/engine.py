@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
 
 from rainbow.errors import ConfigError, Unavailable
 from rainbow.store import postgresql, sqlite
@@ -211,7 +212,13 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 def upgrade(engine: sa.Engine) -> None:
     """Run every migration the database has not had; all of them or, after an error, none."""
     with engine.begin() as connection:
-        command.upgrade(configuration(connection), "head")
+        if MigrationContext.configure(connection).get_current_revision() != newest():
+            command.upgrade(configuration(connection), "head")
+
+
+def newest() -> str:
+    """Return the last migration's revision, the number that its file's name begins with."""
+    return max(path.name for path in (MIGRATIONS / "versions").glob("[0-9]*.py")).partition("_")[0]
 
 
 def configuration(connection: sa.Connection) -> Config:
