@@ -11,6 +11,7 @@ import pytest
 from rainbow import match, parse_jobspec
 from rainbow.errors import InputError
 from rainbow.graph import Cluster, read_cluster, write_jgf
+from rainbow.graph.document import Limits
 from rainbow.graph.sources import graph_sources
 from tests.source_cases import CASES, read
 
@@ -75,7 +76,7 @@ def test_import_has_the_cores_where_they_are_and_templates_where_they_are_exact(
 @pytest.mark.parametrize("case", read("refused.yaml"))
 def test_import_of_what_is_no_cluster_is_refused_with_its_place(case: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=case["says"]) as caught:
-        graph_sources.get(case["source"])(case["text"])
+        graph_sources.get(case["source"])(case["text"], Limits(**case.get("limits", {})))
     assert caught.value.code == case.get("code", "graph-invalid")
     assert caught.value.pointer == case.get("pointer")
     assert caught.value.line == case.get("line")

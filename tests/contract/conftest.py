@@ -18,7 +18,11 @@ def dask_scheduler() -> Iterator[str]:
         yield cluster.scheduler_address
 
 
-@pytest.fixture(params=NAMES)
+SOAKED = "slurm:owned"  # it differs from slurm:shared by where it puts a task: test_slurm_executor shows that
+PARAMS = [pytest.param(name, marks=[pytest.mark.soak] if name == SOAKED else []) for name in NAMES]
+
+
+@pytest.fixture(params=PARAMS)
 def executor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
     found = opened(there(request), tmp_path_factory.mktemp("state"))
     yield found
