@@ -173,11 +173,13 @@ def clock() -> Clock:
 # the suites that run over both stores, and those whose second one is soaked: rights and policies ask no store
 ON_BOTH = ("test_store", "test_api", "test_service", "test_two_processes")
 RIGHTS = ("test_api_matrix", "test_api_openapi")
-POLICIES = tuple(
-    f"test_service_{about}"
-    for about in "fair_share forecasts located priority reserving shares suspending symbols tags draining".split()
+POLICIES = ("fair_share", "forecasts", "located", "priority", "reserving", "shares", "suspending", "symbols", "tags")
+SOAKED_ON_BOTH = (
+    *RIGHTS,
+    *(f"test_service_{policy}" for policy in POLICIES),
+    "test_nobody_waits",
+    "test_no_starvation",
 )
-SOAKED_ON_BOTH = (*RIGHTS, *POLICIES, "test_nobody_waits", "test_no_starvation")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

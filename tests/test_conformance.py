@@ -108,7 +108,10 @@ def test_recorded_dispatching_all_agrees(capsys):
         ("workloads.json", ["workloads", 0, "results", "easy_nodes", "start", 3], 99_999),
         ("workloads.json", ["workloads", 1, "results", "conservative", "start", 0], -1),
         ("workloads.json", ["workloads", 0, "results", "conservative", "first_reservation", "99"], 5),
-        ("batsim_medium_late.json", ["published", "easy", "start", 700], 1),
+        pytest.param(
+            *("batsim_medium_late.json", ["published", "easy", "start", 700], 1),
+            marks=pytest.mark.soak,  # thousands of jobs, like the recorded answers that are agreed with above
+        ),
         (
             "grid_engine_runs.json",
             ["scenarios", 0, "observed", 0, "runs", 0, "decisions", "j00", "kind"],

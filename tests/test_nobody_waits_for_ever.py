@@ -59,7 +59,14 @@ class Flood:
                 self.site.end(offer)
 
 
-@pytest.mark.parametrize("policy", AS_IT_COMES, ids=["load_based", "classes", "cores"])
+NAMED = zip(AS_IT_COMES, ["load_based", "classes", "cores"], strict=True)
+LONG = {"classes"}  # the same gangs under other settings
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [pytest.param(policy, id=name, marks=[pytest.mark.soak] if name in LONG else []) for policy, name in NAMED],
+)
 def test_no_gang_waits_for_ever_while_others_always_wait(api, clock, policy):
     @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
     @given(seed=st.integers(0, 10**6))

@@ -1,7 +1,5 @@
 """Strict levels: rule by rule, against Fluxion's recorded answers, and what must hold on any cluster."""
 
-import gzip
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from rainbow.matching import backends
 from rainbow.matching.model.verdict import Why
 from rainbow.testing.shapes import cluster
 from tests import strategies
-from tests.conformance.__main__ import main
 from tests.test_matching import document, requests, shapes
 
 CASES = Path(__file__).parent / "cases"
@@ -52,24 +49,6 @@ def test_rule_gives_the_stated_answer(case, backend):
 @pytest.mark.parametrize("case", RULES, ids=lambda case: case["name"])
 def test_same_request_under_the_default_levels_is_matched_unless_stated(case):
     assert ask(job_of(case), case["shape"], hung=case.get("hung")).matched == case.get("default", True)
-
-
-def test_recorded_answers_all_agree(capsys):
-    assert main(["fluxion", str(FLUXION)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "agree 1668 of 1668"
-
-
-@pytest.mark.parametrize(("field", "value"), [("satisfiable", False), ("fits_by_policy", {"low": 99, "high": 99})])
-def test_falsified_recorded_answer_is_noticed(tmp_path, capsys, field, value):
-    lines = gzip.decompress((FLUXION / "cases.jsonl.gz").read_bytes()).decode().splitlines()[:20]
-    number, row = next((k, row) for k, row in enumerate(map(json.loads, lines)) if row["satisfiable"])
-    lines[number] = json.dumps({**row, field: value})
-    (tmp_path / "cases.jsonl").write_text("\n".join(lines))
-    (tmp_path / "graphs.jsonl.gz").write_bytes((FLUXION / "graphs.jsonl.gz").read_bytes())
-    assert main(["fluxion", str(tmp_path)]) == 1
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith(f"case {row['id']}:")
-    assert len(printed) == 2
 
 
 def test_take_stays_on_the_free_workers():
@@ -121,7 +100,7 @@ def swallowed(siblings):
 
 
 @given(strategies.cases())
-@settings(deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 def test_match_under_strict_levels_is_a_match_under_the_default(case):
     shape, hung, request = case
     assume(not swallowed(request.resources))
