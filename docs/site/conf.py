@@ -52,7 +52,6 @@ def sidebar(index: str) -> str:
 GENERATED = """
 - [HTTP API: every operation](http-api.md)
 - [Python API](python-api.md)
-- [Policy settings](policy-settings.md)
 - [Codes](codes.md)
 """
 

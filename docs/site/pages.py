@@ -1,4 +1,4 @@
-"""Pages that are made from the code: HTTP API, Python API, policy settings, codes."""
+"""Pages that are made from the code: HTTP API, Python API, codes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import yaml
-
 from rainbow import errors
 from rainbow.api import create_app
 from rainbow.api.problems import STATUS
 from rainbow.matching import Why
 from rainbow.plugins import PluginFault, UnknownPlugin
-from rainbow.scheduling import policies
 from rainbow.service import Service, Settings
 from rainbow.state_machine import JobState, TaskState, WorkerState
 from rainbow.store import open_store
@@ -136,21 +133,7 @@ def python_api() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-# ── settings and codes ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def policy_settings() -> str:
-    """Return the page of each policy's settings with their defaults."""
-    parts = [
-        "# Policy settings and their defaults",
-        "Generated from the policies' own checks. `rainbow scheduler set CLUSTER --policy NAME --settings FILE` sets "
-        "them; each policy's page explains them.",
-    ]
-    for name in policies.names():
-        page = {"load_based": "load-based", "fair_share": "fair-share", "priority": "priority"}.get(name)
-        defaults = yaml.safe_dump(json.loads(json.dumps(dict(policies.get(name).check({})))), sort_keys=False)
-        parts += [f"## {name}", f"Explained in [{name}]({page}.md)." if page else "", f"```yaml\n{defaults}```"]
-    return "\n\n".join(parts) + "\n"
+# ── codes ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def every(fault: type[errors.RainbowError]) -> Iterator[type[errors.RainbowError]]:
@@ -188,6 +171,5 @@ def purpose(text: str | None) -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "http-api.md": http_api,
     "python-api.md": python_api,
-    "policy-settings.md": policy_settings,
     "codes.md": codes,
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from pages import table
 
 from rainbow.cli import main
 from rainbow.cli.exit_codes import Exit
+from rainbow.cli.main import topics
+from rainbow.scheduling import policies
 from rainbow.service.core.counters import METRICS
 from rainbow.service.queries.monitoring import OF_ALL
 
@@ -90,14 +94,22 @@ def metrics() -> str:
     return table(["metric", "kind", "labels", "what"], rows)
 
 
+def settings(policy: str) -> str:
+    """Return what `rainbow help POLICY` says of a policy's settings, and their defaults."""
+    defaults = json.loads(json.dumps(dict(policies.get(policy).check({}))))
+    text = f"```text\n{topics()[policy]}```\n\n" if policy in topics() else ""
+    return f"{text}Defaults:\n\n```yaml\n{yaml.safe_dump(defaults, sort_keys=False)}```"
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "commands": every_command,
     "exit codes": exit_codes,
     "configuration": configuration,
     "metrics": metrics,
+    **{f"settings of {name}": partial(settings, name) for name in policies.names()},
 }
 
 
 def filled(page: str) -> str:
     """Return a page with its generated parts."""
-    return re.sub(r"<!-- generated: ([a-z ]+) -->", lambda found: PARTS[found[1]](), page)
+    return re.sub(r"<!-- generated: ([a-z_ ]+) -->", lambda found: PARTS[found[1]](), page)
