@@ -9,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.forecast import UNKNOWN, Bounds, Length, ahead, band, corrected, forecast, one_pass, score
-from rainbow.scheduling import Delegate, LoadBased, Priority
+from rainbow.forecast.room import Use
+from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Priority, SlotsView
+from rainbow.scheduling.gangs import summed
+from rainbow.scheduling.resource_timeline import Timeline
 from tests.dispatching import Job, job_view, make_view, replay, run_view
 
 ALL = Bounds(plans=100_000)
@@ -95,6 +98,55 @@ def test_one_pass_starts_each_job_as_early_as_it_fits_behind_those_before_it():
     view = make_view(0.0, {"n0": {"core": 2}, "n1": {"core": 1}}, map(job_view, jobs))
     order = [(job, gang) for job in view.jobs for gang in job.gangs]
     assert one_pass(view, lambda *_: 10.0, order, ()).starts == {"a": 0.0, "b": 10.0, "c": 0.0, "d": inf}
+
+
+parts = st.builds(
+    SlotsView,
+    st.just("s"),
+    st.fixed_dictionaries({"core": st.integers(1, 3)}),
+    st.integers(1, 4),
+    apart=st.booleans(),
+    outside=st.sampled_from([{}, {}, {"licence": 1}]),
+)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.lists(parts, min_size=1, max_size=2), st.integers(1, 9)), max_size=8), st.integers(0, 3))
+def test_one_pass_of_several_groups_and_licences_is_the_plain_search_worker_by_worker(wanted, held):
+    workers = {"n0": {"core": 4}, "n1": {"core": 2}}
+    jobs = [
+        JobView(f"j{k}", "u", float(k), (GangView(f"j{k}", 0, (f"j{k}-0",), "d", 5, tuple(own)),))
+        for k, (own, _) in enumerate(wanted)
+    ]
+    view = make_view(0.0, workers, jobs, consumables={"licence": 2})
+    uses = [Use({"n0": {"core": held}, "": {"licence": 1}}, 0.0, 4.0)]
+    lengths = {f"j{k}": float(length) for k, (_, length) in enumerate(wanted)}
+    found = one_pass(view, lambda job, _: lengths[job.id], [(job, job.gangs[0]) for job in jobs], uses)
+    line = Timeline({**workers, "": {"licence": 3}})
+    line.fill(uses)
+    for job in jobs:
+        times = (0.0, *line.ends(after=0.0))
+        at, placed = next(((t, p) for t in times if (p := plainly(line, job, t, t + lengths[job.id]))), (inf, {}))
+        assert found.starts[job.id] == at
+        line.add(placed, at, at + lengths[job.id])
+
+
+def plainly(line, job, start, end):
+    """Where the groups of a job lie, the first workers first; {} if they do not fit."""
+    trial, placed = line.copy(), {}
+    for group in job.gangs[0].slots:
+        beside = {"": {kind: group.least * n for kind, n in group.outside.items()}} if group.outside else {}
+        left, chosen = group.least, dict(beside)
+        for worker in ("n0", "n1"):
+            count = min(left, trial.copies(worker, group.amounts, start, end), 1 if group.apart else left)
+            if count:
+                left -= count
+                chosen[worker] = {kind: count * n for kind, n in group.amounts.items()}
+        if left or not trial.fits(beside, start, end):
+            return {}
+        trial.add(chosen, start, end)
+        placed = summed([placed, chosen])
+    return placed
 
 
 def test_delegate_hands_over_as_places_become_free():

@@ -8,7 +8,7 @@ import rainbow
 from rainbow.graph import write_jgf
 from rainbow.matching import consumables, worker_capacity, worker_kinds
 from rainbow.scheduling import Priority, SlotsView, Start, View, WorkerView, gangs
-from rainbow.scheduling.gangs import loose_slots
+from rainbow.scheduling.gangs import loose_slots, slots_on
 from rainbow.scheduling.snapshot import GangView, JobView
 from rainbow.service.live_state.matcher_cache import Placing
 from rainbow.state_machine import WorkerState
@@ -59,6 +59,14 @@ def request(slots, parts, outer=None):
 )
 def test_request_is_said_by_amounts_where_they_say_all_of_it(given_, expected):
     assert loose_slots(given_, "node", {"core", "gpu", "node"}, {"licence", "cluster"}) == expected
+
+
+def test_under_strict_levels_amounts_say_nothing_of_a_request():
+    document = write_jgf(shaped(SHAPES[0], "one"))
+    levels = {name: rainbow.read_cluster(document, name=name, levels=name) for name in ("any", "strict")}
+    asked = request(2, {"core": 2})
+    assert slots_on(levels["any"], asked) == (SlotsView("s", {"core": 2}, 2, 2, (2,)),)
+    assert slots_on(levels["strict"], asked) == ()
 
 
 @pytest.mark.parametrize("shape", SHAPES)

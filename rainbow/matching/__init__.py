@@ -24,6 +24,7 @@ from rainbow.matching.workers.worker_use import (
     is_located,
     measures,
     stated_units,
+    types_in_workers,
     worker_capacity,
     worker_kinds,
 )
@@ -99,6 +100,7 @@ __all__ = [
     "shown_explained",
     "smallest_change",
     "stated_units",
+    "types_in_workers",
     "undecided_of",
     "worker_capacity",
     "worker_kinds",

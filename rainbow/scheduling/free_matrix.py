@@ -49,6 +49,13 @@ class Slots:
             return np.where(copies >= self.each, self.each, 0) if not self.apart or self.each < 2 else copies * 0
         return np.minimum(copies, 1 if self.apart else self.count)
 
+    def given(self, free: Mapping[str, Ints], shape: tuple[int, ...]) -> Ints:
+        """Return how many slots workers give that have so much free of each type."""
+        copies: Ints | int = self.each or self.count
+        for kind, amount in self.amounts:
+            copies = np.minimum(free[kind] if amount == 1 else free[kind] // amount, copies)
+        return self.giving(np.maximum(copies, 0) if self.amounts else np.full(shape, copies, np.int64))
+
     @property
     def rule(self) -> tuple[int, bool]:
         """Name how they may lie; -1: all on one worker."""
@@ -68,6 +75,7 @@ class Group:
 
     names: tuple[str, ...]
     columns: Ints
+    are_first: bool  # they are the first columns, in order
     found: dict[tuple[int, bool], list[tuple[float, float, Slots]]] = field(default_factory=dict)
 
     def left(self, given: Ints) -> dict[str, int]:
@@ -113,9 +121,16 @@ class FreeMatrix:
         self._totals: dict[str, Ints] = {}  # of each row: what its workers have together
         self._groups: list[Group] = []
 
+    @property
+    def size(self) -> int:
+        """How many numbers it holds."""
+        return self._size * len(self.workers) * max(1, len(self._planes))
+
     def group(self, names: Sequence[str]) -> Group:
         """Return some of the workers, to be asked in this order."""
-        self._groups.append(Group(tuple(names), np.array([self.workers[name] for name in names], np.int64)))
+        columns = np.array([self.workers[name] for name in names], np.int64)
+        are_first = bool((columns == np.arange(len(columns))).all())
+        self._groups.append(Group(tuple(names), columns, are_first))
         return self._groups[-1]
 
     # ── questions ──
@@ -130,11 +145,17 @@ class FreeMatrix:
         given = self._given(group, slots, low, high).min(axis=0)
         return given if given.sum() >= slots.count else None
 
+    def least(self, kind: str, start: float, end: float) -> Ints:
+        """Return how much of a type every worker has free for the whole of [start, end)."""
+        low, high = self._between(start, end)
+        found: Ints = self._plane(kind)[self._rows[low:high]].min(axis=0)
+        return found
+
     def short(self, group: Group, slots: Slots, start: float, end: float) -> bool:
         """Return whether a group has too little for some slots at a moment of [start, end), wherever it lies."""
         low, high = self._between(start, end)
-        at = (self._rows[low:high, None], group.columns)
-        return any(self._plane(kind)[at].sum(axis=1).min() < n * slots.count for kind, n in slots.amounts)
+        rows = self._rows[low:high]
+        return any(self._read(kind, group, rows).sum(axis=1).min() < n * slots.count for kind, n in slots.amounts)
 
     def gain(self, worker: str, kind: str) -> float | None:
         """Return when a worker first has more of a type than just before; None: not one of these workers."""
@@ -156,17 +177,22 @@ class FreeMatrix:
 
     def earliest(self, group: Group, slots: Slots, duration: float) -> tuple[float, Ints] | None:
         """Return the first start at which a group gives all slots for a duration, and what each gives."""
+        return next(self.starts(group, slots, duration), None)
+
+    def starts(self, group: Group, slots: Slots, duration: float) -> Iterator[tuple[float, Ints]]:
+        """Yield the starts, ascending, at which a group gives all slots for a duration, and what each gives then."""
         if slots.count <= 0 or (slots.each and slots.count % slots.each):
-            return None
+            return
+        noted = False
         at = max(int(self._times[: self._size].searchsorted(group.bound(slots, duration), "left")), 0)
         for windows in self._blocks(slots, at, duration):
             given = self._over(group, slots, windows, duration)
-            enough = (given.sum(axis=1) >= slots.count).nonzero()[0]
-            if len(enough):
-                start = float(self._times[windows[enough[0]]])
-                group.note(slots, duration, start)
-                return start, given[enough[0]]
-        return None
+            for k in (given.sum(axis=1) >= slots.count).nonzero()[0]:
+                start = float(self._times[windows[k]])
+                if not noted:
+                    group.note(slots, duration, start)
+                noted = True
+                yield start, given[k]
 
     def _blocks(self, slots: Slots, at: int, duration: float) -> Iterator[Ints]:
         """Yield, in blocks, the moments from one on over whose windows all workers together have enough."""
@@ -203,12 +229,13 @@ class FreeMatrix:
 
     def _given(self, group: Group, slots: Slots, low: int, high: int) -> Ints:
         """Return how many slots each worker gives at each of some moments."""
-        most = slots.each or slots.count
-        copies: Ints = np.full((high - low, len(group.columns)), most, np.int64)
-        for kind, amount in slots.amounts:
-            free = self._plane(kind)[self._rows[low:high, None], group.columns]
-            copies = np.minimum(copies, free if amount == 1 else free // amount)
-        return slots.giving(np.maximum(copies, 0))
+        free = {kind: self._read(kind, group, self._rows[low:high]) for kind, _ in slots.amounts}
+        return slots.given(free, (high - low, len(group.columns)))
+
+    def _read(self, kind: str, group: Group, rows: Ints) -> Ints:
+        """Return what a group has free of a type in some rows; neighbours are copied faster than single amounts."""
+        plane = self._plane(kind)
+        return plane[:, : len(group.columns)][rows] if group.are_first else plane[rows[:, None], group.columns]
 
     # ── changes ──
 

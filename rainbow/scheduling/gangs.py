@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from rainbow.jobspec import Request, Resource, TaskSpec
 from rainbow.jobspec.quantities import base_unit, quantity
 from rainbow.jobspec.request import Count
-from rainbow.matching import Measure
+from rainbow.matching import Measure, consumables, measures, types_in_workers
 from rainbow.scheduling.snapshot import SlotsView
 
 if TYPE_CHECKING:
+    from rainbow.graph import Cluster
     from rainbow.matching import Take
     from rainbow.scheduling.snapshot import Placement
 
@@ -169,6 +170,14 @@ def slots_of(labels: Sequence[str], take: Take) -> int:
 
 
 MOST_COUNTS = 1_000
+
+
+def slots_on(cluster: Cluster, request: Request) -> tuple[SlotsView, ...]:
+    """Return a request's slots by amounts as a cluster counts them; none where only the matcher can say all of it."""
+    if cluster.levels == "strict":
+        return ()
+    inside, outside = types_in_workers(cluster), consumables(cluster)
+    return loose_slots(request, cluster.worker_type, inside, outside.keys() - inside, measures(cluster))
 
 
 def loose_slots(

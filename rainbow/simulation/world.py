@@ -30,7 +30,7 @@ from rainbow.scheduling import (
     placements,
     policies,
 )
-from rainbow.scheduling.gangs import loose_slots
+from rainbow.scheduling.gangs import slots_on
 from rainbow.simulation.arrival import Arrival
 from rainbow.state_machine import WorkerState
 
@@ -114,9 +114,6 @@ class Compiled:
         self.cluster = cluster
         self.capacity = worker_capacity(cluster)
         self.cores = sum(amounts.get("core", 0) for amounts in self.capacity.values())
-        self._outside = consumables(cluster)
-        self._measures = measures(cluster)
-        self._inside = {kind for amounts in self.capacity.values() for kind in amounts}
         self._gangs: dict[str, Gang] = {}
         self._demands: dict[Hashable, str] = {}
         self._parts: dict[int, list[tuple[Gang, str]]] = {}
@@ -131,9 +128,9 @@ class Compiled:
             WorkerView(name, kinds[name], amounts, amounts, WorkerState.READY)
             for name, amounts in self.capacity.items()
         ]
-        units = {kind: measure.factor for kind, measure in self._measures.items() if measure.factor != 1}
+        units = {kind: measure.factor for kind, measure in measures(self.cluster).items() if measure.factor != 1}
         answers = (self._place, self._hosting, self._divide)
-        return View(now, settings, workers, (), (), *answers, consumables=dict(self._outside), units=units)
+        return View(now, settings, workers, (), (), *answers, consumables=consumables(self.cluster), units=units)
 
     def job(self, arrival: Arrival, request: Request) -> JobView:
         """Return a job as this cluster's policy sees it."""
@@ -153,9 +150,7 @@ class Compiled:
         if key not in self._demands:
             demand = self._demands[key] = str(len(self._demands))
             self._gangs[demand] = gang
-            self._slots[demand] = loose_slots(
-                gang.request, self.cluster.worker_type, self._inside, self._outside, self._measures
-            )
+            self._slots[demand] = slots_on(self.cluster, gang.request)
         return self._demands[key]
 
     def _gang(self, job: str, gang: Gang, demand: str, limit: float) -> GangView:

@@ -85,6 +85,11 @@ def is_located(cluster: Cluster) -> bool:
     return cluster.levels != "strict" and workers_of(cluster).are_apart
 
 
+def types_in_workers(cluster: Cluster) -> frozenset[str]:
+    """Return the types of what workers hold, their own among them."""
+    return workers_of(cluster).types
+
+
 def consumables(cluster: Cluster) -> dict[str, int]:
     """{type: amount of all its vertices that lie outside every worker, in base units}: racks, storage, licences."""
     sums: dict[str, int] = {}
@@ -418,6 +423,11 @@ class Workers:
         entries = [e for e, fields in enumerate(outline.fields) if fields.type == self.rooted.worker_type] or [0]
         kinds = {copy.id: self.kinds[entry] for entry in entries for copy in outline.copies(entry)}
         return {name: kinds[vertex] for name, vertex in self._named.items()}
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """The types of all vertices in workers."""
+        return frozenset(type_ for kind in set(self.by_name.values()) for type_ in self.rooted.below(kind).amounts)
 
     def alike(self) -> dict[Stand, list[int]]:
         """{stand: its workers}, stands in the order of their first workers."""

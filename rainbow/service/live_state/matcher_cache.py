@@ -14,15 +14,15 @@ from rainbow.jobspec.request import SLOT
 from rainbow.matching import (
     Take,
     backends,
-    consumables,
     fragmented,
     hosting_kinds,
     measures,
+    types_in_workers,
     worker_capacity,
     worker_kinds,
 )
 from rainbow.scheduling import Gang, SlotsView, Taken, Wait, placements
-from rainbow.scheduling.gangs import divided, loose_slots
+from rainbow.scheduling.gangs import divided, slots_on
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
@@ -51,7 +51,6 @@ class Placing:
         self.kinds = worker_kinds(cluster)
         self.capacity = worker_capacity(cluster)
         self.units = {type_: measure.factor for type_, measure in measures(cluster).items() if measure.factor != 1}
-        self._within = {kind for capacity in self.capacity.values() for kind in capacity}
         self._slots: dict[int, tuple[SlotsView, ...]] = {}
         self._size = 0
         self._many: tuple[Sequence[str], frozenset[str]] = ((), frozenset())
@@ -111,7 +110,7 @@ class Placing:
         """Return whether a request asks for nothing but what workers of one kind have alike."""
         if request.number not in self._alike:
             wanted = [part for tree in request.resources for part in tree.walk()]
-            inside = {SLOT, self.cluster.worker_type, *self._within}
+            inside = {SLOT, self.cluster.worker_type, *types_in_workers(self.cluster)}
             plain = request.constraint is None and len(request.variants) == 1 and self.cluster.levels != "strict"
             self._alike[request.number] = plain and all(part.type in inside and not part.needs for part in wanted)
         return self._alike[request.number]
@@ -125,13 +124,8 @@ class Placing:
 
     def slots(self, request: Request) -> tuple[SlotsView, ...]:
         """Say a request by amounts, where its slots lie free of each other."""
-        if self.cluster.levels == "strict":
-            return ()
         if request.number not in self._slots:
-            outside = set(consumables(self.cluster)) - self._within
-            self._slots[request.number] = loose_slots(
-                request, self.cluster.worker_type, self._within, outside, measures(self.cluster)
-            )
+            self._slots[request.number] = slots_on(self.cluster, request)
         return self._slots[request.number]
 
     def divide(self, demand: str, take: Take) -> tuple[Placement, ...]:

@@ -17,9 +17,8 @@ import numpy as np
 from rainbow.forecast import Key, read_room
 from rainbow.forecast.room import Floats
 from rainbow.lru_cache import Memory
-from rainbow.matching import consumables, measures, worker_capacity
 from rainbow.scheduling import SlotsView
-from rainbow.scheduling.gangs import loose_slots
+from rainbow.scheduling.gangs import slots_on
 from rainbow.selection import read_of
 from rainbow.service.core.outlook import Arrivals, Ask, Outlook, Told
 from rainbow.store import statistics
@@ -177,16 +176,10 @@ def _ask(service: Service, job: Arrival, candidates: Sequence[Verdict]) -> Ask:
 
 
 def _slots(service: Service, entry: Entry, request: Any) -> tuple[SlotsView, ...]:
-    cluster, shapes = entry.cluster, service.state(Shapes)
+    shapes = service.state(Shapes)
     key = (request.number, entry.id, entry.revision)
     known = shapes.get(key)
-    if known is not None:
-        return known
-    inside = {kind for amounts in worker_capacity(cluster).values() for kind in amounts}
-    outside = set(consumables(cluster)) - inside
-    strict = cluster.levels == "strict"
-    found = () if strict else loose_slots(request, cluster.worker_type, inside, outside, measures(cluster))
-    return shapes.put(key, found)
+    return shapes.put(key, slots_on(entry.cluster, request)) if known is None else known
 
 
 # ── how long it runs ──
