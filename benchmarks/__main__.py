@@ -8,6 +8,7 @@ from benchmarks import budget, fair_share, forecast, matching, priority
 from benchmarks.agents import running_tasks
 from benchmarks.host import hosting
 from benchmarks.load_based import planning
+from benchmarks.presence import present
 from benchmarks.selecting import selecting
 from benchmarks.shares import sharing
 from benchmarks.simulating import simulating
@@ -21,6 +22,7 @@ PARTS = {
     "load_based": planning,
     "shares": sharing,
     "host": hosting,
+    "presence": present,
     "priority": priority.main,
     "fair_share": fair_share.epochs,
     "forecast": forecast.main,

@@ -15,7 +15,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,9 @@ import structlog
 
 from rainbow.api.connections import CONNECTION
 from rainbow.api.lanes import Lanes
-from rainbow.api.pauses import PAUSE, WAITED
+from rainbow.api.pauses import PAUSE, WAITED, Polls
 from rainbow.api.problems import body_of, headers_of
-from rainbow.api.wire import tokens_of
+from rainbow.api.wire import request_id, tokens_of
 from rainbow.errors import LimitError, RainbowError, TimedOut, TooMany, Unauthenticated
 from rainbow.lru_cache import Memory
 from rainbow.service.core.access import MISSING, UNKNOWN, Caller, caller
@@ -77,6 +77,7 @@ class Front:
         self._lanes = Lanes(service.settings.server.threads)
         self._known: Memory[str, tuple[Caller, float]] = Memory(10_000)
         self._waiting = 0
+        self._polls: Polls[Answer] = Polls(service)
 
     async def __call__(self, scope: Scope, receive: Callable[[], Any], send: Callable[[Message], Any]) -> None:
         """Answer one request."""
@@ -130,7 +131,7 @@ class Request:
         body = await self._body(who)
         self._lane = self._front._lanes.of(scope["path"], who is not None and who.admin)
         try:
-            await self._run(environment(scope, body))
+            await self._run(body)
         finally:
             if self._left is not None:
                 self._left.cancel()
@@ -180,17 +181,29 @@ class Request:
 
     # ── 3 answer ──
 
-    async def _run(self, environ: dict[str, Any]) -> None:
-        loop, body = asyncio.get_running_loop(), environ["wsgi.input"]
-        began = loop.time()
+    async def _run(self, body: bytes) -> None:
+        loop, polls = asyncio.get_running_loop(), self._front._polls
+        began, asked = loop.time(), (self._scope["path"], self._headers.get(b"authorization"), body)
+        poll = polls.again(asked, began)
+        if poll is not None and not await self._wait(poll.pause):
+            return await _send(self._send, self._named(poll.answer))
+        environ = environment(self._scope, body)
         while True:
             again = {**environ, "wsgi.input": BytesIO(body), WAITED: loop.time() - began}
             answer = await self._lane.run(self._caller, self._called, again)
             if answer.parts is not None:
                 return await self._stream(answer)
             pause = again.get(PAUSE)
+            polls.keep(asked, again, answer, loop.time())
             if pause is None or not await self._wait(pause):
                 return await _send(self._send, answer)
+
+    def _named(self, answer: Answer) -> Answer:
+        """Return a remembered answer as the answer to this request."""
+        count("rainbow_requests", str(answer.status))
+        name = request_id(self._headers.get(b"x-request-id", b"").decode("latin-1")).encode()
+        headers = [(key, name if key == b"x-request-id" else value) for key, value in answer.headers]
+        return replace(answer, headers=headers)
 
     def _called(self, environ: dict[str, Any]) -> Answer:
         told: list[Any] = []

@@ -7,8 +7,6 @@ busy server must not lose its agents.
 
 from __future__ import annotations
 
-import re
-import secrets
 import threading
 import time
 from math import ceil
@@ -17,13 +15,12 @@ import structlog
 from flask import Flask, Response, current_app, g, request
 
 from rainbow.api.pauses import WAITED
-from rainbow.api.wire import service, tokens
+from rainbow.api.wire import request_id, service, tokens
 from rainbow.errors import TooMany
 from rainbow.service.core.counters import count
 from rainbow.service.core.token_digests import digest
 
 MOST = 10_000  # callers remembered
-REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 FREE = frozenset({"health.live", "health.ready", "agents.heartbeat", "agents.events"})
 log = structlog.get_logger("rainbow.requests")
 
@@ -58,8 +55,7 @@ def pace(app: Flask) -> None:
     @app.before_request
     def _hold_back() -> None:
         g.began = time.perf_counter()
-        asked = request.headers.get("X-Request-ID", "")
-        g.id = asked if REQUEST_ID.fullmatch(asked) else secrets.token_hex(8)
+        g.id = request_id(request.headers.get("X-Request-ID", ""))
         structlog.contextvars.bind_contextvars(request=g.id)
         limits = service().settings.limits
         if limits.rate and request.endpoint not in FREE and not request.environ.get(WAITED):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import secrets
 import zlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -37,6 +39,14 @@ def tokens_of(header: str) -> list[str]:
     """Read the credentials of such a header."""
     parts = [part.strip() for part in header.split(",") if part.strip()]
     return [part[len("bearer ") :].strip() for part in parts if part.lower().startswith("bearer ")]
+
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def request_id(asked: str) -> str:
+    """Return the id a request brings, or a new one if that cannot be used."""
+    return asked if REQUEST_ID.fullmatch(asked) else secrets.token_hex(8)
 
 
 def who(more: Iterable[str] = ()) -> Caller:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,11 @@ from rainbow.store.schema import agents, clusters, tasks, workers
 
 _AGENTS_OF = sa.select(agents).where(agents.c.cluster_id == sa.bindparam("wanted"))
 _ONE = _AGENTS_OF.where(agents.c.name == sa.bindparam("called"))
+_NUMBER: sa.BindParameter[int] = sa.bindparam("number")
 _SEEN = agents.update().where(agents.c.cluster_id == sa.bindparam("of"), agents.c.name == sa.bindparam("called"))
+_RENEWED = _SEEN.values(
+    seen_at=sa.bindparam("at"), seq=sa.case((agents.c.seq < _NUMBER, _NUMBER), else_=agents.c.seq)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,12 @@ def put_agent(connection: sa.Connection, cluster_id: str, record: AgentRecord, *
     news = values if beats else {"seen_at": record.seen_at, "seq": record.seq}
     if not connection.execute(_SEEN, {"of": cluster_id, "called": record.name, **news}).rowcount:
         connection.execute(agents.insert().values(cluster_id=cluster_id, name=record.name, **values))
+
+
+def renew(connection: sa.Connection, signs: Iterable[tuple[str, AgentRecord]]) -> None:
+    """Store that agents were heard which said nothing new: (cluster id, sign) of each."""
+    rows = [{"of": of, "called": sign.name, "at": sign.seen_at, "number": sign.seq} for of, sign in signs]
+    connection.execute(_RENEWED, rows)
 
 
 def forget_agents(connection: sa.Connection, before: float) -> None:

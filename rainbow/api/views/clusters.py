@@ -40,8 +40,8 @@ def receive(name: str) -> Any:
     before = waited()
     if before is None:
         return jsonify(protocol.receive(service(), asking, name, agent, most, seconds))
-    found, pause = protocol.look(service(), asking, name, agent, most, seconds - before)
-    park(pause)
+    found, pause, cluster_id = protocol.look(service(), asking, name, agent, most, seconds - before)
+    park(pause, (cluster_id, agent))
     return jsonify(found)
 
 

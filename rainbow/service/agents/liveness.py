@@ -98,8 +98,8 @@ def _note(
     service.leases.hear(record.id, sign, stored=news)
     if news:
         service.store.together(lambda connection: _store(connection, record.id, sign, back, lost, beats=beats))
-    elif renewed and (together := service.leases.put_off(record.id, sign)):
-        service.store.together(lambda connection: _renew(connection, together))
+    elif renewed:
+        service.leases.put_off(record.id, sign)
     if back or lost:
         service.tell(record.id, offers=False)
     return record
@@ -138,9 +138,10 @@ def _is_old(service: Service, last: AgentRecord | None, sign: AgentRecord) -> bo
     return last is not None and abs(sign.seen_at - last.seen_at) >= most
 
 
-def _renew(connection: sa.Connection, signs: Iterable[tuple[str, AgentRecord]]) -> None:
-    for cluster_id, sign in signs:
-        workers.put_agent(connection, cluster_id, sign, beats=False)
+def store_signs(service: Service) -> None:
+    """Store the signs that said nothing new, in one statement for all agents, once a second."""
+    if together := service.leases.due():
+        service.store.together(lambda connection: workers.renew(connection, together))
 
 
 def _store(
@@ -212,7 +213,10 @@ def lose_the_silent(service: Service, mirror: Mirror) -> bool:
     if not (silent or any(mirror.held[name] for name in gone) or any(mirror.agents[a] for a in orphans)):
         return released
     given_up = _given_up(service, entry.id, signs, mirror)
-    return _lose(service, mirror, _Lost(frozenset(living), given_up, frozenset(gone)), silent) or released
+    lost = _lose(service, mirror, _Lost(frozenset(living), given_up, frozenset(gone)), silent)
+    if lost:
+        service.tell(entry.id)  # agents that live may have something to stop
+    return lost or released
 
 
 @dataclass(frozen=True, slots=True)

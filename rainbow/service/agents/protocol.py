@@ -48,21 +48,24 @@ def receive(service: Service, who: Caller, name: str, agent: str, most: int, sec
     Who pulls (`PULLS`) is offered whole jobs, at most so many, with their jobspecs.
     """
     began = service.clock()
-    found, pause = look(service, who, name, agent, most, seconds)
+    found, pause, _ = look(service, who, name, agent, most, seconds)
     if pause is None:
         return found
     # an agent that finds all places taken asks again later, and keeps nobody's thread
     with one_of_few("waiting", "", *[service.settings.limits.waiting] * 2):
         while pause is not None:
             service.news.wait_for(pause)
-            found, pause = look(service, who, name, agent, most, seconds - (service.clock() - began))
+            found, pause, _ = look(service, who, name, agent, most, seconds - (service.clock() - began))
     return found
 
 
 def look(
     service: Service, who: Caller, name: str, agent: str, most: int, seconds: float
-) -> tuple[dict[str, Any], Pause | None]:
-    """Offer what there is, and say how to wait for more (at most some seconds) if that is nothing."""
+) -> tuple[dict[str, Any], Pause | None, str]:
+    """Offer what there is, and say how to wait for more (at most some seconds) if that is nothing.
+
+    Returns the answer, the pause, and the cluster's id.
+    """
     record = greet(service, who, name, agent)
     if agent.startswith(PULLS) and not traits_of(record.policy).hands_over:
         raise Conflict(
@@ -71,7 +74,7 @@ def look(
     pause = service.news.pause([f"{OFFERS}{record.id}"], min(seconds, service.settings.limits.wait))
     found = _offered(service, record, agent, most)
     done = _says_something(found) or seconds <= 0 or service.ending
-    return found, None if done else pause
+    return found, None if done else pause, record.id
 
 
 def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> dict[str, Any]:

@@ -79,6 +79,7 @@ def rotate(service: Service, who: Caller, credential_id: str) -> dict[str, Any]:
         credentials.change(connection, record.id, hash=digest(made))
         _tell(connection, record, service.clock(), "rotated")
         shown = _shown(record, clusters.names(connection, record.clusters))
+    service.tell(*record.clusters)  # who waits with the old one is refused now
     return {SECRET if record.kind == SECRET else "token": made, **shown}
 
 
@@ -91,6 +92,8 @@ def revoke(service: Service, who: Caller, credential_id: str) -> None:
         if record.revoked_at is None:
             credentials.change(connection, record.id, revoked_at=service.clock())
             _tell(connection, record, service.clock(), "revoked")
+    if record.clusters:
+        service.tell(*record.clusters)
 
 
 def _own(connection: sa.Connection, who: Caller, credential_id: str) -> CredentialRecord:

@@ -69,14 +69,29 @@ class Leases:
         if stored:
             self._seen[key] = _Seen((sign.seen_at, sign.seq), now, 0.0)
 
-    def put_off(self, cluster_id: str, sign: AgentRecord) -> list[tuple[str, AgentRecord]]:
-        """Keep a sign that may be stored later; return those to be stored now, together, once a second."""
-        now = self._monotonic()
+    def renew(self, cluster_id: str, name: str) -> bool:
+        """Note that an agent asks the same again; False if this process has never heard of it."""
+        heard = self._heard.get((cluster_id, name))
+        if heard is not None:
+            sign = AgentRecord(name, self._clock(), seq=heard[0])
+            self.hear(cluster_id, sign, stored=False)
+            self.put_off(cluster_id, sign)
+        return heard is not None
+
+    def put_off(self, cluster_id: str, sign: AgentRecord) -> None:
+        """Keep a sign that says nothing new until others are stored with it (`due`)."""
         with self._lock:
             self._put_off[(cluster_id, sign.name)] = sign
+
+    def due(self) -> list[tuple[str, AgentRecord]]:
+        """Return the signs to be stored now, together: those that were put off, once a second."""
+        now = self._monotonic()
+        with self._lock:
             if now - self._stored < TOGETHER:
                 return []
             found, self._put_off, self._stored = self._put_off, {}, now
+        for key, sign in found.items():  # what is read from the store then was heard before
+            self._seen[key] = _Seen((sign.seen_at, sign.seq), self._heard[key][1] if key in self._heard else now, 0.0)
         return [(cluster, each) for (cluster, _), each in found.items()]
 
     def newest(self, cluster_id: str, name: str) -> int:

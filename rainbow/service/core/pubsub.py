@@ -23,7 +23,8 @@ class News:
     """Versions of topics, and the calls that wake who waits for the next. Any news is news of ALL too."""
 
     def __init__(self) -> None:
-        self._versions: dict[str, int] = {ALL: 0}
+        self._versions: dict[str, int] = {}
+        self._every = 0  # how often something was told of every topic
         self._listeners: dict[str, set[Callable[[], None]]] = {}
         self._lock = threading.Lock()
         self._stirred: set[str] = {ALL}
@@ -41,16 +42,17 @@ class News:
         with self._lock:
             every = not named or ALL in named
             self._stirred |= {ALL} if every else {topic for topic in named if not topic.startswith(OFFERS)}
-            moved = {*self._versions, *self._listeners} if every else {*named, ALL}
-            for topic in moved:
+            self._every += every
+            for topic in () if every else {*named, ALL}:
                 self._versions[topic] = self._versions.get(topic, 0) + 1
-            woken = {wake for topic in moved for wake in self._listeners.get(topic, ())}
+            heard = self._listeners if every else {*named, ALL}
+            woken = {wake for topic in heard for wake in self._listeners.get(topic, ())}
         for wake in woken:
             wake()
 
     def version(self, topic: str = ALL) -> int:
         """Return how often something has happened."""
-        return self._versions.get(topic, 0)
+        return self._versions.get(topic, 0) + self._every
 
     def pause(self, topics: Iterable[str], seconds: float) -> Pause:
         """Return a pause that ends with the next news of one of these topics: to be made before one looks."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from rainbow.errors import RainbowError
 from rainbow.plugins import PluginFault
 from rainbow.scheduling import traits_of
+from rainbow.service.agents.liveness import store_signs
 from rainbow.service.clusters.drain import finish
 from rainbow.service.core.counters import count, gauge, observe
 from rainbow.service.core.pubsub import ALL
@@ -145,6 +146,7 @@ class Loop:
             version = self.service.news.wait(ALL, version, pause)
             began = self._clock()
             try:
+                store_signs(self.service)
                 scheduling = self.service.turns.scheduling()
                 for name in self.turn(began) if scheduling else ():
                     if not self._step(name):

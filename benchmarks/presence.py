@@ -1,0 +1,74 @@
+"""Agents that say they are there, and ask for work in vain: what one message costs as a cluster grows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from typing import Any
+
+from benchmarks.host import WHO, server
+from benchmarks.timing import timed
+from rainbow.api import create_app
+from rainbow.api.front import Front
+from rainbow.service import Service
+from rainbow.service.agents.protocol import heartbeat, receive
+from rainbow.service.clusters.registration import register
+
+SIZES = (100, 1_000, 10_000, 100_000)
+POLLS = 500  # at once, each asked twice
+
+
+def present() -> None:
+    """Print microseconds of CPU of a heartbeat, an empty receive, and a poll that is asked again; and exponents."""
+    print(f"{'workers':>10}{'heartbeat us':>14}{'receive us':>14}{'asked again us':>16}")
+    found: dict[int, tuple[float, ...]] = {}
+    for size in SIZES:
+        with server() as service:
+            found[size] = _messages(service, size)
+        print(f"{size:>10}{found[size][0]:>14.0f}{found[size][1]:>14.0f}{found[size][2]:>16.0f}", flush=True)
+    grown = math.log(SIZES[-1] / SIZES[0])
+    ends = zip(found[SIZES[0]], found[SIZES[-1]], strict=True)
+    exponents = [math.log(last / first) / grown for first, last in ends]
+    print(f"{'exponent':>10}{exponents[0]:>14.2f}{exponents[1]:>14.2f}{exponents[2]:>16.2f}   (wanted <= 0.1)")
+
+
+def _messages(service: Service, size: int) -> tuple[float, ...]:
+    vertices = {"c": {"type": "cluster"}, "n": {"type": "node", "count": size}}
+    nodes = {key: {"metadata": data} for key, data in vertices.items()}
+    graph = {"graph": {"nodes": nodes, "edges": [{"source": "c", "target": "n"}]}}
+    secret = register(service, WHO, {"name": "oak", "graph": graph})["secret"]
+    heartbeat(service, WHO, "oak", "all", None, [])
+    for k in range(POLLS):
+        heartbeat(service, WHO, "oak", f"a{k}", [f"n{k % size}"], [])
+    assert service.turns.scheduling()
+    beat = timed(lambda: heartbeat(service, WHO, "oak", "a7", ["n7"], []), 51)
+    ask = timed(lambda: receive(service, WHO, "oak", "a7", 8, 0.0), 51)
+    return beat, ask, asyncio.run(_asked_again(service, secret))
+
+
+async def _asked_again(service: Service, secret: str) -> float:
+    """Return the microseconds of CPU of this process for a poll that finds nothing a second time."""
+    front = Front(create_app(service), service)
+    await asyncio.gather(*(_poll(front, secret, k) for k in range(POLLS)))
+    began = time.process_time()
+    await asyncio.gather(*(_poll(front, secret, k) for k in range(POLLS)))
+    return (time.process_time() - began) / POLLS * 1e6
+
+
+async def _poll(front: Front, secret: str, k: int) -> None:
+    body = json.dumps({"agent": f"a{k}", "wait": 0.5}).encode()
+    path, sent = "/v1/clusters/oak/receive", [{"type": "http.request", "body": body}]
+    headers = [(b"authorization", f"Bearer {secret}".encode()), (b"content-length", str(len(body)).encode())]
+    scope: dict[str, Any] = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode()}
+    scope |= {"query_string": b"", "headers": headers, "scheme": "http", "http_version": "1.1"}
+    scope |= {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2)}
+
+    async def receive() -> dict[str, Any]:
+        return sent.pop() if sent else await asyncio.Future()
+
+    async def send(_: dict[str, Any]) -> None:
+        pass
+
+    await front(scope, receive, send)

@@ -1,0 +1,150 @@
+"""An agent that asks the same again while nothing happens is answered without the view: no thread, no statement."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rainbow.api import create_app
+from rainbow.api.front import Front
+from rainbow.service import Service
+from rainbow.service.agents.liveness import store_signs
+from rainbow.service.core.token_digests import SECRET
+from rainbow.store import workers
+from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec, open_service_at
+
+
+class Asked:
+    """Polls of an agent through a front; `seen` counts what reached the application."""
+
+    def __init__(self, service: Service, oak: Cluster) -> None:
+        self.oak, self.seen, self.ids = oak, 0, set[bytes]()
+        app = create_app(service)
+        app.before_request(self._count)
+        self.front = Front(app, service)
+        self.loop = asyncio.new_event_loop()
+
+    def _count(self) -> None:
+        self.seen += 1
+
+    def poll(self, secret: str = "", wait: float = 0.02) -> tuple[int, Any]:
+        """Ask once; return the status and the answer."""
+        body = json.dumps({"agent": "a", "wait": wait}).encode()
+        head = [(b"authorization", f"Bearer {secret or self.oak.secret}".encode())]
+        path = "/v1/clusters/oak/receive"
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [*head, (b"content-length", str(len(body)).encode())],
+            "scheme": "http",
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 2),
+            "http_version": "1.1",
+        }
+        return self.loop.run_until_complete(self._answered(scope, body))
+
+    async def _answered(self, scope: dict[str, Any], body: bytes) -> tuple[int, Any]:
+        told: list[dict[str, Any]] = []
+        sent = [{"type": "http.request", "body": body}]
+
+        async def receive() -> dict[str, Any]:
+            return sent.pop() if sent else await asyncio.Future()
+
+        async def send(message: dict[str, Any]) -> None:
+            told.append(message)
+
+        await self.front(scope, receive, send)
+        self.ids |= {value for key, value in told[0]["headers"] if key == b"x-request-id"}
+        return told[0]["status"], json.loads(told[1]["body"])
+
+
+@pytest.fixture
+def service(tmp_path: Path, clock: Clock) -> Service:
+    return open_service_at(tmp_path, clock)
+
+
+@pytest.fixture
+def asked(service: Service) -> Iterator[Asked]:
+    oak = Api(service).register("oak", grid(1, 1))
+    oak.say("heartbeat")
+    assert service.turns.scheduling()
+    made = Asked(service, oak)
+    yield made
+    made.loop.close()
+
+
+def test_the_same_question_is_answered_from_memory_and_renews_the_lease(
+    asked: Asked, service: Service, clock: Clock
+) -> None:
+    first = asked.poll()
+    clock.now += 50
+    assert [asked.poll() for _ in range(3)] == [first] * 3
+    assert (asked.seen, first[0], first[1]["tasks"], len(asked.ids)) == (1, 200, [], 4)
+    clock.now += 50  # the lease is 60: the heartbeat is 100 old, the last poll 50
+    store_signs(service)
+    with service.store.read() as connection:
+        sign = workers.agents_of(connection, service.catalogue["oak"].id)["a"]
+    assert service.leases.silence(service.catalogue["oak"].id, sign).certain == 50
+    assert sign.seen_at == clock.now - 50  # what says nothing new is stored later, with others
+
+
+def give_work(oak: Cluster) -> None:
+    oak.api.good("POST", "/v1/jobs", jobspec(1), oak.token)
+    oak.api.good("POST", "/v1/clusters/oak/step", None, ADMIN)
+
+
+def test_work_that_came_between_two_polls_is_offered(asked: Asked) -> None:
+    asked.poll()
+    give_work(asked.oak)
+    assert len(asked.poll()[1]["tasks"]) == 1
+
+
+def test_a_poll_from_memory_hears_of_work_while_it_waits(asked: Asked) -> None:
+    asked.poll(wait=0.5)
+    thread = threading.Timer(0.1, give_work, (asked.oak,))
+    thread.start()
+    assert len(asked.poll(wait=0.5)[1]["tasks"]) == 1
+    thread.join()
+    assert asked.seen == 2
+
+
+def test_a_secret_that_is_rotated_is_refused_at_the_next_poll(asked: Asked) -> None:
+    asked.poll()
+    listed = asked.oak.api.good("GET", "/v1/tokens", None, asked.oak.secret)["tokens"]
+    [own] = [one for one in listed if one["kind"] == SECRET]
+    asked.oak.api.good("POST", f"/v1/tokens/{own['id']}:rotate", None, asked.oak.secret)
+    assert asked.poll()[0] == 401
+
+
+def test_what_is_told_of_everything_ends_the_memory(asked: Asked, service: Service) -> None:
+    asked.poll()
+    service.tell()  # new settings, for example: nothing was ever told of this cluster's offers
+    asked.poll()
+    assert asked.seen > 1
+
+
+def test_a_poll_is_asked_in_full_after_a_lease(
+    asked: Asked, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked.poll()
+    known = asked.front._polls._known
+    monkeypatch.setattr(known, "get", lambda key: replace(known._kept[key], until=0.0))
+    asked.poll()
+    assert asked.seen == 2
+
+
+def test_where_another_process_may_step_every_poll_reaches_the_view(asked: Asked, service: Service) -> None:
+    service.turns.close()
+    for _ in range(3):
+        asked.poll()
+    assert asked.seen == 3
