@@ -146,6 +146,24 @@ def test_replay_after_states_have_changed_is_equal(api: Any, two: Any) -> None:
     assert (told["equal"], told["graphs_changed_since"]) == (True, ["elm"])
 
 
+def test_replay_knows_how_many_switches_the_job_was_below(api: Any) -> None:
+    edges = [("c", "s"), ("s", "n0"), ("c", "t"), ("t", "n1"), ("n0", "k0"), ("n1", "k1")]
+    types = {"c": "cluster", "s": "switch", "t": "switch", "n0": "node", "n1": "node", "k0": "core", "k1": "core"}
+    torn = {
+        "nodes": [{"id": one, "type": kind} for one, kind in types.items()],
+        "edges": [{"source": above, "target": below} for above, below in edges],
+    }
+    near = {**torn, "edges": [{**one, "source": one["source"].replace("t", "s")} for one in torn["edges"]]}
+    clusters = [api.register("elm", torn), api.register("oak", near)]
+    steps = [{"filter": "matched.switches >= 1"}, {"sort_ascending": "matched.switches"}]
+    options = {"priorities": [{"priority": 1, "steps": steps}]}
+    made = submit(api, clusters, options, jobspec=jobspec(2))
+    assert made["cluster"] == "oak"
+    assert made["decision"]["selection"]["steps"][1]["values"] == {"elm": 2, "oak": 1}
+    told = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in clusters))
+    assert (told["equal"], told["replayed"]) == (True, made["decision"]["selection"])
+
+
 def test_replay_of_a_decision_that_was_tampered_with_is_not_equal(api: Any, two: Any) -> None:
     made = submit(api, two, CHEAPEST)
     with api.service.store.write() as connection:

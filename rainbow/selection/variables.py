@@ -1,7 +1,7 @@
 """Variables that expressions can read, as one column per name over the candidates.
 
 computed      by a calc of this priority
-    matched.*     what matching found: nodes, cores, gpus, memory, fits
+    matched.*     what matching found: nodes, cores, gpus, memory, fits, switches
     state         the cluster's own, with state.age and queue.* among it
     parameter     the job's, the same for every cluster
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from rainbow.matching import Verdict
 
 
-MATCHED = ("nodes", "cores", "gpus", "memory", "fits")
+MATCHED = ("nodes", "cores", "gpus", "memory", "fits", "switches")
+SWITCHES = "matched.switches"
 SAME = {"node_memory_gb": "memory_per_node", "memory_per_node": "node_memory_gb"}  # two names of one variable
 OURS = ("matched.", "queue.", "state.", "eta.")  # what no job may set
 MISSING = object()
@@ -121,6 +122,8 @@ class Variables:
     def _matched(self, name: str) -> Values:
         if name == "fits":
             return [candidate.fits for candidate in self._candidates]
+        if name == "switches":
+            return list(map(switches_of, self._candidates, self._states))
         default = 0 if name in MATCHED else MISSING
         return [candidate.answer.totals.get(name, default) for candidate in self._candidates]
 
@@ -185,6 +188,13 @@ class Variables:
         if not fault.name or self.known(fault.name):
             return fault
         return Fault(f"{fault.name} is given neither by the job nor by any cluster", fault.name)
+
+
+def switches_of(candidate: Verdict, state: Mapping[str, Any]) -> Any:
+    """Return how many switches a job would be below, MISSING if unknown; recorded candidates have it in the state."""
+    if not candidate.has_graph:
+        return state.get(SWITCHES, MISSING)
+    return MISSING if candidate.switches is None else candidate.switches
 
 
 def _first(values: Mapping[str, Any], name: str) -> Any:

@@ -5,7 +5,7 @@ Slurm: `scontrol show nodes --json`, `scontrol show node` (also --oneliner) and 
 cluster > node > socket > core, and gpu, memory, ssd (TmpDisk) and every other countable gres on the node. What Slurm
 keeps for itself (CoreSpecCount, CPUSpecList, MemSpecLimit) is not there. Features are properties as they are called;
 a partition is the property `partition=NAME`, a GPU's type `gpu=TYPE`. Lines of topology.conf or of `scontrol show
-topology` after the nodes add switches or blocks between cluster and node.
+topology` after the nodes add switches or blocks between cluster and node; those of gres.conf put GPUs below sockets.
 """
 
 from __future__ import annotations
@@ -19,28 +19,31 @@ from rainbow.errors import GraphError, InputError
 from rainbow.graph.document import LIMITS, Limits, given, mapping, sequence, text
 from rainbow.graph.formats import host_list
 from rainbow.graph.sources.node_list import Node, decode, lay_out
+from rainbow.graph.sources.slurm_gres import near_their_cores, read_gres
 from rainbow.graph.sources.slurm_node import Record, node_of
 from rainbow.graph.sources.slurm_topology import Above, read_topology
 
 
 def read_slurm(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
-    """Turn what `scontrol` or `sinfo` printed into a document; a topology may follow the nodes."""
-    text, topology = _parted(text.removeprefix("\ufeff"))  # what some editors write first
-    above = read_topology(topology, limits) if topology.strip() else {}
+    """Turn what `scontrol` or `sinfo` printed into a document; topology.conf and gres.conf may follow."""
+    text, conf = _parted(text.removeprefix("\ufeff"))  # what some editors write first
+    above = read_topology(conf, limits) if _TOPOLOGY.search(conf) else {}
+    name = ""
     if text.lstrip().startswith(("{", "[")):
         document = decode(text)
-        nodes = _merged(_json_nodes(document, limits))
-        return lay_out(_below(nodes, above), limits, _cluster_name(document))
-    return lay_out(_below(_merged(_text_nodes(text, limits)), above), limits)
+        nodes, name = _merged(_json_nodes(document, limits)), _cluster_name(document)
+    else:
+        nodes = _merged(_text_nodes(text, limits))
+    return lay_out(_below(near_their_cores(nodes, read_gres(conf, limits)), above), limits, name)
 
 
 def _parted(text: str) -> tuple[str, str]:
-    """Return what describes the nodes, and the topology, its lines numbered as in the whole text."""
-    found = _TOPOLOGY.search(text)
+    """Return what describes the nodes, and the lines of configuration, numbered as in the whole text."""
+    found = _CONF.search(text)
     if found is None:
         return text, ""
     nodes = text[: found.start()]
-    while nodes.rstrip().rpartition("\n")[2].lstrip().startswith("#"):  # topology.conf begins with comments
+    while nodes.rstrip().rpartition("\n")[2].lstrip().startswith("#"):  # such a file begins with comments
         nodes = nodes.rstrip().rpartition("\n")[0]
     return nodes, "\n" * text.count("\n", 0, found.start()) + text[found.start() :]
 
@@ -160,6 +163,10 @@ def _same(row: Mapping[str, Any], key: str, at: str) -> Any:
 
 
 _TOPOLOGY = re.compile(r"^[ \t]*(?:SwitchName|BlockName)=", re.MULTILINE | re.IGNORECASE)
+_CONF = re.compile(
+    r"^[ \t]*(?:(?:SwitchName|BlockName|AutoDetect|Name)=|NodeName=\S+[ \t]+(?:AutoDetect|Name)=)",
+    re.MULTILINE | re.IGNORECASE,
+)
 _RECORD = re.compile(r"^NodeName=", re.MULTILINE)
 _FIELD = re.compile(r"(?<!\S)([A-Za-z_]{1,40})=(\S*)")
 # free text, printed after all that is read here: what stands in it is not the node's

@@ -63,7 +63,7 @@ def read_topology(text: str, limits: Limits = LIMITS) -> Mapping[str, Above]:
 def _switches(text: str, limits: Limits) -> dict[str, _Switch]:
     found: dict[str, _Switch] = {}
     total = 0
-    for line, fields in _lines(text):
+    for line, fields in conf_lines(text):
         key = next((key for key in _NAMES if key in fields), None)
         if key is None:
             continue
@@ -84,7 +84,7 @@ def _switches(text: str, limits: Limits) -> dict[str, _Switch]:
     return found
 
 
-def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+def conf_lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the fields of each line by their names in small letters, and its number; a backslash continues a line."""
     joined, first = "", 1
     for number, line in enumerate(text.splitlines(), 1):

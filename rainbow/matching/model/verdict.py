@@ -108,6 +108,11 @@ class Verdict:
         shown._of = cluster
         return shown
 
+    @property
+    def has_graph(self) -> bool:
+        """Return whether the cluster's graph is known here: not of a verdict that was read from a record."""
+        return self._of is not None
+
     def to_networkx(self) -> nx.DiGraph[str]:
         """Return the cluster's graph, each vertex with `chosen`, `taken` (base units) and `slots` (labels of slots).
 
@@ -161,6 +166,13 @@ class Verdict:
         if self._take_later:
             self._take, self._take_later = self._take_later(), None
         return self._take or self.answer.take
+
+    @property
+    def switches(self) -> int | None:
+        """How many leaf switches one copy's workers are below; None if one is below none, or the graph is unknown."""
+        placed = self.take.placed if self._of and self.take else ()
+        above = {self._of.switches.get(worker) for _, held in placed for worker in held} if self._of else set()
+        return None if None in above else len(above) or None
 
     @property
     def reason(self) -> Reason | None:

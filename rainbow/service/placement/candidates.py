@@ -21,6 +21,7 @@ from rainbow.lru_cache import Memory, Same
 from rainbow.matching import Verdict
 from rainbow.scheduling import Names, installed, traits_of
 from rainbow.selection.expression.scalar import is_number
+from rainbow.selection.variables import SWITCHES
 from rainbow.store import cluster_states, clusters, workers
 from rainbow.text import meant
 
@@ -141,10 +142,17 @@ def states_of(
 SIZED = "expected_wait_"
 
 
-def sized(states: dict[str, dict[str, Any]], candidates: Sequence[Verdict]) -> dict[str, dict[str, Any]]:
-    """Let `expected_wait` be that of the job's own size, where clusters report waits by number of cores."""
+def sized(
+    states: dict[str, dict[str, Any]], candidates: Sequence[Verdict], spans: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Let `expected_wait` be that of the job's own size, where clusters report waits by number of cores.
+
+    `spans`: add how many switches the job is below. The ledger keeps states, and no graphs.
+    """
     for verdict in candidates:
         values = states.get(verdict.cluster, {})
+        if spans and verdict.switches is not None:
+            values[SWITCHES] = verdict.switches
         if "expected_wait" not in values:
             continue
         told = {

@@ -24,6 +24,7 @@ from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.storable import keeping
 from rainbow.matching import backends, match, shown, shown_explained
 from rainbow.selection import Choice, check_options, reads, reads_states, select
+from rainbow.selection.variables import SWITCHES
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.core.counters import count, phase
 from rainbow.service.core.limits import admit, check_limits
@@ -210,8 +211,8 @@ class Placement:
             return states, select(asked, verdicts, states, *how), []
 
     def _states(self, connection: sa.Connection) -> States:
-        idle = reads(self.selector, self.options, "queue.idle_workers")
-        states = sized(states_of(self.service, connection, self.found.ids, idle), self.found.candidates)
+        idle, spans = (reads(self.selector, self.options, name) for name in ("queue.idle_workers", SWITCHES))
+        states = sized(states_of(self.service, connection, self.found.ids, idle), self.found.candidates, spans)
         self.arrivals = arriving(self.service, connection, self.arrival(), self.found, states)
         return states
 
