@@ -34,7 +34,7 @@ def docstrings() -> Iterator[tuple[str, str]]:
 
 
 LIMIT = 22_000  # words of all pages, without blocks of code and what is generated
-ALLOWED = 24_500  # today; this number only falls, to LIMIT
+ALLOWED = 22_500  # today; this number only falls, to LIMIT
 
 
 def test_pages_have_no_more_words_than_they_may() -> None:
