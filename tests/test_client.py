@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from rainbow.errors import JobspecError, RequestError, TryLater, Unavailable
 from rainbow.graph import read_cluster
 from rainbow.jobspec import Request as JobRequest
 from rainbow.jobspec import parse_jobspec
+from tests.blocking import Blocking
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.live import Answer, Script, agent_of, http, rainbow_at, url_of
 
@@ -31,6 +34,14 @@ IO = {
     }
 }
 BUSY: Answer = (429, JSON, b'{"code": "too-many", "detail": "too many jobs"}')
+
+
+@pytest.fixture(autouse=True, params=["Client", "AsyncClient"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both clients pass the same suite."""
+    if request.param == "AsyncClient":
+        pytest.importorskip("greenlet", reason="the extra async is not installed")
+        monkeypatch.setitem(globals(), "Client", Blocking)
 
 
 class Asked:
@@ -321,3 +332,24 @@ def test_what_a_library_holds_can_be_sent(tmp_path: Path) -> None:
 def test_a_jobspec_that_is_a_path_is_refused_in_words() -> None:
     with pytest.raises(JobspecError, match="a jobspec is text or a mapping, got PosixPath"):
         parse_jobspec(Path("job.yaml"))  # type: ignore[arg-type]  # as somebody may write it
+
+
+def test_async_client_has_every_method_and_waits_for_many_at_the_same_time() -> None:
+    pytest.importorskip("greenlet", reason="the extra async is not installed")
+    from rainbow.client import AsyncClient
+
+    def slow(request: Request) -> Answer:
+        time.sleep(0.3)
+        return (200, JSON, b'{"clusters": []}')
+
+    async def ask(url: str) -> float:
+        async with AsyncClient(url, tries=1) as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.clusters(), 0.05)
+            began = time.monotonic()
+            assert await asyncio.gather(*(client.clusters() for _ in range(10))) == [[]] * 10
+            return time.monotonic() - began
+
+    assert {name for name in dir(Client) if not name.startswith("_")} <= set(dir(AsyncClient))
+    with http(Script([slow])) as port:
+        assert asyncio.run(ask(url_of(port))) < 10 * 0.3

@@ -15,6 +15,7 @@ from rainbow.api import create_app
 from rainbow.client import Client, Problem
 from rainbow.client.wait import LONGEST_PAUSE, PATIENCE
 from rainbow.errors import TryLater, Unavailable
+from tests.blocking import Blocking
 from tests.conftest import REGISTRATION, Clock, grid, jobspec
 from tests.live import Answer, Script, agent_of, http, rainbow_at, service_at, url_of
 
@@ -23,6 +24,14 @@ AWAY: Answer = (503, JSON, b'{"code": "unavailable", "detail": "the store is awa
 PROXY: Answer = (502, {}, b"<h1>Bad Gateway</h1>")
 RUNS: Answer = (200, JSON, b'{"id": "j1", "state": "RUNNING"}')
 DONE: Answer = (200, JSON, b'{"id": "j1", "state": "COMPLETED"}')
+
+
+@pytest.fixture(autouse=True, params=["Client", "AsyncClient"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both clients pass the same suite."""
+    if request.param == "AsyncClient":
+        pytest.importorskip("greenlet", reason="the extra async is not installed")
+        monkeypatch.setitem(globals(), "Client", Blocking)
 
 
 class Waits:
