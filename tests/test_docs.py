@@ -15,7 +15,7 @@ from rainbow.matching.explain.smallest_change import Kind
 from rainbow.scheduling import policies
 from rainbow.selection import selectors
 from rainbow.service import Limits, Settings, settings_of
-from rainbow.service.core.settings import SCHEDULER, Admission, Server
+from rainbow.service.core.settings import ADMISSION, SCHEDULER, Server
 from rainbow.state_machine import JobState, TaskState, WorkerState
 
 ROOT = Path(__file__).parents[1]
@@ -136,7 +136,7 @@ def test_every_kind_of_change_and_reason_is_explained():
 def settings_keys():
     limits = {f"limits.{each.name}" for each in dataclasses.fields(Limits)}
     server = {f"server.{each.name}" for each in dataclasses.fields(Server)}
-    admission = {f"admission.{each.name}" for each in dataclasses.fields(Admission)}
+    admission = {f"admission.{key}" for key in ADMISSION}
     return {f"scheduler.{key}" for key in SCHEDULER} | limits | admission | server
 
 

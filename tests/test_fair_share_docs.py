@@ -9,7 +9,7 @@ import yaml
 from benchmarks import sharing
 from rainbow.cli.main import topics
 from rainbow.scheduling.fair_share.policy import TEXTS
-from rainbow.scheduling.fair_share.settings import ALL, DEFAULTS, KEYS, check_settings
+from rainbow.scheduling.fair_share.settings import ALL, KEYS, SCHEMA, check_settings
 from rainbow.scheduling.settings_schema import read_settings
 from tests.conftest import SHARED
 
@@ -32,7 +32,7 @@ def test_every_setting_reason_and_order_of_the_page_exists_and_the_other_way_rou
     for name in (*TEXTS, "not-authorised", "no-class", "no-single-host", "preemptions"):
         assert f"`{name}`" in PAGE, name
     explained = set(re.findall(r"[a-z_]{3,}", topics()["fair_share"]))
-    assert {*DEFAULTS, *ALL, *KEYS} <= explained
+    assert {*SCHEMA, *ALL, *KEYS} <= explained
     for why in ("shrink", "defragmentation", "reservation", "offline", "blacklisted"):
         assert f"`{why}`" in PAGE, why
 

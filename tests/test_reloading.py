@@ -293,7 +293,7 @@ def test_reloaded_admission_is_what_new_clusters_begin_with(api: Api, watch: Wat
             "/scheduler/algorithms/match/name",
         ),
         ("scheduler: {policy: priorty}", "policy priorty not found; did you mean priority?", "/scheduler/policy"),
-        ("scheduler: {unplaced: maybe}", "unplaced must be refuse or wait, got maybe", "/scheduler/unplaced"),
+        ("scheduler: {unplaced: maybe}", "unplaced must be one of refuse, wait, got maybe", "/scheduler/unplaced"),
     ],
 )
 def test_config_check_refuses_a_backend_and_a_match_algorithm_that_do_not_exist(

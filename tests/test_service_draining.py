@@ -1,6 +1,5 @@
 """A cluster that takes nothing new, and takes it again."""
 
-from rainbow.service.core.settings import Admission
 from rainbow.service.placement import failover
 from rainbow.service.scheduler.step import step
 from rainbow.store import workers
@@ -64,7 +63,7 @@ def test_only_its_operator_drains_a_cluster(api):
 
 
 def test_a_new_cluster_begins_with_the_limits_its_server_is_configured_with(database, clock):
-    originals = Admission(max_requestors=10, max_jobs_per_requestor=100, task_minutes=30)
+    originals = {"max_requestors": 10, "max_jobs_per_requestor": 100, "task_minutes": 30}
     service = open_service_at(database, clock, admission=originals)
     api = Voice(service)
     oak = api.register("oak", grid(1, 1))

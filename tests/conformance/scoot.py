@@ -16,7 +16,7 @@ from typing import Any
 from rainbow.scheduling.load_based import classic_counts, settings
 from rainbow.scheduling.load_based.class_queues import take_turns
 from rainbow.scheduling.load_based.rebalance import newest
-from rainbow.scheduling.load_based.settings import DEFAULTS, Classes, Rebalance, read_classes
+from rainbow.scheduling.load_based.settings import Classes, Rebalance, check_settings, read_classes
 from tests.conformance import Comparison, rows
 
 OBSERVED = 8  # a list of outcomes this long was cut
@@ -95,7 +95,9 @@ def decide(row: Row) -> dict[str, Any]:
 
 def _classes(row: Row) -> Classes:
     entries = [{"match": match, "class": name} for match, name in row["map"].items() if _compiles(match)]
-    return read_classes({**DEFAULTS, "classes": row["percents"], "requestors": entries, "rounding": "classic"})
+    return read_classes(
+        {**check_settings({}), "classes": row["percents"], "requestors": entries, "rounding": "classic"}
+    )
 
 
 def _compiles(match: str) -> bool:

@@ -1,7 +1,7 @@
 """Nodepools, classes and users: settings checked, inheritance resolved, every default filled in.
 
 Checked settings stay as they are when they are checked again. A fault is a PolicyError that points at it; in a YAML
-text it has a line and a column (settings_schema.py).
+text it has a line and a column (scheduling/settings_schema.py).
 """
 
 from __future__ import annotations
@@ -14,19 +14,23 @@ from typing import Any
 from rainbow.errors import PolicyError
 from rainbow.jobspec.yaml_reader import step
 from rainbow.regex import Regex, compile_regex
-from rainbow.scheduling.fair_share.setting_checks import (
+from rainbow.scheduling.settings_schema import (
     Check,
-    entries,
-    expression,
+    at,
+    filled,
     flag,
-    mapping,
+    integer,
+    listed,
     number,
     one_of,
     optional,
-    text,
-    texts,
-    whole,
+    record,
+    regex,
+    some,
+    table,
 )
+
+MOST = 10**12  # no setting is meant to be larger; sums of them stay exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,102 +44,94 @@ class Growth:
     epoch: float = 10_000.0  # between two plans
 
 
-DEFAULTS: dict[str, Any] = {
-    "quantum": {"type": "memory", "amount": 1},
-    "nodepools": {"default": {}},
-    "classes": {
-        "fair": {"policy": "FAIR_SHARE", "default": True},
-        "fixed": {"policy": "FIXED_SHARE", "default": True},
-        "reserve": {"policy": "RESERVE", "default": True},
-    },
-    "users": {},
-    "allotment": None,  # of what cannot be preempted, by user; null: no limit
-    "fragmentation_threshold": 2,
-    "defragmentation": True,
-    "reserve_overage": 0,
-    "epoch": 10,  # seconds between two plans, for the prediction
-    "patience": 3600,  # seconds a job may hold nothing before room is made for it whatever others ask; null: for ever
-    "mode": "own",  # classic: apportioning, caps and eviction order as in the original, faults included
+COUNT, AMOUNT = integer(0, MOST), number(0, MOST)
+QUANTUM = {"type": ("memory", filled), "amount": (1, integer(1, MOST))}
+CLASSES = {
+    "fair": {"policy": "FAIR_SHARE", "default": True},
+    "fixed": {"policy": "FIXED_SHARE", "default": True},
+    "reserve": {"policy": "RESERVE", "default": True},
 }
-QUANTUM: dict[str, Check] = {"type": text, "amount": whole(1, "the quantum")}
-OTHERS: dict[str, Check] = {
-    "allotment": optional(number("allotment")),
-    "fragmentation_threshold": whole(1, "fragmentation_threshold"),
-    "defragmentation": flag,
-    "reserve_overage": whole(0, "reserve_overage"),
-    "epoch": number("epoch"),
-    "patience": optional(number("patience")),
-    "mode": one_of("own", "classic"),
+
+
+def _any(value: Any, _pointer: str) -> Any:
+    """What is checked with what it refers to."""
+    return value
+
+
+SCHEMA: dict[str, tuple[Any, Check]] = {
+    "quantum": (record(QUANTUM)({}, ""), record(QUANTUM)),
+    "nodepools": ({"default": {}}, _any),
+    "classes": (CLASSES, _any),
+    "users": ({}, _any),
+    "allotment": (None, optional(AMOUNT)),  # of what cannot be preempted, by user; null: no limit
+    "fragmentation_threshold": (2, integer(1, MOST)),
+    "defragmentation": (True, flag),
+    "reserve_overage": (0, COUNT),
+    "epoch": (10, AMOUNT),  # seconds between two plans, for the prediction
+    "patience": (3600, optional(AMOUNT)),  # seconds a job may hold nothing before room is made for it; null: for ever
+    "mode": ("own", one_of("own", "classic")),  # classic: as in the original, faults included
 }
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Fill in defaults; PolicyError names the first fault by pointer."""
-    for key in settings:
-        if key not in DEFAULTS:
-            raise PolicyError(
-                f"fair_share has no setting {str(key)[:40]}; it has: {', '.join(DEFAULTS)}", pointer=f"/{step(key)}"
-            )
-    filled = {**DEFAULTS, **settings}
-    for key, check in OTHERS.items():
-        check(filled[key], f"/{key}")
-    filled["quantum"] = {**DEFAULTS["quantum"], **entries(filled["quantum"], "/quantum", QUANTUM, "quantum")}
-    filled["nodepools"] = check_nodepools(filled["nodepools"])
-    filled["classes"] = check_classes(filled["classes"], filled["nodepools"])
-    filled["users"] = _check_users(filled["users"], filled["classes"])
-    return filled
+    checked = record(SCHEMA, owner="fair_share")(settings, "")
+    checked["nodepools"] = check_nodepools(checked["nodepools"])
+    checked["classes"] = check_classes(checked["classes"], checked["nodepools"])
+    checked["users"] = _check_users(checked["users"], checked["classes"])
+    return checked
+
+
+def _none_is(check: Check) -> Check:
+    """The same, where nothing written means a mapping without an entry."""
+    return lambda value, pointer: check({} if value is None else value, pointer)
 
 
 def _check_users(given: Any, classes: Mapping[str, Any]) -> dict[str, Any]:
     """Check how much each user may hold that cannot be preempted: in all, and by class."""
 
-    def by_class(value: Any, pointer: str) -> None:
-        for name, most in mapping(value, pointer).items():
+    def by_class(value: Any, pointer: str) -> Any:
+        for name in (found := table(AMOUNT)(value, pointer)):
             if name not in classes or classes[name].get("policy") == "FAIR_SHARE":
-                raise PolicyError(f"no class {name!r} that cannot be preempted", pointer=f"{pointer}/{step(name)}")
-            number("an allotment")(most, f"{pointer}/{step(name)}")
+                raise PolicyError(f"no class {name!r} that cannot be preempted", pointer=at(pointer, name))
+        return found
 
-    checks: dict[str, Check] = {"max_allotment": optional(number("max_allotment")), "allotments": by_class}
-    return {
-        name: entries({} if user is None else user, f"/users/{step(name)}", checks, f"user {name}")
-        for name, user in mapping(given, "/users").items()
-    }
+    user = some({"max_allotment": optional(AMOUNT), "allotments": by_class})
+    return table(_none_is(user))(given, "/users")
 
 
 PRIORITIES = {"FAIR_SHARE": 10, "FIXED_SHARE": 5, "RESERVE": 1}
 NOT_INHERITED = {"parent", "abstract", "default"}
 
+NAMES = listed(filled)
 COMMON: dict[str, Check] = {
-    "parent": optional(text),
+    "parent": optional(filled),
     "abstract": flag,
     "default": flag,
     "policy": one_of(*PRIORITIES),
-    "priority": whole(0, "priority"),
-    "nodepool": text,
-    "users": optional(texts),
+    "priority": COUNT,
+    "nodepool": filled,
+    "users": optional(NAMES),
 }
 OWN: dict[str, dict[str, Check]] = {
     "FAIR_SHARE": {
-        "weight": number("weight", 1e-6),
-        "cap": whole(0, "cap"),
-        "initialization_cap": whole(0, "initialization_cap"),
+        "weight": number(1e-6, MOST),
+        "cap": COUNT,
+        "initialization_cap": COUNT,
         "expand_by_doubling": flag,
         "use_prediction": flag,
-        "prediction_fudge": number("prediction_fudge"),
-        "debug": text,
+        "prediction_fudge": AMOUNT,
+        "debug": filled,
     },
-    "FIXED_SHARE": {"max_processes": whole(0, "max_processes")},
-    "RESERVE": {"max_machines": whole(0, "max_machines")},
+    "FIXED_SHARE": {"max_processes": COUNT},
+    "RESERVE": {"max_machines": COUNT},
 }
 ALL = {**COMMON, **OWN["FAIR_SHARE"], **OWN["FIXED_SHARE"], **OWN["RESERVE"]}
 
 
 def check_classes(given: Any, pools: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Resolve inheritance, check every class, then what they are to each other."""
-    written = {
-        name: entries({} if one is None else one, f"/classes/{step(name)}", ALL, f"class {name}")
-        for name, one in mapping(given, "/classes").items()
-    }
+    written = table(_none_is(some(ALL)))(given, "/classes")
     resolved = {name: _resolved(name, written) for name in written}
     for name, one in resolved.items():
         _check_class(name, one, pools, resolved)
@@ -207,20 +203,17 @@ def _check_defaults(classes: Mapping[str, Any]) -> None:
 
 
 KEYS = {
-    "parent": optional(text),
-    "nodes": optional(texts),
-    "match": optional(expression),
-    "search_order": whole(0, "search_order"),
-    "quantum": optional(whole(1, "quantum")),
+    "parent": optional(filled),
+    "nodes": optional(NAMES),
+    "match": optional(regex),
+    "search_order": COUNT,
+    "quantum": optional(integer(1, MOST)),
 }
 
 
 def check_nodepools(given: Any) -> dict[str, Any]:
     """Check every nodepool, then what they are to each other."""
-    pools = {
-        name: entries({} if pool is None else pool, f"/nodepools/{step(name)}", KEYS, f"nodepool {name}")
-        for name, pool in mapping(given, "/nodepools").items()
-    }
+    pools = table(_none_is(some(KEYS)))(given, "/nodepools")
     if not pools:
         raise PolicyError("there is at least one nodepool", pointer="/nodepools")
     for name in pools:

@@ -11,23 +11,40 @@ from functools import lru_cache
 from typing import Any
 
 from rainbow.errors import PolicyError
-from rainbow.regex import Regex, RegexError, compile_regex
+from rainbow.regex import Regex, compile_regex
+from rainbow.scheduling.settings_schema import (
+    UNSET,
+    Check,
+    fail,
+    filled,
+    listed,
+    number,
+    one_of,
+    record,
+    regex,
+    table,
+    text,
+)
 
 MOST = 1_000_000  # of any number here: more is a slip, and sums stay exact
 EXACT, CLASSIC = "exact", "classic"
 WORKER = "worker"
 CORE = "core"  # the unit of new clusters whose workers all have cores
-LONGEST = 100  # characters of a type
 MOST_KNOWN = 10_000  # requestors whose class is remembered
-DEFAULTS: dict[str, Any] = {
-    "classes": {"default": 100},
-    "default_class": "default",
-    "requestors": [],  # [{"match": regular expression, "class": name}], the first that matches wins
-    "rounding": EXACT,
-    "unit": WORKER,  # what percents count: whole workers, or a type of resource, as core, which shares them
-    "gang_patience": 10,  # minutes a gang waits before workers are reserved for it beyond its class's target
-    "rebalance_threshold": 0,  # percent points of spread; 0: never rebalance
-    "rebalance_minimum_duration": 4,  # minutes the spread must stay above the threshold
+AMOUNT = number(most=MOST)
+ENTRY = {"match": regex, "class": text}
+SCHEMA: dict[str, tuple[Any, Check]] = {
+    "classes": ({"default": 100}, table(AMOUNT)),
+    "default_class": ("default", text),
+    "requestors": ([], listed(record({key: (UNSET, check) for key, check in ENTRY.items()}, ENTRY))),  # first wins
+    "rounding": (EXACT, one_of(EXACT, CLASSIC)),
+    "unit": (WORKER, filled),  # what percents count: whole workers, or a type of resource, as core
+    "gang_patience": (
+        10,
+        AMOUNT,
+    ),  # minutes until workers are reserved for a gang beyond its class's target
+    "rebalance_threshold": (0, AMOUNT),  # percent points of spread; 0: never rebalance
+    "rebalance_minimum_duration": (4, AMOUNT),  # minutes the spread must stay above the threshold
 }
 
 
@@ -64,19 +81,23 @@ class Classes:
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Fill in defaults; PolicyError names the first fault by pointer."""
-    filled = {**DEFAULTS, **settings}
-    for key in settings:
-        if key not in DEFAULTS:
-            raise PolicyError(f"load_based has no setting {key}; it has: {', '.join(DEFAULTS)}", pointer=f"/{key}")
-    _check_percents(filled["classes"])
-    _check_default(filled["default_class"], filled["classes"])
-    _check_rebalance(filled)
-    _check_unit(filled["unit"], filled["rounding"])
-    if not isinstance(filled["requestors"], list):
-        raise PolicyError("requestors must be a list of {match, class} entries", pointer="/requestors")
-    for k, entry in enumerate(filled["requestors"]):
-        _check_requestor(entry, f"/requestors/{k}", filled["classes"])
-    return filled
+    checked = record(SCHEMA, owner="load_based")(settings, "")
+    classes, default = checked["classes"], checked["default_class"]
+    if not sum(classes.values()):
+        raise PolicyError("class percentages add up to 0; at least one must be greater than 0", pointer="/classes")
+    if default not in classes:
+        raise fail(f"one of the classes: {', '.join(classes)}", "/default_class")
+    if not classes[default]:
+        raise PolicyError(
+            "the default class needs a percent greater than 0, because unmatched requestors run there",
+            pointer="/default_class",
+        )
+    if checked["unit"] != WORKER and checked["rounding"] == CLASSIC:
+        raise PolicyError(f"rounding {CLASSIC} counts whole workers; set unit to {WORKER} too", pointer="/unit")
+    for k, entry in enumerate(checked["requestors"]):
+        if entry["class"] not in classes:
+            raise fail(f"one of the classes: {', '.join(classes)}", f"/requestors/{k}/class")
+    return checked
 
 
 def begun(
@@ -93,58 +114,6 @@ def begun(
         return {**settings, "unit": WORKER}
     suits = bool(workers) and all(amounts.get(CORE) for amounts in workers)
     return {**settings, "unit": before.get("unit", CORE if suits else WORKER)}
-
-
-def _check_percents(classes: Any) -> None:
-    if not isinstance(classes, Mapping) or not classes:
-        raise PolicyError("classes is a mapping of names to percents with at least one entry", pointer="/classes")
-    for name, percent in classes.items():
-        if not _is_amount(percent):
-            raise PolicyError(
-                f"class {name}: percent must be a number between 0 and {MOST}", pointer=f"/classes/{name}"
-            )
-    if not sum(classes.values()):
-        raise PolicyError("class percentages add up to 0; at least one must be greater than 0", pointer="/classes")
-
-
-def _check_default(name: Any, classes: Mapping[str, Any]) -> None:
-    if not isinstance(name, str) or name not in classes:
-        raise PolicyError("default_class must be one of the classes", pointer="/default_class")
-    if not classes[name]:
-        raise PolicyError(
-            "the default class needs a percent greater than 0, because unmatched requestors run there",
-            pointer="/default_class",
-        )
-
-
-def _check_rebalance(filled: Mapping[str, Any]) -> None:
-    if filled["rounding"] not in (EXACT, CLASSIC):
-        raise PolicyError(f"rounding is {EXACT} or {CLASSIC}", pointer="/rounding")
-    for key in ("gang_patience", "rebalance_threshold", "rebalance_minimum_duration"):
-        if not _is_amount(filled[key]):
-            raise PolicyError(f"{key} must be a number >= 0", pointer=f"/{key}")
-
-
-def _check_unit(unit: Any, rounding: Any) -> None:
-    if not isinstance(unit, str) or not 0 < len(unit) <= LONGEST:
-        raise PolicyError(f"unit is {WORKER} or a type of resource, as core", pointer="/unit")
-    if unit != WORKER and rounding == CLASSIC:
-        raise PolicyError(f"rounding {CLASSIC} counts whole workers; set unit to {WORKER} too", pointer="/unit")
-
-
-def _is_amount(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST
-
-
-def _check_requestor(entry: Any, pointer: str, classes: Mapping[str, Any]) -> None:
-    if not isinstance(entry, Mapping) or set(entry) != {"match", "class"}:
-        raise PolicyError("an entry is {match: expression, class: name}", pointer=pointer)
-    if not isinstance(entry["class"], str) or entry["class"] not in classes:
-        raise PolicyError(f"the class of an entry is one of: {', '.join(classes)}", pointer=f"{pointer}/class")
-    try:
-        compile_regex(entry["match"])
-    except RegexError as fault:
-        raise PolicyError(f"match: {fault}", pointer=f"{pointer}/match") from None
 
 
 def read_classes(settings: Mapping[str, Any]) -> Classes:

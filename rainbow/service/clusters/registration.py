@@ -6,7 +6,6 @@ import math
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
@@ -57,7 +56,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         now,
         policy,
         settings,
-        limits=asdict(service.settings.admission) if traits_of(policy).admission else {},
+        limits=dict(service.settings.admission) if traits_of(policy).admission else {},
         visibility=body.get("visibility") or clusters.ALL,
     )
     with service.store.write() as connection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, PolicyError, RequestError
@@ -59,7 +59,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
         record = own_cluster(connection, who, name)
         policy = _policy(body.get("policy", record.policy))
         settings = _settings(service, record, policy, _mapping(body.get("settings", {}), "settings"), merge)
-        begin = asdict(service.settings.admission) if traits_of(policy).admission else {}
+        begin = dict(service.settings.admission) if traits_of(policy).admission else {}
         limits = _limits(record.limits, begin, body, merge)
         shown = body.get("visibility", record.visibility) or clusters.ALL
         after = replace(record, policy=policy, settings=settings, limits=limits, visibility=shown)

@@ -1,6 +1,6 @@
 """Admission limits of a cluster, checked in the transaction that stores the job.
 
-A cluster registered with load_based has the limits of settings.Admission; DEFAULTS are those of any other cluster.
+A cluster registered with a policy that reads them begins with those of the configuration's `admission`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import PolicyError, TooMany
+from rainbow.errors import TooMany
+from rainbow.scheduling.settings_schema import Check, integer, record
 from rainbow.store import jobs, tasks
 
 if TYPE_CHECKING:
@@ -19,22 +20,22 @@ if TYPE_CHECKING:
 
 UNLIMITED = -1
 MOST = 2**31 - 1
-DEFAULTS = {
-    "max_requestors": UNLIMITED,  # with live jobs
-    "max_jobs_per_requestor": UNLIMITED,  # live
-    "max_waiting_tasks": UNLIMITED,
-    "throttle": UNLIMITED,  # tasks waiting and running; 0 refuses every job
-    "max_retries": 0,  # of a task that failed or ran too long
-    "max_lost": 5,  # attempts of a task before it has failed; 0: no limit
-    "quarantine_after_lost": 10,  # times tasks were lost on a worker one after the other; 0: never
-    "quarantine_after": 0,  # tasks a worker could not start one after the other; 0: never
-    "quarantine_minutes": 15,
-    "task_minutes": 0,  # a task may run that asks for no duration; 0: for ever
-    "allowance_seconds": 15,  # beyond what a task may run, before its agent is told to stop it
-    "max_reservations_per_requestor": 10,  # in advance, not over
-    "reservation_days": 0,  # the longest one, 0: of any length
+_COUNT, _OR_NONE = integer(0, MOST), integer(UNLIMITED, MOST, f"; {UNLIMITED}: no limit")
+SCHEMA: dict[str, tuple[int, Check]] = {
+    "max_requestors": (UNLIMITED, _OR_NONE),  # with live jobs
+    "max_jobs_per_requestor": (UNLIMITED, _OR_NONE),  # live
+    "max_waiting_tasks": (UNLIMITED, _OR_NONE),
+    "throttle": (UNLIMITED, _OR_NONE),  # tasks waiting and running; 0 refuses every job
+    "max_retries": (0, _COUNT),  # of a task that failed or ran too long
+    "max_lost": (5, _COUNT),  # attempts of a task before it has failed; 0: no limit
+    "quarantine_after_lost": (10, _COUNT),  # times tasks were lost on a worker one after the other; 0: never
+    "quarantine_after": (0, _COUNT),  # tasks a worker could not start one after the other; 0: never
+    "quarantine_minutes": (15, _COUNT),
+    "task_minutes": (0, _COUNT),  # a task may run that asks for no duration; 0: for ever
+    "allowance_seconds": (15, _COUNT),  # beyond what a task may run, before its agent is told to stop it
+    "max_reservations_per_requestor": (10, _OR_NONE),  # in advance, not over
+    "reservation_days": (0, _COUNT),  # the longest one, 0: of any length
 }
-UNBOUND = "max_reservations_per_requestor"  # may be unlimited, and is not asked about jobs
 WORDS = {
     "max_requestors": "requestors with live jobs",
     "max_jobs_per_requestor": "live jobs of one requestor",
@@ -43,18 +44,12 @@ WORDS = {
 }
 
 
+_LIMITS = record(SCHEMA)
+
+
 def check_limits(given: Any) -> dict[str, int]:
     """Return every limit, those not given at their defaults; PolicyError names the first fault by pointer."""
-    if not isinstance(given, Mapping):
-        raise PolicyError("limits is a mapping", pointer="/limits")
-    for key, value in given.items():
-        if key not in DEFAULTS:
-            raise PolicyError(f"there is no limit {key}; there are: {', '.join(DEFAULTS)}", pointer=f"/limits/{key}")
-        least = UNLIMITED if key in WORDS or key == UNBOUND else 0
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-            unlimited = f", or {UNLIMITED} for no limit" if least < 0 else ""
-            raise PolicyError(f"{key} is a whole number{unlimited}", pointer=f"/limits/{key}")
-    return {**DEFAULTS, **given}
+    return _LIMITS(given, "/limits")
 
 
 def admit(connection: sa.Connection, record: JobRecord, new: int, limits: Mapping[str, int]) -> None:

@@ -4,38 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rainbow.errors import ConfigError, InputError, JobspecError, PolicyError, RainbowError
+from rainbow.errors import ConfigError, InputError, JobspecError, RainbowError
 from rainbow.jobspec.yaml_reader import Limits as TextLimits
 from rainbow.jobspec.yaml_reader import Positions, load
 from rainbow.matching import Budget, backends, matchers
 from rainbow.plugins import Registry
 from rainbow.scheduling import policies
+from rainbow.scheduling.settings_schema import Check, at, fail, integer, number, one_of, text
 from rainbow.selection import check_options
+from rainbow.service.core.limits import SCHEMA as ADMISSION
 from rainbow.service.core.limits import check_limits
 from rainbow.text import meant
 
-SCHEDULER = {
-    "secret",
-    "admin",
-    "name",
-    "algorithms",
-    "backend",
-    "policy",
-    "unplaced",
-    "tick",
-    "lease",
-    "grace",
-    "step_seconds",
-    "forecast_share",
-    "history",
-}
-ALGORITHMS = "/scheduler/algorithms"
-READ = {"selection", "match"}  # of the algorithms
-SECTIONS = {"scheduler", "limits", "admission", "server"}
 DAY = 86_400
 UPSTREAM = {
     "cluster": "a cluster keeps its own secret",
@@ -65,143 +50,84 @@ def settings_of(text: str | bytes) -> Settings:
 
 
 def _settings(document: Any) -> Settings:
-    top = _mapping(document, "")
-    warnings = [f"ignored {key}: {UPSTREAM.get(key, 'unknown key')}" for key in top if key not in SECTIONS]
-    scheduler = _mapping(top.get("scheduler"), "/scheduler")
-    warnings += [f"ignored scheduler.{key}: unknown key" for key in scheduler if key not in SCHEDULER]
-    algorithms = _mapping(scheduler.get("algorithms"), "/scheduler/algorithms")
-    selection = _mapping(algorithms.get("selection"), "/scheduler/algorithms/selection")
-    name = _text(selection, "name", "random", "/scheduler/algorithms/selection")
-    options = _mapping(selection.get("options"), "/scheduler/algorithms/selection/options")
-    try:
-        warnings += check_options(name, options)
-    except InputError as fault:
-        at = "/scheduler/algorithms/selection/options"
-        raise ConfigError(fault.message, pointer=at + (fault.pointer or ""), **fault.facts) from None
-    except RainbowError as fault:
-        raise ConfigError(fault.message, pointer="/scheduler/algorithms/selection/name") from None
-    matching = _mapping(algorithms.get("match"), f"{ALGORITHMS}/match")
-    _known(matchers, _text(matching, "name", "match", f"{ALGORITHMS}/match"), f"{ALGORITHMS}/match/name")
-    warnings += [f"ignored scheduler.algorithms.{key}: unknown key" for key in algorithms if key not in READ]
-    default = Settings()
+    warnings: list[str] = []
+    top = _section(document, "", dict.fromkeys(("scheduler", "limits", "admission", "server"), _as_it_is), warnings)
+    scheduler = _section(top.get("scheduler"), "/scheduler", SCHEDULER, warnings)
+    selector, options = _algorithms(scheduler.pop("algorithms", None), warnings)
+    limits = _section(top.get("limits"), "/limits", LIMITS, warnings)
+    admission = {key: check for key, (_, check) in ADMISSION.items()}
     return Settings(
-        name=_text(scheduler, "name", default.name, "/scheduler"),
-        secret=_text(scheduler, "secret", "", "/scheduler") or None,
-        admin=_text(scheduler, "admin", "", "/scheduler") or None,
-        selector=name,
+        **scheduler,
+        selector=selector,
         selector_options=options,
-        backend=_known(backends, _text(scheduler, "backend", default.backend, "/scheduler"), "/scheduler/backend"),
-        policy=_known(policies, _text(scheduler, "policy", default.policy, "/scheduler"), "/scheduler/policy"),
-        unplaced=_unplaced(_text(scheduler, "unplaced", default.unplaced, "/scheduler")),
-        tick=_seconds(scheduler, "tick", default.tick),
-        lease=_seconds(scheduler, "lease", default.lease),
-        grace=_seconds(scheduler, "grace", default.grace),
-        step_seconds=_seconds(scheduler, "step_seconds", default.step_seconds),
-        forecast_share=_number(scheduler, "forecast_share", default.forecast_share, "/scheduler", 1),
-        history=_number(scheduler, "history", default.history / DAY, "/scheduler", 36_500) * DAY,
-        limits=_limits(_mapping(top.get("limits"), "/limits"), warnings),
-        admission=_admission(_mapping(top.get("admission"), "/admission"), warnings),
-        server=_server(_mapping(top.get("server"), "/server"), warnings),
+        limits=Limits(**limits),
+        admission=check_limits(_section(top.get("admission"), "/admission", admission, warnings)),
+        server=_server(top.get("server"), warnings),
         warnings=tuple(warnings),
     )
 
 
-def _known(registry: Registry[Any], name: str, pointer: str) -> str:
-    """Return the name of a plug-in that there is."""
-    known = registry.names()
-    if name not in known:
-        what, hint = pointer.removesuffix("/name").rpartition("/")[2], meant(name, known)
-        told = f"{what} {name:.40} not found; {hint or 'there are: ' + ', '.join(known)}"
-        raise ConfigError(told, pointer=pointer)
-    return name
+def _section(given: Any, pointer: str, checks: Mapping[str, Check], warnings: list[str]) -> dict[str, Any]:
+    """Check what is known of a section; a key that is not is ignored, with a warning."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise fail("a mapping", pointer)
+    known = UPSTREAM if not pointer else {}
+    within = "".join(f"{part}." for part in pointer.split("/")[1:])
+    warnings += [f"ignored {within}{key}: {known.get(key, 'unknown key')}" for key in given if key not in checks]
+    return {key: check(given[key], at(pointer, key)) for key, check in checks.items() if key in given}
 
 
-def _unplaced(value: str) -> str:
-    if value not in (REFUSE, WAIT):
-        text = f"unplaced must be {REFUSE} or {WAIT}, got {value:.40}"
-        raise ConfigError(text, pointer="/scheduler/unplaced")
+def _algorithms(given: Any, warnings: list[str]) -> tuple[str, Mapping[str, Any]]:
+    """Return the selector and its options; a selector's own warnings come before those of other keys."""
+    ignored: list[str] = []
+    read = _section(given, ALGORITHMS, {"match": _as_it_is, "selection": _as_it_is}, ignored)
+    selection = _section(read.get("selection"), f"{ALGORITHMS}/selection", SELECTION, [])
+    name, options = selection.get("name", RANDOM), selection.get("options") or {}
+    try:
+        warnings += check_options(name, options)
+    except InputError as fault:
+        at_options = f"{ALGORITHMS}/selection/options{fault.pointer or ''}"
+        raise ConfigError(fault.message, pointer=at_options, **fault.facts) from None
+    except RainbowError as fault:
+        raise ConfigError(fault.message, pointer=f"{ALGORITHMS}/selection/name") from None
+    _section(read.get("match"), f"{ALGORITHMS}/match", {"name": _plugin(matchers)}, [])
+    warnings += ignored
+    return name, options
+
+
+def _server(given: Any, warnings: list[str]) -> Server:
+    values = _section(given, "/server", SERVER, warnings)
+    if bool(values.get("certificate")) != bool(values.get("key")):
+        raise ConfigError("TLS requires both server.certificate and server.key", pointer="/server")
+    return Server(**values)
+
+
+def _as_it_is(value: Any, _pointer: str) -> Any:
     return value
 
 
-def _limits(given: Mapping[str, Any], warnings: list[str]) -> Limits:
-    """Read the limits: every one is a number, whole unless its default is not."""
-    default = Limits()
-    known = {each.name for each in fields(default)}
-    warnings += [f"ignored limits.{key}: unknown key" for key in given if key not in known]
-    values: dict[str, Any] = {}
-    for key in sorted(known & set(given)):
-        number = _number(given, key, 0, "/limits", 2**40)
-        if isinstance(getattr(default, key), int) and number != int(number):
-            raise ConfigError(f"{key} is a whole number", pointer=f"/limits/{key}")
-        values[key] = type(getattr(default, key))(number)
-    return replace(default, **values)
+def _or_none(value: Any, pointer: str) -> str | None:
+    return text(value, pointer) or None
 
 
-def _admission(given: Mapping[str, Any], warnings: list[str]) -> Admission:
-    """Read the limits that new clusters begin with."""
-    known = {each.name for each in fields(Admission)}
-    warnings += [f"ignored admission.{key}: unknown key" for key in given if key not in known]
-    try:
-        values = {
-            key: value
-            for key, value in check_limits({key: given[key] for key in known & set(given)}).items()
-            if key in given
-        }
-    except PolicyError as fault:
-        raise ConfigError(fault.message, pointer=(fault.pointer or "").replace("/limits", "/admission")) from None
-    return Admission(**values)
+def _days(value: Any, pointer: str) -> float:
+    return float(number(0, 36_500)(value, pointer) * DAY)
 
 
-CHOICES = {
-    "metrics": ("admin", "everybody"),
-    "log": ("debug", "info", "warning", "error"),
-}
+def _plugin(registry: Registry[Any]) -> Check:
+    """The name of a plug-in that there is."""
 
+    def check(value: Any, pointer: str) -> str:
+        name, known = text(value, pointer), registry.names()
+        if name not in known:
+            what, hint = pointer.removesuffix("/name").rpartition("/")[2], meant(name, known)
+            told = f"{what} {name:.40} not found; {hint or 'there are: ' + ', '.join(known)}"
+            raise ConfigError(told, pointer=pointer)
+        return name
 
-def _server(given: Mapping[str, Any], warnings: list[str]) -> Server:
-    default = Server()
-    known = {each.name for each in fields(default)}
-    warnings += [f"ignored server.{key}: unknown key" for key in given if key not in known]
-    values: dict[str, Any] = {key: _text(given, key, "", "/server") for key in known & set(given) - {"threads"}}
-    for key, allowed in CHOICES.items():
-        if values.get(key, allowed[0]) not in allowed:
-            raise ConfigError(f"{key} is one of {', '.join(allowed)}", pointer=f"/server/{key}")
-    if "threads" in given:
-        values["threads"] = int(_number(given, "threads", 0, "/server", 4_096))
-        if values["threads"] < 2:
-            raise ConfigError("a server needs at least 2 threads", pointer="/server/threads")
-    if bool(values.get("certificate")) != bool(values.get("key")):
-        raise ConfigError("TLS requires both server.certificate and server.key", pointer="/server")
-    return replace(default, **values)
-
-
-def _number(values: Mapping[str, Any], key: str, default: float, at: str, most: float) -> float:
-    value = values.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
-        raise ConfigError(f"{key} is a number from 0 to {most:g}", pointer=f"{at}/{key}")
-    return float(value)
-
-
-def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if isinstance(value, Mapping):
-        return value
-    raise ConfigError("a mapping is wanted here", pointer=pointer)
-
-
-def _text(values: Mapping[str, Any], key: str, default: str, at: str) -> str:
-    value = values.get(key, default)
-    if isinstance(value, str):
-        return value
-    raise ConfigError(f"{key} must be text", pointer=f"{at}/{key}")
-
-
-def _seconds(values: Mapping[str, Any], key: str, default: float) -> float:
-    value = values.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 86_400:
-        raise ConfigError(f"{key} is a number of seconds", pointer=f"/scheduler/{key}")
-    return float(value)
+    return check
 
 
 def _located(fault: InputError, positions: Positions) -> ConfigError:
@@ -211,6 +137,7 @@ def _located(fault: InputError, positions: Positions) -> ConfigError:
 
 
 REFUSE, WAIT = "refuse", "wait"
+RANDOM = "random"  # the selector where none is named
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,30 +184,13 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """The limits a cluster begins with under load_based; each can set its own. The original had 10, 100, 30 min."""
-
-    max_requestors: int = -1  # with live jobs; -1: no limit
-    max_jobs_per_requestor: int = -1  # live; -1: no limit
-    max_waiting_tasks: int = -1
-    throttle: int = -1  # tasks waiting and running
-    max_retries: int = 0
-    max_lost: int = 5  # attempts of a task; 0: no limit
-    quarantine_after: int = 0
-    quarantine_after_lost: int = 10
-    quarantine_minutes: int = 15
-    task_minutes: int = 0  # of what asks for no duration; 0: for ever
-    allowance_seconds: int = 15
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """A server's settings. `secret` and `admin` None: made at first start, see access.py."""
 
     name: str = "rainbow"
     secret: str | None = None  # lets clusters register
     admin: str | None = None  # may do everything
-    selector: str = "random"
+    selector: str = RANDOM
     selector_options: Mapping[str, Any] = field(default_factory=dict)
     backend: str = "index"
     policy: str = "load_based"
@@ -292,10 +202,41 @@ class Settings:
     forecast_share: float = 0.1  # of a core that forecasts may use; 0: none are made
     history: float = 90 * 86_400.0  # seconds that ended jobs, events and decisions are kept
     limits: Limits = Limits()
-    admission: Admission = Admission()
+    admission: Mapping[str, int] = field(default_factory=partial(check_limits, {}))  # of a new cluster
     server: Server = Server()
     warnings: tuple[str, ...] = ()
 
     def budget(self) -> Budget:
         """Return what matching one request may cost."""
         return Budget(time.monotonic, self.limits.match_cluster_seconds, self.limits.match_seconds)
+
+
+SECONDS = number(0.001, DAY)
+SCHEDULER: Mapping[str, Check] = {
+    "secret": _or_none,
+    "admin": _or_none,
+    "name": text,
+    "algorithms": _as_it_is,
+    "backend": _plugin(backends),
+    "policy": _plugin(policies),
+    "unplaced": one_of(REFUSE, WAIT),
+    "tick": SECONDS,
+    "lease": SECONDS,
+    "grace": SECONDS,
+    "step_seconds": SECONDS,
+    "forecast_share": number(0, 1),
+    "history": _days,
+}
+ALGORITHMS = "/scheduler/algorithms"
+SELECTION: Mapping[str, Check] = {"name": text, "options": _as_it_is}
+LIMITS: Mapping[str, Check] = {
+    each.name: (integer if isinstance(each.default, int) else number)(0, 2**40) for each in fields(Limits)
+}
+SERVER: Mapping[str, Check] = {
+    "threads": integer(2, 4_096),
+    "certificate": text,
+    "key": text,
+    "client_ca": text,
+    "metrics": one_of("admin", "everybody"),
+    "log": one_of("debug", "info", "warning", "error"),
+}
