@@ -28,7 +28,7 @@ def fail(wanted: str, pointer: str, given: Any = UNSET) -> PolicyError:
     """
     above, _, name = pointer.rpartition("/")
     named = f"entry {name} of {above.rpartition('/')[2]}" if name.isdecimal() else name
-    got = f", got {str(given):.40}" if isinstance(given, (str, int, float)) and given != "" else ""
+    got = f", got {given!s:.40}" if isinstance(given, (str, int, float)) and str(given) else ""
     return PolicyError(f"{named or 'the settings'} must be {wanted}{got}", pointer=pointer)
 
 
