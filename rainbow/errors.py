@@ -17,6 +17,7 @@ RainbowError                     anything of ours
     ├── Conflict                     exists already, or its state does not allow it
     ├── PreconditionFailed           it has changed since the caller read it
     ├── Refused                      understood and refused: no cluster can or may take the job
+    │   ├── OverBudget               an account's budget or longest duration does not allow the job
     │   ├── NoClusterNow             some clusters match, and the rules of selection leave none of them now
     │   └── Undecided                no cluster is known to match: the time for matching ended first
     ├── TimedOut                     the body of a request did not come in time
@@ -164,6 +165,12 @@ class NoClusterNow(Refused):
     """Some clusters match, and none of them takes the job now; `dropped` names the step that dropped each."""
 
     code = "no-cluster-now"
+
+
+class OverBudget(Refused):
+    """An account's budget or longest duration does not allow the job."""
+
+    code = "over-budget"
 
 
 class TimedOut(RainbowError):

@@ -118,6 +118,7 @@ class Task:
     cause: str = ""  # what made it end where that is known: memory, lost
     pending: dict[str, Any] | None = None  # why it does not start, as its agent says: code, text, facts, since
     held: dict[str, list[str]] | None = None  # which vertices of each worker, as paths; None: unknown
+    account: str = ""  # of its job; empty: none
 
 
 @dataclass(frozen=True, slots=True)

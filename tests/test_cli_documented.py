@@ -14,7 +14,7 @@ import yaml
 from rainbow.api.schemas import SUBSYSTEM
 from rainbow.cli import main
 from rainbow.cli.exit_codes import Exit
-from tests.conftest import REGISTRATION, grid, jobspec
+from tests.conftest import ADMIN, REGISTRATION, grid, jobspec
 from tests.shell import ROOT, Shell, server, shell  # noqa: F401 - fixtures
 
 CASES: dict[str, Any] = yaml.safe_load((ROOT / "tests" / "cases" / "cli" / "commands.yaml").read_text())
@@ -76,7 +76,8 @@ def test_json_has_the_keys_that_are_documented(
         if "run" not in case:
             continue
         words = shlex.split(case["run"].format(**named))
-        result = shell(*words, "-o", "json", RAINBOW_REGISTRATION_SECRET=REGISTRATION)
+        admin = ADMIN if words[0] == "account" else ""
+        result = shell(*words, "-o", "json", RAINBOW_REGISTRATION_SECRET=REGISTRATION, RAINBOW_TOKEN=admin)
         assert result.exit_code in case["exits"], (name, result.output)
         text = result.stdout.splitlines()[0] if name == "events" else result.stdout
         found = json.loads(text)

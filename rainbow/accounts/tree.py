@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rainbow.errors import Refused
+from rainbow.errors import Forbidden, Refused
 from rainbow.text import meant
 
 ROOT = ""
@@ -87,24 +87,26 @@ class Tree:
         return [one.account for one in sorted(own, key=lambda one: (not one.default, one.account))]
 
     def account_of(self, user: str, asked: str | None) -> str:
-        """Return the account of a user's job: the one asked for, else their default; Refused names those allowed.
+        """Return the account of a user's job: the one asked for, else their default, else none.
 
-        Without any account in the tree every job is without one.
+        Forbidden names the accounts they may use. Without accounts every job is without one, whatever it asks for.
         """
         if not self.accounts:
-            if asked:
-                raise Refused(f"account {asked:.40} not found; this server has no accounts", account=asked)
-            return ""
+            return ROOT
         own = self.of_user(user)
-        if asked is None:
-            first = self.members.get((own[0], user)) if own else None
-            return own[0] if first and (first.default or len(own) == 1) else _without(user, own)
-        if asked not in own:
-            known = asked in self.accounts
-            hint = "" if known else meant(asked, self.accounts)
-            told = f"user {user} may not use account {asked:.40}" if known else f"account {asked:.40} not found"
-            raise Refused(f"{told}; {hint and hint + '; '}{_may(user, own)}", account=asked, accounts=own)
-        return asked
+        if asked is not None:
+            if asked in own:
+                return asked
+            near = meant(asked, own)
+            hint = f"{near}; " if near else ""
+            raise Forbidden(f"user {user} may not use account {asked:.40}; {hint}{_may(user, own)}", accounts=own)
+        if not own:
+            raise Forbidden(f"user {user} is in no account; ask an operator: rainbow account set NAME --user {user}")
+        if len(own) > 1 and not self.members[own[0], user].default:
+            raise Forbidden(
+                f"user {user} has no default account; use --account NAME: {_may(user, own)}", accounts=own
+            )
+        return own[0]
 
     def check(self) -> None:
         """Refuse a tree with an account whose parent is missing, or below itself."""
@@ -118,11 +120,5 @@ class Tree:
                 raise Refused(f"account {one.name}: {told}", account=one.name)
 
 
-def _without(user: str, own: list[str]) -> str:
-    if own:
-        raise Refused(f"name an account with --account: user {user} has no default; {_may(user, own)}", accounts=own)
-    return ""
-
-
 def _may(user: str, own: list[str]) -> str:
-    return f"{user} may use: {', '.join(own)}" if own else f"{user} is in no account"
+    return f"{user} may use: {', '.join(own) or 'none'}"

@@ -31,6 +31,7 @@ BODIES = {
     "agents.events": "Events",
     "agents.heartbeat": "Heartbeat",
     "tokens.mint": "Token",
+    "accounts.put": "Account",
     "reservations.create": "Reservation",
 }
 # these answer 201, with what names the new thing in other paths
@@ -41,7 +42,7 @@ MADE = {
     "reservations.create": ("reservation_id", "id"),
 }
 # these answer 204
-GONE = {"clusters.delete", "clusters.delete_subsystem", "tokens.revoke", "reservations.delete"}
+GONE = {"clusters.delete", "clusters.delete_subsystem", "tokens.revoke", "reservations.delete", "accounts.delete"}
 OPEN = {"health.live", "health.ready", "health.front", "openapi.show"}
 EVENT = {  # one of the stream, as its lines name it
     "type": "object",
@@ -65,7 +66,12 @@ HEADERS: dict[str, dict[str, Any]] = {
     "events.stream": {"Last-Event-ID": {"type": "string", "pattern": "^[0-9]{0,18}$"}},
 }
 ID = {"type": "string", "pattern": "^[^/:]+$"}
-IN_PATH = {"name": NAME, "subsystem": NAME, **dict.fromkeys(("job_id", "token_id", "reservation_id"), ID)}
+IN_PATH = {
+    "name": NAME,
+    "subsystem": NAME,
+    "account": NAME,
+    **dict.fromkeys(("job_id", "token_id", "reservation_id"), ID),
+}
 FAULTS = {
     400: "not of this form",
     401: "missing or unknown credential",
@@ -90,7 +96,7 @@ def show() -> Any:
 @lru_cache(maxsize=4)
 def _document(app: Flask) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
-    for rule in (rule for rule in app.url_map.iter_rules() if not rule.endpoint.startswith("page.")):
+    for rule in app.url_map.iter_rules():
         for path, fixed in _paths(rule.rule):
             fixed = fixed or (rule.defaults or {}).get("verb", "")
             for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):

@@ -30,6 +30,7 @@ STATUS = {
     "not-found": 404,
     "conflict": 409,
     "no-cluster-now": 409,
+    "over-budget": 422,
     "precondition-failed": 412,
     "limit-exceeded": 413,
     "graph-invalid": 422,

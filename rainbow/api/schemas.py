@@ -70,9 +70,22 @@ TOKEN = {
     "name": _maybe(WORD),
     "clusters": _array(WORD),
     "requestors": _maybe(_array(WORD)),
+    "accounts": _maybe(_array(WORD)),
     "created_at": TIME,
     "expires_at": _maybe(TIME),
     "revoked_at": _maybe(TIME),
+}
+ACCOUNT = {
+    "name": WORD,
+    "parent": WORD,
+    "shares": _maybe(WHOLE),
+    "share": NUMBER,
+    "used": NUMBER,
+    "used_hours": NUMBER,
+    "factor": NUMBER,
+    "limits": ANY_OBJECT,
+    "budget": _maybe(ANY_OBJECT),
+    "users": _array(_of(user=WORD, factor=NUMBER)),
 }
 SCHEDULING = {
     "policy": WORD,
@@ -152,6 +165,9 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Tokens": _of(tokens=_array(_ref("TokenShown"))),
     "Minted": _of(**TOKEN, token=WORD),
     "Rotated": {**_of(**TOKEN), "anyOf": [_of(token=WORD), _of(secret=WORD)]},
+    "AccountShown": _of(**ACCOUNT),
+    "Accounts": _of(accounts=_array(_ref("AccountShown")), rules=ANY_OBJECT),
+    "Usage": _of(by=_array(WORD), since=WORD, until=_maybe(WORD), rows=_array(_of(hours=TOTALS))),
     "Health": _of(status=WORD),
     "Answer": {"type": "object"},
 }
@@ -195,6 +211,10 @@ BY_ENDPOINT = {
     "tokens.mint": "Minted",
     "tokens.listing": "Tokens",
     "tokens.rotate": "Rotated",
+    "accounts.listing": "Accounts",
+    "accounts.show": "AccountShown",
+    "accounts.put": "Answer",
+    "accounts.usage": "Usage",
     "health.live": "Health",
     "health.ready": "Health",
 }
@@ -240,6 +260,7 @@ EXAMPLES: dict[str, Any] = {
     "agents.events": {"agent": "a", "events": []},
     "agents.heartbeat": {"agent": "a", "workers": ["n0"], "running": []},
     "reservations.create": {"jobspec": JOBSPEC, "duration": 3600, "requestor": "ann", "name": "the demonstration"},
+    "accounts.put": {"shares": 50, "users": {"ann": {"shares": 1, "default": True}}, "budget": {"amount": 1000}},
     "tokens.mint": {"clusters": ["oak"], "requestors": ["ann"], "name": "for ann"},
 }
 
@@ -295,6 +316,7 @@ ENVELOPE = {
     "login": _or_null(WORDS),  # of who submits: the requestor, where neither the request nor the token names one
     "basis": _or_null(WORDS),
     "tag": _or_null(WORDS),
+    "account": _or_null(WORDS),
     "queue": _or_null({"type": "boolean"}),
     "backend": _or_null(WORDS),
     "explain": {"type": "boolean"},  # of a match; a submit says it by itself
@@ -313,6 +335,7 @@ CHANGE = _object(
     size=ANY,
 )
 
+SHARES = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
 SCHEMAS: dict[str, dict[str, Any]] = {
     "Registration": _object(
         ["name", "graph"],
@@ -349,6 +372,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         clusters=ENVELOPE["clusters"],
         requestor=ENVELOPE["requestor"],
         login=ENVELOPE["login"],
+        account=ENVELOPE["account"],
         queue=ENVELOPE["queue"],
         backend=ENVELOPE["backend"],
         assign=_or_null({"enum": ["greedy", "optimal"]}),
@@ -375,6 +399,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             [],
             clusters={**_list({**NAME}, 1_000), "minItems": 1},
             requestors=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
+            accounts=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
             monitor={"const": True},
             expires_at=_or_null(MOMENT),
             name=_or_null({"type": "string", "maxLength": 100}),
@@ -384,6 +409,20 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             {"required": ["monitor"], "properties": {"requestors": {"type": "null"}}},
         ],
     },
+    "Account": _closed(
+        [],
+        parent=_or_null({**WORDS, "minLength": 1}),
+        shares=_or_null(SHARES),
+        limits=_or_null({"type": "object"}),
+        budget=_or_null({"type": "object"}),
+        users={
+            "type": "object",
+            "propertyNames": {"minLength": 1, "maxLength": 200},
+            "additionalProperties": _or_null(_closed([], shares=_or_null(SHARES), default={"type": "boolean"})),
+        },
+        half_life={"type": "number", "minimum": 0, "maximum": 10**12},
+        weights={"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 10**9}},
+    ),
     "Reservation": _object(
         ["jobspec"],
         jobspec={"type": ["string", "object"]},

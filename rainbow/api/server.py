@@ -29,7 +29,7 @@ import uvicorn
 from flask import Flask
 from werkzeug.routing import BaseConverter
 
-from rainbow import page, process_secrets
+from rainbow import process_secrets
 from rainbow.api import problems
 from rainbow.api.connections import Connection
 from rainbow.api.front import Front
@@ -37,7 +37,7 @@ from rainbow.api.openapi import openapi
 from rainbow.api.places import Places
 from rainbow.api.rate_limit import pace
 from rainbow.api.supervisor import Supervisor
-from rainbow.api.views.administration import config, health, metrics, tokens
+from rainbow.api.views.administration import accounts, config, health, metrics, tokens
 from rainbow.api.views.clusters import agents, clusters, nodes, reservations
 from rainbow.api.views.events import events
 from rainbow.api.views.jobs import batch, jobs
@@ -73,6 +73,7 @@ def create_app(service: Service) -> Flask:
         batch,
         agents,
         tokens,
+        accounts,
         reservations,
         config,
         events,
@@ -81,7 +82,6 @@ def create_app(service: Service) -> Flask:
         health,
     ):
         app.register_blueprint(blueprint)
-    page.install(app, problems.STATUS)
     return app
 
 

@@ -18,6 +18,7 @@ from rainbow.errors import NotFound, RainbowError
 
 # command → where it is; each is imported when it is run, or listed in a help
 COMMANDS = {
+    "account": "accounts:account",
     "agent": "commands.agent:agent",
     "cluster": "commands.clusters:cluster",
     "completion": "main:completion",
@@ -28,7 +29,7 @@ COMMANDS = {
     "events": "commands.events:events",
     "help": "main:show_help",
     "history": "slurm.history:history",
-    "job": "commands.jobs:job",
+    "job": "commands.logs:job",  # with `job logs`, which stands beside `run`
     "jobs": "commands.jobs:jobs",
     "jobspec": "slurm.sbatch:jobspec",
     "match": "commands.match:match",
@@ -46,6 +47,7 @@ COMMANDS = {
     "submit": "commands.submit:submit",
     "subsystem": "commands.cluster_parts:subsystem",
     "token": "commands.tokens:token",
+    "usage": "accounts:usage",
     "version": "main:version",
     "worker": "commands.cluster_parts:worker",
 }

@@ -198,6 +198,7 @@ class Client(Waiting):
         queue: bool | None = None,
         backend: str | None = None,
         login: str | None = None,
+        account: str | None = None,
     ) -> responses.Submission:
         """Submit a jobspec (YAML or JSON text, a mapping, or a Request); sent twice under one key, it is one job.
 
@@ -205,13 +206,15 @@ class Client(Waiting):
 
         `login`: whom the job is for where neither `requestor` nor the token says it; nobody: "anonymous".
 
+        `account`: who pays for it; None: as the jobspec says, else the requestor's default.
+
         `queue`: let it wait, UNPLACED, where clusters match and none takes it now; None: as the server is set.
 
         Without a key one is made for this call, so that a try repeated over a broken connection is harmless.
         """
         body: dict[str, Any] = {"jobspec": jobspec}
         body |= given(name=name, requestor=requestor, selector=selector, clusters=named(clusters))
-        body |= given(basis=basis, tag=tag, queue=queue, backend=backend, login=login)
+        body |= given(basis=basis, tag=tag, queue=queue, backend=backend, login=login, account=account)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return cast("responses.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
 
@@ -379,6 +382,7 @@ class Client(Waiting):
         clusters: Sequence[str] = (),
         *,
         requestors: Sequence[str] | None = None,
+        accounts: Sequence[str] | None = None,
         expires_at: str | None = None,
         name: str | None = None,
         monitor: bool = False,
@@ -386,7 +390,31 @@ class Client(Waiting):
         """Mint a submit token, or (monitor) one that reads /metrics; the only answer that ever shows it."""
         good_for = {"monitor": True} if monitor else {"clusters": list(clusters)}
         body = {**good_for, "requestors": requestors and list(requestors), "expires_at": expires_at, "name": name}
+        body |= given(accounts=accounts and list(accounts))
         return self._object("POST", path("tokens"), body, repeatable=False)
+
+    def accounts(self) -> list[dict[str, Any]]:
+        """List the accounts in the order of the tree, with shares, usage, factors and budgets."""
+        return cast("list[dict[str, Any]]", self._calls.call("GET", path("accounts"))["accounts"])
+
+    def account(self, name: str) -> dict[str, Any]:
+        """Show an account with its users."""
+        return self._object("GET", path("accounts", name))
+
+    def put_account(self, name: str, body: Document) -> dict[str, Any]:
+        """Create an account, or change what is named of it: parent, shares, limits, budget, users; of root rules."""
+        return self._object("PUT", path("accounts", name), body)
+
+    def delete_account(self, name: str) -> None:
+        """Delete an account without active jobs."""
+        self._calls.call("DELETE", path("accounts", name))
+
+    def usage(self, *, by: str = "account", since: str | None = None, until: str | None = None) -> dict[str, Any]:
+        """Sum what was used by these columns, in hours of each type; days are such as 2030-01-31."""
+        return cast(
+            "dict[str, Any]",
+            self._calls.call("GET", path("usage"), query=given(by=by, since=since, until=until)),
+        )
 
     def tokens(self) -> list[dict[str, Any]]:
         """List the tokens and secrets of one's clusters, the oldest first."""

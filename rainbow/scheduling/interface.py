@@ -14,6 +14,7 @@ from rainbow.scheduling.cluster_index import Census
 from rainbow.scheduling.snapshot import GangView, JobView, Placement, ReservationView, RunView, WorkerView
 
 if TYPE_CHECKING:
+    from rainbow.accounts.fair_tree import Standing
     from rainbow.matching import Take
 
 
@@ -135,6 +136,14 @@ class View:
     census: Census | None = field(default=None, compare=False)  # the same counted; None: see census_of
     free: Free | None = field(default=None, compare=False)  # where something is; None: nobody knows more than amounts
     quiet: bool = False  # orders and memory alone are wanted
+    standings: Mapping[tuple[str, str], Standing] = field(
+        default_factory=dict
+    )  # by account and user; none: no accounts
+
+    def factor(self, job: JobView) -> float:
+        """Return the fair share factor of a job's account and user, from 1 (first) down; 0 without one."""
+        found = self.standings.get((job.account, job.requestor))
+        return found.factor if found else 0.0
 
 
 # ── what a policy says ──────────────────────────────────────────────────────────────────────────────────────

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from rainbow.state_machine import WorkerState
 
 
+BEHIND_ALL = -1_000_000  # priority of a job that no budget pays: it starts when nobody else wants the space
+
+
 def asked_priority(attributes: Mapping[str, Any]) -> int:
     """Return what is asked for, no further than the range goes; what is no whole number counts as nothing.
 
@@ -127,6 +130,7 @@ class JobView:
     elastic: Elastic | None = None  # None: all its gangs are wanted, and stay
     progress: JobProgress | None = None
     service: str = ""  # the service it is an instance of: instances stand apart where they can
+    account: str = ""  # who pays for it; empty: none
 
     @property
     def tasks(self) -> int:

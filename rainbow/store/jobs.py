@@ -12,18 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rainbow.state_machine import JobState
-from rainbow.store.schema import (
-    IS_OPEN,
-    clusters,
-    events,
-    jobs,
-    reaches,
-    record_uses,
-    records,
-    states,
-    together,
-    unplaced,
-)
+from rainbow.store.schema import clusters, events, jobs, reaches, record_uses, records, states, together, unplaced
 
 
 def has_older(connection: sa.Connection, before: float) -> bool:
@@ -49,7 +38,6 @@ def forget(connection: sa.Connection, before: float, most: int) -> int:
 NAMED = 500  # jobs named in one statement
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})  # at a cluster
 PENDING = LIVE | {JobState.UNPLACED}  # not ended
-_OPEN = sa.text(f"jobs.{IS_OPEN}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +62,8 @@ class JobRecord:
     tag: str = ""  # which version
     awaits: Sequence[str] | None = None  # jobs it was found to wait for by name when it was submitted
     suspended_at: float | None = None  # since when its owner wants it held
+    account: str = ""  # who pays for it; empty: none
+    rate: float = 0.0  # money for a core second where it was placed
 
     def moved(self, cluster_id: str, cluster: str, nodes: int) -> JobRecord:
         """Return the job as it is at another cluster."""
@@ -82,7 +72,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which jobs to list. `clusters` None: of every cluster; `before`: those that come after this job id."""
+    """Which jobs to list. `clusters` None: of every cluster; `before`: those older than this job id."""
 
     clusters: Collection[str] | None = None
     states: Collection[str] = ()
@@ -91,8 +81,6 @@ class Filter:
     limit: int = 100
     requestor: str | None = None
     own: Mapping[str, Collection[str]] = field(default_factory=dict)  # cluster → whose jobs there, if not everybody's
-    reason: str | None = None  # why they wait
-    oldest: bool = False  # the oldest first
 
 
 _NAMES = [column.name for column in fields(JobRecord)]
@@ -126,6 +114,7 @@ def add(connection: sa.Connection, record: JobRecord, jobspec: Any, decision: Ma
 def place(connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any], epoch: int) -> None:
     """Store that a cluster has taken a job that waited, so that what reads its changes since this epoch sees it."""
     there = {"cluster_id": record.cluster_id, "cluster": record.cluster, "nodes": record.nodes}
+    there |= {"priority": record.priority, "rate": record.rate}
     connection.execute(record_uses.delete().where(record_uses.c.job == record.id))
     remove_unplaced(connection, record.id)
     change(connection, record.id, **there, state=record.state, wait=None, decision=dict(decision), stamp=epoch)
@@ -173,48 +162,19 @@ def live_of(connection: sa.Connection, cluster_id: str, requestor: str) -> int:
 
 
 def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
-    """Return the chosen jobs, the newest first unless the oldest are asked for."""
-    order = jobs.c.id if chosen.oldest else jobs.c.id.desc()
-    query = sa.select(*_COLUMNS).order_by(order).limit(chosen.limit)
+    """Return the chosen jobs, the newest first."""
+    query = sa.select(*_COLUMNS).order_by(jobs.c.id.desc()).limit(chosen.limit)
     if chosen.clusters is not None:
         query = query.where(_shown(chosen.clusters, chosen.own))
-    states = chosen.states or (PENDING if chosen.reason is not None else ())
-    if states:
-        query = query.where(jobs.c.state.in_(states))
-        query = query.where(_OPEN) if PENDING.issuperset(states) else query
-    if chosen.reason is not None:
-        query = query.where(jobs.c.wait["reason"].as_string() == chosen.reason)
+    if chosen.states:
+        query = query.where(jobs.c.state.in_(chosen.states))
     if chosen.name is not None:
         query = query.where(jobs.c.cluster == chosen.name)
     if chosen.requestor is not None:
         query = query.where(jobs.c.requestor == chosen.requestor)
     if chosen.before is not None:
-        query = query.where(jobs.c.id > chosen.before if chosen.oldest else jobs.c.id < chosen.before)
+        query = query.where(jobs.c.id < chosen.before)
     return [_record(row) for row in connection.execute(query)]
-
-
-def oldest_waiting(connection: sa.Connection, cluster_ids: Sequence[str]) -> dict[str, JobRecord]:
-    """Return {cluster id: the job that waits there longest}, of those where one waits."""
-    if not cluster_ids:
-        return {}
-    own = jobs.c.cluster_id.in_(cluster_ids), jobs.c.state == JobState.WAITING
-    first = sa.select(sa.func.min(jobs.c.id)).where(*own).group_by(jobs.c.cluster_id)
-    return {record.cluster_id: record for record in _jobs(connection, jobs.c.id.in_(first))}
-
-
-COUNTED = ("state", "cluster", "requestor", "reason")
-
-
-def count_live_by(
-    connection: sa.Connection, visible: Collection[str] | None, own: Mapping[str, Collection[str]], by: str
-) -> dict[str, int]:
-    """Return {value: how many jobs that have not ended} of one of COUNTED, the largest first."""
-    column = jobs.c.wait["reason"].as_string() if by == "reason" else jobs.c[by]
-    query = sa.select(column, sa.func.count()).where(_OPEN).group_by(column)
-    if visible is not None:
-        query = query.where(_shown(visible, own))
-    found = {str(value or ""): many for value, many in connection.execute(query)}
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
 def newest(connection: sa.Connection) -> str:

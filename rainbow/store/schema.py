@@ -11,13 +11,15 @@
     jobs ─┬─── unplaced ─────── reaches          wait for a cluster; the clusters they may go to
           ├─── tasks             kept when their cluster is deleted: they are history
           └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
-    sessions                     browsers that are signed in to the page, and with which credentials
     symbols                      names of what jobs bring about, for those that wait for it (RFC 26)
     tags                         the versions a basis has had
     durations                    how long tasks ran, by the names of job and task
     lengths                      how long the last runs took, by who ran what where; see forecast/lengths.py
     forecasts                    what a cluster's last forecast leaves free, how its forecasts and lengths turned out
     job_etas                     the first and last forecast of each job that waited
+    accounts ─── members         who may use how much; the row "" has the rules of all and counts changes
+    usages, usage_days           what accounts and users have used: decayed, and by day
+    budgets ──── holds           what is held and charged of budgets by period; of it by job
     events                       what happened, in order
 
 A cluster is known by `id`, made at registration: a name registered again is another cluster. Times are
@@ -201,6 +203,7 @@ credentials = sa.Table(
     sa.Column("expires_at", TIME),
     sa.Column("revoked_at", TIME),
     sa.Column("changes", sa.Integer, nullable=False, server_default="0"),  # of what it is good for
+    sa.Column("accounts", JSON),  # NULL: any of the user's
 )
 
 grants = sa.Table(
@@ -211,8 +214,6 @@ grants = sa.Table(
     ),
     _cluster_id(primary_key=True, index=True),
 )
-
-IS_OPEN = "state IN ('UNPLACED', 'WAITING', 'RUNNING')"  # a statement that says it too is answered from the index
 
 jobs = sa.Table(
     "jobs",
@@ -244,8 +245,10 @@ jobs = sa.Table(
     # the two sums of booking.py are answered from these alone
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended_at", "ended_at"),
-    _index_where("ix_jobs_open", IS_OPEN, "id"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
+    sa.Column("account", NAME, nullable=False, server_default=""),
+    sa.Column("rate", sa.Double, nullable=False, server_default="0"),  # money for a core second, at its submit
+    _index_where("ix_jobs_account", "account <> ''", "account", "state"),
 )
 
 unplaced = sa.Table(
@@ -313,6 +316,7 @@ tasks = sa.Table(
     sa.Column("cause", TEXT, nullable=False, server_default=""),
     sa.Column("pending", JSON),  # why it does not start, as its agent says
     sa.Column("held", JSON),  # paths of what it holds, by worker; NULL: amounts of no vertices in particular
+    sa.Column("account", NAME, nullable=False, server_default=""),  # of its job
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
     # the order in which a job's tasks wait
     sa.Index("ix_tasks_queue", "job", "state", "expected", "index"),
@@ -363,16 +367,6 @@ job_etas = sa.Table(
     sa.Index("ix_job_etas_open", "cluster_id", "score"),
 )
 
-sessions = sa.Table(
-    "sessions",
-    metadata,
-    sa.Column("id", ID, primary_key=True),  # SHA-256 of what the browser's cookie holds
-    sa.Column("credentials", JSON, nullable=False),  # SHA-256 of the tokens it was opened with
-    sa.Column("begun_at", TIME, nullable=False),
-    sa.Column("used_at", TIME, nullable=False, index=True),
-    sa.Column("acts_until", TIME),  # NULL: it looks only
-)
-
 symbols = sa.Table(
     "symbols",
     metadata,
@@ -405,6 +399,67 @@ reservations = sa.Table(
     sa.Column("end", TIME, nullable=False),
     sa.Column("placement", JSON, nullable=False),
     sa.Column("created_at", TIME, nullable=False),
+)
+
+accounts = sa.Table(
+    "accounts",
+    metadata,
+    sa.Column("name", NAME, primary_key=True),
+    sa.Column("parent", NAME, nullable=False, server_default=""),
+    sa.Column("shares", sa.Integer),
+    sa.Column("limits", JSON, nullable=False),
+    sa.Column("budget", JSON, nullable=False),
+    sa.Column("changes", sa.BigInteger, nullable=False, server_default="0"),
+)
+
+members = sa.Table(
+    "members",
+    metadata,
+    sa.Column("account", NAME, sa.ForeignKey("accounts.name", ondelete="CASCADE"), nullable=False, primary_key=True),
+    sa.Column("user", TEXT, nullable=False, primary_key=True),
+    sa.Column("shares", sa.Integer),
+    sa.Column("default", sa.Boolean, nullable=False, server_default=sa.false()),
+)
+
+usages = sa.Table(
+    "usages",
+    metadata,
+    sa.Column("account", NAME, primary_key=True),
+    sa.Column("user", TEXT, primary_key=True),
+    sa.Column("amount", sa.Double, nullable=False),  # weighted seconds, decayed
+    sa.Column("at", TIME, nullable=False),  # until then
+)
+
+usage_days = sa.Table(
+    "usage_days",
+    metadata,
+    sa.Column("day", sa.Integer, primary_key=True, autoincrement=False),  # since 1970, UTC
+    sa.Column("account", NAME, primary_key=True),
+    sa.Column("user", TEXT, primary_key=True),
+    sa.Column("cluster", NAME, primary_key=True),
+    sa.Column("type", NAME, primary_key=True),
+    sa.Column("used", sa.Double, nullable=False),  # amount times seconds
+)
+
+budgets = sa.Table(
+    "budgets",
+    metadata,
+    sa.Column("account", NAME, primary_key=True),
+    sa.Column("period", WORD, primary_key=True),
+    sa.Column("held", sa.Double, nullable=False),
+    sa.Column("charged", sa.Double, nullable=False),
+)
+
+holds = sa.Table(
+    "holds",
+    metadata,
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
+    sa.Column("account", NAME, primary_key=True),  # whose budget
+    sa.Column("period", WORD, nullable=False),
+    sa.Column("of", JSON, nullable=False),  # how usage counts
+    sa.Column("held", sa.Double, nullable=False),
+    sa.Column("per_task", sa.Double, nullable=False),  # given back when a task ends
+    sa.Column("charged", sa.Double, nullable=False),
 )
 
 events = sa.Table(

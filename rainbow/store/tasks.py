@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from rainbow.state_machine import BOOKED, ENDED, Hold, Task, TaskState
 from rainbow.store import events
+from rainbow.store.accounts import charges
 from rainbow.store.schema import clusters, jobs, tasks, together
 
 NAMED = 500  # tasks named in one statement
@@ -143,11 +144,14 @@ def some_of(connection: sa.Connection, job_id: str, states: Collection[TaskState
 
 def cancel_waiting(connection: sa.Connection, job_id: str, now: float, why: str, most: int) -> int:
     """Cancel some of a job's tasks that wait, by one statement; return how many."""
-    query = sa.select(tasks.c.id, tasks.c.attempt).where(tasks.c.job == job_id, _WAITS).limit(most)
+    columns = (tasks.c.id, tasks.c.attempt, tasks.c.account)
+    query = sa.select(*columns).where(tasks.c.job == job_id, _WAITS).limit(most)
     found = connection.execute(query).all()
     if found:
         ended = {"state": TaskState.CANCELED, "ended_at": now, "detail": why, "placement": {}, "pending": None}
         connection.execute(tasks.update().where(tasks.c.id.in_([row.id for row in found])).values(**ended))
+        if found[0].account:
+            charges.give_back(connection, job_id, len(found))
         states = {"job": job_id, "state": str(TaskState.CANCELED)}
         _tell(connection, found[0].id, [{**states, "task": row.id, "attempt": row.attempt} for row in found], now)
     return len(found)
@@ -200,17 +204,6 @@ def ended_since(connection: sa.Connection, cluster_id: str, since: float) -> lis
     """Return the cluster's tasks that have ended after a time and had held something."""
     own = (tasks.c.cluster_id == cluster_id, tasks.c.state.in_(ENDED), tasks.c.ended_at > since)
     return [task for task in _tasks(connection, *own, tasks.c.assigned_at.is_not(None)) if task.placement]
-
-
-def in_window(connection: sa.Connection, cluster_id: str, begin: float, end: float, most: int) -> list[Task]:
-    """Return the tasks that held something in a window of time, the last to begin first, without their output."""
-    live = sa.select(jobs.c.id).where(jobs.c.cluster_id == cluster_id, jobs.c.state.in_(("WAITING", "RUNNING")))
-    over = sa.select(jobs.c.id).where(jobs.c.cluster_id == cluster_id, jobs.c.ended_at >= begin)
-    own = (tasks.c.job.in_(sa.union_all(live, over)), tasks.c.assigned_at < end)
-    still = sa.or_(tasks.c.ended_at.is_(None), tasks.c.ended_at > begin)
-    query = sa.select(*_BRIEF).where(*own, still, tasks.c.state != TaskState.WAITING)
-    rows = connection.execute(query.order_by(tasks.c.assigned_at.desc()).limit(most))
-    return [_task(row) for row in rows]
 
 
 def waiting_at(connection: sa.Connection, cluster_id: str) -> dict[str, Waiting]:
@@ -356,6 +349,8 @@ def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -
 def save_all(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
     """Store the new states of many tasks of one cluster at once."""
     if changed:
+        if left := [task for task in changed if task.account and task.state not in BOOKED]:
+            charges.settle(connection, left, now)
         rows = [{f"new_{name}": getattr(task, name) for name in _NAMES} for task in changed]
         connection.execute(_SAVE, together(rows))
         _tell(connection, changed[0].id, list(map(_facts, changed)), now)

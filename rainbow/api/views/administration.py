@@ -1,4 +1,4 @@
-"""Tokens, configuration, health and metrics."""
+"""Tokens, accounts, configuration, health and metrics."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from itertools import accumulate
 from typing import Any
 
 import sqlalchemy as sa
-from flask import Blueprint, Response, jsonify, redirect, request
+from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.wire import flag, read_mapping, service, timed, who
 from rainbow.errors import Forbidden
+from rainbow.service.accounts import administration as account_verbs
 from rainbow.service.clusters import tokens as verbs
 from rainbow.service.core import reload as core_reload
 from rainbow.service.core.counters import BUCKETS, METRICS, counters, gauges_here, histograms
@@ -31,7 +32,6 @@ def reload() -> Any:
 
 
 health = Blueprint("health", __name__)
-KINDS = ("application/json", "text/html")  # of what `/` answers, the first if both will do
 
 
 @health.get("/livez")
@@ -50,9 +50,7 @@ def ready() -> Any:
 
 @health.get("/")
 def front() -> Any:
-    """Return the name, the version and where to continue; a browser is sent to the page."""
-    if service().settings.server.page and request.accept_mimetypes.best_match(KINDS) == "text/html":
-        return redirect("/fleet", 303)
+    """Return the name, the version and where to continue."""
     verbs = ["/v1/clusters", "/v1/jobs", "/v1/match", "/livez", "/readyz", "/metrics"]
     return jsonify(service="rainbow", scheduler=service().settings.name, verbs=verbs)
 
@@ -157,3 +155,41 @@ def revoke(token_id: str) -> Any:
     """Revoke a credential now."""
     verbs.revoke(service(), who(), token_id)
     return "", 204
+
+
+accounts = Blueprint("accounts", __name__, url_prefix="/v1")
+
+
+@accounts.get("/accounts", endpoint="listing")
+def list_accounts() -> Any:
+    """List the accounts in the order of the tree, with shares, usage and factors."""
+    return jsonify(account_verbs.listing(service(), who()))
+
+
+@accounts.get("/accounts/<id:account>", endpoint="show")
+def show_account(account: str) -> Any:
+    """Show an account with its users, limits, budget and standing."""
+    return jsonify(account_verbs.show(service(), who(), account))
+
+
+@accounts.put("/accounts/<id:account>", endpoint="put")
+def put_account(account: str) -> Any:
+    """Create an account, or change what the body names of it; a user that is null leaves it. Of root: the rules."""
+    asking = who()
+    shown, _ = account_verbs.put(service(), asking, account, read_mapping("Account"))
+    return jsonify(shown)
+
+
+@accounts.delete("/accounts/<id:account>", endpoint="delete")
+def delete_account(account: str) -> Any:
+    """Delete an account without active jobs and without accounts below it."""
+    account_verbs.delete(service(), who(), account)
+    return "", 204
+
+
+@accounts.get("/usage")
+def usage() -> Any:
+    """Sum what tasks used by account, user, cluster or day, in hours of each type; with csv=true as CSV."""
+    arguments = request.args
+    found = account_verbs.usage(service(), who(), arguments.get("by"), arguments.get("since"), arguments.get("until"))
+    return Response(account_verbs.csv_of(found), mimetype="text/csv") if flag("csv") else jsonify(found)

@@ -282,6 +282,7 @@ def _draw_why(console: Console, found: Document) -> None:
     _draw_moves(console, found["decision"].get("moves") or [])
     waiting = _waiting((found.get("wait") or {}) if found["state"] in WAITS else {}, found.get("verify") or {})
     waiting |= _expected(found)
+    waiting |= {"account": found["account"]["text"]} if found.get("account") else {}
     if waiting:
         console.print(printer.facts(waiting))
 

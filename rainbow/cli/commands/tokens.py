@@ -28,6 +28,9 @@ def token() -> None:
     multiple=True,
     help="Requestor the token may submit for. Repeatable. Default: any requestor.",
 )
+@click.option(
+    "--account", "accounts", multiple=True, help="Account that may pay. Repeatable. Default: any of the requestor."
+)
 @click.option("--expires", help="Expiry time, as 2030-01-31T12:00:00Z.")
 @click.option("--name", help="Description of the token.")
 @click.option("--monitor", is_flag=True, help="Token that only reads /metrics; needs the admin token.")
@@ -37,6 +40,7 @@ def mint(
     client: Client,
     clusters: tuple[str, ...],
     requestors: tuple[str, ...],
+    accounts: tuple[str, ...],
     expires: str | None,
     name: str | None,
     monitor: bool,
@@ -45,7 +49,8 @@ def mint(
     """Create a submit token, or a monitor token. It cannot be shown again."""
     if not (clusters or monitor):
         raise click.UsageError("Missing option '--cluster' (or '--monitor').")
-    made = client.mint_token(clusters, requestors=requestors or None, expires_at=expires, name=name, monitor=monitor)
+    whom = {"requestors": requestors or None, "accounts": accounts or None}
+    made = client.mint_token(clusters, **whom, expires_at=expires, name=name, monitor=monitor)
     printer.show(output, made, lambda console: console.print(printer.facts(made)))
 
 

@@ -104,7 +104,12 @@ _OPTIONS = [
     click.option("-e", "--error", metavar="FILE", help="File for the error output, where the cluster writes one."),
     click.option("-i", "--input", metavar="FILE", help="File to read as input, where the cluster opens one."),
     click.option("-p", "--partition", metavar="NAME", help="Partition of a Slurm cluster."),
-    click.option("-A", "--account", metavar="NAME", help="Account of a Slurm cluster."),
+    click.option(
+        "-A",
+        "--account",
+        metavar="NAME",
+        help="Account that pays; of a Slurm cluster where the server has no accounts.",
+    ),
     click.option("-q", "--qos", metavar="NAME", help="Quality of service of a Slurm cluster."),
     click.option("-C", "--constraint", metavar="PROPERTIES", help="Properties that nodes have: a&b, or a|b."),
     click.option("-w", "--nodelist", metavar="HOSTS", help="Nodes to run on, such as n[1-3]."),

@@ -23,7 +23,7 @@ SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environm
 SYSTEM |= {"class", "requires", "service", "script", "array", "hold", "submitted_from"}
 # what some policy reads: which one will have the job is not known here
 FOR_POLICIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
-FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}
+FOR_POLICIES |= {"account", "bank", "job_share", "tasks_at_once", "priority"}
 # what a resource manager reads that schedules for itself
 FOR_SITES = {"output", "error", "input", "comment", "requeue", "export", "export-file"}
 LONGEST_WORD = 200

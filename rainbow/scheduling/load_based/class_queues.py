@@ -10,24 +10,31 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from copy import copy
 from heapq import heapify, heappop, heappush, merge
 from itertools import count
+from math import inf
 from typing import TypeVar
 
 from rainbow.scheduling.cluster_index import Census, Turn, turn
 from rainbow.scheduling.interface import Wait
-from rainbow.scheduling.snapshot import GangView, JobView
+from rainbow.scheduling.snapshot import BEHIND_ALL, GangView, JobView
 
 AGAIN = -1  # in place of a line: a job that has come to its turn before
 
 
 class Queue:
-    """Whose turn it is: the job that runs least; ties by priority, submission, then id."""
+    """Whose turn it is: the best account by fair share, then the job that runs least, priority, submission, id.
 
-    def __init__(self, census: Census, requestors: Iterable[str]) -> None:
+    The jobs of one requestor stand in one line, whichever of their accounts pays: the line comes when its first does.
+    """
+
+    def __init__(
+        self, census: Census, requestors: Iterable[str], factor: Callable[[JobView], float] | None = None
+    ) -> None:
         named = [requestor for requestor in requestors if requestor in census.queues]
         self._jobs = census.jobs
         self._lines = [census.queues[requestor].items() for requestor in named]
         self._at = [0] * len(named)  # how far along each line
-        self._heap: list[tuple[Turn, int]] = [(line[0], k) for k, line in enumerate(self._lines)]
+        self._factor = factor
+        self._heap = [self._entry(line[0], k) for k, line in enumerate(self._lines)]
         heapify(self._heap)
         self.stuck: dict[str, Wait] = {}  # why a job goes no further this round
         self.left_out = 0  # jobs that go no further this round, those of which nothing more is said among them
@@ -38,10 +45,16 @@ class Queue:
         self._turns: dict[str, Turn] = {}  # of jobs that have come to their turn and still wait
         self._in_order: list[Turn] = []
 
+    def _entry(self, now: Turn, line: int) -> tuple[float, Turn, int]:
+        """Return a place in the heap: over-budget jobs last, then by fair share, then by turn."""
+        job = self._jobs[now[-1]]
+        rank = inf if job.priority <= BEHIND_ALL else -self._factor(job) if self._factor else 0.0
+        return rank, now, line
+
     def head(self) -> tuple[JobView, GangView] | None:
         """Return the next gang of the job whose turn it is."""
         while self._heap:
-            job = self._jobs[self._heap[0][0][-1]]
+            job = self._jobs[self._heap[0][1][-1]]
             if job.id in self._moved:
                 self._put_back(job)
             elif job.id in self.stuck:
@@ -56,7 +69,7 @@ class Queue:
         later = self._moved.pop(job.id)
         if self.has_left(job):
             self._turns[job.id] = later
-            heappush(self._heap, (later, AGAIN))
+            heappush(self._heap, self._entry(later, AGAIN))
 
     def begin(self, job: JobView) -> None:
         """Note that the next gang of a job starts, though its turn has not come."""
@@ -90,7 +103,7 @@ class Queue:
         if self._next(job) < len(job.gangs):
             later = turn(job, now[0] - job.running + len(begun.tasks))
             self._turns[job.id] = later
-            heappush(self._heap, (later, AGAIN))
+            heappush(self._heap, self._entry(later, AGAIN))
 
     def give_up(self, wait: Wait | None) -> None:
         """Leave the job at the head out of this round; say why it waits, unless another one like it was told."""
@@ -102,12 +115,12 @@ class Queue:
         self.gangs -= len(job.gangs) - self._next(job)
 
     def _pop(self) -> tuple[Turn, JobView]:
-        now, line = heappop(self._heap)
+        _, now, line = heappop(self._heap)
         self._turns.pop(now[-1], None)
         if line != AGAIN:
             self._at[line] += 1
             if self._at[line] < len(self._lines[line]):
-                heappush(self._heap, (self._lines[line][self._at[line]], line))
+                heappush(self._heap, self._entry(self._lines[line][self._at[line]], line))
         return now, self._jobs[now[-1]]
 
     def upcoming(self) -> Iterator[tuple[JobView, GangView]]:
@@ -127,7 +140,7 @@ class Queue:
 
     def _waiting(self) -> Iterator[JobView]:
         """Yield the jobs that are not stuck."""
-        for now, line in self._heap:
+        for _, now, line in self._heap:
             places = range(0)
             if line != AGAIN:
                 places = range(self._at[line] + 1, len(self._lines[line]))

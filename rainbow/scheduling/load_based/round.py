@@ -47,7 +47,8 @@ class Round:
         self.census = census
         self.classes = classes
         self.placing = placing_of(view, census, classes.unit)
-        self.queues = {name: Queue(census, own) for name, own in self._by_class(census.queues).items()}
+        factor = view.factor if view.standings else None
+        self.queues = {name: Queue(census, own, factor) for name, own in self._by_class(census.queues).items()}
         holders = self._by_class(census.held)
         self.held = {name: self.placing.held_by(own) for name, own in holders.items()}
         self.running = {name: sum(census.held[one].tasks for one in own) for name, own in holders.items()}

@@ -7,7 +7,9 @@ dlc     urgency of a deadline: weight / seconds left, all of the weight once it 
 nurg    rrc + wtc + dlc, normalised over the items of this run
 ntix    tickets (job_order.py), normalised from 0 to the most of this run
 
-priority = weight.priority · npprio + weight.urgency · nurg + weight.ticket · ntix
+nfair   factor of the job's account and user in the fair tree of accounts, 0 without one
+
+priority = weight.priority · npprio + weight.urgency · nurg + weight.ticket · ntix + weight.fair_share · nfair
 
 Tickets come from the share tree, from functional shares and from an operator's override. These policies are applied
 in the order of `hierarchy` (O override, F functional, S share tree); each looks at a project's or user's items in the
@@ -19,13 +21,14 @@ item whose turn is the r-th by the share tree are in proportion to 1 / r.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from rainbow.jobspec.request import HIGHEST, LOWEST
 from rainbow.scheduling.priority.model import Item
 from rainbow.scheduling.priority.share_tree import charge, entitlements, leaf_of, turns
+from rainbow.scheduling.snapshot import BEHIND_ALL, JobView
 
 PACE = 3600.0  # seconds from one job that is put first for its age to the next
 
@@ -70,8 +73,14 @@ def assumed_slots(item: Item) -> float:
     return {"min": item.counts[0], "max": item.counts[-1], "avg": (item.counts[0] + item.counts[-1]) / 2}[how]
 
 
-def prioritise(waiting: Sequence[Item], now: float, settings: Mapping[str, Any], tickets: Sequence[float]) -> None:
-    """Set the priority of every item and the terms it is made of."""
+def prioritise(
+    waiting: Sequence[Item],
+    now: float,
+    settings: Mapping[str, Any],
+    tickets: Sequence[float],
+    factor: Callable[[JobView], float] = lambda job: 0.0,
+) -> None:
+    """Set the priority of every item and the terms it is made of; `factor`: of a job by its account's fair share."""
     weights = settings["weights"]
     by_priority, by_urgency, by_ticket = weights["priority"], weights["urgency"], weights["ticket"]
     may_ask = settings["most_asked_priority"]
@@ -84,6 +93,11 @@ def prioritise(waiting: Sequence[Item], now: float, settings: Mapping[str, Any],
         nurg, ntix = normalised(urgent, low, high), normalised(own, 0.0, most)
         item.terms = {**part, "tickets": own, "npprio": npprio, "nurg": nurg, "ntix": ntix}
         item.priority = by_priority * npprio + by_urgency * nurg + by_ticket * ntix
+        if weights["fair_share"]:
+            item.terms["nfair"] = factor(item.job)
+            item.priority += weights["fair_share"] * item.terms["nfair"]
+        if item.job.priority <= BEHIND_ALL:
+            item.priority += item.job.priority
 
 
 def ordered(waiting: Sequence[Item]) -> list[Item]:

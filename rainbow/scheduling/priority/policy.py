@@ -118,7 +118,7 @@ def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) ->
     given = settings["tickets"]
     memory: dict[str, Any] = {}
     if not any((given["share"], given["functional"], *given["override"].values())):
-        prioritise(waiting, view.now, settings, [0.0] * len(waiting))
+        prioritise(waiting, view.now, settings, [0.0] * len(waiting), view.factor)
         return memory
     held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
     used: Mapping[str, float] = {}
@@ -131,7 +131,7 @@ def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) ->
             length = memory["lengths"]["mean"]
             used = expected(view, used, length, settings)
     active = list({own["job"]: own for own in held.values()}.values())
-    prioritise(waiting, view.now, settings, tickets(waiting, active, used, given, length))
+    prioritise(waiting, view.now, settings, tickets(waiting, active, used, given, length), view.factor)
     return memory
 
 

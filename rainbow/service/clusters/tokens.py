@@ -28,7 +28,7 @@ ZONED = re.compile(r"([Zz]|[+-]\d\d(:?\d\d)?)$")  # a time that says of which zo
 
 
 def mint_token(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Mint a submit token {"clusters": [names], "requestors"?: [names], "expires_at"?: time, "name"?: text}.
+    """Mint a submit token: {"clusters": [names]}, and "requestors", "accounts": [names], "expires_at": time, "name".
 
     {"monitor": true, "expires_at"?, "name"?} mints one that reads /metrics, which needs the admin token. The body has
     the form `Token` of api/schemas.py.
@@ -37,7 +37,13 @@ def mint_token(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[s
         return _mint_monitor(service, who, body)
     names = _names(body, "clusters")
     requestors = _names(body, "requestors") if body.get("requestors") is not None else None
-    more = {"name": body.get("name"), "requestors": requestors, "expires_at": _end(service, body)}
+    accounts = _names(body, "accounts") if body.get("accounts") is not None else None
+    more = {
+        "name": body.get("name"),
+        "requestors": requestors,
+        "accounts": accounts,
+        "expires_at": _end(service, body),
+    }
     now = service.clock()
     with service.store.write() as connection:
         found = tuple(sorted({own_cluster(connection, who, name).id for name in names}))
@@ -117,6 +123,7 @@ def _shown(record: CredentialRecord, names: Mapping[str, str], who: Caller | Non
         "name": record.name,
         "clusters": sorted(names[each] for each in seen if each in names),
         "requestors": record.requestors,
+        "accounts": record.accounts,
         "created_at": record.created_at,
         "expires_at": record.expires_at,
         "revoked_at": record.revoked_at,

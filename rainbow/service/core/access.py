@@ -50,6 +50,7 @@ class Caller:
     ids: Mapping[str, str] = field(default_factory=dict)  # cluster id → id of its secret that was brought
     known: tuple[str, ...] = ()  # ids of the credentials brought that are known
     monitors: bool = False  # may read the metrics of the whole server
+    accounts: frozenset[str] | None = None  # that submits may be paid by; None: any of the requestor's
     confined: frozenset[str] = frozenset()  # clusters where only the jobs of the requestors named are shown
 
     def called(self, cluster_id: str) -> str:
@@ -91,11 +92,7 @@ class Callers(Memory[Any, Caller]):
 
 def caller(service: Service, connection: sa.Connection, brought: Collection[str]) -> Caller:
     """Say who asks, by what of it is known: a dead token takes nothing away. Unauthenticated if none of it is."""
-    return caller_by(service, connection, {digest(credential) for credential in brought})
-
-
-def caller_by(service: Service, connection: sa.Connection, hashes: Collection[str]) -> Caller:
-    """Say who asks by the digests of the credentials that were brought."""
+    hashes = {digest(credential) for credential in brought}
     found = credentials.valid(connection, hashes, service.clock())
     registers = any(hmac.compare_digest(own, service.registration) for own in hashes)
     admin = any(hmac.compare_digest(own, service.administration) for own in hashes)
@@ -121,7 +118,10 @@ def _made(connection: sa.Connection, registers: bool, admin: bool, ids: Collecti
     secrets_of = _secrets(records)
     known = (*(["registration"] * registers), *(["admin"] * admin), *sorted(ids))
     monitors = admin or any(record.kind == MONITOR for record in records)
-    return Caller(registers or admin, admin, frozenset(secrets_of), _submits(records), secrets_of, known, monitors)
+    own = None if admin else _accounts(records)
+    return Caller(
+        registers or admin, admin, frozenset(secrets_of), _submits(records), secrets_of, known, monitors, own
+    )
 
 
 def _secrets(found: Iterable[CredentialRecord]) -> dict[str, str]:
@@ -138,6 +138,14 @@ def _submits(found: Iterable[CredentialRecord]) -> dict[str, list[str] | None]:
             any_of_them = before is None or record.requestors is None
             allowed[cluster] = None if any_of_them else sorted({*(before or []), *(record.requestors or [])})
     return allowed
+
+
+def _accounts(found: Iterable[CredentialRecord]) -> frozenset[str] | None:
+    """Return the accounts tokens name together; None where one of them names none."""
+    named = [record.accounts for record in found if record.kind == TOKEN]
+    if not named or None in named:
+        return None
+    return frozenset(name for accounts in named for name in accounts or ())
 
 
 def visible_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRecord:

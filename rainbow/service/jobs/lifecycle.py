@@ -238,7 +238,14 @@ def settle(connection: sa.Connection, job_id: str, now: float) -> None:
 
 
 def _job(record: JobRecord, wait: Mapping[str, Any] | None) -> dict[str, Any]:
-    hidden = ("cluster_id", "accepted_clock", "ended_clock", "awaits")
+    hidden = (
+        "cluster_id",
+        "accepted_clock",
+        "ended_clock",
+        "awaits",
+        "rate",
+        *([] if record.account else ["account"]),
+    )
     written = {key: value for key, value in asdict(record).items() if key not in hidden}
     written["cluster"] = record.cluster or None
     told = written["wait"] if record.state is not JobState.COMPLETED else None
@@ -252,7 +259,7 @@ def _units(service: Service, record: JobRecord) -> dict[str, Any]:
     return {"units": units} if units else {}
 
 
-_SHOWN = tuple(field.name for field in fields(Task) if field.name != "job")
+_SHOWN = tuple(field.name for field in fields(Task) if field.name not in ("job", "account"))
 
 
 def _task(task: Task) -> dict[str, Any]:
@@ -270,7 +277,9 @@ def is_overdue(connection: sa.Connection, task: Task, limits: Mapping[str, int],
     return seconds > 0 and ran_for(task, now) > seconds + limits["allowance_seconds"]
 
 
-def first_tasks(job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float]) -> list[Task]:
+def first_tasks(
+    job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float], account: str = ""
+) -> list[Task]:
     """Return the tasks of a new job, which all wait."""
     return [
         Task(
@@ -281,6 +290,7 @@ def first_tasks(job_id: str, wanted: Sequence[Gang], retries: int, expected: Map
             task.name,
             retries_left=retries,
             expected=expected.get(task.name, 0.0),
+            account=account,
         )
         for gang in wanted
         for task in gang.tasks

@@ -163,6 +163,7 @@ class LiveJob:
             system_of(self.read),
             len(gangs) if self.independent else 0,
             elastic=elastic_of(self.read),
+            account=self.record.account,
         )
 
     @property

@@ -25,6 +25,7 @@ from rainbow.jobspec.storable import keeping
 from rainbow.matching import backends, match, shown, shown_explained
 from rainbow.selection import Choice, check_options, reads, reads_states, select
 from rainbow.selection.variables import SWITCHES
+from rainbow.service.accounts import admission as accounts
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.core.counters import count, phase
 from rainbow.service.core.limits import admit, check_limits
@@ -71,6 +72,7 @@ class Submission:
     place: str | None = None  # only this one of them, by the plan of a batch; no part of what was asked
     backend: str | None = None  # how it is matched; None: as the server is set
     login: str | None = None  # of who submits: the requestor where none is named; no part of what was asked
+    account: str | None = None  # who pays; None: as the jobspec says, else the requestor's default
     queue: bool | None = None  # wait where clusters match and none takes it now; None: as the server is set
 
     def digest(self) -> str:
@@ -78,6 +80,7 @@ class Submission:
         parts: list[Any] = [self.jobspec, self.selector, self.options, self.clusters, self.name, self.requestor]
         parts += [self.basis, self.tag] if self.basis or self.tag else []
         parts += [value for value in (self.queue, self.backend) if value is not None]
+        parts += [{"account": self.account}] if self.account is not None else []
         text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -173,7 +176,7 @@ class Placement:
         homes = [*self.found.ids, *(entry.id for entry in reach.drained if entry.cluster.name in self.drained)]
         requestor = refusal.requestor_for(asked.requestor, asked.login, self.who, homes)
         refusal.check_room(service, connection, requestor)
-        record = self._new(decided.job, requestor)
+        record = self._new(connection, decided.job, requestor)
         wait = refusal.wait_of(why, record.submitted_at)
         record = replace(record, state=JobState.UNPLACED, wait=wait, awaits=self._awaits(connection, record))
         kept, texts = self._kept(decided, decided.told)
@@ -236,14 +239,14 @@ class Placement:
         nodes = self.found.verdict(cluster.name).totals.get("nodes", 0)
         if waiting is not None:
             return replace(waiting.moved(cluster.id, cluster.name, nodes), state=JobState.WAITING, wait=None)
-        record = self._new(job_id, requestor).moved(cluster.id, cluster.name, nodes)
+        record = self._new(connection, job_id, requestor).moved(cluster.id, cluster.name, nodes)
         return replace(record, awaits=self._awaits(connection, record))
 
-    def _new(self, job_id: str, requestor: str) -> JobRecord:
-        asked = self.asked
+    def _new(self, connection: sa.Connection, job_id: str, requestor: str) -> JobRecord:
+        asked, request = self.asked, self.wanted.request
         return JobRecord(
             id=job_id,
-            name=asked.name or self.wanted.request.name or "job",
+            name=asked.name or request.name or "job",
             requestor=requestor,
             cluster_id="",
             cluster="",
@@ -252,6 +255,7 @@ class Placement:
             suspended_at=self.service.clock() if self.wanted.request.held else None,
             basis=asked.basis or "",
             tag=asked.tag or (job_id if asked.basis else ""),
+            account=accounts.account_of(self.service, connection, self.who, requestor, request, asked.account),
         )
 
     def _awaits(self, connection: sa.Connection, record: JobRecord) -> list[str] | None:
@@ -288,16 +292,19 @@ class Placement:
         limits, (kept, texts) = check_limits(cluster.limits), decision
         replace_ancestors(self.service, connection, self.who, record)
         admit(connection, record, sum(len(gang.tasks) for gang in self.wanted.gangs), limits)
+        retries = STARTS if self.wanted.request.service else limits["max_retries"]
+        record, budgets = accounts.admit(self.service, connection, record, self.wanted, self.found, retries)
         if new:
             self._add(connection, record, kept)
         else:
             jobs.place(connection, record, kept, cluster.epoch)
+        if budgets is not None:
+            budgets.write(connection, record)
         jobs.keep_records(connection, record.id, texts)
-        expected = statistics.expected_durations(
-            connection, statistics.job_key(record.cluster_id, record.requestor, record.name)
-        )
-        retries = STARTS if self.wanted.request.service else limits["max_retries"]
-        tasks.add(connection, record.cluster_id, first_tasks(record.id, self.wanted.gangs, retries, expected))
+        runs = statistics.job_key(record.cluster_id, record.requestor, record.name)
+        expected = statistics.expected_durations(connection, runs)
+        made = first_tasks(record.id, self.wanted.gangs, retries, expected, record.account)
+        tasks.add(connection, record.cluster_id, made)
         told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
         events.add(connection, self.service.clock(), record.cluster_id, "job", **told)
 

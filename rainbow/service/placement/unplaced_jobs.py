@@ -181,5 +181,6 @@ def _asked_of(waiting: JobRecord, kept: UnplacedRecord, jobspec: Any) -> Submiss
         basis=waiting.basis or None,
         tag=waiting.tag or None,
         backend=kept.backend,
+        account=waiting.account or None,
         queue=True,
     )

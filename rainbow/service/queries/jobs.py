@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling import Answer, can_ever, can_now, policies, traits_of
+from rainbow.service.accounts.ranks import standings_of, told
 from rainbow.service.core.access import Caller
 from rainbow.service.jobs.expectation import expectation
 from rainbow.service.jobs.lifecycle import _job, visible_job
@@ -64,6 +65,9 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         record = visible_job(connection, who, job_id)
         decision = ledger.whole(connection, job_id)
         waits = waits_of(service, connection, [record])
+        of_account = (
+            told(record.account, record.requestor, standings_of(service, connection)) if record.account else None
+        )
     decision = {key: value for key, value in decision.items() if key not in ("given", "digests")}
     decision = only_for(service, who, record.cluster, decision)
     waiting = waits.get(job_id, record.wait) if record.state in PENDING else None
@@ -74,6 +78,7 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         "decision": decision,
         "wait": waiting,
         "eta": expectation(service, who, record),
+        **({"account": of_account} if of_account else {}),
     }
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 from rainbow.jobspec.request import OF_ITS_OWN
 from rainbow.lazy import cached_property
 from rainbow.scheduling import JobProgress, JobView, ReservationView, RunProgress, RunView, View, traits_of
+from rainbow.service.accounts.ranks import members_of, standings_of
 from rainbow.service.agents.liveness import alive, loads
 from rainbow.service.jobs.jobspecs import Reading, reading
 from rainbow.service.live_state.live_job import elastic_of, system_of
@@ -25,6 +26,7 @@ from rainbow.store import reservations, tasks, workers
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.accounts.fair_tree import Standing
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
     from rainbow.service.core.service import Entry, Service
@@ -105,11 +107,20 @@ def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, quiet: bo
         units=mirror.placing.units,
         census=census,
         free=FreeSpace(mirror.placing, mirror.occupancy) if mirror.occupancy else None,
+        standings=_standings(service, mirror),
     )
     traits = traits_of(record.policy)
     if not traits.by_census:
         view = _in_full(service, mirror, view, sees_all=traits.sees_all)
     return Frozen(mirror, record, view)
+
+
+def _standings(service: Service, mirror: Mirror) -> Mapping[tuple[str, str], Standing]:
+    """Return where users are in their accounts, if a job that waits has one."""
+    if not any(mirror.jobs[job].record.account for job in mirror.waiting):
+        return {}
+    with service.store.read() as connection:
+        return members_of(standings_of(service, connection))
 
 
 def _leave_behind(service: Service, mirror: Mirror) -> None:
@@ -190,7 +201,9 @@ class Work:
 
     def _job(self, job: JobRecord, seen: JobView | None, held: int) -> JobView:
         read = self.readings[job.id]
-        view = seen or JobView(job.id, job.requestor, job.submitted_at, (), held, job.priority, system_of(read))
+        view = seen or JobView(
+            job.id, job.requestor, job.submitted_at, (), held, job.priority, system_of(read), account=job.account
+        )
         service = job.id if read.request.service == OF_ITS_OWN else read.request.service
         return replace(
             view,

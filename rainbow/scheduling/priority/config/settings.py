@@ -49,7 +49,14 @@ ENVIRONMENT = record({"rule": ("fill_up", _rule), "slots": (0, integer()), "urge
 CONSUMABLE = record({"per": ("slot", one_of("slot", "worker", "job")), "default": (0, integer())})
 
 MANY = table(number())
-WEIGHTS = {"priority": 1.0, "urgency": 0.1, "ticket": 0.01, "waiting_time": 0.0, "deadline": 3_600_000.0}
+WEIGHTS = {
+    "priority": 1.0,
+    "urgency": 0.1,
+    "ticket": 0.01,
+    "waiting_time": 0.0,
+    "deadline": 3_600_000.0,
+    "fair_share": 0.0,
+}
 KIND_WEIGHTS = dict.fromkeys(("user", "project", "department", "job"), 0.25)
 OWNERS = ("users", "projects", "departments")
 

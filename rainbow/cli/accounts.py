@@ -1,0 +1,225 @@
+"""`rainbow account` and `rainbow usage`."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from rainbow.cli.input.job_options import duration
+from rainbow.cli.output import printer
+from rainbow.cli.session import with_tokens
+from rainbow.client import Client, Problem
+from rainbow.errors import Conflict
+
+ABSENT = 404
+
+
+@click.group()
+def account() -> None:
+    """Accounts: who may use how much over all clusters."""
+
+
+def _changes(command: Any) -> Any:
+    for option in reversed(
+        [
+            click.option("--parent", help="Account above; root for none."),
+            click.option("--shares", type=click.IntRange(0), help="Shares among its siblings; 1 for a new account."),
+            click.option("--user", "users", multiple=True, metavar="USER[=SHARES]", help="User in it. Repeatable."),
+            click.option("--default-of", multiple=True, metavar="USER", help="User whose jobs it pays. Repeatable."),
+            click.option("--remove-user", multiple=True, metavar="USER", help="User to take out. Repeatable."),
+            click.option(
+                "--limit",
+                "limits",
+                multiple=True,
+                metavar="[CLUSTER:]KEY=N",
+                help="Limit: running_cores, active_jobs or duration in seconds. Replaces all limits. Repeatable.",
+            ),
+            click.option(
+                "--budget", type=click.FloatRange(0), help="Budget of a period: hours, or money; 0 for none."
+            ),
+            click.option(
+                "--budget-of", metavar="cost|TYPE=WEIGHT,...", help="What a budget counts; core=1 by default."
+            ),
+            click.option(
+                "--period", type=click.Choice(["month", "quarter", "year", "always"]), help="Budget's period."
+            ),
+            click.option("--over", type=click.Choice(["refuse", "lowest"]), help="Jobs beyond the budget; refused."),
+            click.option(
+                "--half-life", callback=duration, help="Of root: time until half of the usage is forgotten."
+            ),
+            click.option("--weight", multiple=True, metavar="TYPE=N", help="Of root: how usage counts. Repeatable."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def _body(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the change that options ask for."""
+    body: dict[str, Any] = {key: given[key] for key in ("parent", "shares", "half_life") if given[key] is not None}
+    users: dict[str, Any] = {}
+    for name, _, shares in (text.partition("=") for text in given["users"]):
+        users[name] = {"shares": int(_number(shares))} if shares else {}
+    for name in given["default_of"]:
+        users[name] = {**users.get(name, {}), "default": True}
+    users |= dict.fromkeys(given["remove_user"])
+    budget = {"amount": given["budget"], "period": given["period"], "over": given["over"]}
+    if given["budget_of"]:
+        of = given["budget_of"]
+        budget["of"] = "cost" if of == "cost" else _pairs(of.split(","))
+    body |= {"users": users} if users else {}
+    body |= {"limits": _limits(given["limits"])} if given["limits"] else {}
+    body |= {"weights": _pairs(given["weight"])} if given["weight"] else {}
+    if given["budget"] is not None:
+        body["budget"] = {key: value for key, value in budget.items() if value is not None} if given["budget"] else {}
+    elif any(value is not None for value in budget.values()):
+        raise click.UsageError("--budget-of, --period and --over go with --budget")
+    return body
+
+
+def _pairs(texts: Iterable[str]) -> dict[str, float]:
+    return {key: _number(value) for key, _, value in (text.partition("=") for text in texts)}
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise click.UsageError(f"expected KEY=NUMBER, got {text[:40]!r}") from None
+
+
+def _limits(texts: Iterable[str]) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    for text in texts:
+        where, _, limit = text.rpartition(":")
+        into = limits.setdefault("clusters", {}).setdefault(where, {}) if where else limits
+        into |= _pairs([limit])
+    return limits
+
+
+@account.command()
+@click.argument("name")
+@_changes
+@printer.output_option
+@with_tokens
+def create(client: Client, name: str, output: str, **given: Any) -> None:
+    """Create an account: rainbow account create bio --shares 50 --user ann --budget 1000."""
+    try:
+        client.account(name)
+    except Problem as problem:
+        if problem.status != ABSENT:
+            raise
+    else:
+        raise Conflict(f"account {name} already exists; change it with rainbow account set")
+    _show(client.put_account(name, _body(given)), output)
+
+
+@account.command(name="set")
+@click.argument("name")
+@_changes
+@printer.output_option
+@with_tokens
+def change(client: Client, name: str, output: str, **given: Any) -> None:
+    """Change what the options name of an account; of root, how usage counts."""
+    if name != "root":
+        client.account(name)
+    _show(client.put_account(name, _body(given)), output)
+
+
+@account.command()
+@click.argument("name")
+@printer.output_option
+@with_tokens
+def show(client: Client, name: str, output: str) -> None:
+    """Show an account: users, limits, budget and standing."""
+    _show(client.account(name), output)
+
+
+@account.command()
+@click.argument("name")
+@with_tokens
+def delete(client: Client, name: str) -> None:
+    """Delete an account without active jobs; its usage stays in the record."""
+    client.delete_account(name)
+    click.echo(f"deleted account {name}")
+
+
+@account.command(name="list")
+@printer.output_option
+@with_tokens
+def list_accounts(client: Client, output: str) -> None:
+    """List the accounts with their budgets and users."""
+    found = client.accounts()
+    titles = ["NAME", "PARENT", "SHARES", "BUDGET", "LEFT", "PERIOD", "USERS"]
+    rows = [
+        [one["name"], one["parent"], _shares(one), *_budget(one), [u["user"] for u in one["users"]]] for one in found
+    ]
+    printer.show(output, found, lambda console: console.print(printer.table(titles, rows)))
+
+
+@account.command()
+@printer.output_option
+@with_tokens
+def tree(client: Client, output: str) -> None:
+    """Show the tree with shares, used parts and factors: who comes first has the highest factor."""
+    found = client.accounts()
+    titles = ["ACCOUNT", "USER", "SHARES", "SHARE", "USED", "HOURS", "FACTOR"]
+    rows = [row for one in found for row in _branch(one)]
+    printer.show(output, found, lambda console: console.print(printer.table(titles, rows)))
+
+
+def _branch(one: Mapping[str, Any]) -> Iterable[list[Any]]:
+    name = "  " * one["depth"] + one["name"]
+    yield [name, "", _shares(one), *_standing(one)]
+    yield from ([name, user["user"], _shares(user), *_standing(user)] for user in one["users"])
+
+
+def _standing(one: Mapping[str, Any]) -> list[Any]:
+    return [f"{one['share']:.1%}", f"{one['used']:.1%}", f"{one['used_hours']:.2f}", f"{one['factor']:.6f}"]
+
+
+def _shares(one: Mapping[str, Any]) -> Any:
+    return "parent" if one["shares"] is None else one["shares"]
+
+
+def _budget(one: Mapping[str, Any]) -> list[Any]:
+    budget = one["budget"]
+    return [f"{budget['amount']:g}", f"{budget['left']:g}", budget["period"]] if budget else ["", "", ""]
+
+
+def _show(found: Mapping[str, Any], output: str) -> None:
+    hidden = ("users", "depth", "budget", "limits", "level")
+    told = {key: value for key, value in found.items() if key not in hidden}
+    for part in ("budget", "limits"):
+        told |= {f"{part}.{key}": value for key, value in (found.get(part) or {}).items()}
+    told |= {f"user {one['user']}": f"factor {one['factor']:.6f}" for one in found.get("users", [])}
+    printer.show(output, dict(found), lambda console: console.print(printer.facts(told)))
+
+
+def _rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    kinds = sorted({kind for row in found["rows"] for kind in row["hours"]})
+    rows = [
+        [*(row[k] for k in found["by"]), *(f"{row['hours'].get(k, 0.0):.4f}" for k in kinds)] for row in found["rows"]
+    ]
+    return [name.upper() for name in (*found["by"], *kinds)], rows
+
+
+@click.command()
+@click.option("--by", default="account", help="Columns: account, user, cluster, day; several with commas.")
+@click.option("--since", metavar="DAY", help="First day, such as 2030-01-31; 30 days ago by default.")
+@click.option("--until", metavar="DAY", help="Day after the last one.")
+@click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
+@printer.output_option
+@with_tokens
+def usage(client: Client, by: str, since: str | None, until: str | None, as_csv: bool, output: str) -> None:
+    """Show what accounts used, in hours of each type: rainbow usage --by account,user,cluster --since 2030-01-01."""
+    found = client.usage(by=by, since=since, until=until)
+    titles, rows = _rows(found)
+    if as_csv:
+        csv.writer(sys.stdout, lineterminator="\n").writerows([[title.lower() for title in titles], *rows])
+    else:
+        printer.show(output, found, lambda console: console.print(printer.table(titles, rows)))

@@ -1,0 +1,254 @@
+"""The verbs of accounts: list, show, create or change, delete, and what was used."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import isinf
+from typing import TYPE_CHECKING, Any
+
+from rainbow.accounts.budget import HOUR, read_budget, read_limits
+from rainbow.accounts.tree import ROOT, Account, Member, Tree
+from rainbow.accounts.usage import COST, DAY
+from rainbow.errors import Conflict, Forbidden, NotFound, RequestError
+from rainbow.service.accounts.ranks import Known, standings_of, tree_of
+from rainbow.store.accounts import charges, registry
+from rainbow.store.accounts.charges import BY
+from rainbow.text import some
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.accounts.fair_tree import Key, Standing
+    from rainbow.service.core.access import Caller
+    from rainbow.service.core.service import Service
+
+ROOT_NAME = "root"  # as people call the account that has no name
+LONGEST = 3_660  # days of usage in one answer
+
+
+def listing(service: Service, who: Caller) -> dict[str, Any]:
+    """List the accounts that the caller sees in the order of the tree, with where each is, and the rules of usage."""
+    with service.store.read() as connection:
+        tree, found = tree_of(service, connection), standings_of(service, connection)
+        seen = _seen(tree, who)
+        accounts = [
+            _account(service, connection, tree, one, found, depth, who)
+            for depth, one in tree.walk()
+            if one.name in seen
+        ]
+        rules = registry.rules(connection)
+    return {"accounts": accounts, "rules": {"half_life": rules.half_life, "weights": dict(rules.weights)}}
+
+
+def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
+    """Show an account with its users, budget and standing."""
+    with service.store.read() as connection:
+        tree, found = tree_of(service, connection), standings_of(service, connection)
+        if name not in tree.accounts or name not in _seen(tree, who):
+            raise NotFound(f"account {name} not found")
+        depth = len(tree.line(name)) - 1
+        return _account(service, connection, tree, tree.accounts[name], found, depth, who)
+
+
+def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Create or change an account by what the body names; return it, and whether it is new.
+
+    Of the root: the rules of usage, {"half_life": seconds, "weights": {type: weight}}.
+    """
+    _check_admin(who)
+    if name == ROOT_NAME:
+        return _put_rules(service, who, body), False
+    with service.store.write() as connection:
+        tree = registry.tree(connection)
+        changed = _changed(tree.accounts.get(name) or Account(name), body)
+        Tree({**tree.accounts, name: changed}, tree.members).check()
+        registry.put(connection, changed)
+        _put_users(connection, tree, name, body.get("users") or {})
+    service.state(Known).forget()
+    return show(service, who, name), name not in tree.accounts
+
+
+def _changed(account: Account, body: Mapping[str, Any]) -> Account:
+    if body.keys() & {"half_life", "weights"}:
+        raise RequestError("half_life and weights are of the account root", pointer="/half_life")
+    changes = {key: body[key] for key in ("parent", "shares", "limits", "budget") if key in body}
+    if changes.get("parent") in (None, ROOT_NAME) and "parent" in changes:
+        changes["parent"] = ROOT
+    read_limits(changes.get("limits") or {})
+    read_budget(changes.get("budget") or {})
+    for key in ("limits", "budget"):
+        if changes.get(key, 0) is None:
+            changes[key] = {}
+    return replace(account, **changes)
+
+
+def _put_users(connection: sa.Connection, tree: Tree, name: str, users: Mapping[str, Any]) -> None:
+    for user, given in users.items():
+        if given is None:
+            registry.remove_member(connection, name, user)
+            continue
+        known = tree.members.get((name, user)) or Member(name, user)
+        registry.put_member(connection, replace(known, **given))
+
+
+def _put_rules(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(body.keys() - {"half_life", "weights"})
+    if unknown:
+        raise RequestError("root has only half_life and weights", pointer=f"/{unknown[0]}")
+    with service.store.write() as connection:
+        rules = registry.rules(connection)
+        registry.put_rules(connection, {"half_life": rules.half_life, "weights": dict(rules.weights), **body})
+    service.state(Known).forget()
+    found: dict[str, Any] = listing(service, who)["rules"]
+    return found
+
+
+def delete(service: Service, who: Caller, name: str) -> None:
+    """Delete an account that has no accounts below it and no active jobs; its usage stays in the record."""
+    _check_admin(who)
+    with service.store.write() as connection:
+        tree = registry.tree(connection)
+        if name not in tree.accounts:
+            raise NotFound(f"account {name} not found")
+        if below := [one.name for one in tree.below(name)]:
+            raise Conflict(f"account {name} has accounts below it: {', '.join(below[:5])}; delete these first")
+        if there := charges.active_jobs(connection, [name]):
+            raise Conflict(f"account {name} has {some(there, 'active job')}; cancel them or wait until they end")
+        registry.remove(connection, name)
+    service.state(Known).forget()
+
+
+def _check_admin(who: Caller) -> None:
+    if not who.admin:
+        raise Forbidden("the admin token is required to change accounts")
+
+
+def _users(who: Caller) -> Collection[str] | None:
+    """Return the users whose usage the caller sees; None: all."""
+    if who.admin or None in who.submits.values():
+        return None
+    return {name for names in who.submits.values() for name in names or ()}
+
+
+def _seen(tree: Tree, who: Caller) -> Collection[str]:
+    """Return the accounts a caller sees: all, or those of the users they speak for and above."""
+    users = _users(who)
+    if users is None:
+        return tree.accounts
+    own = {one.account for one in tree.members.values() if one.user in users}
+    return {above.name for name in own for above in tree.line(name)}
+
+
+def _account(
+    service: Service,
+    connection: sa.Connection,
+    tree: Tree,
+    account: Account,
+    found: Mapping[Key, Standing],
+    depth: int,
+    who: Caller,
+) -> dict[str, Any]:
+    users = _users(who)
+    own = [
+        one for one in tree.members.values() if one.account == account.name and (users is None or one.user in users)
+    ]
+    return {
+        "name": account.name,
+        "parent": account.parent or ROOT_NAME,
+        "depth": depth,
+        "shares": account.shares,
+        **_standing(found.get(account.name)),
+        "limits": dict(account.limits),
+        "budget": _budget(service, connection, account),
+        "users": [
+            {"user": one.user, "shares": one.shares, "default": one.default, **_standing(found.get(one.key))}
+            for one in own
+        ],
+    }
+
+
+def _standing(found: Standing | None) -> dict[str, Any]:
+    if found is None:
+        return {"share": 0.0, "used_hours": 0.0, "used": 0.0, "level": None, "factor": 0.0, "ahead": 0}
+    return {
+        "share": found.shares,
+        "used_hours": found.usage / HOUR,
+        "used": found.used,
+        "level": None if isinf(found.level) else found.level,
+        "factor": found.factor,
+        "ahead": found.ahead,
+    }
+
+
+def _budget(service: Service, connection: sa.Connection, account: Account) -> dict[str, Any] | None:
+    budget = read_budget(account.budget)
+    if budget is None:
+        return None
+    period = budget.at(service.clock())
+    there = charges.balance(connection, account.name, period)
+    left = budget.amount - there.held - there.charged
+    told = {"amount": budget.amount, "of": dict(budget.of), "over": budget.over, "period": period}
+    return {**told, "held": there.held, "charged": there.charged, "left": left}
+
+
+# ── usage ──
+
+
+def usage(
+    service: Service, who: Caller, by: str | None = None, since: str | None = None, until: str | None = None
+) -> dict[str, Any]:
+    """Return what was used by account, user, cluster or day, in hours of each type, from a day until before another.
+
+    Tasks that run now are not in it: each counts when it gives its space back.
+    """
+    columns = [name.strip() for name in (by or "account").split(",")]
+    for name in columns:
+        if name not in BY:
+            raise RequestError(f"by must be of {', '.join(BY)}, got {name:.40}", pointer="/by")
+    columns = list(dict.fromkeys(columns))
+    now = service.clock()
+    first = _day(since, "/since") if since else int(now // DAY) - 30
+    last = _day(until, "/until") if until else None
+    if (int(now // DAY) if last is None else last) - first > LONGEST:
+        raise RequestError(f"at most {LONGEST} days in one answer", pointer="/since")
+    with service.store.read() as connection:
+        rows = charges.totals(connection, columns, first, last, _users(who))
+    return {"by": columns, "since": _date(first), "until": last and _date(last), "rows": list(map(_row, rows))}
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    used = {kind: amount if kind == COST else amount / HOUR for kind, amount in sorted(row["used"].items())}
+    keys = {key: _date(value) if key == "day" else value for key, value in row.items() if key != "used"}
+    return {**keys, "hours": used}
+
+
+def _day(text: str, pointer: str) -> int:
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp() // DAY)
+    except (ValueError, OverflowError):
+        raise RequestError(f"expected a day such as 2030-01-31, got {text:.40}", pointer=pointer) from None
+
+
+def _date(day: int) -> str:
+    return f"{datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d}"
+
+
+def csv_of(found: Mapping[str, Any]) -> str:
+    """Write usage as CSV: the columns asked for, then hours of each type.
+
+    >>> print(csv_of({"by": ["account"], "rows": [{"account": "bio", "hours": {"core": 2.5}}]}), end="")
+    account,core
+    bio,2.5
+    """
+    kinds = sorted({kind for row in found["rows"] for kind in row["hours"]})
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*found["by"], *kinds])
+    writer.writerows(
+        [*(row[key] for key in found["by"]), *(row["hours"].get(k, 0.0) for k in kinds)] for row in found["rows"]
+    )
+    return out.getvalue()

@@ -1,0 +1,166 @@
+"""What accounts allow a new job: which account pays, its limits, and what its budgets hold for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rainbow.accounts.budget import HOUR, LOWEST, Budget, limit_of, read_budget
+from rainbow.accounts.tree import Account, Tree
+from rainbow.accounts.usage import NODE, used
+from rainbow.errors import Forbidden, JobspecError, OverBudget, TooMany
+from rainbow.scheduling.snapshot import BEHIND_ALL
+from rainbow.service.accounts.ranks import tree_of
+from rainbow.store import cluster_states
+from rainbow.store.accounts import charges
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
+    from rainbow.matching import Verdict
+    from rainbow.service.core.access import Caller
+    from rainbow.service.core.service import Service
+    from rainbow.service.jobs.jobspecs import Reading
+    from rainbow.store.jobs import JobRecord
+
+PRICE = "cost_per_node_hour"
+AT = "/attributes/system/account"
+
+
+def asked_account(request: Request) -> str | None:
+    """Return the account a jobspec names: `account`, Flux's `bank`, or the one for a Slurm."""
+    system, site = request.attributes.get("system") or {}, request.attributes.get("site") or {}
+    slurm = site.get("slurm") or {}
+    found = system.get("account") or system.get("bank") or slurm.get("account")
+    if found is not None and not isinstance(found, str):
+        raise JobspecError(f"account must be a name, got {found!r:.40}", pointer=AT)
+    return found or None
+
+
+def account_of(
+    service: Service, connection: sa.Connection, who: Caller, requestor: str, request: Request, named: str | None
+) -> str:
+    """Return the account that pays for a job, "" where there are no accounts; Forbidden says which ones may."""
+    tree = tree_of(service, connection)
+    if not tree.accounts:
+        return ""
+    found = tree.account_of(requestor, named or asked_account(request))
+    if who.accounts is not None and found not in who.accounts:
+        allowed = ", ".join(sorted(who.accounts)) or "none"
+        raise Forbidden(f"this token does not allow account {found}; it allows: {allowed}")
+    return found
+
+
+class Matched(Protocol):
+    """What matching found."""
+
+    @property
+    def reach(self) -> Any:
+        """The compiled clusters."""
+
+    def verdict(self, cluster: str) -> Verdict:
+        """Return what it found of one."""
+
+
+def admit(
+    service: Service,
+    connection: sa.Connection,
+    record: JobRecord,
+    wanted: Reading,
+    found: Matched,
+    retries: int,
+) -> tuple[JobRecord, Holding | None]:
+    """Check the limits of a job's account; return the job, perhaps behind all others, and what is held for it."""
+    if not record.account:
+        return record, None
+    totals, cluster = found.verdict(record.cluster).totals, found.reach.entry(record.cluster).cluster
+    tree = tree_of(service, connection)
+    line = tree.line(record.account)
+    for account in line:
+        _check_limits(connection, tree, account, record, wanted.request)
+    record = replace(record, rate=_rate(connection, record, cluster))
+    budgets = {one.name: budget for one in line if (budget := read_budget(one.budget))}
+    if not budgets:
+        return record, None
+    tasks = sum(len(gang.tasks) for gang in wanted.gangs)
+    holding = Holding(budgets, most_used(wanted, totals, record, retries, budgets), tasks, service.clock())
+    return (record, holding) if holding.fits(connection) else (replace(record, priority=BEHIND_ALL), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What budgets (by account) hold for a job: the most it can use by type, over so many tasks."""
+
+    budgets: Mapping[str, Budget]
+    most: Mapping[str, float]
+    tasks: int
+    now: float
+
+    def fits(self, connection: sa.Connection) -> bool:
+        """Return whether every budget has enough left; OverBudget where one that has not refuses the job."""
+        short = False
+        for name, budget in self.budgets.items():
+            period, wants = budget.at(self.now), budget.spent(self.most)
+            there = charges.balance(connection, name, period)
+            left = budget.amount - there.held - there.charged
+            if wants > left + 1e-9 * budget.amount:
+                if budget.over != LOWEST:
+                    raise _over(name, budget, there.held, left, wants, period)
+                short = True
+        return not short
+
+    def write(self, connection: sa.Connection, record: JobRecord) -> None:
+        """Hold it."""
+        charges.hold(connection, record.id, self.budgets, self.most, self.tasks, self.now)
+
+
+def _over(name: str, budget: Budget, held: float, left: float, wants: float, period: str) -> OverBudget:
+    active = f", {held:g} of it held by active jobs" if held else ""
+    told = f"account {name} has {max(0.0, left):g} of {budget.amount:g} left of {period}{active}"
+    return OverBudget(f"{told}; this job can cost {wants:g}", account=name, left=left, wanted=wants)
+
+
+def _check_limits(
+    connection: sa.Connection, tree: Tree, account: Account, record: JobRecord, request: Request
+) -> None:
+    if not account.limits:
+        return
+    below = [account.name, *(one.name for _, one in tree.walk(account.name))]
+    for cluster in (None, record.cluster):
+        longest, most = (limit_of(account.limits, key, cluster) for key in ("duration", "active_jobs"))
+        where = f" on {cluster}" if cluster else ""
+        if longest is not None and not 0 < request.duration <= longest:
+            asked = f"asks for {request.duration:g} s" if request.duration else "has no time limit"
+            told = f"account {account.name} allows {longest:g} s a job{where}, and this one {asked}; use --time"
+            raise OverBudget(told, account=account.name, limit="duration")
+        if most is not None and (there := charges.active_jobs(connection, below, cluster)) >= most:
+            told = f"account {account.name} has {there} active jobs{where}, the limit is {most:g}"
+            raise TooMany(told, retry_after=30, limit="active_jobs", account=account.name)
+
+
+def _rate(connection: sa.Connection, record: JobRecord, cluster: Cluster) -> float:
+    """Return the price of a core second: what a node's hour costs, divided by its cores."""
+    state = cluster_states.get(connection, [record.cluster_id]).get(record.cluster_id)
+    price = state.values.get(PRICE) if state else None
+    cores, nodes = cluster.totals.get("core", 0), cluster.worker_count
+    if not isinstance(price, (int, float)) or isinstance(price, bool) or not cores or not nodes:
+        return 0.0
+    return float(price) * nodes / cores / HOUR
+
+
+def most_used(
+    wanted: Reading, totals: Mapping[str, int], record: JobRecord, retries: int, budgets: Collection[str]
+) -> dict[str, float]:
+    """Return the most a job can use by type; JobspecError without a time limit, for then nobody knows."""
+    request = wanted.request
+    if not request.duration:
+        told = (
+            f"account {min(budgets)} has a budget, and a job that has no time limit can cost any amount; use --time"
+        )
+        raise JobspecError(told, pointer="/attributes/system/duration")
+    whole = {**totals, "core": totals.get("cores", 0), "gpu": totals.get("gpus", 0), NODE: totals.get("nodes", 0)}
+    seconds = request.duration * (1 + retries) * len(wanted.gangs)
+    return used({kind: float(amount) for kind, amount in whole.items()}, seconds, record.rate)

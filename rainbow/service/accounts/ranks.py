@@ -1,0 +1,80 @@
+"""The tree of accounts and where everybody is in it, remembered.
+
+The tree is read again when it has changed. Standings are worked out again after REFRESH seconds: usage decays by the
+hour, and a step that starts a thousand tasks a second need not look each time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from math import inf
+from typing import TYPE_CHECKING
+
+from rainbow.accounts.fair_tree import Key, Standing, standings
+from rainbow.accounts.tree import Tree
+from rainbow.store.accounts import charges, registry
+from rainbow.text import some
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.core.service import Service
+
+REFRESH = 5.0  # seconds
+
+
+class Known:
+    """What is remembered of accounts."""
+
+    def __init__(self) -> None:
+        self.version = -1  # of the tree; -1: not read
+        self.tree = Tree()
+        self.at = -inf  # of the standings
+        self.standings: Mapping[Key, Standing] = {}
+        self.lock = threading.Lock()
+
+    def forget(self) -> None:
+        """Read everything again."""
+        self.version, self.at = -1, -inf
+
+
+def tree_of(service: Service, connection: sa.Connection) -> Tree:
+    """Return all accounts; one server on SQLite asks the store only after a change of its own."""
+    known = service.state(Known)
+    if known.version >= 0 and not service.store.many_processes:
+        return known.tree
+    version = registry.version(connection)
+    if version != known.version:
+        known.tree, known.version, known.at = registry.tree(connection), version, -inf
+    return known.tree
+
+
+def standings_of(service: Service, connection: sa.Connection) -> Mapping[Key, Standing]:
+    """Return where accounts and members are; none without accounts."""
+    known, now = service.state(Known), service.clock()
+    tree = tree_of(service, connection)
+    if not tree.accounts:
+        return {}
+    with known.lock:
+        if not 0 <= now - known.at < REFRESH:
+            known.standings, known.at = standings(tree, charges.recent(connection, now)), now
+        return known.standings
+
+
+def members_of(found: Mapping[Key, Standing]) -> dict[tuple[str, str], Standing]:
+    """Return the standings of users alone."""
+    return {key: one for key, one in found.items() if isinstance(key, tuple)}
+
+
+def told(account: str, user: str, found: Mapping[Key, Standing]) -> dict[str, object] | None:
+    """Say where a job's account is; None of one that is not in the tree."""
+    own, mine = found.get(account), found.get((account, user))
+    if own is None or mine is None:
+        return None
+    first = (
+        f"{some(own.ahead, 'account')} come{'s' if own.ahead == 1 else ''} first" if own.ahead else "it comes first"
+    )
+    text = f"account {account} has used {own.percent} % of its share, {first}"
+    facts = {"factor": round(mine.factor, 6), "ahead": mine.ahead, "percent": own.percent}
+    return {"account": account, "text": text, **facts}

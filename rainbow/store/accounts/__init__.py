@@ -1,0 +1,1 @@
+"""Accounts in the store: the tree, what was used, and budgets."""

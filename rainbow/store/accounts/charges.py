@@ -1,0 +1,207 @@
+"""What accounts use: written in the transaction that ends or moves a task, and summed by day.
+
+An attempt counts from its start until its space is given back, exactly. Budgets hold the most a job can cost from its
+submit; the end of each attempt charges what it took, the last end of a task gives its part of the hold back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from rainbow.accounts.budget import Budget
+from rainbow.accounts.usage import Run, days, decayed, held, used
+from rainbow.state_machine import BOOKED, ENDED, Task
+from rainbow.store.accounts import registry
+from rainbow.store.schema import budgets, holds, jobs, tasks, usage_days, usages
+
+NAMED = 500  # tasks named in one statement
+_OF_JOB = (jobs.c.account, jobs.c.requestor, jobs.c.cluster, jobs.c.rate)
+_BEFORE = (
+    sa.select(tasks.c.id, tasks.c.job, tasks.c.state, tasks.c.started_at, tasks.c.placement, *_OF_JOB)
+    .join(jobs, jobs.c.id == tasks.c.job)
+    .where(tasks.c.id.in_(sa.bindparam("wanted", expanding=True)))
+)
+_RUNNING = (
+    sa.select(tasks.c.job, tasks.c.started_at, tasks.c.placement, *_OF_JOB)
+    .join(jobs, jobs.c.id == tasks.c.job)
+    .where(tasks.c.account != "", tasks.c.state.in_(BOOKED))
+)
+Pair = tuple[str, str]  # account and user
+
+
+class Balance(NamedTuple):
+    """What is held and charged of an account's budget in a period."""
+
+    held: float = 0.0
+    charged: float = 0.0
+
+
+def settle(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
+    """Charge tasks of accounts that give their space back; call it before their new states are stored."""
+    runs: list[Run] = []
+    for k in range(0, len(changed), NAMED):
+        wanted = [task.id for task in changed[k : k + NAMED]]
+        runs += [_run(row, now) for row in connection.execute(_BEFORE, {"wanted": wanted}) if _ran(row)]
+    if runs:
+        _note(connection, runs, now)
+    ended = Counter(task.job for task in changed if task.state in ENDED)
+    _give_back(connection, runs, ended)
+
+
+def _ran(row: Any) -> bool:
+    return row.state in BOOKED and row.started_at is not None
+
+
+def _run(row: Any, now: float) -> Run:
+    own = (row.account, row.requestor, row.cluster)
+    return Run(*own, held(row.placement), row.started_at, now, row.rate, row.job)
+
+
+def _note(connection: sa.Connection, runs: Iterable[Run], now: float) -> None:
+    """Add runs to the sums of their days and to the decayed usage."""
+    daily: Counter[tuple[Any, ...]] = Counter()
+    recent: Counter[Pair] = Counter()
+    rules = registry.rules(connection)
+    for run in runs:
+        recent[run.account, run.user] += run.weighed(rules, now)  # type: ignore[assignment]
+        for day, seconds in days(run.began, run.ended):
+            for kind, amount in used(run.amounts, seconds, run.rate).items():
+                daily[day, run.account, run.user, run.cluster, kind] += amount  # type: ignore[assignment]
+    keys = ("day", "account", "user", "cluster", "type")
+    add_up(connection, [{**dict(zip(keys, key, strict=True)), "used": amount} for key, amount in daily.items()])
+    for (account, user), amount in recent.items():
+        _add_recent(connection, account, user, amount, now, rules.half_life)
+
+
+def add_up(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add to the sums by day."""
+    if rows:
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        made = dialect.insert(usage_days)
+        total = usage_days.c.used + made.excluded.used
+        keys = list(usage_days.primary_key.columns)
+        connection.execute(made.on_conflict_do_update(index_elements=keys, set_={"used": total}), list(rows))
+
+
+def _add_recent(
+    connection: sa.Connection, account: str, user: str, amount: float, now: float, half_life: float
+) -> None:
+    own = (usages.c.account == account, usages.c.user == user)
+    row = connection.execute(sa.select(usages.c.amount, usages.c.at).where(*own)).one_or_none()
+    if row is None:
+        connection.execute(usages.insert().values(account=account, user=user, amount=amount, at=now))
+        return
+    total = amount + decayed(row.amount, row.at, now, half_life)
+    connection.execute(usages.update().where(*own).values(amount=total, at=max(now, row.at)))
+
+
+# ── budgets ──
+
+
+def hold(
+    connection: sa.Connection, job: str, of: Mapping[str, Budget], most: Mapping[str, float], count: int, now: float
+) -> None:
+    """Hold the most a job of so many tasks can use of each of these budgets, by account."""
+    for account, budget in of.items():
+        amount, period = budget.spent(most), budget.at(now)
+        _change(connection, account, period, amount, 0.0)
+        values = {"job": job, "account": account, "period": period, "of": dict(budget.of), "held": amount}
+        connection.execute(holds.insert().values(**values, per_task=amount / max(1, count), charged=0.0))
+
+
+def balance(connection: sa.Connection, account: str, period: str) -> Balance:
+    """Return what is held and charged of an account's budget."""
+    own = (budgets.c.account == account, budgets.c.period == period)
+    row = connection.execute(sa.select(budgets.c.held, budgets.c.charged).where(*own)).one_or_none()
+    return Balance(*row) if row else Balance()
+
+
+def give_back(connection: sa.Connection, job: str, count: int) -> None:
+    """Give back what was held for tasks that have ended without having run."""
+    _give_back(connection, [], {job: count})
+
+
+def _give_back(connection: sa.Connection, runs: Iterable[Run], ended: Mapping[str, int]) -> None:
+    """Charge runs to the budgets their jobs hold of, and give back what ended tasks held."""
+    by_job: dict[str, list[Run]] = {}
+    for run in runs:
+        by_job.setdefault(run.job, []).append(run)
+    wanted = sorted({*by_job, *ended})
+    for k in range(0, len(wanted), NAMED):
+        query = sa.select(holds).where(holds.c.job.in_(wanted[k : k + NAMED]))
+        for row in connection.execute(query).all():
+            budget = Budget(0.0, row.of)
+            took = sum(budget.spent(run.used()) for run in by_job.get(row.job, ()))
+            back = min(row.held, row.per_task * ended.get(row.job, 0))
+            left = row.held - back if row.held - back > row.per_task / 2 else 0.0
+            _change(connection, row.account, row.period, left - row.held, took)
+            own = (holds.c.job == row.job, holds.c.account == row.account)
+            connection.execute(holds.update().where(*own).values(held=left, charged=row.charged + took))
+
+
+def _change(connection: sa.Connection, account: str, period: str, more_held: float, more_charged: float) -> None:
+    own = (budgets.c.account == account, budgets.c.period == period)
+    now = balance(connection, account, period)
+    values = {"held": max(0.0, now.held + more_held), "charged": now.charged + more_charged}
+    if not connection.execute(budgets.update().where(*own).values(values)).rowcount:
+        connection.execute(budgets.insert().values(account=account, period=period, **values))
+
+
+# ── queries ──
+
+
+def recent(connection: sa.Connection, now: float) -> dict[Pair, float]:
+    """Return the decayed usage of each account and user, with what runs now."""
+    rules = registry.rules(connection)
+    found = {
+        (row.account, row.user): decayed(row.amount, row.at, now, rules.half_life) for row in _usages(connection)
+    }
+    for run in running(connection, now):
+        key = run.account, run.user
+        found[key] = found.get(key, 0.0) + run.weighed(rules, now)
+    return found
+
+
+def _usages(connection: sa.Connection) -> Iterable[sa.Row[Any]]:
+    return connection.execute(sa.select(usages))
+
+
+def running(connection: sa.Connection, now: float) -> list[Run]:
+    """Return what holds space now for accounts, until now."""
+    rows = connection.execute(_RUNNING)
+    found = ((row, now if row.started_at is None else row.started_at) for row in rows)
+    return [
+        Run(row.account, row.requestor, row.cluster, held(row.placement), began, now, row.rate, row.job)
+        for row, began in found
+    ]
+
+
+BY = ("day", "account", "user", "cluster")
+
+
+def totals(
+    connection: sa.Connection, by: Sequence[str], since: int, until: int | None, users: Collection[str] | None = None
+) -> list[dict[str, Any]]:
+    """Return what was used from a day until before another by these columns: {**columns, "used": {type: amount}}."""
+    columns = [usage_days.c[name] for name in by]
+    query = sa.select(*columns, usage_days.c.type, sa.func.sum(usage_days.c.used)).where(usage_days.c.day >= since)
+    if until is not None:
+        query = query.where(usage_days.c.day < until)
+    if users is not None:
+        query = query.where(usage_days.c.user.in_(users))
+    found: dict[tuple[Any, ...], dict[str, float]] = {}
+    for *key, kind, amount in connection.execute(query.group_by(*columns, usage_days.c.type)):
+        found.setdefault(tuple(key), {})[kind] = float(amount)
+    return [{**dict(zip(by, key, strict=True)), "used": own} for key, own in sorted(found.items())]
+
+
+def active_jobs(connection: sa.Connection, accounts: Collection[str], cluster: str | None = None) -> int:
+    """Count the jobs of some accounts that have not ended."""
+    query = sa.select(sa.func.count()).where(jobs.c.account.in_(accounts), jobs.c.account != "")
+    query = query.where(jobs.c.state.in_(("WAITING", "RUNNING", "UNPLACED")))
+    return connection.execute(query if cluster is None else query.where(jobs.c.cluster == cluster)).scalar_one()
