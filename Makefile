@@ -29,7 +29,7 @@ serve: .venv/installed ## a server on http://127.0.0.1:8080, its store in ./rain
 
 docs: .venv/docs ## the site in build/site, a warning is an error; then the examples of the pages are run
 	$(BIN)/python docs/site/build.py
-	$(BIN)/pytest -q tests/test_docs.py tests/test_docs_site.py
+	$(BIN)/pytest -q tests/test_docs.py tests/test_docs_site.py tests/test_notebook.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv || { apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv .venv; }

@@ -173,6 +173,29 @@ def test_to_networkx_marks_what_is_taken_and_what_it_contains(backend: str) -> N
     assert not any(chosen for _, chosen in refused.to_networkx().nodes(data="chosen"))
 
 
+def test_to_frame_has_a_row_for_each_vertex_verdict_and_candidate() -> None:
+    pandas = pytest.importorskip("pandas", reason="the extra notebook is not installed")
+    job = rainbow.parse_jobspec("resources: {w: {type: core, count: 5}}")
+    clusters = [read_cluster(drawn(), name) for name in ("ash", "elm")] + [
+        read_cluster({"nodes": [{"id": "n", "type": "node"}], "edges": []}, "oak")
+    ]
+    table = clusters[0].to_frame()
+    assert (len(table), table.loc["n1", "parent"], table.loc["11", "size"]) == (9, "c", 2)
+    assert table[table.type == "core"].groupby("parent")["size"].sum().to_dict() == {"n0": 6, "n1": 6}
+    verdicts = rainbow.match(job, clusters)
+    table = pandas.concat(verdict.to_frame() for verdict in verdicts)
+    assert table["matched"].tolist() == [True, True, False]
+    assert (table.loc["ash", "cores"], table.loc["oak", "why"]) == (5, "type-missing")
+    steps = [{"calc": "price = 2 * cost"}, {"sort_ascending": "price"}, {"select": "first"}]
+    options = {"priorities": [{"priority": 1, "steps": steps}]}
+    choice = rainbow.select(job, verdicts, {"elm": {"cost": 3}}, selector="constraint", options=options)
+    table = choice.to_frame()
+    assert table.loc["elm", ["chosen", "rank", "price"]].tolist() == [True, 1, 6]
+    assert "cost is not known" in table.loc["ash", "dropped"]
+    assert rainbow.select(job, verdicts, {}).to_frame()["chosen"].any()
+    assert rainbow.select(job, verdicts[2:], {}).to_frame().empty
+
+
 def test_what_a_notebook_shows_is_short_and_escaped() -> None:
     cluster = read_cluster(drawn(), "<b>willow")
     job = rainbow.parse_jobspec("resources: {w: {type: node}}")

@@ -20,7 +20,7 @@ def gather(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for path in (ROOT / "docs").iterdir():
-        if path.suffix in (".md", ".svg", ".json"):
+        if path.suffix in (".md", ".ipynb", ".svg", ".json"):
             shutil.copy(path, folder)
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")

@@ -13,13 +13,16 @@ from rainbow import __version__
 
 project, author, release = "Rainbow", "the Rainbow authors", __version__
 project_copyright = "the Rainbow authors"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
 html_theme = "furo"
 html_title = f"Rainbow {release}"
 html_logo = None
 html_show_sourcelink = False
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
+nb_execution_mode = "force"  # the notebook is stored without outputs
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 autodoc_member_order = "bysource"
@@ -42,7 +45,7 @@ def sidebar(index: str) -> str:
     parts = re.split(r"^## (.*)$", index, flags=re.M)[1:]
     trees = []
     for title, section in zip(parts[::2], parts[1::2], strict=True):
-        pages = dict.fromkeys(re.findall(r"\]\(([\w-]+)\.md\)", section))
+        pages = dict.fromkeys(re.findall(r"\]\(([\w-]+)\.(?:md|ipynb)\)", section))
         trees.append(
             f"```{{toctree}}\n:hidden:\n:caption: {title.partition(':')[0]}\n\n" + "\n".join(pages) + "\n```\n"
         )

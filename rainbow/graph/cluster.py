@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 
 from rainbow.errors import GraphError
+from rainbow.frame import frame
 from rainbow.graph.document import CONTAINMENT, CONTAINS, IN, LIMITS, Document, Edge, Limits, Vertex, short
 from rainbow.graph.formats import read_document
 from rainbow.graph.outline import Outline, derive_path, listed
@@ -36,6 +37,8 @@ from rainbow.lazy import cached_property
 from rainbow.text import html_table, natural
 
 if TYPE_CHECKING:
+    import pandas
+
     from rainbow.graph.outline import Copy, Fields
 
 
@@ -81,6 +84,15 @@ class Cluster:
     def _repr_html_(self) -> str:
         hung = [("subsystems", ", ".join(sorted(self.subsystems)))] if self.subsystems else []
         return html_table(f"cluster {self.name}", [*self._shown, *hung])
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return a row for each vertex, by id: what contains it, type, name, size, unit, rank, properties, path."""
+        graph = self.graph
+        rows = (
+            {"vertex": vertex, "parent": next(graph.predecessors(vertex), None), **fields}
+            for vertex, fields in graph.nodes(data=True)
+        )
+        return frame(rows, "vertex")
 
     @property
     def _shown(self) -> list[tuple[str, int]]:

@@ -6,10 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from rainbow.frame import frame
 from rainbow.text import html_table
 
 if TYPE_CHECKING:
     import random
+
+    import pandas
 
     from rainbow.matching import Verdict
 
@@ -53,6 +56,21 @@ class Choice:
         ranked = sorted(self.ranks.items(), key=lambda item: item[1])
         rows = [("reason", self.reason), *((f"{rank}.", name) for name, rank in ranked), *self.drops.items()]
         return html_table(f"{self.cluster or 'no cluster'} by {self.selector}", rows)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return a row for each candidate, by cluster: chosen, rank, what was computed, why it was dropped."""
+        ranks, drops, values = self.ranks, self.drops, self.values
+        rows = (
+            {
+                "cluster": name,
+                "chosen": name == self.cluster,
+                "rank": ranks.get(name),
+                **computed,
+                "dropped": drops.get(name),
+            }
+            for name, computed in values.items()
+        )
+        return frame(rows, "cluster")
 
     @property
     def values(self) -> dict[str, dict[str, Scalar]]:

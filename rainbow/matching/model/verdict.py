@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import networkx as nx
 
+from rainbow.frame import frame
 from rainbow.jobspec.quantities import in_words
 from rainbow.text import html_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+
+    import pandas
 
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
@@ -198,6 +201,14 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         return html_table(f"{self.cluster}: {MATCHED[self.matched]}", self._rows)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return one row, by cluster: matched, fits, what one copy takes, the reason; pandas.concat joins several."""
+        reason = {"why": str(self.reason.why), "reason": self.reason.text} if self.reason else {}
+        return frame(
+            [{"cluster": self.cluster, "matched": self.matched, "fits": self.fits, **self.totals, **reason}],
+            "cluster",
+        )
 
     @property
     def _rows(self) -> list[tuple[str, str]]:
