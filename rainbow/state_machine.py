@@ -105,6 +105,7 @@ class Task:
     agent: str = ""  # the agent that accepted it
     exit_code: int | None = None
     output: str = ""  # the tail of what it wrote
+    errors: str = ""  # the tail of its standard error, where that goes to a file of its own
     detail: str = ""  # why it is where it is, in words
     assigned_at: float | None = None
     started_at: float | None = None

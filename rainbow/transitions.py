@@ -56,9 +56,10 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The tail of what it has written so far."""
+    """The tails of what it has written so far."""
 
     text: str
+    errors: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ class Ended:
     result: str = "exited"  # failed: to start; timed_out, stopped, canceled, lost
     exit_code: int | None = None
     output: str = ""
+    errors: str = ""
     detail: str = ""
     cause: str = ""
     canceled: bool = False  # somebody has asked for that
@@ -186,7 +188,7 @@ def _pending(task: Task, event: Pending, now: float) -> Task:
 
 
 def _output(task: Task, event: Output, now: float) -> Task:
-    return replace(task, output=event.text)
+    return replace(task, output=event.text, errors=event.errors)
 
 
 def _started(task: Task, event: Started, now: float) -> Task:
@@ -264,8 +266,8 @@ def _ended(task: Task, event: Ended, now: float) -> Task:
 
 def _final(task: Task, event: Ended, now: float) -> Task:
     state = T.COMPLETED if event.good else RESULTS.get(event.result, T.FAILED)
-    given = {"exit_code": event.exit_code, "output": event.output, "detail": event.detail, "cause": event.cause}
-    return advance(task, state, ended_at=now, **given)
+    given = {"exit_code": event.exit_code, "output": event.output, "errors": event.errors}
+    return advance(task, state, ended_at=now, detail=event.detail, cause=event.cause, **given)
 
 
 def _instance(task: Task, event: Ended, now: float) -> Task | None:

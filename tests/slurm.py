@@ -109,9 +109,22 @@ class Slurm:
         self.conf.write_text(text)
 
     def _start(self) -> None:
-        self._daemon("slurmctld", "-D", "-i", "-f", str(self.conf))
+        self._start_controller()
         for name in self.nodes:
             self._daemon("slurmd", "-D", "-N", name, "-f", str(self.conf))
+
+    def restart_controller(self, seconds: float, *, kill: bool) -> None:
+        """End the controller, by KILL or by TERM as an operator does, and start it again after so many seconds."""
+        old = self._controller
+        (old.kill if kill else old.terminate)()
+        old.wait()
+        self._daemons.remove(old)
+        time.sleep(seconds)
+        self._start_controller()
+
+    def _start_controller(self) -> None:
+        self._daemon("slurmctld", "-D", "-i", "-f", str(self.conf))
+        self._controller = self._daemons[-1]
 
     def _daemon(self, program: str, *arguments: str) -> None:
         command = [*DIE_WITH_US, str(services.SERVICES["Slurm"].program(program)), *arguments]

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from rainbow.agent import Executor, Result, Run
+from rainbow.agent.executors.process import read_end
 from rainbow.agent.executors.slurm import executor as slurm_executor
-from rainbow.agent.executors.slurm.call import read_end
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
 from rainbow.testing.runs import ends, run_of, until
 from tests.contract.executing import opened
@@ -134,11 +134,11 @@ def test_script_travels_unchanged_and_its_end_is_slurms(
     script = '#!/bin/sh\n#SBATCH --time=5\necho "$A" "$1"\nkill -9 $$\n'
     asked = request(script=script, name="scripted", system={"output": f"{tmp_path}/out"})
     asked["arguments"] = ["one  word"]
-    run = Run(("s-0", 1), "s", ("sh", "-c", "a loader"), str(tmp_path), {"A": "b c"}, request=asked)
+    run = Run(("s-0", 1), "s", ("sh", "-c", "a loader"), str(tmp_path), {"A": "b, c"}, request=asked)
     shared.start(run)
     end = ends(shared)[run.id]
     assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 137, "killed by SIGKILL")
-    assert (tmp_path / "out").read_text() == end.output == "b c one  word\n"
+    assert (tmp_path / "out").read_text() == end.output == "b, c one  word\n"
     job = record(on_slurm, "scripted").split()[0].removeprefix("JobId=")
     assert on_slurm.run("scontrol", "write", "batch_script", job, "-") == script
     assert run.id in shared.begun() or end.result is Result.EXITED
@@ -148,12 +148,13 @@ def test_what_a_job_writes_is_told_while_it_runs(
     shared: SlurmExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slurm_executor, "LIVE", 0.5)
+    command = ("sh", "-c", "echo first; echo wrong >&2; sleep 60")
     for number, script in enumerate(("", "#!/bin/sh\necho first; sleep 60\n")):
-        command = ("sh", "-c", "echo first; sleep 60")
-        shared.start(Run((f"w{number}", 1), "w", command, str(tmp_path), request=request(script=script)))
-    told: dict[Any, str] = {}
+        asked = request(script=script, system={} if script else {"error": "%j.err"})
+        shared.start(Run((f"w{number}", 1), "w", command, str(tmp_path), request=asked))
+    told: dict[Any, Any] = {}
     until(lambda: shared.poll() == [] and (told.update(shared.written()), len(told) == 2)[1], 40)
-    assert set(told.values()) == {"first\n"}
+    assert set(told.values()) == {("first\n", ""), ("first\n", "wrong\n")}
     assert shared.written() == {}
 
 
@@ -236,6 +237,8 @@ def test_nothing_of_the_agents_environment_is_in_slurms_records(
     found = ends(executor, 2)
     executor.close()
     assert not any("rbr_hidden" in end.output for end in found.values())
+    # of a login at the site nothing, which took Slurm two seconds to find out
+    assert "MAIL=" not in found[("t1", 1)].output
     for name in ("plain", "scripted"):
         told = record(on_slurm, name)
         assert " TimeLimit=00:07:00 " not in told

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from rainbow.agent.executors.run import TAIL, Ended, Pending, Run, RunId
+from rainbow.agent.executors.run import TAIL, Ended, Pending, Run, RunId, Written
 from rainbow.client import responses
 from rainbow.jobspec.hostlist import expand_ids
 
@@ -28,6 +28,7 @@ def run_of(offer: responses.Offer) -> Run:
         output=offer.get("output") or TAIL,
         binding=_binding(offer.get("binding") or {}),
         request=offer.get("request"),
+        files=offer.get("files") or {},
     )
 
 
@@ -74,9 +75,10 @@ def waits(run: RunId, why: Pending) -> responses.Event:
     return {**said, "facts": dict(why.facts)}
 
 
-def wrote(run: RunId, output: str) -> responses.Event:
+def wrote(run: RunId, written: Written) -> responses.Event:
     """Report the end of what a run has written so far."""
-    return {"task": run[0], "attempt": run[1], "event": "output", "output": output}
+    said: responses.Event = {"task": run[0], "attempt": run[1], "event": "output", "output": written.output}
+    return {**said, "errors": written.errors} if written.errors else said
 
 
 def ended(end: Ended) -> responses.Event:
@@ -86,6 +88,8 @@ def ended(end: Ended) -> responses.Event:
     if end.exit_code is not None:
         event["exit_code"] = end.exit_code
     event["output"] = end.output
+    if end.errors:
+        event["errors"] = end.errors
     event["detail"] = end.detail
     if end.cause:
         event["cause"] = end.cause
@@ -106,7 +110,7 @@ def batch(events: Iterable[responses.Event], size: int) -> list[responses.Event]
     chosen: list[responses.Event] = []
     written = 0
     for event in islice(events, size):
-        written += len(event.get("output", ""))
+        written += len(event.get("output", "")) + len(event.get("errors", ""))
         if chosen and written > MOST_OUTPUT:
             break
         if attempts.setdefault(event["task"], event["attempt"]) != event["attempt"]:

@@ -382,9 +382,9 @@ class Agent:
     def _tell_output(self) -> None:
         """Tell what runs write, where their executor sees it and the server has heard all else: it is told again."""
         if isinstance(self._executor, Writes) and not self._journal.has_news:
-            for run, output in self._executor.written().items():
+            for run, written in self._executor.written().items():
                 if run in self._journal.starting:
-                    self._journal.tell(wrote(run, output))
+                    self._journal.tell(wrote(run, written))
 
     def _explain(self) -> None:
         """Tell why runs have not begun, where their executor knows, and again when that is another reason."""

@@ -60,6 +60,7 @@ JOB = {
     "tag": WORD,
 }
 TASK = _of(id=WORD, name=WORD, state=WORD, attempt=WHOLE, placement=ANY_OBJECT, exit_code=_maybe(WHOLE), output=WORD)
+TASK["properties"] |= {"errors": WORD}
 CLUSTER = {"name": WORD, "revision": WHOLE, "levels": WORD, "totals": TOTALS, "units": UNITS, "workers": WHOLE}
 STANDING = {"state": {"enum": ["up", "drained", "deleting", "unattended"]}, "ready": WHOLE}
 BAND = {"start": _maybe(TIME), "end": _maybe(TIME), "low": _maybe(TIME), "high": _maybe(TIME)}
@@ -105,7 +106,7 @@ OFFER = _of(
     units=ANY_OBJECT,
 )
 # binding: where cores and GPUs are located; request: under the policy delegate
-OFFER["properties"] |= {"output": WHOLE, "binding": ANY_OBJECT, "request": ANY_OBJECT}
+OFFER["properties"] |= {"output": WHOLE, "files": ANY_OBJECT, "binding": ANY_OBJECT, "request": ANY_OBJECT}
 
 ANSWERS: dict[str, dict[str, Any]] = {
     "Registered": _of(name=WORD, token=WORD, secret=WORD, revision=WHOLE, totals=TOTALS, units=UNITS),
@@ -303,6 +304,7 @@ EVENT = _object(
     cause=_or_null({"enum": ["", "memory", "deadline", "lost"]}),
     exit_code=_or_null({"type": "integer", "minimum": -(2**31) + 1, "maximum": 2**31 - 1}),
     output=_or_null({"type": "string"}),
+    errors=_or_null({"type": "string"}),
     detail=_or_null({"type": "string"}),
 )
 LOAD = _or_null({"type": "object", "maxProperties": 100, "additionalProperties": {"type": "number"}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
 
@@ -60,6 +61,7 @@ class Offer(RunRef):
     placement: dict[str, dict[str, int]]
     units: dict[str, str]
     output: NotRequired[int]
+    files: NotRequired[Mapping[str, str]]
     binding: NotRequired[dict[str, dict[str, str]]]
     request: NotRequired[dict[str, Any]]
 
@@ -101,6 +103,7 @@ class Event(TypedDict):
     result: NotRequired[str]
     exit_code: NotRequired[int]
     output: NotRequired[str]
+    errors: NotRequired[str]
     detail: NotRequired[str]
     cause: NotRequired[str]
 

@@ -301,6 +301,7 @@ tasks = sa.Table(
     sa.Column("agent", TEXT, nullable=False),
     sa.Column("exit_code", sa.Integer),
     sa.Column("output", TEXT, nullable=False),
+    sa.Column("errors", TEXT, nullable=False, server_default=""),
     sa.Column("detail", TEXT, nullable=False),
     sa.Column("assigned_at", TIME),
     sa.Column("started_at", TIME),

@@ -62,7 +62,7 @@ _WHERE = (
     .join(tasks, tasks.c.cluster_id == clusters.c.id)
     .where(tasks.c.id == sa.bindparam("wanted"))
 )
-_BRIEF = [column for column in _COLUMNS if column.name not in ("output", "detail")]
+_BRIEF = [column for column in _COLUMNS if column.name not in ("output", "errors", "detail")]
 _CHANGED = sa.select(*_BRIEF).where(
     tasks.c.cluster_id == sa.bindparam("cluster"),
     sa.text("tasks.stamp > 0"),  # written out: the index is of these alone

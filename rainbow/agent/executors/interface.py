@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from rainbow.agent.executors.run import Ended, Pending, Run, RunId
+from rainbow.agent.executors.run import Ended, Pending, Run, RunId, Written
 from rainbow.plugins import Registry, UnknownPlugin
 
 
@@ -78,7 +78,7 @@ class Explains(Protocol):
 class Writes(Protocol):
     """What an executor has beside, if it sees what runs write while they run."""
 
-    def written(self) -> Mapping[RunId, str]:
+    def written(self) -> Mapping[RunId, Written]:
         """Return the end of what runs have written, of those that have written more since the last call."""
 
 

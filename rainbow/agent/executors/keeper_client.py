@@ -6,6 +6,7 @@ Without a folder there is no keeper, and the runs end with the agent.
 from __future__ import annotations
 
 import json
+import math
 import socket
 import subprocess
 import time
@@ -17,10 +18,13 @@ from rainbow.agent.executors import bootstrap, lease
 from rainbow.agent.executors.interface import Executor, executors
 from rainbow.agent.executors.keeper import APART, PATIENCE, SLOW, address
 from rainbow.agent.executors.local import LocalExecutor
-from rainbow.agent.executors.run import Ended, Result, Run, RunId, end_from_json, run_to_json
+from rainbow.agent.executors.process import files_of, read_end
+from rainbow.agent.executors.run import Ended, Result, Run, RunId, Written, end_from_json, run_to_json
+from rainbow.agent.executors.wards import Wards
 from rainbow.errors import RequestError
 
 COMES_UP = 20.0  # seconds a new keeper may take
+LIVE = 1.0  # seconds between two looks at what runs write
 KEEPER_LOST = "lost: the process supervising the task died"
 
 
@@ -38,12 +42,21 @@ class KeptExecutor:
         self._running: dict[RunId, None] = {}
         self._known: list[RunId] = []  # told by `poll`, which the keeper does not know yet
         self._lost: list[Ended] = []
+        self._wards = Wards(self._folder)
+        self._files: dict[RunId, tuple[Path, ...]] = {}  # of what runs write: output, and errors if they are apart
+        self._keep: dict[RunId, int] = {}  # bytes of it
+        self._seen: dict[RunId, tuple[float, ...]] = {}
+        self._looked = -math.inf
         self._running = dict.fromkeys(self._connect())
         self._begun = list(self._running)
 
     def start(self, run: Run) -> None:
         """Have a run started and return; the keeper does not answer, `poll` says what came of it."""
         self._running[run.id] = None
+        files = files_of(run, self._environment)
+        output = files.get("output", self._wards.output(run.id))
+        self._files[run.id] = (output, files["error"]) if "error" in files else (output,)
+        self._keep[run.id] = max(1, run.output)
         try:
             self._say("start", run=run_to_json(run))
         except OSError:  # it has not heard all of it: it cannot have begun
@@ -60,12 +73,28 @@ class KeptExecutor:
         self._begun += [(task, attempt) for task, attempt in answer["begun"]]
         for end in ended:
             self._running.pop(end.id, None)
+            self._files.pop(end.id, None)
+            self._keep.pop(end.id, None)
         return ended
 
     def begun(self) -> Sequence[RunId]:
         """Return what has begun since the last call."""
         begun, self._begun = self._begun, []
         return begun
+
+    def written(self) -> Mapping[RunId, Written]:
+        """Return the end of what runs have written, of those that have written more since the last call."""
+        now = time.monotonic()
+        if now < self._looked + LIVE:
+            return {}
+        self._looked = now
+        sizes = {run: self._sizes(run) for run in self._running}
+        fresh = [run for run, found in sizes.items() if any(found) and found != self._seen.get(run)]
+        self._seen = sizes
+        return {run: Written(*(read_end(path, self._keep[run]) for path in self._files[run])) for run in fresh}
+
+    def _sizes(self, run: RunId) -> tuple[float, ...]:
+        return tuple(_changed(path) for path in self._files.get(run, ()))
 
     def stop(self, run: RunId) -> None:
         """Begin to end a run."""
@@ -151,6 +180,15 @@ class KeptExecutor:
                 env={"PATH": self._environment.get("PATH", "")},  # what the agent knows, its secret, is not for it
                 start_new_session=True,
             )
+
+
+def _changed(path: Path) -> float:
+    """Return when a file was changed; 0: it is not there, or empty."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0.0
+    return found.st_mtime if found.st_size else 0.0
 
 
 @executors.add("local")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from rainbow.agent.executors.process import Process, by_popen
-from rainbow.agent.executors.run import TAIL, Ended, Result, Run, RunId, workers_of
+from rainbow.agent.executors.process import NO_TAIL, FileTail, Process, Streams, Tail, by_popen, files_of, open_file
+from rainbow.agent.executors.run import Ended, Result, Run, RunId, workers_of
 
 ALLOWED = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
@@ -74,94 +73,7 @@ def of_processes(run: Run, base: Mapping[str, str]) -> Iterator[dict[str, str]]:
 CPUS = Path("/sys/devices/system/cpu")
 GRACE = 5.0  # seconds between TERM and KILL
 LINGER = 0.5  # seconds to wait for output held open by what escaped from the group
-PIPE_READS = 32  # of 64 KiB: a pipe holds a MiB at most
 LONGEST_LINGER = 30.0  # and where output is there but a busy machine has not let us read it
-
-
-class Tail:
-    """A pipe to write to and the last `keep` bytes written; a thread reads it so that no writer is ever held up.
-
-    `copy`: a descriptor that gets all of it, too.
-    """
-
-    keep = TAIL
-
-    def __init__(self, copy: int | None = None) -> None:
-        import threading  # what every warden would copy, and none needs
-
-        self._kept = b""
-        self._copy = copy
-        self._reader, self.writer = os.pipe()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        with contextlib.closing(os.fdopen(self._reader, "rb", buffering=0)) as pipe:
-            while chunk := pipe.read(1 << 16):
-                self._kept = (self._kept + chunk)[-self.keep :]
-                if self._copy is not None:
-                    self._pass_on(self._copy, memoryview(chunk))
-
-    def _pass_on(self, to: int, chunk: memoryview) -> None:
-        try:
-            while chunk:
-                chunk = chunk[os.write(to, chunk) :]
-        except OSError:  # a full disk, say: the run is not to wait for it
-            self._copy = None
-
-    @property
-    def complete(self) -> bool:
-        """Return whether every writer has closed its end."""
-        return not self._thread.is_alive()
-
-    @property
-    def behind(self) -> bool:
-        """Return whether there is something to read that has not been read."""
-        poll = select.poll()
-        try:
-            poll.register(self._reader, select.POLLIN)
-            return bool(poll.poll(0))
-        except (OSError, ValueError):  # closed by now
-            return False
-
-    @property
-    def text(self) -> str:
-        """What was written last; bytes that are no text, and NUL, which no database keeps, are replaced."""
-        return self._kept.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-class ReadTail(Tail):
-    """A tail without a thread of its own: who waits for the run reads what comes, by `read`."""
-
-    def __init__(self) -> None:
-        self._kept, self._copy = b"", None
-        self._reader, self.writer = os.pipe()
-        os.set_blocking(self._reader, False)
-        self.is_open = True
-
-    def fileno(self) -> int:
-        """Return what to wait for."""
-        return self._reader
-
-    def read(self) -> bool:
-        """Read what is there; tell whether there was something."""
-        try:
-            chunk = os.read(self._reader, 1 << 16) if self.is_open else b""
-        except BlockingIOError:
-            return False
-        if not chunk and self.is_open:
-            self.is_open = False
-            os.close(self._reader)
-        self._kept = (self._kept + chunk)[-self.keep :]
-        return bool(chunk)
-
-    @property
-    def complete(self) -> bool:
-        """Return whether every writer has closed its end; what they wrote is read first, up to a pipe's size."""
-        for _ in range(PIPE_READS):
-            if not self.read():
-                break
-        return not self.is_open
 
 
 @dataclass(slots=True)
@@ -171,6 +83,7 @@ class _Active:
     run: Run
     tail: Tail
     deadline: float
+    errors: FileTail | None = None
     processes: list[Process] = field(default_factory=list)
     swept: set[int] = field(default_factory=set)  # ranks whose left-behind group is gone
     ending: Result | None = None
@@ -192,12 +105,14 @@ class LocalExecutor:
         inside: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
         tail: Callable[[], Tail] | None = None,
         copy: bool = False,
-        spawn: Callable[[Run, Mapping[str, str], int], Process] = by_popen,
+        spawn: Callable[[Run, Mapping[str, str], Streams], Process] = by_popen,
+        errors: int | None = None,
     ) -> None:
         self.environment = environment
         self._inside = inside  # in which processes are started: they inherit it
         self._tail = tail or partial(Tail, 1 if copy else None)  # what runs write goes to our own output, too
         self._spawn = spawn
+        self._errors = errors  # a descriptor for standard error; None: it goes with the rest
         self._grace = grace
         self._clock = clock
         self._active: dict[RunId, _Active] = {}
@@ -206,24 +121,41 @@ class LocalExecutor:
     def start(self, run: Run) -> None:
         """Start every process of a run; if one cannot be started, the others are ended."""
         deadline = self._clock() + run.duration if run.duration > 0 else float("inf")
-        active = _Active(run, self._tail(), deadline)
-        active.tail.keep = max(1, run.output)
-        self._active[run.id] = active
+        active = self._active[run.id] = _Active(run, NO_TAIL, deadline)
+        streams: list[int] = []
         try:
+            streams = self._open(active)
             with self._inside():
                 if not run.command:
                     raise ValueError("no command given")
                 for environment in of_processes(run, self.environment):
                     with _bound_to(cpus := cpus_of(run, environment["RAINBOW_WORKER"])):
                         told = {**environment, **_told_of(run, environment, cpus)}
-                        active.processes.append(self._spawn(run, told, active.tail.writer))
+                        active.processes.append(self._spawn(run, told, (streams[0], streams[1], streams[2])))
             self._begun.append(run.id)
         except (OSError, ValueError) as error:  # ValueError: a NUL, or no file name
             active.fault = _fault(run, error)
             active.ending = Result.FAILED
             _signal(active, signal.SIGKILL)
         finally:
-            os.close(active.tail.writer)
+            for stream in set(streams) - {self._errors}:
+                os.close(stream)
+
+    def _open(self, active: _Active) -> list[int]:
+        """Return the descriptors a run starts with: of the files that its job names, else of our own."""
+        run, given = active.run, files_of(active.run, self.environment)
+        source = open_file(given.get("input", Path(os.devnull)), os.O_RDONLY)
+        try:
+            active.tail = FileTail(given["output"]) if "output" in given else self._tail()
+            active.tail.keep = max(1, run.output)
+            if "error" not in given:
+                return [source, active.tail.writer, active.tail.writer if self._errors is None else self._errors]
+            active.errors = FileTail(given["error"])
+        except ValueError:
+            os.close(source)
+            raise
+        active.errors.keep = active.tail.keep
+        return [source, active.tail.writer, active.errors.writer]
 
     def poll(self) -> Sequence[Ended]:
         """Return what has ended, after ending what is over its limit."""
@@ -401,7 +333,8 @@ def _ended(active: _Active) -> Ended:
     if result is Result.FAILED:
         return Ended(active.run.id, result, detail=active.fault)
     code = next((process.returncode for process in active.processes if process.returncode), 0)
-    return Ended(active.run.id, result, _shell_code(code), active.tail.text, _detail(active, result, code))
+    written = (active.tail.text, active.errors.text if active.errors else "")
+    return Ended(active.run.id, result, _shell_code(code), *written, _detail(active, result, code))
 
 
 def _shell_code(returncode: int) -> int:

@@ -1,4 +1,4 @@
-"""Start one process of a run: by Popen, or by `posix_spawn` where nothing else happens in this process.
+"""One process of a run, started by Popen, or by `posix_spawn` where nothing else happens; and what it writes.
 
 A warden is forked for each run, and what it touches is copied page by page. Popen and the threads it imports were
 half of that, so wardens start processes by `posix_spawn`. That knows no directory to start in: the warden goes there
@@ -7,14 +7,20 @@ itself, which a process with threads must not do. Needs nothing but the standard
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
+import select
 import signal
+import stat
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Protocol
 
-from rainbow.agent.executors.run import Run
+from rainbow.agent.executors.run import TAIL, Run
 
+Streams = tuple[int, int, int]  # descriptors of standard input, output and error
 HOME = "/"  # where a warden is, as its keeper
 RESTORED = [signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores them; what it starts should not
 
@@ -32,39 +38,35 @@ class Process(Protocol):
         """Return the code when it has ended."""
 
 
-def by_popen(run: Run, environment: Mapping[str, str], output: int) -> Process:
-    """Start a process of a run that writes to `output`, in a session of its own."""
+def by_popen(run: Run, environment: Mapping[str, str], streams: Streams) -> Process:
+    """Start a process of a run with these streams, in a session of its own."""
     import subprocess
 
     return subprocess.Popen(  # noqa: S603 - running what users ask for is the purpose; argv, no shell
         run.command,
         cwd=run.cwd or None,
         env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
+        stdin=streams[0],
+        stdout=streams[1],
+        stderr=streams[2],
         start_new_session=True,
     )
 
 
-def by_spawn(run: Run, environment: Mapping[str, str], output: int) -> Process:
+def by_spawn(run: Run, environment: Mapping[str, str], streams: Streams) -> Process:
     """Do the same from a process without threads, in a fraction of the time."""
     if run.cwd:
         os.chdir(run.cwd)
     try:
-        return _Spawned(_spawned(run.command, environment, output))
+        return _Spawned(_spawned(run.command, environment, streams))
     finally:
         if run.cwd:
             os.chdir(HOME)
 
 
-def _spawned(command: tuple[str, ...], environment: Mapping[str, str], output: int) -> int:
+def _spawned(command: tuple[str, ...], environment: Mapping[str, str], streams: Streams) -> int:
     """Start a command; the first of its places on PATH that can be executed counts, as for `execvpe`."""
-    actions = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-        (os.POSIX_SPAWN_DUP2, output, 1),
-        (os.POSIX_SPAWN_DUP2, output, 2),
-    ]
+    actions = [(os.POSIX_SPAWN_DUP2, stream, number) for number, stream in enumerate(streams)]
     refused: OSError | None = None
     for path in _places(command[0], environment):
         try:
@@ -106,3 +108,169 @@ class _Spawned:
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
+
+
+# ── what it reads and writes ──
+
+PIPE_READS = 32  # of 64 KiB: a pipe holds a MiB at most
+
+
+def files_of(run: Run, environment: Mapping[str, str]) -> dict[str, Path]:
+    """Return the files of a run by stream, with what stands for %j, %A, %a, %x, %u and %N; in its folder.
+
+    >>> run = Run(("j-0", 1), "j", ("x",), "/w", {"RAINBOW_ARRAY_INDEX": "3"}, files={"output": "%A_%a.out"})
+    >>> files_of(run, {})["output"].as_posix()
+    '/w/j_3.out'
+    """
+    index = run.environment.get("RAINBOW_ARRAY_INDEX")
+    said = {"A": run.job, "j": f"{run.job}_{index}" if index else run.job, "a": index or "0", "%": "%"}
+    said |= {"x": run.environment.get("SLURM_JOB_NAME") or "job", "u": environment.get("USER") or str(os.getuid())}
+    said |= {"N": os.uname().nodename, "J": said["j"], "t": "0", "n": "0", "s": "0"}
+    base = run.cwd or environment.get("HOME") or "/"
+    return {
+        stream: Path(base, _PATTERN.sub(lambda found: said.get(found[1], found[0]), path))
+        for stream, path in run.files.items()
+    }
+
+
+_PATTERN = re.compile(r"%[0-9]*([A-Za-z%])")
+
+
+def open_file(path: Path, flags: int) -> int:
+    """Open a file that a job names; ValueError says why it cannot be."""
+    try:
+        return os.open(path, flags | os.O_NOCTTY | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise ValueError(f"cannot open {str(path)!r}: {error.strerror}") from error
+
+
+def read_end(path: Path, keep: int) -> str:
+    """Return the last bytes of a file as text; nothing of one that is not there, or is no plain file."""
+    with contextlib.suppress(OSError), open(path, "rb", opener=_plain) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - keep))
+        return file.read(keep).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return ""
+
+
+def _plain(path: str, flags: int) -> int:
+    """Open a file that is one: a link is not followed, and nobody waits for the other end of a pipe."""
+    found = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(f"{path} is no file")
+    return found
+
+
+class Tail:
+    """A pipe to write to and the last `keep` bytes written; a thread reads it so that no writer is ever held up.
+
+    `copy`: a descriptor that gets all of it, too.
+    """
+
+    keep = TAIL
+
+    def __init__(self, copy: int | None = None) -> None:
+        import threading  # what every warden would copy, and none needs
+
+        self._kept = b""
+        self._copy = copy
+        self._reader, self.writer = os.pipe()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with contextlib.closing(os.fdopen(self._reader, "rb", buffering=0)) as pipe:
+            while chunk := pipe.read(1 << 16):
+                self._kept = (self._kept + chunk)[-self.keep :]
+                if self._copy is not None:
+                    self._pass_on(self._copy, memoryview(chunk))
+
+    def _pass_on(self, to: int, chunk: memoryview) -> None:
+        try:
+            while chunk:
+                chunk = chunk[os.write(to, chunk) :]
+        except OSError:  # a full disk, say: the run is not to wait for it
+            self._copy = None
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every writer has closed its end."""
+        return not self._thread.is_alive()
+
+    @property
+    def behind(self) -> bool:
+        """Return whether there is something to read that has not been read."""
+        poll = select.poll()
+        try:
+            poll.register(self._reader, select.POLLIN)
+            return bool(poll.poll(0))
+        except (OSError, ValueError):  # closed by now
+            return False
+
+    @property
+    def text(self) -> str:
+        """What was written last; bytes that are no text, and NUL, which no database keeps, are replaced."""
+        return self._kept.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+class FileTail(Tail):
+    """A file that is written to, whose end is what was written last; nobody waits for it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.writer = open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    complete, behind = True, False
+
+    @property
+    def text(self) -> str:
+        """The end of it, where it is a plain file."""
+        return read_end(self.path, self.keep)
+
+
+class ReadTail(Tail):
+    """A tail without a thread of its own: who waits for the run reads what comes, by `read`."""
+
+    def __init__(self) -> None:
+        self._kept, self._copy = b"", None
+        self._reader, self.writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        self.is_open = True
+        self.is_dirty = False  # there is more than when somebody looked, who says so
+
+    def fileno(self) -> int:
+        """Return what to wait for."""
+        return self._reader
+
+    def read(self) -> bool:
+        """Read what is there; tell whether there was something."""
+        try:
+            chunk = os.read(self._reader, 1 << 16) if self.is_open else b""
+        except BlockingIOError:
+            return False
+        if not chunk and self.is_open:
+            self.is_open = False
+            os.close(self._reader)
+        self._kept = (self._kept + chunk)[-self.keep :]
+        self.is_dirty |= bool(chunk)
+        return bool(chunk)
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every writer has closed its end; what they wrote is read first, up to a pipe's size."""
+        for _ in range(PIPE_READS):
+            if not self.read():
+                break
+        return not self.is_open
+
+
+class _NoTail(Tail):
+    """What is there before anything is open."""
+
+    complete, behind, text = True, False, ""
+
+    def __init__(self) -> None:
+        pass
+
+
+NO_TAIL = _NoTail()

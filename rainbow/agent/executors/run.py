@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from rainbow.text import natural
 
@@ -42,9 +42,17 @@ class Run:
     placement: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     ranks: tuple[int, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)  # of amounts in the placement: {"memory": "B"}
+    files: Mapping[str, str] = field(default_factory=dict)  # output, error, input: as the job names them
     output: int = TAIL  # bytes of what it writes that are told at its end
     binding: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)  # {worker: {"core": [0, 1]}}
     request: Mapping[str, Any] | None = None  # what it asks for, where a site decides its place: jobspec/handover.py
+
+
+class Written(NamedTuple):
+    """The end of what a run has written so far; `errors`: to a file of its own."""
+
+    output: str
+    errors: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,7 @@ class Ended:
     result: Result
     exit_code: int | None = None
     output: str = ""
+    errors: str = ""  # the same of standard error, where that goes to a file of its own
     detail: str = ""
     cause: str = ""  # "memory": the kernel ended it, for it needed more than it holds
 

@@ -202,11 +202,11 @@ def merged(ends: list[Ended]) -> Ended:
 
     >>> from rainbow.agent.executors.run import Result
     >>> merged([Ended(("t", 1), Result.EXITED, 0, "a"), Ended(("t", 1), Result.EXITED, 3, "b")])
-    Ended(id=('t', 1), result=<Result.EXITED: 'exited'>, exit_code=3, output='ab', detail='', cause='')
+    Ended(id=('t', 1), result=<Result.EXITED: 'exited'>, exit_code=3, output='ab', errors='', detail='', cause='')
     """
     first = next((end for end in ends if end.exit_code != 0), ends[0])
     output, keep = "".join(end.output for end in ends), max(TAIL, *(len(end.output) for end in ends))
-    return Ended(first.id, first.result, first.exit_code, output[-keep:], first.detail, first.cause)
+    return Ended(first.id, first.result, first.exit_code, output[-keep:], "", first.detail, first.cause)
 
 
 TICK = 0.05  # seconds between two looks at what runs
@@ -231,7 +231,9 @@ def main(folder: str, key: str, count: str) -> None:
         desk.name(run.id, native or str(os.getppid()))
     place, here = _share(run, int(count)) if count != "1" else (0, run)
     given = {name: value for name, value in os.environ.items() if name.startswith(GIVEN_BY_NODE) and name not in OURS}
-    executor = LocalExecutor({**environment, **given}, copy=run.request is not None)
+    site = run.request is not None  # it writes to the files of its job
+    apart = 2 if site and (run.request or {}).get("system", {}).get("error") else None
+    executor = LocalExecutor({**environment, **given}, copy=site, errors=apart)
     signal.signal(signal.SIGTERM, lambda *_: executor.stop(run.id))
     asked = (lambda: desk.is_asked_to_stop(run.id), lambda: desk.is_asked_to_hold(run.id))
     end = work(executor, here, *asked)

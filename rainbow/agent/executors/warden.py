@@ -18,14 +18,16 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rainbow.agent.executors import cgroups, isolation, lease
-from rainbow.agent.executors.local import GRACE, LocalExecutor, ReadTail
-from rainbow.agent.executors.process import by_popen, by_spawn
+from rainbow.agent.executors.local import GRACE, LocalExecutor
+from rainbow.agent.executors.process import ReadTail, by_popen, by_spawn
 from rainbow.agent.executors.run import Ended, Result, Run
 from rainbow.agent.executors.wards import Wards
 
 TICK = 0.02  # seconds between two looks at a run that is about to end
+LIVE = 1.0  # seconds between two words of what it writes
 LONGEST = 5.0  # seconds without a look at whether something is asked
 OVER = "its agent had no word from the server for a lease"
 WAKE = signal.SIGUSR1  # a keeper's word that something is asked
@@ -99,6 +101,7 @@ class _Warden:
         signal.signal(signal.SIGTERM, lambda *_: None)  # the others are heeded since before it was forked
         self._ending = False
         self._lost = False
+        self._written, self._write_at = "", time.monotonic() + LIVE
 
     def watch(self) -> Ended:
         """Run it to its end."""
@@ -112,6 +115,7 @@ class _Warden:
         try:
             while not (ended := self._executor.poll()):
                 self._wait(self._obey())
+                self._write()
                 _reap_others(self._executor)
             return self._told(ended[0])
         finally:
@@ -132,8 +136,17 @@ class _Warden:
         until = min(LONGEST, left if not self._ending else LONGEST, self._executor.due() - time.monotonic())
         return max(TICK, until)
 
+    def _write(self) -> None:
+        """Leave what the run has written for those who follow it."""
+        if self._tail.is_dirty and time.monotonic() >= self._write_at and self._tail.text != self._written:
+            self._written, self._write_at = self._tail.text, time.monotonic() + LIVE
+            self._tail.is_dirty = False
+            self._wards.write(self._run.id, self._written)
+
     def _wait(self, seconds: float) -> None:
         until = time.monotonic() + (TICK if self._executor.is_ending() else seconds)
+        if self._tail.is_dirty:
+            until = min(until, max(self._write_at, time.monotonic() + TICK))
         while (left := until - time.monotonic()) > 0:
             output = [self._tail.fileno()] if self._tail.is_open else []
             ready, _, _ = select.select([self._woken, *output], [], [], left)
@@ -143,10 +156,11 @@ class _Warden:
                 return
             if ready:
                 self._tail.read()
+                until = min(until, max(self._write_at, time.monotonic()))
 
     def _told(self, end: Ended) -> Ended:
         if self._lost and end.result is Result.STOPPED:
-            return Ended(end.id, Result.LOST, end.exit_code, end.output, OVER)
+            return replace(end, result=Result.LOST, detail=OVER)
         return self._group.judged(end) if self._group else end
 
 

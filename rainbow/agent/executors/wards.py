@@ -6,6 +6,7 @@ KEY         the run; locked by its warden for as long as that lives
     KEY.stop    its presence asks for the end
     KEY.hold    its presence asks to hold it in place
     KEY.end     how it ended
+    KEY.out     the end of what it has written so far, where that goes to no file
     news        a pipe: the keys of what has begun or ended
 
 Every file appears whole. The folder is the owner's alone; what is read from the pipe is no more than a hint. Needs
@@ -27,7 +28,7 @@ from pathlib import Path
 from rainbow.agent.executors.run import Ended, Run, RunId, end_from_json, end_to_json, run_from_json, run_to_json
 from rainbow.agent.executors.shared_folder import key_of
 
-KINDS = ("", ".pid", ".begun", ".stop", ".hold", ".end")
+KINDS = ("", ".pid", ".begun", ".stop", ".hold", ".end", ".out")
 
 
 class Wards:
@@ -98,6 +99,10 @@ class Wards:
         self._write(f"{_key(end.id)}.end", json.dumps(end_to_json(end)))
         self._say(end.id)
 
+    def write(self, run: RunId, text: str) -> None:
+        """Leave what a run has written so far."""
+        self._write(f"{_key(run)}.out", text)
+
     def is_asked(self, kind: str, run: RunId) -> bool:
         """Return whether a run is to `stop`, or to be on `hold`."""
         return os.path.exists(self._at(run, f".{kind}"))
@@ -140,6 +145,10 @@ class Wards:
     def has_begun(self, run: RunId) -> bool:
         """Return whether a run has begun."""
         return os.path.exists(self._at(run, ".begun"))
+
+    def output(self, run: RunId) -> Path:
+        """Return where its warden leaves what a run has written so far."""
+        return Path(self._at(run, ".out"))
 
     def how_ended(self, run: RunId) -> Ended | None:
         """Return how a run ended, if its warden has said so."""

@@ -17,7 +17,7 @@ from rainbow.errors import NotFound
 from rainbow.jobspec.batch import read_array
 
 Document = Mapping[str, Any]
-NOT_APART = "standard error is not kept apart: it is in the output of the task"
+NOT_APART = "no standard error apart: name a file for it (-e FILE) to have it apart; else it is in the output"
 CUT = "... some output left out"
 
 
@@ -25,22 +25,23 @@ CUT = "... some output left out"
 @click.argument("job_id")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("--task", metavar="K|NAME", help="Only this task, by number (of an array: its id) or name.")
-@click.option("--err", is_flag=True, help="Only standard error, where it is kept apart.")
+@click.option("--err", is_flag=True, help="Standard error, where the job names a file for it (-e).")
 @with_tokens
 def logs(client: Client, job_id: str, follow: bool, task: str | None, err: bool) -> None:
     """Print what a job's tasks have written: the end of it, as much as the cluster's agent and the server keep."""
-    if err:
-        raise click.UsageError(NOT_APART)
-    writer = Writer(task)
+    writer, found = Writer(task, "errors" if err else "output"), dict[str, Any]()
     for found in client.follow(job_id) if follow else [client.job(job_id)]:
         writer.write(found)
+    if err and not any(one["errors"] for one in found.get("tasks", ())):
+        tell([NOT_APART])
 
 
 class Writer:
-    """Writes what is new of the tasks' output; where there are several tasks, under their names."""
+    """Writes what is new of the tasks' output, or errors; where there are several tasks, under their names."""
 
-    def __init__(self, task: str | None = None) -> None:
+    def __init__(self, task: str | None = None, stream: str = "output") -> None:
         self._task = task
+        self._stream = stream
         self._written: dict[int, str] = {}
         self._last: int | None = None
 
@@ -48,10 +49,10 @@ class Writer:
         """Write what this state of the job adds."""
         chosen = self._chosen(found)
         for one in chosen:
-            if more := newer(self._written.get(one["index"], ""), one["output"]):
+            if more := newer(self._written.get(one["index"], ""), one[self._stream]):
                 self._name(one, several=len(found["tasks"]) > 1 and self._task is None)
                 click.echo(printer.clean(more), nl=False)
-                self._written[one["index"]] = one["output"]
+                self._written[one["index"]] = one[self._stream]
 
     def _chosen(self, found: Document) -> list[Document]:
         tasks: list[Document] = found["tasks"]

@@ -11,7 +11,7 @@ from rainbow.errors import Conflict
 from rainbow.forecast import Key
 from rainbow.jobspec.batch import started
 from rainbow.jobspec.handover import handover, least, trees_of
-from rainbow.jobspec.request import SLOT
+from rainbow.jobspec.request import SLOT, Request
 from rainbow.matching import numbered, stated_units
 from rainbow.scheduling import processes, traits_of
 from rainbow.service.agents import liveness
@@ -148,11 +148,19 @@ def _offer(connection: sa.Connection, task: Task, worker_type: str, limits: Mapp
         "command": command,
         "cwd": request.cwd,
         "submitted_from": request.submitted_from,
+        "files": _files(request),
         "environment": environment,
         "duration": may_run(request, limits),
         "processes": processes(spec, task.slots, task.placement, worker_type),
         "placement": task.placement,
     }
+
+
+def _files(request: Request) -> dict[str, str]:
+    """Return the files that a task reads and writes, as the job names them."""
+    system = request.attributes.get("system")
+    given = system if isinstance(system, Mapping) else {}
+    return {key: str(given[key]) for key in ("output", "error", "input") if given.get(key)}
 
 
 def _told(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[dict[str, Any]]]:
@@ -251,7 +259,9 @@ _TOLD: Mapping[str, Callable[[Mapping[str, Any], int], transitions.Event]] = {
     "suspended": lambda event, _: transitions.Suspended(),
     "resumed": lambda event, _: transitions.Resumed(),
     "unable": lambda event, _: transitions.Unable(_detail(event)),
-    "output": lambda event, most: transitions.Output(str(event.get("output") or "")[-most:]),
+    "output": lambda event, most: transitions.Output(
+        str(event.get("output") or "")[-most:], str(event.get("errors") or "")[-most:]
+    ),
     "pending": lambda event, _: transitions.Pending(
         event.get("code") or "", event.get("text") or "", event.get("facts") or {}
     ),
@@ -272,6 +282,7 @@ def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -
         result,
         event.get("exit_code"),
         output=str(event.get("output") or "")[-service.settings.limits.output :],
+        errors=str(event.get("errors") or "")[-service.settings.limits.output :],
         detail=_detail(event),
         cause=str(event.get("cause") or ""),
         canceled=canceled,

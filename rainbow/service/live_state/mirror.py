@@ -134,9 +134,9 @@ def _read_all(connection: sa.Connection, mirror: Mirror) -> dict[str, JobRecord]
     for record in live:
         _add(connection, mirror, record, waiting.get(record.id, NOTHING))
     for task in tasks.of_cluster(connection, mirror.entry.id, BOOKED):
-        mirror.put_task(replace(task, output="", detail=""))
+        mirror.put_task(replace(task, output="", errors="", detail=""))
     for task in tasks.resting(connection, mirror.entry.id):
-        mirror.put_task(replace(task, output="", detail=""))
+        mirror.put_task(replace(task, output="", errors="", detail=""))
     return {record.id: record for record in live}
 
 

@@ -6,14 +6,12 @@ what Rainbow has acted on itself (arrays, dependencies, begin times, holds) is o
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
 import shlex
-import stat
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rainbow.agent.executors import bootstrap
@@ -34,7 +32,6 @@ from rainbow.jobspec.sbatch.request import (
 )
 
 INDEX = "RAINBOW_ARRAY_INDEX"
-OF_COMMANDS = ("SBATCH_", "SLURM_", "SRUN_", "SALLOC_", "LD_", "MUNGE")  # variables that change what sbatch does
 OF_THE_CALL = re.compile(
     r"^#SBATCH\s(?:.*\s)?(--wait|-W|--test-only)\b", re.M
 )  # sbatch would not come back with a job
@@ -42,20 +39,22 @@ OF_THE_CALL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where calls are made: the desk's folder, what tasks may see, and variables that are the commands' own."""
+    """Where calls are made: the desk's folder, and what tasks may see."""
 
     desk: Path
     environment: Mapping[str, str]
-    private: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What sbatch is called with. `release`: the script asks to be held, which Rainbow has done already."""
+    """What sbatch is called with. `environment`: of the job, None: none, which its starter builds itself.
+
+    `release`: the script asks to be held, which Rainbow has done already.
+    """
 
     words: tuple[str, ...]
     script: str
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] | None = None
     release: bool = False
 
 
@@ -71,10 +70,8 @@ def call_of(run: Run, asked: Carried, mark: str, shares: int, place: Place) -> C
     if not script:
         options["export"] = "NIL"  # a command gets its environment through the desk
         return Call(_words(options, *later), _starter(run, shares, len(asked.components), place))
-    exported, own = _exported(run, place)
     components = _directives(script)
     given = components[0]
-    options["export"] = exported
     if index := run.environment.get(INDEX):
         options["array"] = index
     elif "array" in given:
@@ -89,7 +86,7 @@ def call_of(run: Run, asked: Carried, mark: str, shares: int, place: Place) -> C
     arguments = [str(word) for word in (run.request or {}).get("arguments") or ()]
     extra = ["/dev/stdin", *arguments] if arguments else []
     options |= {"dependency": ""} if "dependency" in given else {}
-    return Call((*_words(options, *later), *extra), script, own, "hold" in given)
+    return Call((*_words(options, *later), *extra), script, _exported(run, place), "hold" in given)
 
 
 def _words(*components: Options) -> tuple[str, ...]:
@@ -139,41 +136,17 @@ def output_of(run: Run, place: Place) -> str:
     return path.replace("%A", "%j").replace("%a", index or "%a")
 
 
-def read_end(path: Path, keep: int) -> str:
-    """Return the last bytes of a file as text; nothing of one that is not there, or is no plain file."""
-    with contextlib.suppress(OSError), open(path, "rb", opener=_plain) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - keep))
-        return file.read(keep).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return ""
+def errors_of(run: Run) -> str:
+    """Return the file of a job's standard error, as sbatch takes it; empty: it goes with the rest."""
+    return one_line((run.request or {}).get("system", {}).get("error")) if run.request else ""
 
 
-def _plain(path: str, flags: int) -> int:
-    """Open a file that is one: a link is not followed, and nobody waits for the other end of a pipe."""
-    found = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
-        raise OSError(f"{path} is no file")
-    return found
-
-
-def _exported(run: Run, place: Place) -> tuple[str, dict[str, str]]:
-    """Return what `--export` says, and the variables it names: of the agent's own only what tasks may see.
-
-    What could change sbatch itself is written out.
-    """
+def _exported(run: Run, place: Place) -> dict[str, str]:
+    """Return the environment of a script: what the job says, and of the agent's own only what tasks may see."""
     own = {"RAINBOW_JOB": run.job, "RAINBOW_TASK": run.id[0], **run.environment}
     given = {**allowed(place.environment), **own}
-    named, written = {}, []
-    for name, value in sorted((name, value) for name, value in given.items() if value is not None):
-        if name.startswith("SLURM_"):
-            continue  # Slurm says it itself
-        if not name.startswith(OF_COMMANDS) and name not in place.private:
-            named[name] = value
-        elif "," in value or not value.isprintable():
-            raise NotCarriedError(f"{name} with a comma or a line's end in its value cannot be given to a script")
-        else:
-            written.append(f"{name}={value}")
-    return ",".join([*named, *written]) or "NIL", named
+    # what begins with SLURM_ Slurm says itself
+    return {name: value for name, value in given.items() if value is not None and not name.startswith("SLURM_")}
 
 
 def _directives(script: str) -> Sequence[Mapping[str, str]]:

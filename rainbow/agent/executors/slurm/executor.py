@@ -20,14 +20,15 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rainbow.agent.executors.local import for_managers
-from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, shares, workers_of
+from rainbow.agent.executors.process import read_end
+from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Written, shares, workers_of
 from rainbow.agent.executors.shared_folder import Desk, key_of, merged
 from rainbow.agent.executors.slurm import status
-from rainbow.agent.executors.slurm.call import INDEX, Place, call_of, output_of, placed, read_end, script_of
+from rainbow.agent.executors.slurm.call import INDEX, Call, Place, call_of, errors_of, output_of, placed, script_of
 from rainbow.agent.executors.slurm.status import Final, Phase, Row
 from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried
 
@@ -87,7 +88,7 @@ class SlurmExecutor:
         self._environment = environment
         self._commands = for_managers(os.environ)
         self._desk = Desk((folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve())
-        self._place = Place(self._desk.folder, environment, frozenset(self._commands))
+        self._place = Place(self._desk.folder, environment)
         self._pool = ThreadPoolExecutor(AT_ONCE, "sbatch")
         self._active: dict[RunId, _Active] = {}
         self._told: list[_Active] = []
@@ -101,7 +102,7 @@ class SlurmExecutor:
         self._explained: tuple[float, dict[RunId, Pending]] = (-math.inf, {})
         self.odd = 0  # rows of squeue that could not be read
         self._guarded, self._took = -math.inf, 0.0
-        self._written: dict[RunId, str] = {}
+        self._written: dict[RunId, Written] = {}
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             self._guard()
         for run in self._desk.there():
@@ -145,8 +146,7 @@ class SlurmExecutor:
             asked = self._carried(active.run)
             active.shares = self._shares(active.run, asked)
             call = call_of(active.run, asked, active.mark, active.shares, self._place)
-            answer = self._ask("sbatch", "--parsable", *call.words, told=call.script, environment=call.environment)
-            active.native = self._named(active, answer.strip().partition(";")[0])
+            active.native = self._named(active, self._sbatch(call).strip().partition(";")[0])
             if call.release:
                 self._ask("scontrol", "release", active.native)
         except NotCarriedError as fault:
@@ -195,7 +195,16 @@ class SlurmExecutor:
 
     # ── what Slurm is asked, in the background ──
 
-    def _ask(self, *command: str, told: str = "", environment: Mapping[str, str] | None = None) -> str:
+    def _sbatch(self, call: Call) -> str:
+        """Submit a call. Its environment goes by a descriptor: named by --export, Slurm would add a login's."""
+        with tempfile.TemporaryFile() as file:
+            for name, value in (call.environment or {}).items():
+                file.write(f"{name}={value}\0".encode("utf-8", "surrogateescape"))
+            file.seek(0)
+            exported = () if call.environment is None else (f"--export-file=/dev/fd/{file.fileno()}",)
+            return self._ask("sbatch", "--parsable", *exported, *call.words, told=call.script, open_too=file.fileno())
+
+    def _ask(self, *command: str, told: str = "", open_too: int | None = None) -> str:
         try:
             done = subprocess.run(  # noqa: S603 - our own words, no shell
                 command,
@@ -204,7 +213,8 @@ class SlurmExecutor:
                 text=True,
                 errors="replace",
                 timeout=PATIENCE,
-                env={**(environment or {}), **self._commands},
+                env=self._commands,
+                pass_fds=() if open_too is None else (open_too,),
                 check=False,
             )
         except subprocess.TimeoutExpired as fault:
@@ -363,7 +373,8 @@ class SlurmExecutor:
 
     def _end_of(self, active: _Active, places: list[int], now: float) -> Ended | None:
         if len(places) >= active.shares:
-            return merged([self._desk.read_end(active.run.id, place) for place in sorted(places)])
+            end = merged([self._desk.read_end(active.run.id, place) for place in sorted(places)])
+            return replace(end, errors=self._tails(active).errors) if errors_of(active.run) else end
         if active.end is not None:
             return active.end
         if now >= active.hard_at and active.native:
@@ -384,33 +395,34 @@ class SlurmExecutor:
         if final.state == "COMPLETED" and not active.has_script:
             return Ended(run, Result.LOST, detail=f"Slurm job {native} ended without a word from its nodes")
         end = status.ended(run, native, final, ours=active.is_stopping)
-        return Ended(run, end.result, end.exit_code, self._tail(active), end.detail, end.cause)
+        return Ended(run, end.result, end.exit_code, *self._tails(active), end.detail, end.cause)
 
     def _read(self, one: _Active) -> None:
         """Take in the end of what a run has written, if that is more than the last time."""
         with contextlib.suppress(OSError):
-            size = self._file(one).stat().st_size
+            size = sum(path.stat().st_size for path in self._files(one))
             if size and size != one.read:
                 one.read = size
-                self._written[one.run.id] = self._tail(one)
+                self._written[one.run.id] = self._tails(one)
 
-    def written(self) -> Mapping[RunId, str]:
+    def written(self) -> Mapping[RunId, Written]:
         """Return the end of what runs have written, of those that have written more since the last call."""
         if not self._written:
             return {}
         written, self._written = self._written, {}
-        return {run: output for run, output in written.items() if run in self._active}
+        return {run: ends for run, ends in written.items() if run in self._active}
 
-    def _file(self, active: _Active) -> Path:
-        """Return the file that a job writes to, as far as its name is known here."""
+    def _files(self, active: _Active) -> list[Path]:
+        """Return the files that a job writes to, as far as names are known here; errors of their own last."""
         number, _, index = (active.native or "").partition("_")
-        template = output_of(active.run, self._place).replace("%A", number).replace("%a", index)
-        template = template if index else template.replace("%j", number)
-        return Path(active.run.cwd or self._environment.get("HOME") or "/", template)
+        base = Path(active.run.cwd or self._environment.get("HOME") or "/")
+        named = [output_of(active.run, self._place), errors_of(active.run)]
+        found = [name.replace("%A", number).replace("%a", index) for name in named if name]
+        return [base / (name if index else name.replace("%j", number)) for name in found]
 
-    def _tail(self, active: _Active) -> str:
-        """Return the last of what a run has written, where its file is seen from here."""
-        return read_end(self._file(active), active.run.output)
+    def _tails(self, active: _Active) -> Written:
+        """Return the last of what a run has written, where its files are seen from here."""
+        return Written(*(read_end(path, active.run.output) for path in self._files(active)))
 
     def begun(self) -> Sequence[RunId]:
         """Return what nodes have begun since the last call."""
