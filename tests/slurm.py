@@ -74,6 +74,7 @@ class Slurm:
 
     def __init__(self, nodes: int = NODES, cores: int = CORES) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rainbow-slurm-"))
+        self.folder.chmod(0o755)  # other accounts call Slurm, too
         self.conf = self.folder / "slurm.conf"
         self.nodes = [f"n{number:04}" for number in range(1, nodes + 1)]
         self._cores = cores

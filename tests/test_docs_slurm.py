@@ -24,6 +24,7 @@ CHANGING = [
     (r"agent \S+ connected", "agent NAME connected"),
     (r" saved in \S*credentials.json", " saved in credentials.json"),
     (r"requestor +\S+", "requestor NAME"),
+    (r"all jobs run as \S+:", "all jobs run as NAME:"),
     (r"[ \t]+", " "),
 ]
 FILES = re.compile(r"^\$ cat (\S+)\n((?:(?!\$ ).*\n)*)", re.M)

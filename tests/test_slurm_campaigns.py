@@ -22,9 +22,9 @@ from rainbow.client import Client
 from rainbow.errors import TryLater
 from rainbow.jobspec.sbatch import Caller, jobspec_of_call, read_call
 from tests.registering import agent, processes_of
-from tests.slurm import Slurm, slurm
+from tests.slurm import Slurm, free_ports, slurm
 from tests.slurm_accounting import accounted
-from tests.test_end_to_end import Processes, free_port, until
+from tests.test_end_to_end import Processes, until
 
 pytestmark = pytest.mark.soak
 JOBS = int(os.environ.get("RAINBOW_CAMPAIGN_JOBS", "200"))
@@ -75,11 +75,11 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Slur
 
 def joined(folder: Path, processes: Processes) -> Client:
     """Start a server and an agent of the Slurm; return a user's client."""
-    port = free_port()
+    port = free_ports(1)[0]
     url = f"http://127.0.0.1:{port}"
     processes.start("serve", "--port", str(port), "--database", str(folder / "rainbow.db"))
     until(Client(url).ready)
-    agent(processes, url, "oak", "--executor", "slurm", "--quiet")
+    agent(processes, url, "oak", "--executor", "slurm", "--identity", "service", "--quiet")
     until((folder / "credentials.json").exists)
     saved = json.loads((folder / "credentials.json").read_text())["clusters"]["oak"]
     return Client(url, saved["token"])
@@ -167,7 +167,7 @@ class Weather:
     """A server, an agent and a slurmctld that are killed at random and come back."""
 
     def __init__(self, folder: Path, processes: Processes, site: Slurm) -> None:
-        self.folder, self.processes, self.site, self.port = folder, processes, site, free_port()
+        self.folder, self.processes, self.site, self.port = folder, processes, site, free_ports(1)[0]
         self.count: Counter[str] = Counter()
         self.url = f"http://127.0.0.1:{self.port}"
         self.start_server()
@@ -182,7 +182,7 @@ class Weather:
         self.server = self.processes.start("serve", *where)
 
     def start_agent(self) -> None:
-        self.agent = agent(self.processes, self.url, "oak", "--executor", "slurm", "--quiet")
+        self.agent = agent(self.processes, self.url, "oak", "--executor", "slurm", "--identity", "service", "--quiet")
 
     def kill_server(self, seconds: float) -> None:
         self.server.kill()
@@ -205,7 +205,17 @@ class Weather:
             wrong = chance.choice([self.kill_server, self.kill_agent, self.kill_agent, self.end_controller])
             self.count[wrong.__name__] += 1
             wrong(chance.uniform(0, 10))
-            over.wait(chance.uniform(5, 15))
+            self.mind(over, chance.uniform(5, 15))
+        self.mind(threading.Event(), 10)
+
+    def mind(self, over: threading.Event, seconds: float) -> None:
+        """Start again what has ended by itself, as a service manager does."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not over.wait(0.5):
+            if self.server.poll() is not None:
+                self.start_server()
+            elif self.agent.poll() is not None and Client(self.url, tries=1).ready():
+                self.start_agent()
 
 
 def patiently(call: Callable[[], Any]) -> Any:

@@ -98,7 +98,7 @@ def open_executor(text: str, environment: Mapping[str, str], folder: Path | None
 @executors.add("slurm")
 def _slurm(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
     module = importlib.import_module("rainbow.agent.executors.slurm.executor")
-    made: Executor = module.SlurmExecutor(argument, environment, folder)
+    made: Executor = module.opened(argument, environment, folder)
     return made
 
 

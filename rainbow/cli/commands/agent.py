@@ -19,6 +19,7 @@ from rainbow.agent.background_call import NOT_OURS
 from rainbow.agent.cluster_survey import Survey, Watch, survey
 from rainbow.agent.executors import cgroups, isolation
 from rainbow.agent.executors.local import allowed
+from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.journal import Journal, take_folder
 from rainbow.agent.work_loop import MAX_TASKS, PROCESSES
 from rainbow.cli import session
@@ -44,6 +45,17 @@ HANDED_OVER = 10_000  # tasks at once where another queues them
     "--mode",
     type=click.Choice([SHARED, OWNED]),
     help="With the executor slurm: Slurm places whole requests (shared, the default), or the policy pins tasks.",
+)
+@click.option(
+    "--identity",
+    type=click.Choice(["self", "service", "root", "helper"]),
+    help="With the executor slurm: whose jobs they are. self (default): this account's, for its own user alone; "
+    "service: this account's, for everybody; root, helper: those of the requestor's account.",
+)
+@click.option(
+    "--users",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File that says which account of this site a requestor is (users.yaml).",
 )
 @click.option(
     "--max-tasks",
@@ -120,6 +132,8 @@ def agent(
     cluster: str | None,
     executor: str,
     mode: str | None,
+    identity: str | None,
+    users: Path | None,
     max_tasks: int | None,
     workers: tuple[str, ...],
     pass_env: tuple[str, ...],
@@ -148,10 +162,10 @@ def agent(
         raise click.UsageError("missing option --cluster: the cluster to work for")
     registration_secret = registration_secret or next(iter(lines(registration_secret_file)), None)
     process_secrets.forget(registration_secret, click.get_current_context().params.get("secret"))
-    say, chosen = partial(_say, quiet), _chosen(executor, mode, isolate)
+    say, chosen = partial(_say, quiet), _chosen(executor, mode, isolate, identity, users)
     look = partial(survey, source or SOURCES.get(executor, "local"))
     if register:
-        policy = policy or ("delegate" if chosen == f"{SITE}:{SHARED}" else None)
+        policy = policy or ("delegate" if chosen.startswith(f"{SITE}:{SHARED}") else None)
         client = enrolled(client, cluster, look(), registration_secret, policy, say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
     working = Agent(
@@ -169,17 +183,25 @@ def agent(
     for number in (signal.SIGTERM, signal.SIGINT):  # before it says that it works: who reads that may end it
         signal.signal(number, lambda *_: working.stop())
     say(f"agent {working.id} connected to cluster {cluster}")
-    if chosen == APART and (why := isolation.allowed()):
-        say(f"tasks see each other's processes, and can signal them: {why}; run each user's agent as its own user")
+    if told := _warning(chosen, identity, users):
+        say(told)
     _work(working, cluster, Watch(client, cluster, look, working.speak_for, say) if register else None)
 
 
-def _chosen(executor: str, mode: str | None, isolate: str) -> str:
+def _warning(chosen: str, identity: str | None, users: Path | None) -> str:
+    """Return what an operator should know of whose tasks run, and of what they see of each other; empty: nothing."""
+    if chosen == APART and (why := isolation.allowed()):
+        return f"tasks see each other's processes, and can signal them: {why}; run each user's agent as its own user"
+    return Identity(identity or "self", users).warning if chosen.startswith(SITE) else ""
+
+
+def _chosen(executor: str, mode: str | None, isolate: str, identity: str | None, users: Path | None) -> str:
     """Return the executor to open, with what follows its colon."""
-    if mode and executor != SITE:
-        raise click.UsageError(f"--mode is for --executor {SITE}, got --executor {executor}")
+    for option, value in (("mode", mode), ("identity", identity), ("users", users)):
+        if value and executor != SITE:
+            raise click.UsageError(f"--{option} is for --executor {SITE}, got --executor {executor}")
     if executor == SITE:
-        return f"{SITE}:{mode or SHARED}"
+        return ",".join([f"{SITE}:{mode or SHARED}", identity or "self", *([str(users.resolve())] if users else [])])
     return APART if executor == "local" and isolate == "auto" else executor
 
 

@@ -18,6 +18,7 @@ from rainbow.agent.executors import bootstrap
 from rainbow.agent.executors.local import allowed
 from rainbow.agent.executors.run import Run, workers_of
 from rainbow.agent.executors.shared_folder import key_of
+from rainbow.agent.executors.slurm.accounts import Account
 from rainbow.errors import RainbowError
 from rainbow.jobspec.sbatch import Call as Components
 from rainbow.jobspec.sbatch import read_call
@@ -39,10 +40,23 @@ OF_THE_CALL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where calls are made: the desk's folder, and what tasks may see."""
+    """Where calls are made: the desk's folder, what tasks may see, and the account whose job it is, None: our own."""
 
     desk: Path
     environment: Mapping[str, str]
+    account: Account | None = None
+
+    @property
+    def visible(self) -> dict[str, str]:
+        """What a job may see of the agent's environment, as its account."""
+        return {**allowed(self.environment), **(self.account.environment if self.account else {})}
+
+
+def folder_of(run: Run, place: Place) -> str:
+    """Return where a job works: where it was asked for, if that is there, else at home."""
+    there = run.cwd if run.cwd and os.path.isdir(run.cwd) else ""
+    home = place.visible.get("HOME") or ""
+    return there or (home if os.path.isdir(home) else "/tmp")  # noqa: S108 - of the site
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +80,10 @@ def script_of(run: Run) -> str:
 def call_of(run: Run, asked: Carried, mark: str, shares: int, place: Place) -> Call:
     """Return the call for a run; NotCarriedError names what cannot be handed over."""
     options, later = _options(run, asked, mark, place), asked.components[1:]
+    options = place.account.bounded(options) if place.account else options
     script = script_of(run)
+    if not script and place.account:
+        script = _as_script(run, shares)
     if not script:
         options["export"] = "NIL"  # a command gets its environment through the desk
         return Call(_words(options, *later), _starter(run, shares, len(asked.components), place))
@@ -115,8 +132,7 @@ def _options(run: Run, asked: Carried, mark: str, place: Place) -> Options:
     options.setdefault("job-name", "rainbow")
     options["comment"] = f"{one_line(system.get('comment'))} {mark}".strip()
     options.setdefault("open-mode", "append")
-    folder = run.cwd if run.cwd and os.path.isdir(run.cwd) else ""
-    options["chdir"] = folder or place.environment.get("HOME") or "/tmp"  # noqa: S108 - of the site
+    options["chdir"] = folder_of(run, place)
     options["output"] = output_of(run, place)
     for name in ("error", "input"):
         if system.get(name):
@@ -127,7 +143,7 @@ def _options(run: Run, asked: Carried, mark: str, place: Place) -> Options:
 def output_of(run: Run, place: Place) -> str:
     """Return the file that a job writes to, as sbatch takes it: where it was asked for, else beside its work."""
     asked = one_line((run.request or {}).get("system", {}).get("output"))
-    if not asked and not (run.request and run.cwd and os.path.isdir(run.cwd)):
+    if not asked and not place.account and not (run.request and run.cwd and os.path.isdir(run.cwd)):
         return str(place.desk / "outputs" / key_of(run.id))
     index = run.environment.get(INDEX)
     path = asked or ("rainbow-%A_%a.out" if index else "rainbow-%j.out")
@@ -144,7 +160,7 @@ def errors_of(run: Run) -> str:
 def _exported(run: Run, place: Place) -> dict[str, str]:
     """Return the environment of a script: what the job says, and of the agent's own only what tasks may see."""
     own = {"RAINBOW_JOB": run.job, "RAINBOW_TASK": run.id[0], **run.environment}
-    given = {**allowed(place.environment), **own}
+    given = {**place.visible, **own}
     # what begins with SLURM_ Slurm says itself
     return {name: value for name, value in given.items() if value is not None and not name.startswith("SLURM_")}
 
@@ -159,10 +175,20 @@ def _directives(script: str) -> Sequence[Mapping[str, str]]:
         raise NotCarriedError(f"its script: {fault}") from fault
 
 
+def _as_script(run: Run, shares: int) -> str:
+    """Return a script that starts a command: our own program would need a folder that its account can write to."""
+    words, count = shlex.join(run.command), run.processes
+    ranked = f"export RAINBOW_TASK_COUNT={count}\nexport RAINBOW_TASK_RANK=0\n"
+    if shares > 1:
+        each = """sh -c 'RAINBOW_TASK_RANK=$SLURM_PROCID RAINBOW_WORKER=$SLURMD_NODENAME exec "$@"' sh"""
+        return f"#!/bin/sh\n{ranked}exec srun --ntasks={shares} --kill-on-bad-exit=0 {each} {words}\n"
+    return f"#!/bin/sh\n{ranked}export RAINBOW_WORKER=$SLURMD_NODENAME\nexec {words}\n"
+
+
 def _starter(run: Run, shares: int, components: int, place: Place) -> str:
     words = bootstrap.command("shared_folder", str(place.desk), key_of(run.id), str(shares))
     if shares > 1:
         spread = f"--het-group=0-{components - 1}" if components > 1 else f"--ntasks={shares}"
         words = ["srun", spread, "--kill-on-bad-exit=0", "--export=ALL", *words]
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in allowed(place.environment).items()]
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in place.visible.items()]
     return "\n".join(["#!/bin/sh", *lines, "unset SLURM_EXPORT_ENV", f"exec {shlex.join(words)}", ""])

@@ -9,10 +9,10 @@ mark      ends each job's comment: rainbow=JOB/TASK/ATTEMPT/KEY; the key is writ
 from __future__ import annotations
 
 import contextlib
-import getpass
 import math
 import os
 import secrets
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -20,20 +20,26 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from rainbow.agent.executors.local import for_managers
-from rainbow.agent.executors.process import read_end
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Written, shares, workers_of
 from rainbow.agent.executors.shared_folder import Desk, key_of, merged
 from rainbow.agent.executors.slurm import status
-from rainbow.agent.executors.slurm.call import INDEX, Call, Place, call_of, errors_of, output_of, placed, script_of
+from rainbow.agent.executors.slurm.accounts import Identity
+from rainbow.agent.executors.slurm.call import (
+    INDEX,
+    Place,
+    call_of,
+    errors_of,
+    placed,
+)
+from rainbow.agent.executors.slurm.commands import Commands, SilentError, words_of
+from rainbow.agent.executors.slurm.job import Active, files, mark_of, requestor_of, tails
 from rainbow.agent.executors.slurm.status import Final, Phase, Row
-from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried
+from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, one_line
 
 AT_ONCE = 8  # calls of sbatch
-PATIENCE = 60.0  # seconds for one command; what sbatch has not answered by then is unknown, not refused
 LOOK = 0.2  # seconds between two looks into the folder
 QUICK, SLOW = 2.0, 15.0  # seconds between two questions to Slurm, shortly after a change and else
 LIVELY = 30.0  # seconds that count as shortly after a change
@@ -48,50 +54,32 @@ APART = 30.0  # seconds between two searches for a job whose number is unknown, 
 FEW = 4  # jobs that are asked about one by one
 GUARDED = 60.0  # seconds between two looks at whether others have jobs where all is to be ours
 GONE = 60.0  # seconds between two questions after which a job that nobody knows is lost
-PASSING = ("Unable to contact", "Socket timed out", "timed out", "Connection refused", "temporarily unable")
 MODES = ("shared", "owned")
-
-
-class SilentError(OSError):
-    """Slurm did not answer: nothing is known, nothing is concluded."""
-
-
-@dataclass(slots=True)
-class _Active:
-    run: Run
-    mark: str
-    shares: int = 1
-    native: str | None = None
-    end: Ended | None = None
-    has_begun: bool = False
-    sought: list[float] = field(default_factory=list)  # when it was sought in vain, its number being unknown
-    missing: list[float] = field(default_factory=list)  # when Slurm did not know its number
-    over_since: float | None = None
-    final: Final | None = None
-    hard_at: float = math.inf
-    is_stopping: bool = False
-    submitting: bool = False
-    read: int = 0  # bytes of its output file, as it was read last
-
-    @property
-    def has_script(self) -> bool:
-        return bool(script_of(self.run))
+HELPER = f"sudo -n {sys.executable} -I -m rainbow.agent.executors.slurm.helper"  # which a line of sudoers allows
 
 
 class SlurmExecutor:
     """Runs tasks as jobs of Slurm; `mode` shared: requests go over whole; owned: placements are pinned."""
 
-    def __init__(self, mode: str, environment: Mapping[str, str], folder: Path | None) -> None:
+    def __init__(
+        self,
+        mode: str,
+        environment: Mapping[str, str],
+        folder: Path | None,
+        identity: Identity | None = None,
+        helper: Sequence[str] = (),
+    ) -> None:
         if mode and mode not in MODES:
             raise ValueError(f"the executor slurm has no mode {mode:.40}; it has: {', '.join(MODES)}")
         self._owned = self._pinned = mode == "owned"
         self._environment = environment
-        self._commands = for_managers(os.environ)
+        self._identity = identity or Identity()
+        self._commands = Commands(helper)
         self._desk = Desk((folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve())
         self._place = Place(self._desk.folder, environment)
         self._pool = ThreadPoolExecutor(AT_ONCE, "sbatch")
-        self._active: dict[RunId, _Active] = {}
-        self._told: list[_Active] = []
+        self._active: dict[RunId, Active] = {}
+        self._told: list[Active] = []
         self._begun: list[RunId] = []
         self._looked = 0.0
         self._changed = time.monotonic()
@@ -118,7 +106,7 @@ class SlurmExecutor:
         if run.id in self._active:
             return
         key = secrets.token_hex(4)
-        active = self._active[run.id] = _Active(run, _mark(run, key))
+        active = self._active[run.id] = Active(run, mark_of(run, key))
         try:
             self._desk.put(run, self._environment)
             self._desk.note(run.id, key)
@@ -132,36 +120,41 @@ class SlurmExecutor:
         key = self._desk.noted(run.id)
         if key is None and self._desk.take_back(run.id):  # killed before anything was handed over
             return
-        active = self._active[run.id] = _Active(run, _mark(run, key or ""))
+        active = self._active[run.id] = Active(run, mark_of(run, key or ""))
         with contextlib.suppress(NotCarriedError):
+            active.account = self._identity.account(requestor_of(run))
             active.shares = self._shares(run, self._carried(run))
         active.native = self._desk.native(run.id)
 
-    def _hand_over(self, active: _Active) -> None:
+    def _hand_over(self, active: Active) -> None:
         active.submitting = True
         self._pool.submit(self._submit, active)
 
-    def _submit(self, active: _Active) -> None:
+    def _submit(self, active: Active) -> None:
         try:
-            asked = self._carried(active.run)
-            active.shares = self._shares(active.run, asked)
-            call = call_of(active.run, asked, active.mark, active.shares, self._place)
-            active.native = self._named(active, self._sbatch(call).strip().partition(";")[0])
+            run, requestor = active.run, requestor_of(active.run)
+            active.account = self._identity.account(requestor)
+            asked = self._carried(run)
+            active.shares = self._shares(run, asked)
+            mark = f"for={one_line(requestor)} {active.mark}" if self._identity.how == "service" else active.mark
+            call = call_of(run, asked, mark, active.shares, replace(self._place, account=active.account))
+            said = self._commands.sbatch(call, active.account, requestor)
+            active.native = self._named(active, said.strip().partition(";")[0])
             if call.release:
-                self._ask("scontrol", "release", active.native)
+                self._ask_as(active, "scontrol", "release", active.native)
         except NotCarriedError as fault:
             self._refuse(active, f"not handed over to Slurm: {fault}")
         except SilentError:
             active.sought = []  # the watcher looks for its mark
         except subprocess.CalledProcessError as fault:
-            self._refuse(active, f"Slurm does not take it: {_words_of(fault.output)}")
+            self._refuse(active, f"Slurm does not take it: {words_of(fault.output)}")
         except Exception as fault:  # whatever it is, it is one run's end
             self._refuse(active, f"cannot be handed over: {type(fault).__name__}: {fault}")
         finally:
             active.submitting = False
             self._changed = time.monotonic()
 
-    def _named(self, active: _Active, number: str) -> str:
+    def _named(self, active: Active, number: str) -> str:
         """Note the number of a job that was handed over; an element of an array has its index beside it."""
         index = active.run.environment.get(INDEX) if active.has_script else None
         native = f"{number}_{index}" if index else number
@@ -170,7 +163,7 @@ class SlurmExecutor:
         self._desk.name(active.run.id, native)
         return native
 
-    def _refuse(self, active: _Active, detail: str) -> None:
+    def _refuse(self, active: Active, detail: str) -> None:
         if self._desk.take_back(active.run.id):
             active.end = Ended(active.run.id, Result.FAILED, detail=detail)
 
@@ -195,37 +188,17 @@ class SlurmExecutor:
 
     # ── what Slurm is asked, in the background ──
 
-    def _sbatch(self, call: Call) -> str:
-        """Submit a call. Its environment goes by a descriptor: named by --export, Slurm would add a login's."""
-        with tempfile.TemporaryFile() as file:
-            for name, value in (call.environment or {}).items():
-                file.write(f"{name}={value}\0".encode("utf-8", "surrogateescape"))
-            file.seek(0)
-            exported = () if call.environment is None else (f"--export-file=/dev/fd/{file.fileno()}",)
-            return self._ask("sbatch", "--parsable", *exported, *call.words, told=call.script, open_too=file.fileno())
+    def _ask(self, *command: str) -> str:
+        return self._commands.ask(*command)
 
-    def _ask(self, *command: str, told: str = "", open_too: int | None = None) -> str:
-        try:
-            done = subprocess.run(  # noqa: S603 - our own words, no shell
-                command,
-                input=told,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=PATIENCE,
-                env=self._commands,
-                pass_fds=() if open_too is None else (open_too,),
-                check=False,
-            )
-        except subprocess.TimeoutExpired as fault:
-            raise SilentError(f"{command[0]} has not answered for {PATIENCE:g} s") from fault
-        except FileNotFoundError as fault:
-            raise SilentError(f"{command[0]} is not installed here") from fault
-        if done.returncode and any(words in done.stderr for words in PASSING):
-            raise SilentError(_words_of(done.stderr))
-        if done.returncode:
-            raise subprocess.CalledProcessError(done.returncode, command, output=done.stderr or done.stdout)
-        return done.stdout
+    def _ask_as(self, active: Active, *command: str) -> str:
+        """Ask as the account that a job belongs to."""
+        return self._commands.ask(*command, account=active.account, requestor=requestor_of(active.run))
+
+    def _whose(self) -> tuple[str, ...]:
+        """Return the words that list the jobs of all accounts we submit as."""
+        names = {one.account.name for one in list(self._active.values()) if one.account}
+        return ("-u", ",".join(sorted({*names, self._identity.own}))) if names else ("--me",)
 
     def _watch(self) -> None:
         """Ask again and again: what our jobs are, where those without a number are, how those ended that are over."""
@@ -251,7 +224,7 @@ class SlurmExecutor:
 
     def _look(self) -> None:
         began = time.monotonic()
-        rows, odd = status.read_rows(self._ask("squeue", "-h", "-r", "-t", "all", "--me", "-o", status.ROWS))
+        rows, odd = status.read_rows(self._ask("squeue", "-h", "-r", "-t", "all", *self._whose(), "-o", status.ROWS))
         self._took = time.monotonic() - began
         self._rows, self.odd = rows, len(odd)
         active = list(self._active.values())
@@ -266,7 +239,7 @@ class SlurmExecutor:
         """Pin nothing while others have jobs here: Slurm may have given them what a policy of ours chose."""
         if not self._owned or time.monotonic() < self._guarded + GUARDED:
             return
-        users = set(self._ask("squeue", "-h", "-t", "PD,R,CF,S", "-o", "%u").split()) - {getpass.getuser()}
+        users = set(self._ask("squeue", "-h", "-t", "PD,R,CF,S", "-o", "%u").split()) - {self._identity.own}
         self._guarded = time.monotonic()
         if self._pinned is bool(users):
             self._pinned = not users
@@ -276,18 +249,18 @@ class SlurmExecutor:
             told = said if users else "no others have jobs on this Slurm any more: tasks are pinned to nodes (owned)"
             sys.stderr.write(f"rainbow agent: {told}\n")
 
-    def _rank(self, waiting: Sequence[_Active]) -> None:
+    def _rank(self, waiting: Sequence[Active]) -> None:
         now = time.monotonic()
         pending = [one for one in waiting if one.native in self._rows and self._rows[one.native or ""].reason]
         if pending and now >= self._queue[0] + RANKS:
             said = self._ask("squeue", "-h", "-r", "-t", "PD", "-o", status.QUEUE)
             self._queue = (now, time.strftime("%H:%M"), status.read_queue(said))
 
-    def _seek(self, unknown: Sequence[_Active]) -> None:
+    def _seek(self, unknown: Sequence[Active]) -> None:
         """Look for jobs whose number we never heard, by their marks; twice in vain: they are handed over again."""
         if not unknown:
             return
-        said = self._ask("squeue", "-h", "-r", "-t", "all", "--me", "-o", status.COMMENTS)
+        said = self._ask("squeue", "-h", "-r", "-t", "all", *self._whose(), "-o", status.COMMENTS)
         found, now = status.read_marks(said, [one.mark for one in unknown]), time.monotonic()
         for one in unknown:
             if one.mark in found:
@@ -302,7 +275,7 @@ class SlurmExecutor:
                     one.sought = []
                     self._hand_over(one)
 
-    def _is_over(self, one: _Active, rows: Mapping[str, Row]) -> bool:
+    def _is_over(self, one: Active, rows: Mapping[str, Row]) -> bool:
         """Return whether Slurm is to be asked how a job ended: it is over or gone, and its nodes have not told us."""
         row = rows.get(one.native or "")
         if row is not None and row.phase in (Phase.RUNNING, Phase.HELD) and one.has_script:
@@ -313,7 +286,7 @@ class SlurmExecutor:
         first, one.over_since = one.over_since is None, one.over_since or time.monotonic()
         return not (first and row is not None and one.has_begun and not one.has_script)
 
-    def _note(self, one: _Active, row: Row | None, told: Mapping[str, Final]) -> None:
+    def _note(self, one: Active, row: Row | None, told: Mapping[str, Final]) -> None:
         """Take in how a job ended."""
         claimed = self._desk.claimed(one.run.id)
         if claimed and claimed != one.native:  # handed over twice: the job that has the run is watched
@@ -337,7 +310,7 @@ class SlurmExecutor:
             found = None
         if found is None or found.state == "CANCELLED":  # who canceled it is in the accounts alone
             with contextlib.suppress(subprocess.CalledProcessError, SilentError):
-                told = self._ask("sacct", "-X", "-n", "-P", "-o", status.ACCOUNTED, "-j", native)
+                told = self._ask("sacct", "-a", "-X", "-n", "-P", "-o", status.ACCOUNTED, "-j", native)
                 return status.read_accounted(told).get(native, found)
         return found
 
@@ -366,20 +339,24 @@ class SlurmExecutor:
                 ended.append(end)
         return ended
 
-    def _begin(self, active: _Active) -> None:
+    def _begin(self, active: Active) -> None:
         if not active.has_begun:
             active.has_begun = True
             self._begun.append(active.run.id)
 
-    def _end_of(self, active: _Active, places: list[int], now: float) -> Ended | None:
+    def _end_of(self, active: Active, places: list[int], now: float) -> Ended | None:
         if len(places) >= active.shares:
             end = merged([self._desk.read_end(active.run.id, place) for place in sorted(places)])
-            return replace(end, errors=self._tails(active).errors) if errors_of(active.run) else end
+            return (
+                replace(end, errors=tails(active, self._place, self._commands).errors)
+                if errors_of(active.run)
+                else end
+            )
         if active.end is not None:
             return active.end
         if now >= active.hard_at and active.native:
             active.hard_at = now + HARD
-            self._pool.submit(self._cancel, active.native)
+            self._pool.submit(self._cancel, active)
         final = active.final
         if final is None or active.over_since is None:
             return None
@@ -388,22 +365,36 @@ class SlurmExecutor:
             return None
         return self._end_as_said(active, final)
 
-    def _end_as_said(self, active: _Active, final: Final) -> Ended:
+    def _end_as_said(self, active: Active, final: Final) -> Ended:
         run, native = active.run.id, active.native or ""
         if final.state == "LOST":
             return Ended(run, Result.LOST, detail=f"Slurm does not know job {native} any more", cause="lost")
         if final.state == "COMPLETED" and not active.has_script:
             return Ended(run, Result.LOST, detail=f"Slurm job {native} ended without a word from its nodes")
         end = status.ended(run, native, final, ours=active.is_stopping)
-        return Ended(run, end.result, end.exit_code, *self._tails(active), end.detail, end.cause)
+        return Ended(
+            run, end.result, end.exit_code, *tails(active, self._place, self._commands), end.detail, end.cause
+        )
 
-    def _read(self, one: _Active) -> None:
+    def _read(self, one: Active) -> None:
         """Take in the end of what a run has written, if that is more than the last time."""
+        if one.account is not None:
+            self._read_as(one)
+            return
         with contextlib.suppress(OSError):
-            size = sum(path.stat().st_size for path in self._files(one))
+            size = sum(path.stat().st_size for path in files(one, self._place))
             if size and size != one.read:
                 one.read = size
-                self._written[one.run.id] = self._tails(one)
+                self._written[one.run.id] = tails(one, self._place, self._commands)
+
+    def _read_as(self, one: Active) -> None:
+        """Do the same as the account whose files these are, less often: each look is a command."""
+        if time.monotonic() >= one.read_at + SLOW:
+            one.read_at = time.monotonic()
+            found = tails(one, self._place, self._commands)
+            if any(found) and hash(found) != one.read:
+                one.read = hash(found)
+                self._written[one.run.id] = found
 
     def written(self) -> Mapping[RunId, Written]:
         """Return the end of what runs have written, of those that have written more since the last call."""
@@ -411,18 +402,6 @@ class SlurmExecutor:
             return {}
         written, self._written = self._written, {}
         return {run: ends for run, ends in written.items() if run in self._active}
-
-    def _files(self, active: _Active) -> list[Path]:
-        """Return the files that a job writes to, as far as names are known here; errors of their own last."""
-        number, _, index = (active.native or "").partition("_")
-        base = Path(active.run.cwd or self._environment.get("HOME") or "/")
-        named = [output_of(active.run, self._place), errors_of(active.run)]
-        found = [name.replace("%A", number).replace("%a", index) for name in named if name]
-        return [base / (name if index else name.replace("%j", number)) for name in found]
-
-    def _tails(self, active: _Active) -> Written:
-        """Return the last of what a run has written, where its files are seen from here."""
-        return Written(*(read_end(path, active.run.output) for path in self._files(active)))
 
     def begun(self) -> Sequence[RunId]:
         """Return what nodes have begun since the last call."""
@@ -438,7 +417,7 @@ class SlurmExecutor:
         waits = self._explained[1]
         return {run: why for run, why in waits.items() if run in self._active and not self._active[run].has_begun}
 
-    def _pending(self, active: _Active) -> Pending:
+    def _pending(self, active: Active) -> Pending:
         if self._silent_since:
             since = self._silent_since
             return Pending("site:silent", f"Slurm has not answered since {since}", {"native_id": active.native})
@@ -459,7 +438,7 @@ class SlurmExecutor:
         self._desk.ask_to_stop(run)
         active.hard_at = time.monotonic() + HARD
         if active.native and (active.has_script or not self._desk.begun(run)):
-            self._pool.submit(self._cancel, active.native)
+            self._pool.submit(self._cancel, active)
         self._changed = time.monotonic()
 
     def suspend(self, run: RunId) -> None:
@@ -470,9 +449,9 @@ class SlurmExecutor:
         """Ask the nodes to let a run continue."""
         self._desk.ask_to_go_on(run)
 
-    def _cancel(self, native: str) -> None:
+    def _cancel(self, active: Active) -> None:
         with contextlib.suppress(subprocess.CalledProcessError, SilentError):  # it is asked again after HARD seconds
-            self._ask("scancel", "-Q", native)
+            self._ask_as(active, "scancel", "-Q", active.native or "")
         self._changed = time.monotonic()
 
     def running(self) -> Sequence[RunId]:
@@ -492,15 +471,14 @@ class SlurmExecutor:
             time.sleep(LOOK)
         for active in self._active.values():
             if active.native:
-                self._cancel(active.native)
+                self._cancel(active)
         self._active.clear()
         self._over.set()
 
 
-def _mark(run: Run, key: str) -> str:
-    return f"rainbow={run.job}/{run.id[0].removeprefix(run.job + '-')}/{run.id[1]}/{key}"
-
-
-def _words_of(said: str | None) -> str:
-    lines = [line.removeprefix("sbatch: error: ").strip() for line in (said or "").splitlines()]
-    return "; ".join(filter(None, lines))[:300] or "no reason"
+def opened(argument: str, environment: Mapping[str, str], folder: Path | None) -> SlurmExecutor:
+    """Open the executor for "MODE" or "MODE,IDENTITY[,USERS]"; the helper is the command in RAINBOW_SLURM_HELPER."""
+    mode, how, users = [*argument.split(",", 2), "", ""][:3]
+    identity = Identity(how or "service", Path(users) if users else None)
+    helper = shlex.split(os.environ.get("RAINBOW_SLURM_HELPER") or HELPER) if how == "helper" else []
+    return SlurmExecutor(mode, environment, folder, identity, [*helper, users] if helper else ())

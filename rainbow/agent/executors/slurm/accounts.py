@@ -1,0 +1,135 @@
+"""Whose jobs an agent's are: the site decides which of its accounts a requestor is.
+
+self     the agent's own account, for its owner alone
+service  the agent's own account, for everybody; the comment says for whom
+root     the requestor's account, which the agent, as root, becomes for every call
+helper   the same by a program that root has allowed the agent to start (helper.py)
+
+users.yaml says who is who: `users: {ann: anna, bob: {account: bob, slurm_account: physics, partitions: [batch]}}`.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rainbow.errors import ConfigError
+from rainbow.jobspec.sbatch.request import NotCarriedError, Options
+
+IDENTITIES = ("self", "service", "root", "helper")
+MAPPED = ("root", "helper")
+LEAST = 1000  # user ids below are those of the system
+KEYS = {"account", "slurm_account", "partitions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account of this machine, and what the site lets it ask for; no partitions: all."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str = "/bin/sh"
+    slurm_account: str = ""
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that are its own."""
+        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": self.shell}
+
+    def groups(self) -> list[int]:
+        """Return all groups it is in."""
+        return os.getgrouplist(self.name, self.gid)
+
+    def bounded(self, options: Options) -> Options:
+        """Return options of sbatch as the site lets it ask for them; NotCarriedError for another partition."""
+        found = {**options, **({"account": self.slurm_account} if self.slurm_account else {})}
+        wanted = [name for name in found.get("partition", "").split(",") if name]
+        if self.partitions and not wanted:
+            found["partition"] = self.partitions[0]
+        if self.partitions and (wrong := sorted(set(wanted) - set(self.partitions))):
+            raise NotCarriedError(f"{self.name} may use {', '.join(self.partitions)} here, not {wrong[0]:.60}")
+        return found
+
+
+def read_users(path: Path) -> dict[str, dict[str, Any]]:
+    """Read users.yaml; ConfigError says what is wrong with it."""
+    try:
+        told = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as fault:
+        raise ConfigError(f"{path} cannot be read: {fault}") from fault
+    users = told.get("users") if isinstance(told, Mapping) else None
+    if not isinstance(users, Mapping):
+        raise ConfigError(f"{path} must have users: {{REQUESTOR: ACCOUNT}}")
+    found = {str(who): {"account": one} if isinstance(one, str) else one for who, one in users.items()}
+    for who, one in found.items():
+        if not isinstance(one, Mapping) or not isinstance(one.get("account"), str) or set(one) - KEYS:
+            raise ConfigError(f"{path}: {who:.60} must be an account, or have {', '.join(sorted(KEYS))}")
+    return {who: dict(one) for who, one in found.items()}
+
+
+def account_of(users: Mapping[str, Mapping[str, Any]], requestor: str) -> Account:
+    """Return the account of a requestor; NotCarriedError if the site gives it none."""
+    entry = users.get(requestor)
+    if entry is None:
+        raise NotCarriedError(f"requestor {requestor or '?':.60} has no account at this site (users.yaml)")
+    try:
+        found = pwd.getpwnam(entry["account"])
+    except KeyError:
+        raise NotCarriedError(f"account {entry['account']:.60} does not exist at this site") from None
+    if found.pw_uid < LEAST or found.pw_gid == 0:
+        raise NotCarriedError(f"account {found.pw_name} belongs to the system and runs no jobs")
+    asked = entry.get("partitions") or ()
+    partitions = tuple(map(str, [asked] if isinstance(asked, str) else asked))
+    own = (found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir, found.pw_shell or "/bin/sh")
+    return Account(*own, str(entry.get("slurm_account") or ""), partitions)
+
+
+class Identity:
+    """How an agent finds the account of a requestor."""
+
+    def __init__(self, how: str = "service", users: Path | None = None) -> None:
+        if how not in IDENTITIES:
+            raise ConfigError(f"identity must be one of {', '.join(IDENTITIES)}, got {how:.40}")
+        if how in MAPPED and users is None:
+            raise ConfigError(f"identity {how} needs a file that says who is who; add --users FILE")
+        if how == "root" and os.getuid():
+            raise ConfigError("identity root needs an agent that runs as root; use self, service or helper")
+        self.how, self._users = how, users
+        self.own = pwd.getpwuid(os.getuid()).pw_name
+        self._known(users)
+
+    def _known(self, users: Path | None) -> dict[str, dict[str, Any]]:
+        return read_users(users) if users else {}
+
+    def account(self, requestor: str) -> Account | None:
+        """Return the account of a requestor, None: the agent's own; NotCarriedError if it has none here.
+
+        The file is read again for every job, so that who leaves the site can be taken out at any time.
+        """
+        if self.how in MAPPED:
+            return account_of(self._known(self._users), requestor)
+        if (
+            self.how == "self"
+            and self._known(self._users).get(requestor, {"account": requestor})["account"] != self.own
+        ):
+            told = f"this agent takes the jobs of {self.own} alone (--identity self), not of {requestor or '?':.60}"
+            raise NotCarriedError(told)
+        return None
+
+    @property
+    def warning(self) -> str:
+        """What an operator should know of it at start; empty: nothing."""
+        if self.how == "service":
+            return f"all jobs run as {self.own}: Slurm's fair share and records see one user (--identity service)"
+        if self.how == "root":
+            return "who takes the server takes every account of users.yaml here (--identity root)"
+        return ""

@@ -1,0 +1,80 @@
+"""A job as the executor knows it, and the end of what it has written."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import subprocess
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rainbow.agent.executors.process import read_end
+from rainbow.agent.executors.run import Ended, Run, Written
+from rainbow.agent.executors.slurm.accounts import Account
+from rainbow.agent.executors.slurm.call import Place, errors_of, folder_of, output_of, script_of
+from rainbow.agent.executors.slurm.commands import Commands, SilentError
+from rainbow.agent.executors.slurm.status import Final
+
+
+@dataclass(slots=True)
+class Active:
+    """A run and its job: `native` is its number, `mark` ends its comment, `end` is told by us alone."""
+
+    run: Run
+    mark: str
+    shares: int = 1
+    native: str | None = None
+    account: Account | None = None  # None: the agent's own
+    end: Ended | None = None
+    has_begun: bool = False
+    sought: list[float] = field(default_factory=list)  # when it was sought in vain, its number being unknown
+    missing: list[float] = field(default_factory=list)  # when Slurm did not know its number
+    over_since: float | None = None
+    final: Final | None = None
+    hard_at: float = math.inf
+    is_stopping: bool = False
+    submitting: bool = False
+    read: int = 0  # bytes of its output file, as it was read last
+    read_at: float = -math.inf
+
+    @property
+    def has_script(self) -> bool:
+        """Whether Slurm alone says how it goes: a script of the user's, or a job of an account that has no desk."""
+        return bool(self.account or script_of(self.run))
+
+
+def mark_of(run: Run, key: str) -> str:
+    """Return what ends a job's comment and tells it from all others."""
+    return f"rainbow={run.job}/{run.id[0].removeprefix(run.job + '-')}/{run.id[1]}/{key}"
+
+
+def requestor_of(run: Run) -> str:
+    """Return who asked for a run."""
+    return str((run.request or {}).get("requestor") or "")
+
+
+def files(active: Active, place: Place) -> list[Path]:
+    """Return the files that a job writes to, as far as names are known here; errors of their own last."""
+    number, _, index = (active.native or "").partition("_")
+    place = replace(place, account=active.account)
+    base = Path(folder_of(active.run, place))
+    named = [output_of(active.run, place), errors_of(active.run)]
+    found = [name.replace("%A", number).replace("%a", index) for name in named if name]
+    return [base / (name if index else name.replace("%j", number)) for name in found]
+
+
+def tails(active: Active, place: Place, commands: Commands) -> Written:
+    """Return the last of what a job has written, where its files are seen from here."""
+    return Written(*(_end_of(active, path, commands) for path in files(active, place)))
+
+
+def _end_of(active: Active, path: Path, commands: Commands) -> str:
+    """Return the end of a file; another account's is read as that account, which may read its own alone."""
+    keep = active.run.output
+    if active.account is None:
+        return read_end(path, keep)
+    asked = {"account": active.account, "requestor": requestor_of(active.run)}
+    with contextlib.suppress(subprocess.CalledProcessError, SilentError):
+        said = commands.ask("tail", "-c", str(keep), "--", str(path), **asked)  # type: ignore[arg-type]
+        return said.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return ""

@@ -1,0 +1,158 @@
+"""Whose jobs they are: the site decides, a system's account never, and one user cannot have another's files read."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rainbow.agent import Result, Run
+from rainbow.agent.executors.slurm.accounts import Account, Identity, account_of, read_users
+from rainbow.agent.executors.slurm.executor import SlurmExecutor
+from rainbow.errors import ConfigError
+from rainbow.jobspec.sbatch.request import NotCarriedError
+from rainbow.testing.runs import ends, until
+from tests.slurm import Slurm
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another account")
+SLOT = {"type": "slot", "count": 1, "label": "a", "with": [{"type": "core", "count": 1}]}
+
+
+def users(folder: Path, text: str) -> Path:
+    path = folder / "users.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("requestor", "said"),
+    [
+        ("games", "belongs to the system"),
+        ("boss", "belongs to the system"),
+        ("ghost", "does not exist"),
+        ("eve", "has no account at this site"),
+        ("", "has no account at this site"),
+    ],
+)
+def test_no_requestor_becomes_an_account_of_the_system(requestor: str, said: str, tmp_path: Path) -> None:
+    known = read_users(users(tmp_path, "users: {games: games, boss: root, ghost: no-such-account, ann: nobody}"))
+    assert account_of(known, "ann").uid == pwd.getpwnam("nobody").pw_uid
+    with pytest.raises(NotCarriedError, match=said):
+        account_of(known, requestor)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "users: []", "users: {ann: 3}", "users: {ann: {accont: x}}", "users: {a: b", "- a"]
+)
+def test_users_of_another_form_are_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        read_users(users(tmp_path, text))
+
+
+def test_agent_of_one_user_takes_the_jobs_of_that_user_alone(tmp_path: Path) -> None:
+    assert Identity("self").account(ME) is None
+    with pytest.raises(NotCarriedError, match=f"takes the jobs of {ME} alone"):
+        Identity("self").account("bob")
+    mapped = Identity("self", users(tmp_path, f"users: {{ann: {ME}}}"))
+    assert mapped.account("ann") is None
+    with pytest.raises(NotCarriedError, match="alone"):
+        mapped.account("bob")
+    for how in ("root", "helper", "anybody"):
+        with pytest.raises(ConfigError):
+            Identity(how)
+
+
+def test_site_bounds_what_an_account_asks_for() -> None:
+    ann = Account("ann", 1000, 1000, "/home/ann", slurm_account="physics", partitions=("batch", "short"))
+    assert ann.bounded({"account": "other"}) == {"account": "physics", "partition": "batch"}
+    assert ann.bounded({"partition": "short"})["partition"] == "short"
+    with pytest.raises(NotCarriedError, match="ann may use batch, short here, not gpu"):
+        ann.bounded({"partition": "short,gpu"})
+
+
+@pytest.fixture(params=["root", "helper"])
+def executor(
+    request: pytest.FixtureRequest, on_slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SlurmExecutor]:
+    """An agent that becomes the account itself, or by the helper, which sudo would start."""
+    del on_slurm
+    monkeypatch.setenv("RAINBOW_REGISTRATION_SECRET", "rbr_hidden")
+    known = users(tmp_path, "users: {ann: nobody}")
+    tmp_path.chmod(0o755)
+    helper = [sys.executable, "-m", "rainbow.agent.executors.slurm.helper", str(known)]
+    identity = Identity(request.param, known)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    made = SlurmExecutor(
+        "shared", environment, tmp_path / "state", identity, helper if request.param == "helper" else ()
+    )
+    yield made
+    made.close()
+
+
+def run_as(requestor: str, name: str, command: tuple[str, ...], **more: Any) -> Run:
+    asked = {"name": name, "resources": [SLOT], "system": {}, "site": {}, "gang": 1, "requestor": requestor, **more}
+    return Run((f"{name}-0", 1), name, command, request=asked)
+
+
+@as_root
+def test_job_is_the_requestors_with_groups_and_home_and_nothing_of_the_agents(
+    executor: SlurmExecutor, on_slurm: Slurm
+) -> None:
+    executor.start(run_as("ann", "mine", ("sh", "-c", "id; env; exit 3")))
+    executor.start(run_as("eve", "hers", ("true",)))
+    found = ends(executor, 2, seconds=60)
+    assert "eve has no account at this site" in found[("hers-0", 1)].detail
+    end = found[("mine-0", 1)]
+    assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 3, "")
+    assert "uid=65534(nobody) gid=65534(nogroup) groups=65534(nogroup)\n" in end.output
+    assert "HOME=/nonexistent\n" in end.output
+    assert "rbr_hidden" not in end.output
+    assert "(root)" not in end.output
+    job = max(on_slurm.run("squeue", "-h", "-t", "all", "-n", "mine", "-o", "%i").split(), key=int)
+    shown = on_slurm.run("scontrol", "-o", "show", "job", job)
+    assert " UserId=nobody(65534) GroupId=nogroup(65534) " in shown
+    told = shown + on_slurm.run("scontrol", "write", "batch_script", job, "-")
+    assert "rbr_hidden" not in told
+
+
+@as_root
+def test_files_are_read_as_their_owner_and_cancel_is_the_owners(
+    executor: SlurmExecutor, on_slurm: Slurm, tmp_path: Path
+) -> None:
+    """What the account cannot read is not told, whatever its job calls its output."""
+    private = tmp_path / "private"
+    private.write_text("of root alone")
+    private.chmod(0o600)
+    for number, system in enumerate(({"input": str(private)}, {"output": str(private)})):
+        executor.start(run_as("ann", f"spy{number}", ("sleep", "0"), system=system))
+    assert not any("of root" in end.output for end in ends(executor, 2, seconds=60).values())
+    assert private.read_text() == "of root alone"
+    executor.start(run_as("ann", "long", ("sleep", "600")))
+    until(lambda: on_slurm.run("squeue", "-h", "-t", "R", "-n", "long", "-o", "%i").strip() != "", 30)
+    executor.stop(("long-0", 1))
+    assert ends(executor, seconds=60)[("long-0", 1)].result is Result.STOPPED
+
+
+@as_root
+def test_helper_calls_nothing_else_and_trusts_no_file_that_others_can_change(tmp_path: Path) -> None:
+    known = users(tmp_path, "users: {ann: nobody}")
+
+    def answered(requestor: str, *command: str) -> dict[str, Any]:
+        asked = json.dumps({"requestor": requestor, "command": command, "input": "", "environment": None})
+        words = [sys.executable, "-m", "rainbow.agent.executors.slurm.helper", str(known)]
+        done = subprocess.run(words, input=asked, capture_output=True, text=True, check=True)
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
+
+    assert answered("ann", "tail", "-c", "4", "--", "/etc/shadow")["code"] == 1
+    assert answered("ann", "sh", "-c", "id")["code"] == answered("root", "tail", "/dev/null")["code"] == 126
+    known.chmod(0o666)
+    assert "can be changed by others than root" in answered("ann", "tail", "/dev/null")["err"]
