@@ -243,6 +243,23 @@ def _churned(cluster: Cluster, pairs: int = 4_000) -> float:
     return pairs / once(churn) * 1e6
 
 
+def grouping() -> None:
+    """Print what a request of two groups of slots takes, first and again, and what building the occupancy takes."""
+    heading("four slots of cores and one of memory, taken in ms", "nodes", "first", "again", "built")
+    for size in (1_000, 10_000):
+        row(size, *_grouped(with_memory(size)))
+
+
+def _grouped(cluster: Cluster) -> tuple[float, ...]:
+    found: list[Occupancy] = []
+    built = once(lambda: found.append(Occupancy(cluster)))
+    occupancy = found[0]
+    memory = slots(1, Resource("memory", Count(2, 2)))
+    request = Request(((*slots(4, cores(2)).resources, *memory.resources),), ())
+    first = once(lambda: occupancy.take(request))
+    return first / 1e3, timed(lambda: occupancy.take(request)) / 1e3, built / 1e3
+
+
 def main() -> None:
     """Run all of it."""
     growth()
@@ -251,4 +268,5 @@ def main() -> None:
     differing()
     taking()
     churning()
+    grouping()
     compiling()

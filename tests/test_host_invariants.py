@@ -49,7 +49,7 @@ def counted(frozen):
     named = [(job.id, [gang.tasks for gang in job.gangs], job.tasks, job.running) for job in view.jobs]
     groups = [census.kinds, census.idle, census.queues, *census.rooms.values()]
     ranked = [{key: one.items() for key, one in group.items()} for group in groups]
-    amounts = [{k: n for k, n in c.items() if n} for c in (census.capacity, census.free, mirror.agents, mirror.held)]
+    amounts = [{k: n for k, n in c.items() if n} for c in (census.capacity, census.free, mirror.agents)]
     numbers = [
         census.ready,
         census.stopping,

@@ -51,7 +51,11 @@ def node_requests():
         lambda n, below: Resource("slot", n, label="w", children=(below,)), counts, st.one_of(node, bare)
     )
     spread = counts.map(lambda n: Resource("core", n))
-    return st.one_of(node, bare, slot, inside, nodes, spread).map(lambda top: Request(((top,),), ()))
+    leaves = st.lists(inner.filter(lambda one: not one.children), min_size=1, max_size=2).map(tuple)
+    loose = st.builds(lambda n, below: Resource("slot", n, label="w", children=below), counts, leaves)
+    groups = st.lists(loose, min_size=2, max_size=3).map(tuple)
+    alone = st.one_of(node, bare, slot, inside, nodes, spread).map(lambda top: (top,))
+    return st.one_of(alone, alone, groups).map(lambda trees: Request((trees,), ()))
 
 
 steps = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=14)

@@ -67,7 +67,7 @@ class Lanes:
         """Choose the lane of a request."""
         if AGENTS.fullmatch(path):
             return self.agents
-        if path == "/v1/events":
+        if path in ("/v1/events", "/ui/events"):
             return self.streams
         if ADMIN.fullmatch(path) or (administrator and not SUBMITS.fullmatch(path)):
             return self.admin

@@ -96,7 +96,7 @@ def show() -> Any:
 @lru_cache(maxsize=4)
 def _document(app: Flask) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
-    for rule in app.url_map.iter_rules():
+    for rule in (rule for rule in app.url_map.iter_rules() if not rule.endpoint.startswith("page.")):
         for path, fixed in _paths(rule.rule):
             fixed = fixed or (rule.defaults or {}).get("verb", "")
             for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):

@@ -29,7 +29,7 @@ import uvicorn
 from flask import Flask
 from werkzeug.routing import BaseConverter
 
-from rainbow import process_secrets
+from rainbow import page, process_secrets
 from rainbow.api import problems
 from rainbow.api.connections import Connection
 from rainbow.api.front import Front
@@ -82,6 +82,7 @@ def create_app(service: Service) -> Flask:
         health,
     ):
         app.register_blueprint(blueprint)
+    page.install(app, problems.STATUS)
     return app
 
 

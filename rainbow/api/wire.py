@@ -245,7 +245,19 @@ QUERIES: dict[str, dict[str, Any]] = {
     "clusters.patch_graph": {"drain": {"type": "boolean"}},
     "jobs.show": {"limit": PAGE["limit"], "after": {"type": "integer", "minimum": 0, "maximum": 99_999_999}},
     "jobs.why": {"verify": {"type": "boolean"}},
-    "jobs.listing": {**PAGE, "summary": {"type": "boolean"}},
+    "jobs.listing": {
+        **PAGE,
+        "summary": {"type": "boolean"},
+        "reason": {"type": "string"},
+        "sort": {"type": "string", "enum": ["newest", "oldest"]},
+    },
+    "jobs.counts": {"by": {"type": "string", "enum": ["state", "cluster", "requestor", "reason"]}},
+    "clusters.bars": {
+        "from": {"type": "number", "minimum": 0},
+        "to": {"type": "number", "minimum": 0},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 20_000},
+    },
+    "nodes.summary": {"top": {"type": "integer", "minimum": 0, "maximum": 1000}},
     "jobs.decisions": PAGE,
     "clusters.forecast": {"limit": PAGE["limit"], "after": {"type": "string"}},
     "events.stream": {
@@ -262,6 +274,8 @@ def refuse_unknown_queries(app: Flask) -> None:
     @app.before_request
     def _check() -> None:
         known = QUERIES.get(request.endpoint or "", {})
+        if request.blueprint == "page":
+            return  # its addresses are made by itself, and last longer than a version
         unknown = next((name for name in request.args if name not in known), None)
         if unknown is None or request.url_rule is None:
             return

@@ -1,7 +1,11 @@
-"""Counts of idle workers, of free amounts, and of each requestor's tasks, updated change by change.
+"""The index of what is free by amounts, and counts of each requestor's tasks, updated change by change.
 
     view     everything a policy may know, at one instant
     census   the same as counts, which each plan would otherwise compute again
+    index    ready workers by kind, by what they have free, and those without a task: `free` of each is read from the
+             vertices that are held (matching/workers/occupancy.py), where these are known; else its tasks are summed
+
+With RAINBOW_CHECK=1 the host compares the index with the vertices at every step.
 
 The host keeps one census of a cluster from step to step, so that a plan costs what has changed and what can start,
 not what exists. `census_of(view)` counts a view that brings none. While a plan is made nobody changes it.
@@ -16,6 +20,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from rainbow.errors import PlanError
 from rainbow.scheduling.snapshot import GangView, JobView, RunView, WorkerView, asked_priority
 from rainbow.state_machine import WorkerState
 
@@ -95,6 +100,7 @@ class Census:
         self.waiting: Counter[str] = Counter()  # tasks that wait, by requestor
         self._places: dict[str, int] = {}
         self._holders: dict[str, Counter[str]] = {}  # worker → tasks by requestor
+        self._on: dict[str, set[str]] = {}  # worker → tasks
         self._everyone: list[str] | None = None
 
     # ── workers ──
@@ -142,6 +148,16 @@ class Census:
         known = self.workers.get(worker)
         return known is not None and known.state is WorkerState.READY
 
+    def check(self) -> None:
+        """Raise PlanError unless the index of workers says what each of them does."""
+        again = Census()
+        for worker in self.workers.values():
+            again.put_worker(worker)
+        for name in ("kinds", "idle", "rooms", "away", "capacity", "free", "ready"):
+            kept, counted = _plain(getattr(self, name)), _plain(getattr(again, name))
+            if kept != counted:
+                raise PlanError(f"{name} of the workers: {kept} is kept, {counted} counted")
+
     # ── what runs ──
 
     def put_run(self, run: RunView) -> None:
@@ -166,23 +182,36 @@ class Census:
                 _add(held.amounts, kind, sign * amount)
             if worker:
                 _add(held.workers, worker, sign)
-                self._count_holder(worker, run.requestor, sign)
+                self._count_holder(worker, run, sign)
         if not held.tasks:
             del self.held[run.requestor]
 
-    def _count_holder(self, worker: str, requestor: str, sign: int) -> None:
-        holders = self._holders.setdefault(worker, Counter())
-        _add(holders, requestor, sign)
+    def _count_holder(self, worker: str, run: RunView, sign: int) -> None:
+        holders, on = self._holders.setdefault(worker, Counter()), self._on.setdefault(worker, set())
+        _add(holders, run.requestor, sign)
+        (on.add if sign > 0 else on.discard)(run.task)
         if len(holders) > 1:
             self.mixed.add(worker)
         else:
             self.mixed.discard(worker)
         if not holders:
-            del self._holders[worker]
+            del self._holders[worker], self._on[worker]
 
     def holders(self, worker: str) -> Mapping[str, int]:
         """Return {requestor: how many of its tasks} of a worker."""
         return self._holders.get(worker, {})
+
+    def tasks_on(self, worker: str) -> int:
+        """Count the tasks that hold something of a worker."""
+        return len(self._on.get(worker, ()))
+
+    def less_held(self, worker: str, capacity: Mapping[str, int]) -> dict[str, int]:
+        """Return a worker's capacity less what its tasks hold by amounts."""
+        left = dict(capacity)
+        for task in self._on.get(worker, ()):
+            for kind, amount in self.runs[task].placement[worker].items():
+                left[kind] = left.get(kind, 0) - amount
+        return left
 
     # ── what waits ──
 
@@ -208,6 +237,13 @@ class Census:
 def turn(job: JobView, more: int = 0) -> Turn:
     """Return when it is a job's turn after so many more of its tasks started: who runs least comes first."""
     return job.running + more, -job.priority - asked_priority(job.attributes), job.submitted, job.id
+
+
+def _plain(index: Any) -> Any:
+    """Return an index as it can be compared: without zeros, rows as lists."""
+    if isinstance(index, Mapping):
+        return {key: value for key, one in index.items() if (value := _plain(one))}
+    return index.items() if isinstance(index, Ranked) else index
 
 
 def _nobody(_: str) -> GangView | None:

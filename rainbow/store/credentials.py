@@ -1,4 +1,4 @@
-"""Tokens and secrets, and the clusters each is good for. Only their SHA-256 is kept."""
+"""Tokens and secrets, and the clusters each is good for; sessions of browsers. Only their SHA-256 is kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator import itemgetter
 
 import sqlalchemy as sa
 
-from rainbow.store.schema import credentials, grants
+from rainbow.store.schema import credentials, grants, sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +105,43 @@ def _found(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Cr
         values = dict(zip(_NAMES, own[0], strict=False))
         found.append(CredentialRecord(**values, clusters=tuple(row[-1] for row in own if row[-1])))
     return found
+
+
+# ── sessions of browsers ──
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A browser that is signed in. `acts_until` None: it may look only."""
+
+    id: str
+    credentials: list[str]
+    begun_at: float
+    used_at: float
+    acts_until: float | None = None
+
+
+def put_session(connection: sa.Connection, record: SessionRecord) -> None:
+    """Store a new session."""
+    connection.execute(sessions.insert().values(**asdict(record)))
+
+
+def get_session(connection: sa.Connection, session_id: str) -> SessionRecord | None:
+    """Return the session of this id."""
+    row = connection.execute(sa.select(sessions).where(sessions.c.id == session_id)).one_or_none()
+    return SessionRecord(**row._mapping) if row else None
+
+
+def use_session(connection: sa.Connection, session_id: str, now: float) -> None:
+    """Note that a session was used."""
+    connection.execute(sessions.update().where(sessions.c.id == session_id).values(used_at=now))
+
+
+def end_session(connection: sa.Connection, session_id: str) -> None:
+    """Forget a session."""
+    connection.execute(sessions.delete().where(sessions.c.id == session_id))
+
+
+def end_old_sessions(connection: sa.Connection, begun: float, used: float) -> None:
+    """Forget the sessions that began, or were used last, before these times."""
+    connection.execute(sessions.delete().where(sa.or_(sessions.c.begun_at < begun, sessions.c.used_at < used)))

@@ -12,7 +12,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from rainbow.state_machine import JobState
-from rainbow.store.schema import clusters, events, jobs, reaches, record_uses, records, states, together, unplaced
+from rainbow.store.schema import (
+    IS_OPEN,
+    clusters,
+    events,
+    jobs,
+    reaches,
+    record_uses,
+    records,
+    states,
+    together,
+    unplaced,
+)
 
 
 def has_older(connection: sa.Connection, before: float) -> bool:
@@ -38,6 +49,7 @@ def forget(connection: sa.Connection, before: float, most: int) -> int:
 NAMED = 500  # jobs named in one statement
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})  # at a cluster
 PENDING = LIVE | {JobState.UNPLACED}  # not ended
+_OPEN = sa.text(f"jobs.{IS_OPEN}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +84,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which jobs to list. `clusters` None: of every cluster; `before`: those older than this job id."""
+    """Which jobs to list. `clusters` None: of every cluster; `before`: those that come after this job id."""
 
     clusters: Collection[str] | None = None
     states: Collection[str] = ()
@@ -81,6 +93,8 @@ class Filter:
     limit: int = 100
     requestor: str | None = None
     own: Mapping[str, Collection[str]] = field(default_factory=dict)  # cluster → whose jobs there, if not everybody's
+    reason: str | None = None  # why they wait
+    oldest: bool = False  # the oldest first
 
 
 _NAMES = [column.name for column in fields(JobRecord)]
@@ -162,19 +176,48 @@ def live_of(connection: sa.Connection, cluster_id: str, requestor: str) -> int:
 
 
 def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
-    """Return the chosen jobs, the newest first."""
-    query = sa.select(*_COLUMNS).order_by(jobs.c.id.desc()).limit(chosen.limit)
+    """Return the chosen jobs, the newest first unless the oldest are asked for."""
+    order = jobs.c.id if chosen.oldest else jobs.c.id.desc()
+    query = sa.select(*_COLUMNS).order_by(order).limit(chosen.limit)
     if chosen.clusters is not None:
         query = query.where(_shown(chosen.clusters, chosen.own))
-    if chosen.states:
-        query = query.where(jobs.c.state.in_(chosen.states))
+    states = chosen.states or (PENDING if chosen.reason is not None else ())
+    if states:
+        query = query.where(jobs.c.state.in_(states))
+        query = query.where(_OPEN) if PENDING.issuperset(states) else query
+    if chosen.reason is not None:
+        query = query.where(jobs.c.wait["reason"].as_string() == chosen.reason)
     if chosen.name is not None:
         query = query.where(jobs.c.cluster == chosen.name)
     if chosen.requestor is not None:
         query = query.where(jobs.c.requestor == chosen.requestor)
     if chosen.before is not None:
-        query = query.where(jobs.c.id < chosen.before)
+        query = query.where(jobs.c.id > chosen.before if chosen.oldest else jobs.c.id < chosen.before)
     return [_record(row) for row in connection.execute(query)]
+
+
+def oldest_waiting(connection: sa.Connection, cluster_ids: Sequence[str]) -> dict[str, JobRecord]:
+    """Return {cluster id: the job that waits there longest}, of those where one waits."""
+    if not cluster_ids:
+        return {}
+    own = jobs.c.cluster_id.in_(cluster_ids), jobs.c.state == JobState.WAITING
+    first = sa.select(sa.func.min(jobs.c.id)).where(*own).group_by(jobs.c.cluster_id)
+    return {record.cluster_id: record for record in _jobs(connection, jobs.c.id.in_(first))}
+
+
+COUNTED = ("state", "cluster", "requestor", "reason")
+
+
+def count_live_by(
+    connection: sa.Connection, visible: Collection[str] | None, own: Mapping[str, Collection[str]], by: str
+) -> dict[str, int]:
+    """Return {value: how many jobs that have not ended} of one of COUNTED, the largest first."""
+    column = jobs.c.wait["reason"].as_string() if by == "reason" else jobs.c[by]
+    query = sa.select(column, sa.func.count()).where(_OPEN).group_by(column)
+    if visible is not None:
+        query = query.where(_shown(visible, own))
+    found = {str(value or ""): many for value, many in connection.execute(query)}
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
 def newest(connection: sa.Connection) -> str:

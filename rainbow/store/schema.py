@@ -11,6 +11,7 @@
     jobs ─┬─── unplaced ─────── reaches          wait for a cluster; the clusters they may go to
           ├─── tasks             kept when their cluster is deleted: they are history
           └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
+    sessions                     browsers that are signed in to the page, and with which credentials
     symbols                      names of what jobs bring about, for those that wait for it (RFC 26)
     tags                         the versions a basis has had
     durations                    how long tasks ran, by the names of job and task
@@ -215,6 +216,8 @@ grants = sa.Table(
     _cluster_id(primary_key=True, index=True),
 )
 
+IS_OPEN = "state IN ('UNPLACED', 'WAITING', 'RUNNING')"  # a statement that says it too is answered from the index
+
 jobs = sa.Table(
     "jobs",
     metadata,
@@ -245,6 +248,7 @@ jobs = sa.Table(
     # the two sums of booking.py are answered from these alone
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended_at", "ended_at"),
+    _index_where("ix_jobs_open", IS_OPEN, "id"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
     sa.Column("account", NAME, nullable=False, server_default=""),
     sa.Column("rate", sa.Double, nullable=False, server_default="0"),  # money for a core second, at its submit
@@ -366,6 +370,16 @@ job_etas = sa.Table(
     sa.Column("last", JSON, nullable=False),
     sa.Column("score", TIME),  # how the first one turned out; NULL: it has not started
     sa.Index("ix_job_etas_open", "cluster_id", "score"),
+)
+
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    sa.Column("id", ID, primary_key=True),  # SHA-256 of what the browser's cookie holds
+    sa.Column("credentials", JSON, nullable=False),  # SHA-256 of the tokens it was opened with
+    sa.Column("begun_at", TIME, nullable=False),
+    sa.Column("used_at", TIME, nullable=False, index=True),
+    sa.Column("acts_until", TIME),  # NULL: it looks only
 )
 
 symbols = sa.Table(

@@ -7,7 +7,7 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf, log
 from typing import Any
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from rainbow.forecast.forecast import SCORES
 from rainbow.forecast.lengths import RATIOS, RUNS, Key, Known, length_of
-from rainbow.state_machine import BOOKED, ENDED, TaskState
+from rainbow.state_machine import BOOKED, ENDED, JobState, TaskState
 from rainbow.store.jobs import LIVE
 from rainbow.store.schema import JSON, durations, forecasts, job_etas, jobs, lengths, tasks, together, workers
 
@@ -79,6 +79,32 @@ def _by_state(
 ) -> StateCounts:
     query = sa.select(cluster, state, sa.func.count()).where(which).group_by(cluster, state)
     return {(row[0], str(row[1])): row[2] for row in connection.execute(query)}
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The jobs of a cluster that have not ended; `nodes`: of those that run; `oldest`: the first submission."""
+
+    running: int = 0
+    waiting: int = 0
+    nodes: int = 0
+    oldest: float | None = None
+
+
+def live(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, Live]:
+    """Return {cluster id: its jobs that have not ended}, of those that have any."""
+    wanted, found = sorted(cluster_ids), dict[str, Live]()
+    sums = sa.func.count(), sa.func.sum(jobs.c.nodes), sa.func.min(jobs.c.submitted_at)
+    query = sa.select(jobs.c.cluster_id, jobs.c.state, *sums).where(jobs.c.state.in_(LIVE))
+    for k in range(0, len(wanted), FEW):
+        own = query.where(jobs.c.cluster_id.in_(wanted[k : k + FEW])).group_by(jobs.c.cluster_id, jobs.c.state)
+        for cluster_id, state, many, nodes, oldest in connection.execute(own):
+            before = found.get(cluster_id, Live())
+            if state == JobState.RUNNING:
+                found[cluster_id] = replace(before, running=many, nodes=nodes)
+            else:
+                found[cluster_id] = replace(before, waiting=many, oldest=oldest)
+    return found
 
 
 # ── lengths and forecasts ──

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 import sqlalchemy as sa
-from flask import Blueprint, Response, jsonify, request
+from flask import Blueprint, Response, jsonify, redirect, request
 
 from rainbow.api.wire import flag, read_mapping, service, timed, who
 from rainbow.errors import Forbidden
@@ -32,6 +32,7 @@ def reload() -> Any:
 
 
 health = Blueprint("health", __name__)
+KINDS = ("application/json", "text/html")  # of what `/` answers, the first if both will do
 
 
 @health.get("/livez")
@@ -50,7 +51,9 @@ def ready() -> Any:
 
 @health.get("/")
 def front() -> Any:
-    """Return the name, the version and where to continue."""
+    """Return the name, the version and where to continue; a browser is sent to the page."""
+    if service().settings.server.page and request.accept_mimetypes.best_match(KINDS) == "text/html":
+        return redirect("/fleet", 303)
     verbs = ["/v1/clusters", "/v1/jobs", "/v1/match", "/livez", "/readyz", "/metrics"]
     return jsonify(service="rainbow", scheduler=service().settings.name, verbs=verbs)
 

@@ -7,12 +7,12 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.pauses import park, waited
-from rainbow.api.wire import flag, number_of, read_json, read_mapping, read_state, service, timed, who
+from rainbow.api.wire import flag, number_of, read_json, read_mapping, read_state, rfc3339, service, timed, who
 from rainbow.errors import RequestError
 from rainbow.service import reservations as service_reservations
 from rainbow.service.agents import protocol
 from rainbow.service.clusters import drain, graphs, inventory, registration, scheduling_settings
-from rainbow.service.queries import forecasts, monitoring
+from rainbow.service.queries import fleet, forecasts, monitoring, occupancy
 
 nodes = Blueprint("nodes", __name__, url_prefix="/v1")
 
@@ -25,6 +25,15 @@ def listing_nodes() -> Any:
     `nodes`, `names` (a hostlist of the first 1,000), and the `free` and `total` amounts with `units`.
     """
     return jsonify(nodes=inventory.nodes(service(), who()))
+
+
+@nodes.get("/summary")
+def summary() -> Any:
+    """Count what all clusters have; name those that need their operator first, and why."""
+    text = request.args.get("top", "40")
+    if not text.isdecimal() or int(text[:9]) > forecasts.MOST:
+        raise RequestError(f"top must be between 0 and {forecasts.MOST}", pointer="/top")
+    return jsonify(fleet.written(fleet.summary(service(), who(), int(text))))
 
 
 agents = Blueprint("agents", __name__, url_prefix="/v1/clusters/<name>")
@@ -254,6 +263,47 @@ def timeline(name: str) -> Any:
     `lines` have `worker`, `type`, `capacity` and `steps`; a time of null never comes.
     """
     return jsonify(monitoring.timeline(service(), who(), name))
+
+
+@clusters.get("/<name>/occupancy")
+def occupancies(name: str) -> Any:
+    """Say how full each worker is, those of one kind together, as one letter each.
+
+    `levels` has a letter for each worker of `names`, in order: 0 (idle) to 9 and A (full) in tenths, upwards;
+    N: no agent yet, L: lost, O: offline, Q: quarantined, D: draining. `taken`: whether it holds any task.
+    """
+    told = occupancy.occupancy(service(), who(), name)
+    return jsonify({**told, "at": rfc3339(told["at"])})
+
+
+@clusters.get("/<name>/workers/<path:worker>")
+def worker(name: str, worker: str) -> Any:
+    """Show one worker, and the tasks that hold some of it; `hidden`: those of jobs that the caller does not see."""
+    return jsonify(timed(occupancy.worker(service(), who(), name, worker)))
+
+
+@clusters.get("/<name>/bars")
+def bars(name: str) -> Any:
+    """Return what ran, runs and is planned in a window of time, as columns: a bar for each task and worker.
+
+    Times are seconds since 1970. `kind`: 0 completed, 1 failed, 2 it still runs. By default an hour back and ahead.
+    """
+    now = service().clock()
+    begin, end = (_second(key, default) for key, default in (("from", now - 3600), ("to", now + 3600)))
+    limit = _second("limit", 10_000)
+    if not 1 <= limit <= occupancy.MOST_BARS:
+        raise RequestError(f"limit must be between 1 and {occupancy.MOST_BARS}", pointer="/limit")
+    return jsonify(occupancy.bars(service(), who(), name, begin, end, int(limit)))
+
+
+def _second(key: str, default: float) -> float:
+    try:
+        value = float(request.args.get(key, default))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e11:
+        raise RequestError(f"{key} must be a number of seconds since 1970", pointer=f"/{key}")
+    return value
 
 
 @clusters.get("/<name>/forecast")

@@ -20,10 +20,10 @@ from rainbow.service.placement import ledger
 from rainbow.service.placement import submit as placement_submit
 from rainbow.service.placement.batch import Answer, Entry, Optimal
 from rainbow.service.placement.submit import Submission
-from rainbow.service.queries import forecasts
+from rainbow.service.queries import fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.state_machine import JobState
-from rainbow.store.jobs import Filter
+from rainbow.store.jobs import COUNTED, Filter
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")
 MOST_DIGITS = 9  # of a number in a query
@@ -188,16 +188,23 @@ def cluster_tokens(envelope: Mapping[str, Any]) -> list[str]:
 
 @jobs.get("/jobs")
 def listing() -> Any:
-    """List jobs, the newest first, in pages.
+    """List jobs, the newest first (`sort=oldest`: the oldest), in pages.
 
-    `state` takes several, separated by commas. `summary=true` adds counts of tasks by state, start, the worst exit
-    code and workers.
+    `state` takes several, separated by commas; `reason` is that of a wait. `summary=true` adds counts of tasks by
+    state, start, the worst exit code and workers.
     """
     asking = who()
     chosen = _filter(asking)
     found = job_queries.listing(service(), asking, chosen, summary=flag("summary"))
     following = found[-1]["id"] if len(found) == chosen.limit else None
     return jsonify(jobs=[timed(job) for job in found], next=following)
+
+
+@jobs.get("/jobs:counts")
+def counts() -> Any:
+    """Count the jobs that have not ended, by state, cluster, requestor or reason."""
+    by = _choice("by", COUNTED)
+    return jsonify(by=by, counts=fleet.job_counts(service(), who(), by))
 
 
 def _filter(asking: Caller) -> Filter:
@@ -214,7 +221,17 @@ def _filter(asking: Caller) -> Filter:
         _limit(arguments.get("limit", "100")),
         arguments.get("requestor"),
         asking.own,
+        arguments.get("reason") or None,
+        _choice("sort", ("newest", "oldest")) == "oldest",
     )
+
+
+def _choice(name: str, allowed: tuple[str, ...]) -> str:
+    """Read one of some words of the query; the first where none is said."""
+    value = request.args.get(name, allowed[0])
+    if value not in allowed:
+        raise RequestError(f"{name} must be one of {', '.join(allowed)}", pointer=f"/{name}")
+    return value
 
 
 def _limit(text: str) -> int:

@@ -1,18 +1,21 @@
 """Which vertices of a cluster are held, by whom: take and release, try and undo, book what a store says.
 
 `take` chooses what successive copies of a job get, lowest first, as `Verdict.fits` counts them. A request that takes
-everything from workers is served from their states (allocation.py); any other by the plain search over what is not
-taken, which costs what the cluster is large. Where workers lie in workers, and under strict levels, nothing is served
-from states: what is held is positions of the whole cluster, and what floats holds its worker whole.
+everything from workers is served from their states (allocation.py), several groups of slots one group after the
+other; any other by the plain search over what is not taken, which costs what the cluster is large. Where workers lie
+in workers, and under strict levels, nothing is served from states: what is held is positions of the whole cluster,
+and what floats holds its worker whole.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rainbow.lazy import cached_property
 from rainbow.lru_cache import Memory
@@ -23,7 +26,8 @@ from rainbow.matching.fluxion.traversal import Traversal, exclusive
 from rainbow.matching.model.budget import FREE
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import OUTSIDE, layout
-from rainbow.matching.model.verdict import Reason
+from rainbow.matching.model.verdict import Reason, Take
+from rainbow.matching.search.depth_first import takes_whole
 from rainbow.matching.search.solution import search
 from rainbow.matching.search.trail import Taken
 from rainbow.matching.search.upper_bound import cannot_collide
@@ -38,7 +42,6 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Request
     from rainbow.matching.fluxion.traversal import Found
     from rainbow.matching.model.layout import ClusterLayout
-    from rainbow.matching.model.verdict import Take
     from rainbow.matching.search.solution import Piece
     from rainbow.matching.workers.worker_use import State
 
@@ -92,6 +95,7 @@ class Occupancy:
         self.held: dict[Key, Pieces] = {}
         self._numbers = count(1)
         self._fillings: Memory[tuple[bytes, frozenset[str] | None], Filling] = Memory(MOST_FILLINGS)
+        self._groups: Memory[bytes, tuple[Request, ...]] = Memory(MOST_FILLINGS)
         self._log: list[Callable[[], None]] | None = None
 
     # ── take and release ──
@@ -282,7 +286,10 @@ class Occupancy:
             kind_of = {name: str(kind.number) for name, kind in self.workers.by_name.items()}
             among = [name for name in (kind_of if among is None else among) if kind_of[name] in kinds]
         if filling is None:
-            return self._search(request, among)
+            groups = self._groups.get(request.key)
+            groups = self._groups.put(request.key, self._grouped(request)) if groups is None else groups
+            taken = self._in_turn(groups, among) if groups else None
+            return self._search(request, among) if taken is None else taken or None
         if among is None:
             chosen = filling.take()
         else:
@@ -304,6 +311,37 @@ class Occupancy:
             return None
         offers = Offers(shape, question.passes, kinds)
         return self._fillings.put((request.key, kinds), Filling(offers, self.states, self.closed))
+
+    def _grouped(self, request: Request) -> tuple[Request, ...]:
+        """Return a request as one for each of its groups of slots, in the search's order; none if it is more."""
+        plain = len(request.variants) == 1 and 1 < len(request.resources) <= MOST_FILLINGS // 2
+        leaves = all(tree.is_slot and not any(part.children for part in tree.children) for tree in request.resources)
+        if not (plain and leaves):
+            return ()
+        compound = set(self.workers.rooted.compound)
+        last_first = request.resources[::-1]
+        ordered = sorted(last_first, key=lambda r: (not takes_whole(r, compound), -r.count.min))
+        groups = tuple(replace(request, variants=((tree,),)) for tree in ordered)
+        return groups if all(self._filling(one, None) is not None for one in groups) else ()
+
+    def _in_turn(self, groups: tuple[Request, ...], among: Collection[str] | None) -> Holding | Literal[False] | None:
+        """Take the groups in turn; False: one has no room alone; None: they are in each other's way."""
+        found: list[Holding] = []
+        numbers: list[int] = []
+        for group in groups:
+            holding = self._found(group, among, None)
+            if holding is None:
+                break
+            numbers.append(self.number())
+            self.hold(numbers[-1], tuple(holding.pieces))
+            found.append(holding)
+        for number in numbers:
+            self.release(number)
+        if len(found) < len(groups):
+            alone = not found or self._found(groups[len(found)], among, None) is None
+            return False if alone else None
+        pieces = [piece for holding in found for piece in holding.pieces]
+        return Holding(pieces, partial(_merged, found, True), slots=partial(_merged, found, False))
 
     def _search(self, request: Request, among: Collection[str] | None) -> Holding | None:
         laid_out = layout(self.cluster)
@@ -374,6 +412,15 @@ def _positions(held: Iterable[Pieces], starts: list[int]) -> Iterator[tuple[int,
                     yield i, amount, whole
                 else:
                     yield (starts[worker] + i if i >= 0 else -1 - (worker * _MANY - 1 - i)), amount, whole
+
+
+def _merged(found: Iterable[Holding], by_vertex: bool) -> Take:
+    """Say what several groups hold together."""
+    takes = [holding.take if by_vertex or holding.slots is None else holding.slots() for holding in found]
+    vertices: Counter[str] = Counter()
+    for take in takes:
+        vertices.update(take.vertices)
+    return Take(tuple(sorted((one for take in takes for one in take.placed), key=itemgetter(0))), dict(vertices))
 
 
 def _said(take: Take) -> Take:

@@ -38,15 +38,18 @@ Amounts = Mapping[str, int]
 
 
 class Rooms:
-    """The free amounts of one round: those of the census, less what was taken."""
+    """The free amounts of one round: those of the vertices, where they are known; else of the census."""
 
-    def __init__(self, census: Census) -> None:
+    def __init__(self, census: Census, vertices: Free | None) -> None:
         self._census = census
+        self._vertices = vertices
         self._touched: dict[str, dict[str, int]] = {}
         self._streams: dict[tuple[str, frozenset[tuple[str, int]]], Stream] = {}
 
     def free(self, worker: str) -> Amounts:
         """Return what is free on a worker."""
+        if self._vertices is not None:
+            return self._vertices.amounts(worker)
         return self._touched.get(worker) or self._census.workers[worker].free
 
     def has(self, worker: str, amounts: Amounts) -> bool:
@@ -54,7 +57,9 @@ class Rooms:
         return _holds(self.free(worker), amounts)
 
     def take(self, worker: str, amounts: Amounts) -> None:
-        """Take amounts of a worker; negative ones are given back."""
+        """Take amounts of a worker, where no vertices were taken; negative ones are given back."""
+        if self._vertices is not None:
+            return
         free = self._touched.setdefault(worker, dict(self._census.workers[worker].free))
         free.update({kind: free.get(kind, 0) - amount for kind, amount in amounts.items()})
 
@@ -132,7 +137,7 @@ class Sharing(Placing):
     def __init__(self, view: View, census: Census, unit: str) -> None:
         self.unit = unit
         self._templates: dict[int | str, list[Template]] = {}
-        self._rooms = Rooms(census)
+        self._rooms = Rooms(census, view.free)
         super().__init__(view, census)
 
     def _prepare(self) -> None:
@@ -394,7 +399,6 @@ class Locating(Sharing):
         if taken is None:
             self._free.undo(mark)
             return False
-        self._give([part for unit in chosen for part in unit.amounts.items()], 1)
         self._book(gang, taken.take)
         return True
 

@@ -210,7 +210,7 @@ def lose_the_silent(service: Service, mirror: Mirror) -> bool:
     # a worker nobody speaks for holds nothing, whatever else it was put away for
     gone = {n for n, w in known.items() if w.state is WorkerState.LOST or (n not in up and not anew)}
     orphans = (a for a in mirror.agents if a not in living and not a.startswith(PULLS))
-    if not (silent or any(mirror.held[name] for name in gone) or any(mirror.agents[a] for a in orphans)):
+    if not (silent or any(map(mirror.census.tasks_on, gone)) or any(mirror.agents[a] for a in orphans)):
         return released
     given_up = _given_up(service, entry.id, signs, mirror)
     lost = _lose(service, mirror, _Lost(frozenset(living), given_up, frozenset(gone)), silent)

@@ -16,6 +16,8 @@ from rainbow.store import tasks, workers
 from rainbow.text import natural
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from rainbow.service.core.service import Service
 
 
@@ -50,10 +52,15 @@ def nodes(service: Service, who: Caller) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for entry in sorted(entries, key=lambda e: natural(e.cluster.name)):
         with service.store.read() as connection:
-            states = workers.of_cluster(connection, entry.id)
-            booked = tasks.of_cluster(connection, entry.id, BOOKED)
-        rows += _by_state(entry, {name: found.state for name, found in states.items()}, used_of(booked))
+            rows += by_state(connection, entry)
     return rows
+
+
+def by_state(connection: sa.Connection, entry: Entry) -> list[dict[str, Any]]:
+    """Count the workers of one cluster by state, with what is free of them."""
+    states = workers.of_cluster(connection, entry.id)
+    booked = tasks.of_cluster(connection, entry.id, BOOKED)
+    return list(_by_state(entry, {name: found.state for name, found in states.items()}, used_of(booked)))
 
 
 def used_of(booked: Iterable[Task]) -> dict[str, Counter[str]]:

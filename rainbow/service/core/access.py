@@ -92,7 +92,11 @@ class Callers(Memory[Any, Caller]):
 
 def caller(service: Service, connection: sa.Connection, brought: Collection[str]) -> Caller:
     """Say who asks, by what of it is known: a dead token takes nothing away. Unauthenticated if none of it is."""
-    hashes = {digest(credential) for credential in brought}
+    return caller_by(service, connection, {digest(credential) for credential in brought})
+
+
+def caller_by(service: Service, connection: sa.Connection, hashes: Collection[str]) -> Caller:
+    """Say who asks by the digests of the credentials that were brought."""
     found = credentials.valid(connection, hashes, service.clock())
     registers = any(hmac.compare_digest(own, service.registration) for own in hashes)
     admin = any(hmac.compare_digest(own, service.administration) for own in hashes)

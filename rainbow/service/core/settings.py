@@ -15,7 +15,7 @@ from rainbow.jobspec.yaml_reader import Positions, load
 from rainbow.matching import Budget, backends, matchers
 from rainbow.plugins import Registry
 from rainbow.scheduling import policies
-from rainbow.scheduling.settings_schema import Check, at, fail, integer, number, one_of, text
+from rainbow.scheduling.settings_schema import Check, at, fail, flag, integer, number, one_of, text
 from rainbow.selection import check_options
 from rainbow.service.core.limits import SCHEMA as ADMISSION
 from rainbow.service.core.limits import check_limits
@@ -181,6 +181,7 @@ class Server:
     client_ca: str | None = None  # with it a client needs a certificate of this authority
     metrics: str = "admin"  # who may read /metrics: admin (with monitor tokens) or everybody
     log: str = "info"  # debug, info, warning, error
+    page: bool = True  # whether the web page is served
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,4 +240,5 @@ SERVER: Mapping[str, Check] = {
     "client_ca": text,
     "metrics": one_of("admin", "everybody"),
     "log": one_of("debug", "info", "warning", "error"),
+    "page": flag,
 }

@@ -230,8 +230,6 @@ class Mirror:
         occupancy = Occupancy(self.entry.cluster)
         self.occupancy = occupancy if occupancy.is_located else None  # None: nobody knows more than amounts
         self._reason: dict[str, str] = {}
-        self._used: dict[str, Counter[str]] = {}
-        self.held: Counter[str] = Counter()  # tasks on each worker
         self._touched: set[str] = set(self._capacity)  # workers whose views are to be made anew
         self._changed: set[str] = set()  # jobs whose views are
 
@@ -250,13 +248,13 @@ class Mirror:
         self._touched |= fresh.keys() & self._capacity.keys()
 
     def _worker(self, name: str) -> WorkerView:
-        whole, used = self._capacity[name], self._used.get(name, Counter())
-        free = {kind: amount - used.get(kind, 0) for kind, amount in whole.items()}
+        whole, census = self._capacity[name], self.census
+        free = self.occupancy.free(name) if self.occupancy is not None else census.less_held(name, whole)
         known = self.workers.get(name)
         state, since = (known.state, known.since) if known else (WorkerState.NEW, 0.0)
         if self.entry.drained and state is WorkerState.READY:
             state = WorkerState.DRAINING
-        return WorkerView(name, self._kinds[name], whole, free, state, since, self.held[name])
+        return WorkerView(name, self._kinds[name], whole, free, state, since, census.tasks_on(name))
 
     # ── jobs ──
 
@@ -360,10 +358,6 @@ class Mirror:
                 for kind, amount in amounts.items():
                     self.consumables[kind] = self.consumables.get(kind, 0) - sign * amount
                 continue
-            used = self._used.setdefault(name, Counter())
-            for kind, amount in amounts.items():
-                used[kind] += sign * amount
-            self.held[name] += sign
             if name in self._capacity:
                 self._touched.add(name)
 
@@ -408,16 +402,19 @@ class Mirror:
 
     def check(self) -> None:
         """Raise PlanError unless what is kept is what the booked tasks say, vertex by vertex and by amounts."""
+        self.census.check()
         if self.occupancy is None:
             return
         again = Occupancy(self.entry.cluster)
         for task in self.booked.values():
             again.book(task.id, task.held, task.placement)
         for name in self._capacity:
-            free, counted = self.occupancy.free(name), self.census.workers[name].free
+            free, counted = self.occupancy.free(name), self.census.less_held(name, self._capacity[name])
             leaves = {kind: amount for kind, amount in counted.items() if kind not in again.containers(name)}
             if self.occupancy.is_held_twice(name) or not self.occupancy.is_like(again, name):
                 raise PlanError(f"{name}: {dict(free)} is kept, {dict(again.free(name))} rebuilt")
+            if self.census.workers[name].free != free:
+                raise PlanError(f"{name}: {self.census.workers[name].free} is indexed, {dict(free)} located")
             if any(
                 free[kind] > amount for kind, amount in leaves.items()
             ):  # a socket that is held whole may have grown

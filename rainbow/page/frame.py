@@ -1,0 +1,183 @@
+"""The guard around every page: who asks, forms, headers and faults; and a page made from its template.
+
+Nothing comes from elsewhere, and nothing is inline: the policy of HEADERS forbids both. Whoever is signed in looks
+only, until a token is entered again. A cookie of the page opens nothing under /v1.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from functools import cache, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode, urlsplit
+
+from flask import Blueprint, Response, current_app, g, redirect, render_template, request
+
+from rainbow.errors import Forbidden, Unauthenticated
+from rainbow.service.core import sessions
+from rainbow.service.core.sessions import Session
+
+if TYPE_CHECKING:
+    from rainbow.service import Service
+    from rainbow.service.core.access import Caller
+
+HERE = Path(__file__).parent
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+SAFE = ("GET", "HEAD")
+LOOPBACK = ("127.", "::1", "::ffff:127.")
+SMALL = 1_024  # bytes of an answer that is not compressed
+TOKEN_PLACE = "@form-token@"  # noqa: S105 - in a page that is made; each answer has a token of its own there
+KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+page = Blueprint("page", __name__, template_folder="templates")
+View = Callable[..., Any]
+
+
+def service() -> Service:
+    """Return the service this app serves."""
+    return cast("Service", current_app.extensions["rainbow"])
+
+
+def who() -> Caller:
+    """Return who is signed in."""
+    return session().caller
+
+
+def session() -> Session:
+    """Return the session of this request."""
+    return cast("Session", g.session)
+
+
+# ── which requests are let in ──
+
+
+def guarded(view: View) -> View:
+    """Let a view be called by those who are signed in; send the others to the login page."""
+
+    @wraps(view)
+    def called(**parts: Any) -> Any:
+        found = sessions.find(service(), request.cookies.get(cookie_name(), ""))
+        if found is None:
+            if request.method in SAFE and not request.path.startswith("/ui/"):
+                return redirect(f"/login?{urlencode({'next': request.full_path.rstrip('?')})}", 303)
+            raise Unauthenticated("you are not signed in, or your session has ended; sign in again")
+        g.session = found
+        if request.method not in SAFE:
+            check_form()
+            if not getattr(view, "looks_only", False) and not found.acts:
+                raise Forbidden("this session looks only; enter your token again to change something")
+        return view(**parts)
+
+    return called
+
+
+def looks(view: View) -> View:
+    """Mark a view whose POST changes nothing but the session: those who look only may send it."""
+    view.looks_only = True  # type: ignore[attr-defined]
+    return view
+
+
+def check_form() -> None:
+    """Refuse a form that did not come from a page of this session."""
+    check_origin()
+    brought = request.form.get("form", "") or request.headers.get("X-Form", "")
+    mask, _, sealed = brought.partition(".")
+    if not mask or not hmac.compare_digest(sealed, _sealed(mask)):
+        raise Forbidden("this form is not from a page of your session; reload the page and send it again")
+
+
+def check_origin() -> None:
+    """Refuse what another site sends."""
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site not in (None, "same-origin") or (origin is not None and urlsplit(origin).netloc != request.host):
+        raise Forbidden("this form was sent from another site")
+
+
+def form_token() -> str:
+    """Return what forms bring with them: masked in each answer, so that compression tells nothing."""
+    mask = secrets.token_hex(8)
+    return f"{mask}.{_sealed(mask)}"
+
+
+def _sealed(mask: str) -> str:
+    return hmac.new(session().form_token.encode(), mask.encode(), hashlib.sha256).hexdigest()
+
+
+def is_private() -> bool:
+    """Return whether nobody on the way reads what is sent: TLS, here or at a proxy beside us, or the loopback."""
+    return _is_tls() or (request.remote_addr or "").startswith(LOOPBACK)
+
+
+def _is_tls() -> bool:
+    return request.scheme == "https" or request.headers.get("X-Forwarded-Proto") == "https"
+
+
+def cookie_name() -> str:
+    """Return the cookie's name; the prefix lets browsers take it by TLS and from this host alone."""
+    return "__Host-rainbow" if _is_tls() else "rainbow"
+
+
+def with_cookie(answer: Response, value: str) -> Response:
+    """Set the session's cookie, or delete it if the value is empty."""
+    kept: dict[str, Any] = {"secure": _is_tls(), "httponly": True, "samesite": "Strict", "path": "/"}
+    if value:
+        answer.set_cookie(cookie_name(), value, max_age=int(sessions.LONGEST), **kept)
+    else:
+        answer.set_cookie(cookie_name(), "", expires=0, **kept)
+    return answer
+
+
+# ── a page from its template ──
+
+
+def render(template: str, status: int = 200, **context: Any) -> Response:
+    """Make a page; its address, sent to another user, shows the same."""
+    signed: Session | None = g.get("session")
+    now = service().clock()
+    shown = {"session": signed, "now": now, "style": asset("page.css"), "script": asset("page.js")}
+    text = render_template(template, **{**shown, "form_token": TOKEN_PLACE, "asset": asset, **context})
+    if signed is not None:
+        text = text.replace(TOKEN_PLACE, form_token())
+    answer = Response(text, status, mimetype="text/html")
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+def with_headers(answer: Response) -> Response:
+    """Add what every page carries, and compress what is long."""
+    answer.headers.update(HEADERS)
+    is_text = answer.mimetype in ("text/html", "application/json", "text/css", "text/javascript")
+    accepted = "gzip" in request.headers.get("Accept-Encoding", "")
+    if is_text and accepted and not answer.is_streamed and "Content-Encoding" not in answer.headers:
+        body = answer.get_data()
+        if len(body) > SMALL:
+            answer.set_data(gzip.compress(body, 5, mtime=0))
+            answer.headers["Content-Encoding"] = "gzip"
+    answer.headers["Vary"] = "Accept-Encoding, Cookie"
+    return answer
+
+
+@cache
+def files() -> Mapping[str, tuple[str, bytes]]:
+    """Return {file: (digest, content)} of the static files."""
+    found = {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir()) if path.suffix in KINDS}
+    return {name: (hashlib.sha256(content).hexdigest()[:12], content) for name, content in found.items()}
+
+
+def asset(name: str) -> str:
+    """Return a static file's address, which changes with its content."""
+    return f"/static/{files()[name][0]}/{name}"

@@ -1,0 +1,215 @@
+"""Clusters: the fleet at a glance, a list, and one with its nodes, timeline, queue, shares and next plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from flask import jsonify, redirect, request
+
+from rainbow.errors import Forbidden, RequestError
+from rainbow.jobspec.hostlist import expand_hosts
+from rainbow.page.frame import guarded, page, render, service, who
+from rainbow.service.clusters import drain, inventory, scheduling_settings
+from rainbow.service.queries import fleet as fleet_queries
+from rainbow.service.queries import forecasts, monitoring, occupancy
+from rainbow.service.queries import jobs as job_queries
+from rainbow.state_machine import JobState
+from rainbow.store.jobs import Filter
+
+PAGE = 100  # clusters, and waiting jobs
+TOP = 40  # clusters that the fleet names with their reason
+SMALL = 200  # tiles, above which they are small
+ROWS = 50  # bars in the table beside the picture
+MOST_WORKERS = 1_000  # that one form moves
+HOURS = (1, 6, 24, 168)  # windows of the timeline
+TABS = ("nodes", "timeline", "queue", "shares", "plan", "settings")
+VERBS = ("drain", "offline", "reinstate")
+
+
+@page.get("/fleet")
+@guarded
+def fleet() -> Any:
+    """Show all clusters, and first those that need their operator."""
+    told = fleet_queries.summary(service(), who(), TOP)
+    return render("fleet.html", here="fleet", fleet=told, small=len(told["tiles"]) > SMALL)
+
+
+@page.get("/clusters")
+@guarded
+def clusters() -> Any:
+    """List all clusters by name."""
+    wanted, state = request.args.get("q", "").strip(), request.args.get("state", "")
+    told = fleet_queries.summary(service(), who(), 0)
+    rows = [one for one in told["tiles"] if wanted.lower() in one["name"].lower() and state in ("", one["state"])]
+    first = _number("from", 0)
+    more = first + PAGE if len(rows) > first + PAGE else None
+    following = f"/clusters?{urlencode({'q': wanted, 'state': state, 'from': more})}" if more else None
+    shown = {"rows": rows[first : first + PAGE], "count": len(rows), "states": told["states"]}
+    return render("clusters.html", here="clusters", **shown, following=following, q=wanted, state=state)
+
+
+def _number(key: str, default: int, most: int = 10**9) -> int:
+    text = request.args.get(key, "")
+    return min(most, int(text[:9])) if text.isdecimal() else default
+
+
+@page.get("/clusters/<name>")
+@guarded
+def cluster(name: str) -> Any:
+    """Show one cluster: one of its tabs."""
+    tab = request.args.get("tab", "nodes")
+    if tab not in TABS:
+        raise RequestError(f"unknown tab {tab[:40]}; expected one of {', '.join(TABS)}", pointer="/tab")
+    shown = inventory.show(service(), who(), name)
+    return render(
+        "cluster.html",
+        here="clusters",
+        watch=name,
+        cluster=shown,
+        name=name,
+        tab=tab,
+        tabs=TABS,
+        owns=_owns(name),
+        **_PARTS[tab](name),
+    )
+
+
+def _owns(name: str) -> bool:
+    entry = service().catalogue.get(name)
+    return entry is not None and (who().admin or entry.id in who().secrets)
+
+
+def _nodes(name: str) -> dict[str, Any]:
+    told = occupancy.occupancy(service(), who(), name)
+    chosen = request.args.get("worker")
+    one = occupancy.worker(service(), who(), name, chosen) if chosen else None
+    return {"map": told, "away": _away(name), "one": one}
+
+
+def _away(name: str) -> list[dict[str, Any]]:
+    """Return the rows of this cluster's workers by state, as `rainbow nodes` counts them."""
+    entry = service().catalogue.get(name)
+    with service().store.read() as connection:
+        return inventory.by_state(connection, entry) if entry else []
+
+
+def _timeline(name: str) -> dict[str, Any]:
+    hours, now = _number("hours", 1, 24 * 7) or 1, service().clock()
+    begin, end = now - 3600 * hours, now + 900 * hours
+    told = occupancy.bars(service(), who(), name, begin, end, 10_000)
+    newest = [_row(told, at) for at in range(min(ROWS, len(told["job"])))]
+    return {"hours": hours, "windows": HOURS, "bars": told, "newest": newest, "begin": begin, "end": end}
+
+
+def _row(told: Mapping[str, Any], at: int) -> dict[str, Any]:
+    job, name = told["jobs"][told["job"][at]]
+    return {
+        "job": job,
+        "name": name,
+        "user": told["users"][told["user"][at]],
+        "worker": told["lanes"][told["lane"][at]],
+        "start": told["start"][at],
+        "end": told["end"][at],
+        "kind": told["kind"][at],
+    }
+
+
+def _queue(name: str) -> dict[str, Any]:
+    states = [JobState.WAITING]
+    chosen = Filter(who().visible, states, name, request.args.get("cursor"), PAGE + 1, own=who().own, oldest=True)
+    found = job_queries.listing(service(), who(), chosen)
+    more = found[PAGE - 1]["id"] if len(found) > PAGE else None
+    following = f"/clusters/{quote(name, safe='')}?tab=queue&cursor={more}" if more else None
+    return {"jobs": found[:PAGE], "following": following}
+
+
+def _shares(name: str) -> dict[str, Any]:
+    told = monitoring.show(service(), who(), name)
+    figures = told["figures"]
+    classes = figures.get("classes", {})
+    plain = {key: value for key, value in figures.items() if isinstance(value, (int, float, str))}
+    return {"told": told, "classes": classes if isinstance(classes, Mapping) else {}, "plain": plain}
+
+
+def _plan(name: str) -> dict[str, Any]:
+    told = monitoring.plan(service(), who(), name)
+    return {"plan": told, "ahead": forecasts.of_cluster(service(), who(), name, PAGE, None)}
+
+
+def _settings(name: str) -> dict[str, Any]:
+    told = monitoring.show(service(), who(), name)
+    return {"told": told, "changes": scheduling_settings.changed(service(), who(), name)[:PAGE]}
+
+
+_PARTS = {
+    "nodes": _nodes,
+    "timeline": _timeline,
+    "queue": _queue,
+    "shares": _shares,
+    "plan": _plan,
+    "settings": _settings,
+}
+
+
+@page.get("/clusters/<name>/map")
+@guarded
+def cluster_map(name: str) -> Any:
+    """Return what the map of nodes draws."""
+    answer = jsonify(occupancy.occupancy(service(), who(), name))
+    answer.add_etag()
+    answer.headers["Cache-Control"] = "private, no-cache"
+    return answer.make_conditional(request)
+
+
+@page.get("/clusters/<name>/bars")
+@guarded
+def cluster_bars(name: str) -> Any:
+    """Return what the timeline draws."""
+    hours, now = _number("hours", 1, 24 * 7) or 1, service().clock()
+    answer = jsonify(occupancy.bars(service(), who(), name, now - 3600 * hours, now + 900 * hours, 10_000))
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+# ── drain, with a preview ──
+
+
+@page.get("/clusters/<name>/drain")
+@guarded
+def preview(name: str) -> Any:
+    """Show what putting workers away would do, before it is done."""
+    verb, text = request.args.get("verb", "drain"), request.args.get("workers", "").strip()
+    if not _owns(name):
+        raise Forbidden(f"the secret of cluster {name[:100]} is required")
+    told = occupancy.preview(service(), who(), name, _named(text)) if text else None
+    return render("drain.html", here="clusters", name=name, verb=_verb(verb), workers=text, told=told)
+
+
+def _verb(verb: str) -> str:
+    if verb not in VERBS:
+        raise RequestError(f"the verb must be one of {', '.join(VERBS)}", pointer="/verb")
+    return verb
+
+
+def _named(text: str) -> list[str]:
+    found = expand_hosts(text, MOST_WORKERS)
+    if not found:
+        raise RequestError(f"workers must be a hostlist of at most {MOST_WORKERS} workers", pointer="/workers")
+    return found
+
+
+@page.post("/ui/clusters/<name>/<any(drain,offline,reinstate):verb>")
+@guarded
+def move(name: str, verb: str) -> Any:
+    """Put workers away, or bring them back; without workers the whole cluster."""
+    text = request.form.get("workers", "").strip()
+    if text:
+        for worker in _named(text):
+            drain.move(service(), who(), name, worker, verb)
+    elif verb in ("drain", "reinstate"):
+        drain.move_cluster(service(), who(), name, verb)
+    else:
+        raise RequestError("offline needs workers; a whole cluster is drained", pointer="/verb")
+    return redirect(f"/clusters/{quote(name, safe='')}", 303)

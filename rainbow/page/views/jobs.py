@@ -1,0 +1,164 @@
+"""Jobs: listed, and one with the whole decision that placed it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from flask import redirect, request
+
+from rainbow.errors import RainbowError, RequestError
+from rainbow.page.frame import guarded, page, render, service, who
+from rainbow.service.jobs import lifecycle
+from rainbow.service.queries import fleet, forecasts
+from rainbow.service.queries import jobs as job_queries
+from rainbow.state_machine import JobState
+from rainbow.store.jobs import COUNTED, PENDING, Filter
+
+PAGE = 50  # jobs
+MOST_CLUSTERS = 50  # of a decision, unless all are asked for
+MOST_TASKS = 50
+MOST_TOGETHER = 200  # jobs that one form cancels
+FILTERS = ("state", "cluster", "requestor", "reason", "sort")
+VERBS = {"cancel": lifecycle.cancel, "suspend": lifecycle.suspend, "resume": lifecycle.resume}
+Document = Mapping[str, Any]
+
+
+def asked() -> dict[str, str]:
+    """Return what the address asks for, without what it leaves open."""
+    return {key: value for key in FILTERS if (value := request.args.get(key, "").strip())}
+
+
+@page.get("/jobs")
+@guarded
+def jobs() -> Any:
+    """List jobs."""
+    asks = asked()
+    chosen = chosen_by(asks, request.args.get("cursor") or None, PAGE + 1)
+    found = job_queries.listing(service(), who(), chosen)
+    more = found[PAGE - 1]["id"] if len(found) > PAGE else None
+    counts = {by: fleet.job_counts(service(), who(), by) for by in COUNTED}
+    following = f"/jobs?{urlencode({**asks, 'cursor': more})}" if more else None
+    return render("jobs.html", here="jobs", jobs=found[:PAGE], counts=counts, asks=asks, following=following)
+
+
+def chosen_by(asks: Mapping[str, str], cursor: str | None, limit: int) -> Filter:
+    """Return the filter that an address asks for."""
+    states = [word for word in asks.get("state", "").upper().split(",") if word]
+    if unknown := next((word for word in states if word not in JobState.__members__), None):
+        raise RequestError(
+            f"unknown job state {unknown[:40]}; expected one of {', '.join(JobState)}", pointer="/state"
+        )
+    return Filter(
+        who().visible,
+        states,
+        asks.get("cluster"),
+        cursor,
+        limit,
+        asks.get("requestor"),
+        who().own,
+        asks.get("reason"),
+        asks.get("sort") == "oldest",
+    )
+
+
+@page.get("/jobs/<id:job_id>")
+@guarded
+def job(job_id: str) -> Any:
+    """Show one job: which clusters can run it, which is best, when and where, what it prints."""
+    whole = lifecycle.whole_id(service(), who(), job_id)
+    after = request.args.get("after", "")
+    begin = int(after[:9]) if after.isdecimal() else None
+    shown = lifecycle.show(service(), who(), whole, begin, MOST_TASKS)
+    ask = job_queries.why_verified if "verify" in request.args else job_queries.why_now
+    told = ask(service(), who(), whole)
+    picture = drawn(told["decision"], MOST_CLUSTERS if "all" not in request.args else None)
+    may = _may(whole, shown["state"])
+    return render("job.html", here="jobs", job=shown, why=told, eta=_eta(whole), picture=picture, may=may)
+
+
+def _eta(job_id: str) -> Document | None:
+    """Return when it is expected, with its band; None if that is not for the caller."""
+    try:
+        return forecasts.of_job(service(), who(), job_id)
+    except RainbowError:
+        return None
+
+
+def _may(job_id: str, state: str) -> bool:
+    """Return whether the caller may change this job, if it acts."""
+    if state not in PENDING:
+        return False
+    try:
+        with service().store.read() as connection:
+            lifecycle.own_job(connection, who(), job_id)
+    except RainbowError:
+        return False
+    return True
+
+
+def drawn(decision: Document, most: int | None) -> dict[str, Any]:
+    """Arrange a decision: a row for each cluster, the chosen one first, and how many each step of it leaves."""
+    selection = decision.get("selection") or {}
+    ranks, drops, values = (selection.get(key) or {} for key in ("ranks", "drops", "values"))
+    rows = [
+        {**one, "fit": True, "rank": ranks.get(name), "drop": drops.get(name, ""), "values": values.get(name) or {}}
+        for one in decision.get("candidates") or ()
+        for name in [one["cluster"]]
+    ]
+    rows.sort(key=lambda row: (row["cluster"] != selection.get("cluster"), row["rank"] is None, row["rank"] or 0))
+    refused = [{**one, "fit": False} for one in decision.get("refusals") or ()]
+    undecided = [{**one, "fit": None} for one in decision.get("undecided") or ()]
+    every = [*rows, *refused, *undecided]
+    return {
+        "rows": every[:most],
+        "more": len(every) - len(every[:most]),
+        "steps": _steps(len(every), len(rows), selection.get("steps") or ()),
+        "chosen": selection.get("cluster"),
+        "selection": selection,
+    }
+
+
+def _steps(registered: int, match: int, steps: Sequence[Document]) -> list[dict[str, Any]]:
+    """Return how many clusters each step leaves, as a number and as a share of all."""
+    refused = f"{registered - match} do not" if registered > match else ""
+    rows = [(registered, "looked at", ""), (match, "match", refused)]
+    rows += [
+        (len(step["survivors"]), f"{step['step']} {step['argument']}", step["note"] or _dropped(step))
+        for step in steps
+    ]
+    return [{"left": left, "part": left / (registered or 1), "text": text, "note": note} for left, text, note in rows]
+
+
+def _dropped(step: Document) -> str:
+    return f"{len(step['dropped'])} dropped" if step["dropped"] else ""
+
+
+@page.post("/ui/jobs/<id:job_id>/<any(cancel,suspend,resume):verb>")
+@guarded
+def change(job_id: str, verb: str) -> Any:
+    """Cancel, suspend or resume a job."""
+    VERBS[verb](service(), who(), lifecycle.whole_id(service(), who(), job_id))
+    return redirect(f"/jobs/{job_id}", 303)
+
+
+@page.post("/ui/jobs")
+@guarded
+def change_many() -> Any:
+    """Do the same to all jobs that were selected; what one of them refuses is told at the end."""
+    verb, ids = request.form.get("verb", ""), request.form.getlist("job")[:MOST_TOGETHER]
+    if verb not in VERBS:
+        raise RequestError("the verb must be cancel, suspend or resume", pointer="/verb")
+    if request.form.get("sure") != "yes":
+        return render("sure.html", here="jobs", verb=verb, ids=ids)
+    refused = [(job_id, fault) for job_id in ids if (fault := _tried(verb, job_id))]
+    return render("sure.html", here="jobs", verb=verb, ids=ids, refused=refused, done=len(ids) - len(refused))
+
+
+def _tried(verb: str, job_id: str) -> str:
+    try:
+        VERBS[verb](service(), who(), job_id)
+    except RainbowError as fault:
+        return fault.message
+    return ""

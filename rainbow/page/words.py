@@ -1,0 +1,144 @@
+"""How the page writes times, numbers and hostile text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any
+
+from markupsafe import Markup, escape
+
+ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")
+LONGEST = 200  # characters of a name that are shown
+LONGEST_LINE = 2_000
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+
+
+def clean(text: object, longest: int = LONGEST) -> str:
+    """Return a text that a user has set without what could deceive its reader: direction, control, length.
+
+    >>> clean("a\\x1b[31mb\\u202ec")
+    'ab\u27e8U+202E\u27e9c'
+    """
+    found = CONTROL.sub("\ufffd", _marked(ANSI.sub("", str(text if text is not None else ""))))
+    return found if len(found) <= longest else f"{found[:longest]}…"
+
+
+def _marked(text: str) -> str:
+    return BIDI.sub(lambda found: f"\u27e8U+{ord(found.group()):04X}\u27e9", text)
+
+
+def output(text: str) -> str:
+    """Return a task's output as plain lines, none of them longer than LONGEST_LINE."""
+    return "\n".join(
+        clean(line.replace("\t", "    "), LONGEST_LINE) for line in text.replace("\r\n", "\n").split("\n")
+    )
+
+
+def count(value: float) -> str:
+    """Write a number with its thousands apart.
+
+    >>> count(91446), count(0.5)
+    ('91,446', '0.5')
+    """
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
+
+
+def span(seconds: float | None) -> str:
+    """Write a length of time in at most two units.
+
+    >>> span(3), span(61), span(11400), span(200000)
+    ('3 s', '1 min', '3 h 10', '2 d 7 h')
+    """
+    if seconds is None or not isfinite(seconds):
+        return "–"
+    whole = int(max(0.0, seconds))
+    if whole < MINUTE:
+        return f"{whole} s"
+    if whole < HOUR:
+        return f"{whole // MINUTE} min"
+    if whole < DAY:
+        return f"{whole // HOUR} h {whole % HOUR // MINUTE:02}"
+    return f"{whole // DAY} d {whole % DAY // HOUR} h"
+
+
+def seconds(value: object) -> float | None:
+    """Return a time in seconds since 1970, however it was given."""
+    if isinstance(value, str):
+        return datetime.fromisoformat(value).timestamp()
+    return float(value) if isinstance(value, (int, float)) and isfinite(value) else None
+
+
+def when(value: object, short: bool = True) -> str:
+    """Write a time as an element: UTC here, and in the reader's zone where JavaScript is on."""
+    at = seconds(value)
+    if at is None:
+        return "–"
+    told = datetime.fromtimestamp(at, UTC)
+    text = told.strftime("%H:%M:%S" if short else "%Y-%m-%d %H:%M:%S")
+    iso = told.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Markup('<time datetime="{0}" title="{0}"{1}>{2} UTC</time>').format(
+        iso, "" if short else Markup(" data-long"), text
+    )
+
+
+def amounts(values: Mapping[str, Any] | None, units: Mapping[str, str] | None = None) -> str:
+    """Write amounts by type.
+
+    >>> amounts({"node": 2, "memory": 64, "gpu": 0}, {"memory": "GB"})
+    'node 2, memory 64 GB'
+    """
+    told = (
+        f"{clean(kind)} {count(n)}{' ' + units[kind] if units and kind in units else ''}"
+        for kind, n in (values or {}).items()
+        if n
+    )
+    return ", ".join(told)
+
+
+def tone(state: str) -> str:
+    """Return the class of a state's badge; its word says the same."""
+    return TONES.get(str(state), "plain")
+
+
+TONES = {
+    **dict.fromkeys(("up", "RUNNING", "COMPLETED", "READY", "yes", "idle"), "good"),
+    **dict.fromkeys(("WAITING", "UNPLACED", "DRAINING", "drained", "deleting", "SUSPENDED", "undecided"), "wait"),
+    **dict.fromkeys(("unattended", "FAILED", "TIMED_OUT", "LOST", "QUARANTINED", "no", "failed"), "bad"),
+    **dict.fromkeys(("ASSIGNED", "ACCEPTED", "STOPPING"), "move"),
+}
+
+
+def percent(part: float) -> str:
+    """Write a share: what is more than nothing is never written as nothing.
+
+    >>> percent(0.004), percent(0.996), percent(1)
+    ('1 %', '99 %', '100 %')
+    """
+    if part <= 0 or part >= 1:
+        return f"{100 * min(1, max(0, part)):.0f} %"
+    return f"{min(99, max(1, round(100 * part)))} %"
+
+
+def tenths(part: float) -> int:
+    """Return a share in steps of ten percent, upwards: the class of a bar or a tile."""
+    return min(10, max(0, -int(-part * 10 // 1)))
+
+
+FILTERS = {
+    "clean": clean,
+    "output": output,
+    "count": count,
+    "span": span,
+    "when": when,
+    "amounts": amounts,
+    "tone": tone,
+    "percent": percent,
+    "tenths": tenths,
+    "seconds": seconds,
+    "quoted": escape,
+}

@@ -1,0 +1,180 @@
+"""All clusters at a glance: how each is, what waits there, and which needs its operator first.
+
+Each cluster's counts are kept in memory with the number of its last news; a question reads those again that have had
+news since. All who ask share them, so that a hundred viewers cost what one costs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rainbow.service.clusters.inventory import _state
+from rainbow.service.core.pubsub import ALL
+from rainbow.service.jobs.whereabouts import waits_of
+from rainbow.state_machine import WorkerState
+from rainbow.store import jobs, statistics, workers
+from rainbow.store.statistics import Live
+from rainbow.text import natural, rfc3339, some
+
+if TYPE_CHECKING:
+    from rainbow.service.core.access import Caller
+    from rainbow.service.core.service import Entry, Service
+
+FRESH = 0.5  # seconds for which counts are not looked at again
+STALE = 15.0  # seconds after which all are read again: another process may have changed them
+BROKEN = {WorkerState.LOST, WorkerState.QUARANTINED}
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What one cluster has: workers by state, and its jobs that have not ended."""
+
+    workers: Mapping[WorkerState, int] = field(default_factory=dict)
+    live: Live = field(default_factory=Live)
+
+
+class Tally:
+    """The counts of every cluster, by id."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, Counts] = {}
+        self._seen: dict[str, int] = {}
+        self._all, self._at, self._whole = -1, 0.0, 0.0
+
+    def read(self, service: Service) -> Mapping[str, Counts]:
+        """Return the counts as they are now, or were half a second ago."""
+        with self._lock:
+            now, version = service.monotonic(), service.news.version(ALL)
+            if self._known and now < self._at + FRESH:
+                return self._known
+            if version != self._all or now > self._whole + STALE:
+                self._read(service, now)
+            self._all, self._at = version, now
+            return self._known
+
+    def _read(self, service: Service, now: float) -> None:
+        ids = {entry.id for entry in service.catalogue.values()}
+        seen = {one: service.news.version(one) for one in ids}
+        whole = now > self._whole + STALE or not self._known
+        changed = ids if whole else {one for one in ids if seen[one] != self._seen.get(one)}
+        with service.store.read() as connection:
+            there = workers.counts(connection, changed)
+            live = statistics.live(connection, changed)
+        kept = {one: counts for one, counts in self._known.items() if one in ids}
+        self._known = kept | {one: Counts(there.get(one, {}), live.get(one, Live())) for one in changed}
+        self._seen, self._whole = seen, now if whole else self._whole
+
+
+def summary(service: Service, who: Caller, top: int = 40) -> dict[str, Any]:
+    """Count what the caller's clusters have; name the `top` that need their operator first, and why."""
+    counts = service.state(Tally).read(service)
+    entries = [entry for entry in service.catalogue.values() if who.sees(entry.id)]
+    rows = [_row(service, entry, counts.get(entry.id, Counts())) for entry in entries]
+    first = sorted((row for row in rows if row["rank"] < NOTHING), key=_urgency)
+    unplaced = _unplaced(service, who)
+    return {
+        "at": service.clock(),
+        "clusters": len(rows),
+        "states": _tallied(row["state"] for row in rows),
+        "workers": {"all": sum(row["workers"] for row in rows), "ready": sum(row["ready"] for row in rows)},
+        "jobs": {"running": _sum(rows, "running"), "waiting": _sum(rows, "waiting"), "unplaced": unplaced},
+        "oldest": min((row["oldest"] for row in rows if row["oldest"] is not None), default=None),
+        "tiles": [_tile(row) for row in sorted(rows, key=lambda row: natural(row["name"]))],
+        "first": _explained(service, first[:top]),
+        "more": max(0, len(first) - top),
+    }
+
+
+FAULT, SILENT, WAITS, AWAY, NOTHING = range(5)  # why a cluster needs somebody, the worst first
+
+
+def _row(service: Service, entry: Entry, counts: Counts) -> dict[str, Any]:
+    state, fault, live = _state(entry, counts.workers), service.faults.get(entry.id, ""), counts.live
+    all_of_them, ready = entry.cluster.worker_count, counts.workers.get(WorkerState.READY, 0)
+    away = {str(one): counts.workers[one] for one in sorted(BROKEN) if counts.workers.get(one)}
+    waits = live.waiting > 0
+    row = {
+        "name": entry.cluster.name,
+        "id": entry.id,
+        "state": state,
+        "workers": all_of_them,
+        "ready": ready,
+        "busy": min(1.0, live.nodes / all_of_them) if all_of_them else 0.0,
+        "running": live.running,
+        "waiting": live.waiting,
+        "oldest": live.oldest,
+        "away": away,
+        "fault": fault,
+    }
+    silent = state == "unattended" and (waits or live.running)
+    return {**row, "rank": FAULT if fault else SILENT if silent else WAITS if waits else AWAY if away else NOTHING}
+
+
+def _urgency(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    oldest = row["oldest"] if row["oldest"] is not None else float("inf")
+    return row["rank"], oldest, -row["waiting"], natural(row["name"])
+
+
+def _tile(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: row[key] for key in ("name", "state", "busy", "waiting", "running", "ready", "workers", "fault")}
+
+
+def _tallied(words: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for word in words:
+        found[word] = found.get(word, 0) + 1
+    return found
+
+
+def _sum(rows: Sequence[Mapping[str, Any]], key: str) -> int:
+    return sum(row[key] for row in rows)
+
+
+def _unplaced(service: Service, who: Caller) -> int:
+    if not who.admin:
+        return 0
+    with service.store.read() as connection:
+        return jobs.count_unplaced(connection)
+
+
+def _explained(service: Service, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add to each cluster why it is named, and its oldest waiting job with its reason."""
+    waiting = [row["id"] for row in rows if row["waiting"]]
+    with service.store.read() as connection:
+        oldest = jobs.oldest_waiting(connection, waiting)
+        waits = waits_of(service, connection, list(oldest.values()))
+    found = []
+    for row in rows:
+        job = oldest.get(row["id"])
+        wait = (waits.get(job.id) or job.wait or {}) if job else {}
+        told = {key: value for key, value in row.items() if key not in ("id", "rank")}
+        named = {"job": job.id, "job_name": job.name, "requestor": job.requestor} if job else {}
+        found.append({**told, "oldest_job": named or None, "why": _why(row, wait)})
+    return found
+
+
+def _why(row: Mapping[str, Any], wait: Mapping[str, Any]) -> str:
+    if row["fault"]:
+        return f"the last scheduling cycle failed: {row['fault']}"
+    if row["state"] == "unattended":
+        left = some(row["waiting"] + row["running"], "job")
+        return f"0 agents are connected; {left} cannot start or end; start one with rainbow agent"
+    if wait:
+        return str(wait.get("text", ""))
+    return ", ".join(f"{some(many, 'worker')} {word.lower()}" for word, many in row["away"].items())
+
+
+def written(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a summary's times as RFC 3339."""
+    first = [{**one, "oldest": one["oldest"] and rfc3339(one["oldest"])} for one in told["first"]]
+    return {**told, "at": rfc3339(told["at"]), "oldest": told["oldest"] and rfc3339(told["oldest"]), "first": first}
+
+
+def job_counts(service: Service, who: Caller, by: str) -> dict[str, int]:
+    """Count the jobs that exist for the caller and have not ended, by state, cluster, requestor or reason."""
+    with service.store.read() as connection:
+        return jobs.count_live_by(connection, who.visible, who.own, by)
