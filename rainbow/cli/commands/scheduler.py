@@ -183,6 +183,9 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 )
 @click.option("--reservation-days", type=COUNT, help="Maximum length of a reservation in days; 0 means no limit.")
 @click.option(
+    "--replace/--no-replace", default=None, help="Move waiting jobs to where they are expected to end sooner."
+)
+@click.option(
     "--settings",
     "file",
     type=FILE,
@@ -207,8 +210,9 @@ def _change(own: Mapping[str, Any], policy: str | None, **given: Any) -> Iterato
     """Yield the parts of a change from the options."""
     yield "policy", policy
     yield "visibility", given.pop("visibility")
-    limits = {key: given.pop(key) for key in LIMITS}
-    yield "limits", {key: value for key, value in limits.items() if value is not None}
+    limits, sooner = {key: given.pop(key) for key in LIMITS}, given.pop("replace")
+    replace: dict[str, Any] = {} if sooner is None else {"replace": {} if sooner else None}
+    yield "limits", {**{key: value for key, value in limits.items() if value is not None}, **replace}
     classes, requestors = given.pop("classes"), given.pop("requestors")
     named = {
         **given,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import TooMany
-from rainbow.scheduling.settings_schema import Check, integer, record
+from rainbow.scheduling.settings_schema import Check, integer, number, optional, record
 from rainbow.store import jobs, tasks
 
 if TYPE_CHECKING:
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 UNLIMITED = -1
 MOST = 2**31 - 1
 _COUNT, _OR_NONE = integer(0, MOST), integer(UNLIMITED, MOST, f"; {UNLIMITED}: no limit")
-SCHEMA: dict[str, tuple[int, Check]] = {
+REPLACE: dict[str, tuple[float, Check]] = {  # when a job moves to where it is expected to end sooner
+    "gain": (0.25, number(0, 1)),  # of its time to the end here, which it must gain
+    "least": (300.0, number(0, MOST)),  # seconds that it must gain
+    "most": (3, integer(1, MOST)),  # such moves of one job
+    "apart": (600.0, number(0, MOST)),  # seconds between two of them
+    "every": (60.0, number(1, MOST)),  # seconds between two looks at a cluster's jobs
+}
+SCHEMA: dict[str, tuple[Any, Check]] = {
     "max_requestors": (UNLIMITED, _OR_NONE),  # with live jobs
     "max_jobs_per_requestor": (UNLIMITED, _OR_NONE),  # live
     "max_waiting_tasks": (UNLIMITED, _OR_NONE),
@@ -35,6 +42,7 @@ SCHEMA: dict[str, tuple[int, Check]] = {
     "allowance_seconds": (15, _COUNT),  # beyond what a task may run, before its agent is told to stop it
     "max_reservations_per_requestor": (10, _OR_NONE),  # in advance, not over
     "reservation_days": (0, _COUNT),  # the longest one, 0: of any length
+    "replace": (None, optional(record(REPLACE))),  # null: jobs stay where they are
 }
 WORDS = {
     "max_requestors": "requestors with live jobs",
@@ -47,7 +55,7 @@ WORDS = {
 _LIMITS = record(SCHEMA)
 
 
-def check_limits(given: Any) -> dict[str, int]:
+def check_limits(given: Any) -> dict[str, Any]:
     """Return every limit, those not given at their defaults; PolicyError names the first fault by pointer."""
     return _LIMITS(given, "/limits")
 

@@ -194,7 +194,7 @@ class Mirror:
         self.entry = entry
         self.lock = threading.RLock()
         self.placing = Placing(entry.cluster, backend)
-        self.limits: Mapping[str, int] = {}
+        self.limits: Mapping[str, Any] = {}
         self._capacity = self.placing.capacity
         self._kinds = self.placing.kinds
         self.renew()

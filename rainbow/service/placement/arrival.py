@@ -120,17 +120,23 @@ def arriving(
     names = read_of(job.selector, job.options, VARIABLES)
     if not names:
         return None
-    made = arrivals(service, connection, job, found)
+    made = arrivals(service, connection, job, found.candidates, found.ids)
     made.tell(states, names)
     return made
 
 
-def arrivals(service: Service, connection: sa.Connection, job: Arrival, found: Match) -> Arriving:
-    """Say when a job would start and end on each candidate."""
-    ask, outlook = _ask(service, job, found.candidates), service.state(Outlook)
+def arrivals(
+    service: Service,
+    connection: sa.Connection,
+    job: Arrival,
+    candidates: Sequence[Verdict],
+    ids: Mapping[str, str],
+) -> Arriving:
+    """Say when a job would start and end on each candidate ({cluster id: name}, in their order)."""
+    ask, outlook = _ask(service, job, candidates), service.state(Outlook)
     _follow(service, connection, outlook)
-    now, seconds = service.clock(), _seconds(connection, outlook, job, found.ids)
-    return Arriving(outlook, ask, found.ids, outlook.ask(found.ids, ask, seconds, now), now)
+    now, seconds = service.clock(), _seconds(connection, outlook, job, ids)
+    return Arriving(outlook, ask, ids, outlook.ask(ids, ask, seconds, now), now)
 
 
 def _follow(service: Service, connection: sa.Connection, outlook: Outlook) -> None:

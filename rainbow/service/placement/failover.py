@@ -11,7 +11,7 @@ submitted, by the credentials brought then.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Request
     from rainbow.matching import Verdict
     from rainbow.service.core.service import Entry, Service
+    from rainbow.service.jobs.jobspecs import Reading
     from rainbow.store.jobs import JobRecord
 
 
@@ -70,7 +71,7 @@ class Looks(dict[str, Look]):
 
 
 class Departed(Protocol):
-    """The mirror of a cluster that is away, as far as its jobs leave it."""
+    """The mirror of a cluster, as far as its jobs leave it."""
 
     @property
     def entry(self) -> Entry:
@@ -79,6 +80,10 @@ class Departed(Protocol):
     @property
     def jobs(self) -> Mapping[str, Any]:
         """Its jobs by id."""
+
+    @property
+    def limits(self) -> Mapping[str, Any]:
+        """The limits of the cluster."""
 
     def see_off(self, job_id: str) -> None:
         """Forget a job that has gone."""
@@ -187,13 +192,36 @@ def is_movable(connection: sa.Connection, record: JobRecord) -> bool:
     return set(tasks.states_of(connection, record.id)) <= {TaskState.WAITING, TaskState.CANCELED}
 
 
-class Elsewhere:
-    """Places jobs again in one transaction: what is the same for many of them is read once."""
+@dataclass(frozen=True, slots=True)
+class Going:
+    """Where a job may go: what it asks for, how a cluster is chosen, and the verdicts of those open to it."""
 
-    def __init__(self, service: Service, connection: sa.Connection, verdicts: Verdicts) -> None:
-        self._service, self._connection = service, connection
+    read: Reading
+    decision: Mapping[str, Any]
+    selector: str
+    options: Mapping[str, Any]
+    verdicts: Sequence[Verdict]
+    ids: Mapping[str, str]  # {cluster id: name} of those that match
+
+    @property
+    def candidates(self) -> list[Verdict]:
+        """The verdicts on the clusters that match, in the order of `ids`."""
+        names = set(self.ids.values())
+        return [verdict for verdict in self.verdicts if verdict.cluster in names]
+
+
+class Elsewhere:
+    """Places jobs again in one transaction: what is the same for many of them is read once.
+
+    A job goes back to no cluster it has left, but for the reason `back_after`.
+    """
+
+    def __init__(
+        self, service: Service, connection: sa.Connection, verdicts: Verdicts, *, back_after: str | None = None
+    ) -> None:
+        self._service, self._connection, self._back_after = service, connection, back_after
         self._since: dict[str, float | None] = {}  # cluster id → when it was registered, None if it takes nothing
-        self._verdicts = verdicts  # may be those of another transaction
+        self.verdicts = verdicts  # may be those of another transaction
 
     @property
     def connection(self) -> sa.Connection:
@@ -202,40 +230,47 @@ class Elsewhere:
 
     def look(self, record: JobRecord) -> Move | None:
         """Return where a job would go, without writing."""
-        return self._move(record, "")
+        return self._move(record, "", None)
 
-    def place(self, record: JobRecord, why: str) -> Move | None:
-        """Place a job at another of its candidates; None if there is none."""
+    def place(self, record: JobRecord, why: str, among: Collection[str] | None = None, **facts: Any) -> Move | None:
+        """Place a job at another of its candidates, or of these among them; None if there is none."""
         service, connection = self._service, self._connection
-        move = self._move(record, why)
+        move = self._move(record, why, among, **facts)
         if move:
             carry_out(connection, move)
             told = {"job": record.id, "state": str(move.record.state), "cluster": move.record.cluster}
             events.add(connection, service.clock(), move.record.cluster_id, "job", **told)
         return move
 
-    def _move(self, record: JobRecord, why: str) -> Move | None:
-        service, connection = self._service, self._connection
-        decision = jobs.decision(connection, record.id)
-        again, moves = ledger.whole(connection, record.id).get("again", {}), decision.get("moves", [])
-        request = reading(connection, record.id).request
-        left = {record.cluster, *(move["from"] for move in moves)}
-        verdicts = self._matched(request, self._open(record, again.get("clusters", []), left, request))
+    def going(self, record: JobRecord) -> Going:
+        """Return where a job may go."""
+        connection, decision = self._connection, jobs.decision(self._connection, record.id)
+        again, read = ledger.whole(connection, record.id).get("again", {}), reading(connection, record.id)
+        left = {move["from"] for move in decision.get("moves", []) if move["why"] != self._back_after}
+        entries = self._open(record, again.get("clusters", []), {record.cluster, *left}, read.request)
+        verdicts = self._matched(read.request, entries)
         selector, options = again.get("selector", ""), again.get("options", {})
-        ids = candidate_ids(service, verdicts) if reads_states(selector) else {}
-        found = states_of(service, connection, ids, reads(selector, options, "queue.idle_workers")) if ids else {}
+        return Going(read, decision, selector, options, verdicts, candidate_ids(self._service, verdicts))
+
+    def _move(self, record: JobRecord, why: str, among: Collection[str] | None, **facts: Any) -> Move | None:
+        service, going = self._service, self.going(record)
+        moves = going.decision.get("moves", [])
+        verdicts = [v for v in going.verdicts if among is None or v.cluster in among]
+        ids = going.ids if reads_states(going.selector) else {}
+        idle = reads(going.selector, going.options, "queue.idle_workers")
+        found = states_of(service, self._connection, ids, idle) if ids else {}
         seed = f"{record.id}-{len(moves) + 1}"
-        choice = select(request, verdicts, found, selector, options, seed=seed)
+        choice = select(going.read.request, verdicts, found, going.selector, going.options, seed=seed)
         verdict = next((v for v in verdicts if v.cluster == choice.cluster), None)
         if verdict is None:
             return None
         told = {"from": record.cluster, "to": verdict.cluster, "at": service.clock(), "why": why, "seed": seed}
         to = {"cluster_id": service.catalogue[verdict.cluster].id, "cluster": verdict.cluster}
         there = record.moved(**to, nodes=verdict.totals.get("nodes", 0))
-        if not _admitted(connection, there):
+        if not _admitted(self._connection, there):
             return None
-        moves = [*moves, {**told, "selection": ledger.written(choice)}]
-        return Move(there, {**decision, "moves": moves}, record.cluster_id)
+        moves = [*moves, {**told, **facts, "selection": ledger.written(choice)}]
+        return Move(there, {**going.decision, "moves": moves}, record.cluster_id)
 
     def _open(self, record: JobRecord, names: Sequence[str], left: set[str], request: Request) -> list[Entry]:
         """Return the clusters a job may go to: as they were when it was submitted, not later ones of their names."""
@@ -256,11 +291,11 @@ class Elsewhere:
 
     def _matched(self, request: Request, entries: Sequence[Entry]) -> Sequence[Verdict]:
         key = (request.key, *((entry.id, entry.revision) for entry in entries))
-        if key not in self._verdicts:
+        if key not in self.verdicts:
             settings = self._service.settings
             among = [entry.cluster for entry in entries]
-            self._verdicts[key] = match(request, among, settings.backend, settings.budget())
-        return self._verdicts[key]
+            self.verdicts[key] = match(request, among, settings.backend, settings.budget())
+        return self.verdicts[key]
 
 
 def _admitted(connection: sa.Connection, record: JobRecord) -> bool:

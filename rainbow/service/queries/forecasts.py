@@ -40,7 +40,7 @@ def of_jobspec(service: Service, who: Caller, asked: Submission) -> dict[str, An
     """Say when a job would start and end on each cluster, the first to end first; submit nothing."""
     placement = prepare(service, who, asked)
     with service.store.read() as connection:
-        made = arrivals(service, connection, placement.arrival(), placement.found)
+        made = arrivals(service, connection, placement.arrival(), placement.found.candidates, placement.found.ids)
     rows = []
     for row, name in enumerate(made.ids.values()):
         start, finish = float(made.found.start[row]), float(made.found.finish[row])

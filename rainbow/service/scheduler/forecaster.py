@@ -25,7 +25,8 @@ from rainbow.service.core.counters import count, gauge, observe
 from rainbow.service.core.outlook import Outlook, Told
 from rainbow.service.core.service import log
 from rainbow.service.live_state.matcher_cache import Placing
-from rainbow.service.live_state.mirror import mirrored
+from rainbow.service.live_state.mirror import Mirrors, mirrored
+from rainbow.service.placement.replacement import is_due
 from rainbow.service.scheduler.view import Frozen, freeze
 from rainbow.store import statistics, workers
 
@@ -196,6 +197,8 @@ class Forecaster:
         pace()
         self.outlook.put(entry.id, replace(told, cost=pace.used))
         observe("rainbow_forecast_seconds", "failed" if told.fault else "made", pace.used)
+        if (mirror := self.service.state(Mirrors).get(entry.id)) and is_due(self.service, entry.id, mirror.limits):
+            self.service.tell(entry.id)  # its step moves what would end sooner elsewhere
         return pace.used
 
     def _tell(self, cluster_id: str, fault: str, **more: str) -> None:

@@ -33,6 +33,7 @@ from rainbow.service.core.limits import check_limits
 from rainbow.service.jobs.lifecycle import end, end_more, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import is_away, is_leaving, leave
+from rainbow.service.placement.replacement import move_to_sooner
 from rainbow.service.scheduler.view import Frozen, freeze, frozen
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState
 from rainbow.store import clusters, jobs, tasks
@@ -140,6 +141,8 @@ def look_around(service: Service, mirror: Mirror) -> bool:
         service.tell(mirror.entry.id)
     if mirror.entry.drained or is_away(state for state, count in mirror.states.items() if count):
         leave(service, mirror)
+        wrote = True
+    elif move_to_sooner(service, mirror):
         wrote = True
     return stop_the_overdue(service, mirror) or wrote
 

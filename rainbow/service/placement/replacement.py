@@ -1,0 +1,161 @@
+"""Jobs moved from a cluster that takes tasks to one where they are expected to end sooner.
+
+Off unless the cluster's limits have `replace`. Every `every` seconds the first waiting jobs are looked at of which
+nothing was ever accepted, that depend on nothing, that no batch placed and that have no promised time. A job moves if
+elsewhere it is expected to end by more than max(least, gain x its time to the end here) sooner, those that gain most
+first. The cluster it goes to is one of those that its submit allowed, passes the job's own selection, and has room by
+its limits; the job is booked there before the next one is looked at. Unlike after a loss, a job may come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from rainbow.service.core.outlook import Outlook
+from rainbow.service.core.service import ByCluster
+from rainbow.service.placement.arrival import Arrival, Arriving, arrivals
+from rainbow.service.placement.failover import SLICE, Departed, Elsewhere, Move, is_movable
+from rainbow.store import jobs
+from rainbow.text import rfc3339
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.core.outlook import Told
+    from rainbow.service.core.service import Service
+    from rainbow.store.jobs import JobRecord
+
+WHY = "expected to end sooner there"
+LOOKED_AT = 50  # waiting jobs of a cluster
+PROMISED = "reserved"  # the reason of a wait whose start is promised
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When a job is moved; times in seconds, `gain` a part of its time to the end."""
+
+    gain: float
+    least: float
+    most: int  # such moves of one job
+    apart: float  # between two of them
+    every: float  # between two looks at a cluster's jobs
+
+    def allows(self, moves: list[Mapping[str, Any]], now: float) -> bool:
+        """Return whether a job that made these moves may make another.
+
+        >>> Rules(0.25, 300, 3, 600, 60).allows([{"why": WHY, "at": 0.0}], 599.0)
+        False
+        """
+        own = [move["at"] for move in moves if move["why"] == WHY]
+        return len(own) < self.most and now - max(own, default=-inf) >= self.apart
+
+    def pays(self, here: float, there: float, now: float) -> bool:
+        """Return whether an end there is worth the move."""
+        return there < here - max(self.least, self.gain * (here - now))
+
+
+class Reviews(ByCluster[float]):
+    """{cluster id: when its jobs were looked at last}."""
+
+
+def is_due(service: Service, cluster_id: str, limits: Mapping[str, Any]) -> bool:
+    """Return whether it is time to look at a cluster's jobs."""
+    since = service.clock() - service.state(Reviews).get(cluster_id, -inf)
+    return limits.get("replace") is not None and not 0 <= since < limits["replace"]["every"]
+
+
+def move_to_sooner(service: Service, mirror: Departed) -> bool:
+    """Move what ends sooner elsewhere, in one short transaction; tell whether anything was moved."""
+    told = service.state(Outlook).of(mirror.entry.id, service.clock())
+    if not is_due(service, mirror.entry.id, mirror.limits) or told is None or told.forecast is None:
+        return False
+    service.state(Reviews)[mirror.entry.id] = service.clock()
+    rules = Rules(**mirror.limits["replace"])
+    with service.store.read() as connection:
+        looking = _Looking(service, connection, rules, told)
+        gains = sorted(looking.gains(_first(mirror)), reverse=True)
+    if not gains:
+        return False
+    with service.store.write() as connection:
+        moved = dict(_moved(_Looking(service, connection, rules, told, looking.elsewhere.verdicts), gains))
+    for job_id in moved:
+        mirror.see_off(job_id)
+    service.tell(mirror.entry.id, *set(moved.values()), offers=False)
+    return bool(moved)
+
+
+def _first(mirror: Departed) -> list[str]:
+    """Return the jobs that were submitted first of those that wait and may move by what is known in memory."""
+    may = [
+        (live.record.submitted_at, job_id)
+        for job_id, live in mirror.jobs.items()
+        if not live.booked and not live.dependencies and (live.record.wait or {}).get("reason") != PROMISED
+    ]
+    return [job_id for _, job_id in sorted(may)[:LOOKED_AT]]
+
+
+def _moved(looking: _Looking, gains: list[tuple[float, str]]) -> Iterator[tuple[str, str]]:
+    """Move jobs while the transaction is short; yield each with the cluster that has it now."""
+    began = perf_counter()
+    for _, job_id in gains:
+        if perf_counter() - began > SLICE:
+            return
+        found = looking.best(job_id)
+        if found and (move := looking.carry_out(*found)):
+            yield job_id, move.record.cluster_id
+
+
+class _Looking:
+    """One look at the jobs of a cluster, in a transaction."""
+
+    def __init__(
+        self, service: Service, connection: sa.Connection, rules: Rules, told: Told, verdicts: Any = None
+    ) -> None:
+        self._service, self._connection = service, connection
+        self._rules, self._told, self._now = rules, told, service.clock()
+        self.elsewhere = Elsewhere(service, connection, {} if verdicts is None else verdicts, back_after=WHY)
+
+    def gains(self, job_ids: list[str]) -> Iterator[tuple[float, str]]:
+        """Yield the seconds that each job would gain that may move, and would by the rules."""
+        for job_id in job_ids:
+            if found := self.best(job_id):
+                record, arriving, name = found
+                yield self._end_here(record) - _finish(arriving, name), job_id
+
+    def best(self, job_id: str) -> tuple[JobRecord, Arriving, str] | None:
+        """Return a job that would gain by a move, its ends elsewhere, and the cluster where it ends first."""
+        record = jobs.get(self._connection, job_id)
+        if record is None or not is_movable(self._connection, record) or self._end_here(record) == inf:
+            return None
+        decision = jobs.decision(self._connection, job_id)
+        if "placed_by" in decision or not self._rules.allows(decision.get("moves", []), self._now):
+            return None
+        going = self.elsewhere.going(record)
+        arrival = Arrival(going.read, record.requestor, record.name)
+        made = arrivals(self._service, self._connection, arrival, going.candidates, going.ids)
+        name = min(going.ids.values(), key=lambda one: _finish(made, one), default="")
+        pays = name and self._rules.pays(self._end_here(record), _finish(made, name), self._now)
+        return (record, made, name) if pays else None
+
+    def carry_out(self, record: JobRecord, arriving: Arriving, name: str) -> Move | None:
+        """Move a job and book it where it is now."""
+        ends = {"from": rfc3339(self._end_here(record)), "to": rfc3339(_finish(arriving, name))}
+        move = self.elsewhere.place(record, WHY, among={name}, expected_end=ends)
+        if move:
+            arriving.book(move.record.cluster_id)
+        return move
+
+    def _end_here(self, record: JobRecord) -> float:
+        expected = self._told.expected(record.id)
+        return expected.end if expected and expected.how != "running" else inf
+
+
+def _finish(arriving: Arriving, name: str) -> float:
+    if not arriving.ask.whole:
+        return inf  # amounts do not say all that it asks for
+    row = list(arriving.ids.values()).index(name)
+    return float(arriving.found.finish[row])
