@@ -35,6 +35,15 @@ def rows(text: str) -> list[list[str]]:
     return [re.split(r" {2,}", line) for line in text.splitlines()]
 
 
+def test_top_shows_what_is_free_and_what_takes_most(shell: Shell, worked: dict[str, str]) -> None:
+    said = rows(shell("top").stdout)
+    assert said[0] == ["CLUSTER", "NODES", "CORES FREE/ALL", "MEMORY FREE/ALL", "GPUS FREE/ALL", "RUNNING", "WAITING"]
+    assert said[1][0] == "oak"
+    jobs = [row[0] for row in said if row[0] in worked.values()]
+    assert jobs == [worked["runs"], worked["waits"]]
+    assert shell("top", "-n", "2", "-d", "0.2").stdout.count("CLUSTER  NODES") == 2
+
+
 def test_jobs_shows_what_is_active(shell: Shell, worked: dict[str, str]) -> None:
     """With elapsed time, nodes and reason, as squeue; what has ended is not shown unless asked for."""
     until(lambda: (shell.json("jobs")[0]["wait"] or {}).get("reason") == "dependency")
@@ -110,3 +119,9 @@ def test_nodes_says_what_is_free_by_state(shell: Shell, worked: dict[str, str]) 
     shell("worker", "drain", "--cluster", "oak", "n1")
     until(lambda: {row["state"]: row["free"]["core"] for row in shell.json("nodes")} == {"idle": 4, "drained": 0})
     shell("worker", "reinstate", "--cluster", "oak", "n1")
+
+
+def test_attach_follows_a_job_to_its_end_and_exits_with_its_code(shell: Shell) -> None:
+    job = shell.json("submit", "--", "sh", "-c", "echo here; sleep 1; exit 5")["id"]
+    said = shell("attach", job[:16])
+    assert (said.stdout, said.exit_code) == ("here\n", 5)

@@ -20,6 +20,7 @@ from rainbow.errors import NotFound, RainbowError
 COMMANDS = {
     "account": "accounts:account",
     "agent": "commands.agent:agent",
+    "attach": "commands.logs:attach",
     "cluster": "commands.clusters:cluster",
     "completion": "main:completion",
     "config": "commands.config:config",
@@ -47,6 +48,7 @@ COMMANDS = {
     "submit": "commands.submit:submit",
     "subsystem": "commands.cluster_parts:subsystem",
     "token": "commands.tokens:token",
+    "top": "slurm.history:top",
     "usage": "accounts:usage",
     "version": "main:version",
     "worker": "commands.cluster_parts:worker",

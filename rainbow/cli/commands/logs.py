@@ -1,4 +1,4 @@
-"""`rainbow job logs` and `rainbow run`: what tasks write, and a job followed to its end."""
+"""`rainbow job logs`, `rainbow run` and `rainbow attach`: what tasks write, and a job followed to its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ CUT = "... some output left out"
 
 @job.command()
 @click.argument("job_id")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Continue until the job has ended, with --task until that task has."
+)
 @click.option("--task", metavar="K|NAME", help="Only this task, by number (of an array: its id) or name.")
 @click.option("--err", is_flag=True, help="Standard error, where the job names a file for it (-e).")
 @with_tokens
@@ -32,6 +34,8 @@ def logs(client: Client, job_id: str, follow: bool, task: str | None, err: bool)
     writer, found = Writer(task, "errors" if err else "output"), dict[str, Any]()
     for found in client.follow(job_id) if follow else [client.job(job_id)]:
         writer.write(found)
+        if task is not None and all(one["ended_at"] for one in writer.chosen(found)):
+            break
     if err and not any(one["errors"] for one in found.get("tasks", ())):
         tell([NOT_APART])
 
@@ -47,14 +51,15 @@ class Writer:
 
     def write(self, found: Document) -> None:
         """Write what this state of the job adds."""
-        chosen = self._chosen(found)
+        chosen = self.chosen(found)
         for one in chosen:
             if more := newer(self._written.get(one["index"], ""), one[self._stream]):
                 self._name(one, several=len(found["tasks"]) > 1 and self._task is None)
                 click.echo(printer.clean(more), nl=False)
                 self._written[one["index"]] = one[self._stream]
 
-    def _chosen(self, found: Document) -> list[Document]:
+    def chosen(self, found: Document) -> list[Document]:
+        """Return the tasks whose output is written."""
         tasks: list[Document] = found["tasks"]
         if self._task is None:
             return tasks
@@ -138,9 +143,25 @@ def run(
         client.cancel(made["id"])
         tell([f"job {made['id']} canceled"])
         raise
+    _exit_as(ended)
+
+
+def _exit_as(ended: Document) -> None:
+    """Exit with a job's exit code, and say how it ended if that was not as it should."""
     if ended["state"] != "COMPLETED":
-        tell([f"job {made['id']} is {ended['state']}", *(one["detail"] for one in ended["tasks"] if one["detail"])])
+        tell([f"job {ended['id']} is {ended['state']}", *(one["detail"] for one in ended["tasks"] if one["detail"])])
     click.get_current_context().exit(exit_code_of(ended))
+
+
+@click.command()
+@click.argument("job_id")
+@with_tokens
+def attach(client: Client, job_id: str) -> None:
+    """Follow a job that waits or runs as `rainbow run` does: print what it writes and exit with its exit code.
+
+    ^C leaves the job as it is.
+    """
+    _exit_as(_to_its_end(client, job_id))
 
 
 def _to_its_end(client: Client, job_id: str) -> dict[str, Any]:

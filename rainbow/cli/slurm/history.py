@@ -1,15 +1,17 @@
-"""`rainbow history` and `rainbow nodes`: what sacct and sinfo show."""
+"""`rainbow history`, `rainbow nodes` and `rainbow top`: what sacct and sinfo show, and what takes most now."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 import click
+from rich.console import Console
 
+from rainbow.cli.commands.jobs import COLUMNS, LIVE
 from rainbow.cli.output import printer
 from rainbow.cli.output.columns import Column, Document, Shape, clock, lasting, list_options, seconds
 from rainbow.cli.session import with_tokens
@@ -209,3 +211,65 @@ def nodes(client: Client, shape: Shape, clusters: tuple[str, ...], state: str | 
         if (not clusters or row["cluster"] in clusters) and (not state or row["state"] == state.lower())
     ]
     shape.write(rows)
+
+
+# ── top ──
+
+TOP = [
+    *(column for column in NODES if column.name == "Cluster"),
+    Column("Nodes", "NODES", lambda row: row["nodes"]),
+    *(column for column in NODES if column.name in ("Cores", "Memory", "GPUs")),
+    Column("Running", "RUNNING", lambda row: row["running"]),
+    Column("Waiting", "WAITING", lambda row: row["waiting"]),
+]
+BUSY = ("JobID", "Name", "Cluster", "User", "State", "Elapsed", "Nodes", "Reason")
+
+
+@click.command()
+@click.option(
+    "-d", "--delay", type=click.FloatRange(0.2), default=2.0, show_default=True, help="Seconds between looks."
+)
+@click.option("-n", "--count", type=click.IntRange(1), help="Number of looks; on a terminal without end, else 1.")
+@click.option("-u", "--requestor", "--user", "requestor", help="Show only jobs of this requestor.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of jobs.")
+@with_tokens
+def top(client: Client, delay: float, count: int | None, requestor: str | None, limit: int) -> None:
+    """Show what is free of each cluster and the jobs that take most of them, again and again."""
+    console = printer.console()
+    looks = count or (None if console.is_terminal else 1)
+    for number in range(looks) if looks else repeat(1):
+        if number:
+            time.sleep(delay)
+        jobs = list(client.all_jobs(state=",".join(sorted(LIVE)), requestor=requestor, summary=True))
+        if console.is_terminal:
+            console.clear()
+        _draw(console, TOP, _clusters(client.nodes(), jobs))
+        console.print()
+        by_name = {column.name: column for column in COLUMNS}
+        _draw(console, [by_name[name] for name in BUSY], sorted(jobs, key=_taken, reverse=True)[:limit])
+
+
+def _draw(console: Console, columns: Sequence[Column], rows: Sequence[Document]) -> None:
+    cells = [[column.value(row) for column in columns] for row in rows]
+    console.print(printer.table([column.title for column in columns], cells))
+
+
+def _taken(job: Document) -> tuple[bool, int, float]:
+    workers = _summary(job).get("workers") or []
+    return job["state"] == "RUNNING", len(workers), lasting(job, time.time()) or 0.0
+
+
+def _clusters(nodes: Iterable[Document], jobs: Sequence[Document]) -> list[dict[str, Any]]:
+    """Add up the nodes of each cluster, whatever their state, and count its jobs."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in nodes:
+        one = found.setdefault(row["cluster"], {"cluster": row["cluster"], "nodes": 0, "free": {}, "total": {}})
+        one["nodes"] += row["nodes"]
+        one["units"] = row.get("units")
+        for which in ("free", "total"):
+            for kind, amount in row[which].items():
+                one[which][kind] = one[which].get(kind, 0) + amount
+    for one in found.values():
+        states = [job["state"] for job in jobs if job["cluster"] == one["cluster"]]
+        one |= {"running": states.count("RUNNING"), "waiting": len(states) - states.count("RUNNING")}
+    return list(found.values())
