@@ -1,22 +1,20 @@
-"""The page without a browser: HTML, headers, sessions, forms, hostile fields, and figures equal to the API's."""
+"""The page without a browser: HTML, headers, hostile fields, and figures equal to the API's."""
 
 from __future__ import annotations
 
 import re
+import threading
+import time
 from dataclasses import replace
-from html.parser import HTMLParser
-from typing import Any
 
-import pytest
 import sqlalchemy as sa
 
-from rainbow.page.frame import HEADERS, SAFE
-from rainbow.page.views.clusters import TABS
+from rainbow.page.frame import HEADERS
 from rainbow.page.words import clean
 from rainbow.service.core import sessions
-from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
+from tests.conftest import ADMIN, Api, Clock, Cluster, grid
+from tests.page_client import Browser, every_page, read, submit
 
-VOID = {"meta", "link", "input", "br", "img", "hr"}
 HOSTILE = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -26,102 +24,6 @@ HOSTILE = [
     "\x1b[31mred\x1b]0;title\x07",
     "a" * 100,
 ]
-
-
-class Read(HTMLParser):
-    """A page as it is read: tags balanced, addresses, and whatever stands inline."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.faults: list[str] = []
-        self.links: list[str] = []
-        self.ids: list[str] = []
-        self.forms: list[dict[str, Any]] = []
-        self.text: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag not in VOID:
-            self.open.append(tag)
-        self.faults += [f"{tag} {key}" for key in given if key.startswith("on") or key == "style"]
-        if tag == "style" or (tag == "script" and not given.get("src")):
-            self.faults.append(f"inline {tag}")
-        if given.get("id"):
-            self.ids.append(str(given["id"]))
-        self.links += [str(given[key]) for key in ("href", "src") if given.get(key)]
-        if tag == "form":
-            self.forms.append({"action": given.get("action"), "method": given.get("method"), "fields": {}})
-        if tag == "input" and given.get("name") and self.forms:
-            self.forms[-1]["fields"][given["name"]] = given.get("value", "")
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open or self.open.pop() != tag:
-            self.faults.append(f"</{tag}>")
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-
-class Browser:
-    """A browser without JavaScript that keeps its cookies."""
-
-    def __init__(self, api: Api, *tokens: str, acts: bool = False) -> None:
-        self.api = api
-        self.client = api.app.test_client()
-        if tokens:
-            self.sign_in(*tokens, acts=acts)
-
-    def sign_in(self, *tokens: str, acts: bool = False, to: str = "") -> Any:
-        return self.client.post(
-            "/login", data={"tokens": "\n".join(tokens), "next": to, **({"acts": "on"} if acts else {})}
-        )
-
-    @property
-    def cookie(self) -> str:
-        found = self.client.get_cookie("rainbow")
-        return found.value if found else ""
-
-    def get(self, path: str, status: int = 200) -> str:
-        answer = self.client.get(path)
-        text: str = answer.get_data(as_text=True)
-        assert answer.status_code == status, text
-        return text
-
-    def token(self) -> str:
-        return re.search(r'name="form" value="([0-9a-f.]+)"', self.get("/fleet"))[1]  # type: ignore[index]
-
-    def post(self, path: str, **fields: Any) -> Any:
-        return self.client.post(path, data={"form": self.token(), **fields})
-
-
-def read(text: str) -> Read:
-    found = Read(text)
-    assert not found.faults, found.faults
-    assert not found.open, found.open
-    assert len(set(found.ids)) == len(found.ids)
-    return found
-
-
-def submit(api: Api, token: str, count: int = 1, **more: Any) -> list[str]:
-    body = {"jobspec": jobspec(), **more}
-    return [api.good("POST", "/v1/jobs", body, token)["id"] for _ in range(count)]
-
-
-def every_page(api: Api, cluster: str = "oak", job: str = "") -> list[str]:
-    """The address of every page that is read, of this cluster and job."""
-    found = []
-    for rule in api.app.url_map.iter_rules():
-        if (
-            rule.endpoint.startswith("page.")
-            and "GET" in (rule.methods or ())
-            and not rule.rule.startswith("/static")
-        ):
-            path = rule.rule.replace("<id:job_id>", job or "0000").replace("<name>", cluster)
-            found += [f"{path}?tab={tab}" for tab in TABS] if rule.endpoint == "page.cluster" else [path]
-    return sorted(set(found) - {"/ui/events"})
 
 
 # ── every page ──
@@ -189,187 +91,6 @@ def test_the_root_sends_browsers_to_the_page_and_programs_nowhere(api: Api) -> N
     browser = client.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     assert (browser.status_code, browser.headers["Location"]) == (303, "/fleet")
     assert client.get("/", headers={"Accept": "*/*"}).get_json()["service"] == "rainbow"
-
-
-# ── sessions ──
-
-
-def test_who_is_not_signed_in_is_sent_to_the_login_and_back(api: Api, oak: Cluster) -> None:
-    browser = Browser(api)
-    answer = browser.client.get("/jobs?state=WAITING")
-    assert answer.headers["Location"] == "/login?next=%2Fjobs%3Fstate%3DWAITING"
-    assert browser.sign_in(oak.token, to="/jobs?state=WAITING").headers["Location"] == "/jobs?state=WAITING"
-    for elsewhere in ("//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"):
-        assert Browser(api).sign_in(oak.token, to=elsewhere).headers["Location"] == "/fleet"
-
-
-def test_cookie_is_for_this_host_alone_and_no_script(api: Api) -> None:
-    told = Browser(api).sign_in(ADMIN).headers["Set-Cookie"]
-    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(told.split("; "))
-    secure = api.app.test_client().post("/login", data={"tokens": ADMIN}, base_url="https://rainbow.example")
-    told = secure.headers["Set-Cookie"]
-    assert told.startswith("__Host-rainbow=")
-    assert {"HttpOnly", "SameSite=Strict", "Path=/", "Secure"} <= set(told.split("; "))
-    assert "Domain" not in told
-
-
-def test_a_stranger_by_plain_http_cannot_sign_in(api: Api) -> None:
-    there = {"REMOTE_ADDR": "192.0.2.7"}
-    assert api.app.test_client().post("/login", data={"tokens": ADMIN}, environ_base=there).status_code == 403
-    assert "ssh -L" in api.app.test_client().get("/login", environ_base=there).get_data(as_text=True)
-
-
-def test_unknown_tokens_open_nothing_and_are_limited(api: Api, clock: Clock) -> None:
-    browser = Browser(api)
-    assert [browser.sign_in("rbt_unknown").status_code for _ in range(11)] == [401] * 10 + [429]
-    assert not browser.cookie
-    clock.now += 61
-    assert browser.sign_in("rbt_unknown", ADMIN).status_code == 303
-
-
-def test_a_login_begins_a_new_session_and_ends_the_one_before(api: Api) -> None:
-    browser = Browser(api)
-    browser.client.set_cookie("rainbow", "chosen-by-somebody-else")
-    browser.sign_in(ADMIN)
-    first = browser.cookie
-    assert first != "chosen-by-somebody-else"
-    browser.sign_in(ADMIN)
-    assert browser.cookie != first
-    browser.client.set_cookie("rainbow", first)
-    browser.get("/fleet", 303)
-
-
-def test_store_keeps_neither_cookie_nor_token(api: Api, oak: Cluster) -> None:
-    browser = Browser(api, oak.token)
-    with api.service.store.read() as connection:
-        kept = str(connection.execute(sa.text("SELECT * FROM sessions")).all())
-    assert browser.cookie not in kept
-    assert oak.token not in kept
-
-
-def test_logout_ends_the_session_for_every_copy_of_its_cookie(api: Api) -> None:
-    browser = Browser(api, ADMIN)
-    cookie = browser.cookie
-    assert browser.post("/logout").headers["Location"] == "/login"
-    browser.client.set_cookie("rainbow", cookie)
-    browser.get("/fleet", 303)
-
-
-@pytest.mark.parametrize(("pause", "status"), [(sessions.IDLE - 1, 200), (sessions.IDLE + 61, 303)])
-def test_a_session_ends_when_it_is_not_used(api: Api, clock: Clock, pause: float, status: int) -> None:
-    browser = Browser(api, ADMIN)
-    clock.now += pause
-    browser.get("/fleet", status)
-
-
-def test_a_session_ends_after_eight_hours_of_use(api: Api, clock: Clock) -> None:
-    browser = Browser(api, ADMIN)
-    for _ in range(16):
-        browser.get("/fleet")
-        clock.now += sessions.LONGEST / 16
-    clock.now += 1
-    browser.get("/fleet", 303)
-
-
-def test_a_revoked_token_ends_in_every_session_at_once(api: Api, oak: Cluster) -> None:
-    elm = api.register("elm")
-    minted = api.good("POST", "/v1/tokens", {"clusters": ["oak"]}, oak.secret)
-    both, one = Browser(api, minted["token"], elm.token), Browser(api, minted["token"])
-    assert "/clusters/oak" in both.get("/fleet")
-    api.good("DELETE", f"/v1/tokens/{minted['id']}", None, oak.secret)
-    assert "/clusters/oak" not in both.get("/fleet")
-    assert "/clusters/elm" in both.get("/fleet")
-    one.get("/fleet", 303)
-
-
-def test_a_cookie_opens_nothing_under_v1(api: Api) -> None:
-    browser = Browser(api, ADMIN, acts=True)
-    assert browser.client.get("/v1/clusters").status_code == 401
-
-
-# ── forms ──
-
-
-def unsafe(api: Api) -> list[tuple[str, str]]:
-    """Every route of the page that is not only read."""
-    return [
-        (method, re.sub(r"<any\((\w+)[^>]*>", r"\1", re.sub(r"<(?:id:|path:)?(\w+)>", r"\1", rule.rule)))
-        for rule in api.app.url_map.iter_rules()
-        if rule.endpoint.startswith("page.")
-        for method in sorted((rule.methods or set()) - {*SAFE, "OPTIONS"})
-    ]
-
-
-OPEN = {"/login"}  # before there is a session
-LOOKING = {
-    "/logout",
-    "/ui/act",
-    "/match",
-    "/try",
-}  # change nothing but the session: they need its form, not leave to act
-
-
-def test_sessions_that_look_only_are_refused_by_every_unsafe_route(api: Api) -> None:
-    browser = Browser(api, ADMIN)
-    routes = unsafe(api)
-    assert {path for _, path in routes} >= OPEN | (LOOKING & {path for _, path in routes})
-    for method, path in routes:
-        if path not in OPEN | LOOKING:
-            answer = browser.client.open(path, method=method, data={"form": browser.token()})
-            assert answer.status_code == 403, path
-            assert "looks only" in answer.get_data(as_text=True), path
-
-
-@pytest.mark.parametrize("brought", ["", "00.00", "of another session"])
-def test_forms_of_no_session_or_another_are_refused_by_every_route(api: Api, brought: str) -> None:
-    browser = Browser(api, ADMIN, acts=True)
-    form = Browser(api, ADMIN, acts=True).token() if brought.startswith("of") else brought
-    for method, path in unsafe(api):
-        if path not in OPEN:
-            answer = browser.client.open(path, method=method, data={"form": form})
-            assert answer.status_code == 403, path
-            assert "not from a page of your session" in answer.get_data(as_text=True), path
-
-
-@pytest.mark.parametrize(
-    "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}]
-)
-def test_forms_that_other_sites_send_are_refused_by_every_route(api: Api, headers: dict[str, str]) -> None:
-    browser = Browser(api, ADMIN, acts=True)
-    for method, path in unsafe(api):
-        data = {"form": browser.token(), "tokens": ADMIN}
-        assert browser.client.open(path, method=method, data=data, headers=headers).status_code == 403, path
-
-
-def test_leave_to_act_takes_a_token_of_the_session_and_ends_after_an_hour(
-    api: Api, oak: Cluster, clock: Clock
-) -> None:
-    browser = Browser(api, oak.token)
-    [job] = submit(api, oak.token)
-    assert browser.post("/ui/act", token=ADMIN).status_code == 401
-    before = browser.cookie
-    assert browser.post("/ui/act", token=oak.token, next="/jobs").headers["Location"] == "/jobs"
-    assert browser.cookie != before
-    assert browser.post(f"/ui/jobs/{job}/suspend").status_code == 303
-    assert browser.post(f"/ui/jobs/{job}/resume").status_code == 303
-    clock.now += sessions.ACTING + 1
-    browser.sign_in(oak.token)
-    assert browser.post(f"/ui/jobs/{job}/cancel").status_code == 403
-
-
-def test_many_jobs_are_canceled_after_their_number_was_shown(api: Api, oak: Cluster) -> None:
-    ids = submit(api, oak.token, 3)
-    browser = Browser(api, oak.token, acts=True)
-    asked = browser.client.post("/ui/jobs", data={"form": browser.token(), "verb": "cancel", "job": ids}).get_data(
-        as_text=True
-    )
-    assert "Cancel 3 jobs?" in asked
-    assert api.good("GET", f"/v1/jobs/{ids[0]}", None, oak.token)["state"] == "WAITING"
-    sure = {"form": browser.token(), "verb": "cancel", "job": [*ids, "0123"], "sure": "yes"}
-    told = browser.client.post("/ui/jobs", data=sure).get_data(as_text=True)
-    assert "3 of 4 jobs" in told
-    assert "not found" in told
-    assert api.good("GET", f"/v1/jobs/{ids[0]}", None, oak.token)["state"] == "CANCELED"
 
 
 # ── what is shown ──
@@ -449,3 +170,136 @@ def test_the_page_can_be_turned_off(api: Api) -> None:
     client = api.app.test_client()
     assert client.get("/login").status_code == 404
     assert client.get("/", headers={"Accept": "text/html"}).get_json()["service"] == "rainbow"
+
+
+# ── before anything is done ──
+
+NOWHERE = """\
+version: 1
+resources:
+  - {type: node, count: 90, with: [{type: slot, count: 1, label: it, with: [{type: core, count: 1}]}]}
+tasks: [{command: [x], slot: it, count: {per_slot: 1}}]
+attributes: {system: {duration: 60}}
+"""
+
+
+def test_where_would_it_run_says_why_not_and_makes_no_job(api: Api, oak: Cluster) -> None:
+    browser = Browser(api, oak.token)
+    text = browser.post("/match", jobspec=NOWHERE).get_data(as_text=True)
+    told = api.good("POST", "/v1/match", {"jobspec": NOWHERE, "explain": True}, oak.token)
+    read(text)
+    assert "0 of 1 clusters match" in text
+    assert told["refusals"][0]["text"] in text
+    assert told["refusals"][0]["explanation"]["change"]["text"] in text
+    wrong = browser.post("/match", jobspec="version: 1\nresources: [\n")
+    assert wrong.status_code == 422
+    assert "line " in wrong.get_data(as_text=True)
+    assert api.good("GET", "/v1/jobs", None, oak.token)["jobs"] == []
+
+
+def test_what_was_tried_is_submitted_by_those_who_may_act(api: Api, oak: Cluster) -> None:
+    good = NOWHERE.replace("90", "1")
+    assert Browser(api, oak.token).post("/ui/submit", jobspec=good).status_code == 403
+    browser = Browser(api, oak.token, acts=True)
+    to = browser.post("/ui/submit", jobspec=good, name="tried").headers["Location"]
+    assert "tried" in browser.get(to)
+    assert "resources" in browser.get(to.replace("/jobs/", "/match?job="))
+
+
+RULES = """\
+scheduler:
+  algorithms:
+    selection:
+      name: constraint
+      options: {priorities: [{priority: 1, steps: [{sort_descending: cost}, {select: first}]}]}
+"""
+
+
+def test_other_priorities_are_compared_and_not_applied(api: Api, oak: Cluster) -> None:
+    elm = api.register("elm", grid(2, 2))
+    api.good("PUT", "/v1/clusters/oak/state", {"cost": 9}, oak.secret)
+    api.good("PUT", "/v1/clusters/elm/state", {"cost": 1}, elm.secret)
+    submit(api, ADMIN, 6)
+    chosen = [job["cluster"] for job in api.good("GET", "/v1/jobs", None, ADMIN)["jobs"]]
+    text = "".join(read(Browser(api, ADMIN).post("/try", config=RULES).get_data(as_text=True)).text)
+    assert f"6 decided again: {chosen.count('elm')} elsewhere" in text
+    wrong = Browser(api, ADMIN).post("/try", config=RULES.replace("select: first", "select: [x"))
+    assert (wrong.status_code, "line " in wrong.get_data(as_text=True)) == (422, True)
+    assert Browser(api, oak.token).post("/try", config=RULES).status_code == 403
+
+
+# ── workers ──
+
+
+def test_a_worker_is_drained_after_a_preview(api: Api, oak: Cluster) -> None:
+    oak.take()
+    submit(api, oak.token, 2)
+    oak.take()
+    looks, acts, other = Browser(api, oak.secret), Browser(api, oak.secret, acts=True), Browser(api, oak.token)
+    text = looks.get("/clusters/oak/drain?workers=n[0-1]&verb=drain")
+    assert "This session looks only" in text
+    assert "0 of 2" in text
+    other.get("/clusters/oak/drain?workers=n0", 403)
+    looks.get("/clusters/oak/drain?workers=n9", 404)
+    assert acts.post("/ui/clusters/oak/drain", workers="n0").status_code == 303
+    told = api.good("GET", "/v1/clusters/oak/workers/n0", None, oak.secret)
+    assert told["state"] == "DRAINING"
+    assert "DRAINING" in acts.get("/clusters/oak?worker=n0")
+    assert acts.post("/ui/clusters/oak/reinstate", workers="n0").status_code == 303
+    assert acts.post("/ui/clusters/oak/drain").status_code == 303
+    assert "drained since" in acts.get("/clusters/oak")
+
+
+def test_letters_of_the_map_are_the_workers_in_order(api: Api, oak: Cluster) -> None:
+    oak.take()
+    submit(api, oak.token)
+    oak.take()
+    [kind] = api.good("GET", "/v1/clusters/oak/occupancy", None, oak.token)["kinds"]
+    assert kind["names"] == [["n", 0, 2]]
+    assert sorted(kind["levels"]["core"]) == ["0", "5"]
+    assert (kind["nodes"], kind["taken"], kind["idle"], kind["away"]) == (2, 1, 1, 0)
+    api.good("POST", "/v1/clusters/oak/workers/n1:offline", None, oak.secret)
+    [kind] = api.good("GET", "/v1/clusters/oak/occupancy", None, oak.token)["kinds"]
+    assert kind["levels"]["taken"][1] == "O"
+
+
+def test_bars_are_what_ran_and_runs_in_the_window(api: Api, oak: Cluster, clock: Clock) -> None:
+    oak.take()
+    submit(api, oak.token, 2, requestor="zoe")
+    first, *_ = oak.take()
+    clock.now += 100
+    oak.end(first)
+    told = api.good("GET", f"/v1/clusters/oak/bars?from={clock.now - 3600}&to={clock.now + 1}", None, oak.token)
+    assert sorted(told["kind"]) == [0, 2]
+    assert told["users"] == ["zoe"]
+    assert [end - start for start, end in zip(told["start"], told["end"], strict=True) if end] == [100]
+    later = api.good("GET", f"/v1/clusters/oak/bars?from={clock.now + 50}&to={clock.now + 90}", None, oak.token)
+    assert later["kind"] == [2]
+
+
+# ── live ──
+
+
+def test_the_stream_names_clusters_that_changed_and_ends_with_the_session(api: Api, oak: Cluster) -> None:
+    browser = Browser(api, oak.token)
+    stream = browser.client.get("/ui/events").response
+    assert next(stream) == b"retry: 3000\n\n"
+    parts: list[bytes] = []
+    listening = threading.Thread(target=lambda: parts.append(next(stream)))
+    listening.start()
+    while not api.service.news._listeners:
+        time.sleep(0.01)
+    submit(api, oak.token)
+    listening.join(10)
+    assert parts == [b'event: changed\ndata: ["oak"]\n\n']
+    sessions.end(api.service, browser.cookie)
+    assert next(stream).startswith(b"event: end")
+
+
+def test_streams_of_the_page_take_no_place_of_an_agent_and_are_few(api: Api, oak: Cluster) -> None:
+    browser = Browser(api, oak.token)
+    held = [browser.client.get("/ui/events") for _ in range(9)]
+    assert [answer.status_code for answer in held] == [200] * 8 + [429]
+    assert api.call("GET", "/v1/events", None, oak.token).status_code == 200
+    for answer in held:
+        answer.close()

@@ -58,7 +58,7 @@ def span(seconds: float | None) -> str:
         return "–"
     whole = int(max(0.0, seconds))
     if whole < MINUTE:
-        return f"{whole} s"
+        return f"{whole} s" if whole or seconds <= 0 else "< 1 s"
     if whole < HOUR:
         return f"{whole // MINUTE} min"
     if whole < DAY:
@@ -91,13 +91,20 @@ def amounts(values: Mapping[str, Any] | None, units: Mapping[str, str] | None = 
 
     >>> amounts({"node": 2, "memory": 64, "gpu": 0}, {"memory": "GB"})
     'node 2, memory 64 GB'
+    >>> amounts({"memory": 256_000_000_000}, {"memory": "B"})
+    'memory 256 GB'
     """
-    told = (
-        f"{clean(kind)} {count(n)}{' ' + units[kind] if units and kind in units else ''}"
-        for kind, n in (values or {}).items()
-        if n
-    )
+    told = (f"{clean(kind)} {_amount(n, (units or {}).get(kind, ''))}" for kind, n in (values or {}).items() if n)
     return ", ".join(told)
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit == "B":
+        step, names = 1024 if value % 10**6 and value % 1024 == 0 else 1000, "KMGT"
+        for name in reversed(names):
+            if value >= step ** (names.index(name) + 1):
+                return f"{count(value / step ** (names.index(name) + 1))} {name}{'iB' if step == 1024 else 'B'}"
+    return f"{count(value)} {unit}".rstrip()
 
 
 def tone(state: str) -> str:

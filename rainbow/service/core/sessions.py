@@ -67,8 +67,11 @@ def begin(service: Service, brought: Collection[str], *, acts: bool = False) -> 
     return _kept(service, who, known, now, now, acts)
 
 
-def find(service: Service, cookie: str) -> Session | None:
-    """Return the session of a cookie; None if it has ended, or none of its credentials is known any more."""
+def find(service: Service, cookie: str, *, notes: bool = True) -> Session | None:
+    """Return the session of a cookie; None if it has ended, or none of its credentials is known any more.
+
+    `notes`: that it was asked for counts as use.
+    """
     now, name = service.clock(), digest(cookie)
     with service.store.look() as connection:
         record = credentials.get_session(connection, name)
@@ -78,7 +81,7 @@ def find(service: Service, cookie: str) -> Session | None:
             who = caller_by(service, connection, record.credentials)
         except Unauthenticated:
             return None
-    if record.used_at + NOTED < now:
+    if notes and record.used_at + NOTED < now:
         with service.store.write() as connection:
             credentials.use_session(connection, name, now)
     until = record.acts_until if record.acts_until is not None and record.acts_until > now else None

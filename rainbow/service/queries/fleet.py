@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Entry, Service
 
-FRESH = 0.5  # seconds for which counts are not looked at again
+SHARE = 0.1  # of a core that counting again and again may take
 STALE = 15.0  # seconds after which all are read again: another process may have changed them
 BROKEN = {WorkerState.LOST, WorkerState.QUARANTINED}
 
@@ -43,17 +43,17 @@ class Tally:
         self._lock = threading.Lock()
         self._known: dict[str, Counts] = {}
         self._seen: dict[str, int] = {}
-        self._all, self._at, self._whole = -1, 0.0, 0.0
+        self._all, self._next, self._whole = -1, 0.0, 0.0
 
     def read(self, service: Service) -> Mapping[str, Counts]:
-        """Return the counts as they are now, or were half a second ago."""
+        """Return the counts as they are now, or were just now if counting takes long."""
         with self._lock:
             now, version = service.monotonic(), service.news.version(ALL)
-            if self._known and now < self._at + FRESH:
+            if self._known and now < self._next:
                 return self._known
             if version != self._all or now > self._whole + STALE:
                 self._read(service, now)
-            self._all, self._at = version, now
+            self._all, self._next = version, now + (service.monotonic() - now) / SHARE
             return self._known
 
     def _read(self, service: Service, now: float) -> None:

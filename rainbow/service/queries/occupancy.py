@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Entry, Service
     from rainbow.store.clusters import ClusterRecord
 
-FRESH = 1.0  # seconds for which what was read is not read again
+SHARE = 0.1  # of a core that reading one cluster again and again may take
 STALE = 15.0  # seconds after which it is, news or not
 AWAY = {
     WorkerState.NEW: "N",
@@ -46,6 +46,7 @@ class Seen:
 
     version: int
     at: float
+    cost: float  # seconds that it took
     clock: float
     states: Mapping[str, WorkerRecord]
     booked: Sequence[Task]
@@ -59,12 +60,13 @@ class Looks(ByCluster[Seen]):
 def _seen(service: Service, record: ClusterRecord) -> Seen:
     looks, now, version = service.state(Looks), service.monotonic(), service.news.version(record.id)
     known = looks.get(record.id)
-    if known and (now < known.at + FRESH or (version == known.version and now < known.at + STALE)):
+    if known and (now < known.at + known.cost / SHARE or (version == known.version and now < known.at + STALE)):
         return known
     with service.store.read() as connection:
         states = workers.of_cluster(connection, record.id)
         booked = tasks.of_cluster(connection, record.id, BOOKED)
-    looks[record.id] = found = Seen(version, now, service.clock(), states, booked, used_of(booked))
+    used, cost = used_of(booked), service.monotonic() - now
+    looks[record.id] = found = Seen(version, now, cost, service.clock(), states, booked, used)
     return found
 
 
@@ -102,7 +104,7 @@ def _kind(
     used = {kind: sum(amounts) for kind, amounts in by.items()}
     there = [not letter or letter == "D" for letter in letters]
     return {
-        "capacity": {kind: amount for kind, amount in whole.items() if amount},
+        "capacity": {kind: amount for kind, amount in whole.items() if amount and kind != entry.cluster.worker_type},
         "nodes": len(names),
         "idle": sum(not letter and not full for letter, full in zip(letters, taken, strict=True)),
         "taken": sum(taken),

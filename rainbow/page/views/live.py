@@ -1,0 +1,82 @@
+"""The one stream of a browser: which clusters have changed, at most once in two seconds.
+
+It tells names only. The browser asks for what it shows, so that a stream reads nothing from the store but whether its
+session still counts, and many that look on cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, cast
+
+from flask import Response, request
+
+from rainbow.page.frame import guarded, page, service, session
+from rainbow.service.core import sessions
+from rainbow.service.core.event_stream import one_of_few
+from rainbow.service.core.pubsub import ALL, Pause
+
+if TYPE_CHECKING:
+    from rainbow.service import Service
+    from rainbow.service.core.access import Caller
+
+TOGETHER = 2.0  # seconds of news that are told together
+ALIVE = 15.0  # seconds after which a stream says that it is still there
+OF_SESSION = 8  # streams of one session, as of tabs that cannot agree on one
+MOST_NAMED = 100  # clusters; more are told as all
+SERVED = "rainbow.waited"  # in the environment where the server waits through pauses
+
+
+@page.get("/ui/events")
+@guarded
+def events() -> Any:
+    """Tell which of the caller's clusters have changed, as it happens."""
+    held, here = ExitStack(), service()
+    held.enter_context(one_of_few("page", session().cookie, OF_SESSION, here.settings.limits.viewers))
+    parts = _told(here, session().cookie)
+    answer = Response(
+        cast("Iterator[str]", parts if SERVED in request.environ else _waited(here, parts)),
+        mimetype="text/event-stream",
+        headers={"Cache-Control": "no-store"},
+    )
+    answer.call_on_close(held.close)
+    return answer
+
+
+def _waited(here: Service, parts: Iterator[str | Pause]) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, Pause):
+            here.news.wait_for(part)
+        else:
+            yield part
+
+
+def _told(here: Service, cookie: str) -> Iterator[str | Pause]:
+    yield "retry: 3000\n\n"
+    seen: dict[str, int] | None = None
+    while not here.ending:
+        found = sessions.find(here, cookie, notes=False)
+        if found is None:
+            yield "event: end\ndata: {}\n\n"
+            return
+        pause = here.news.pause([ALL], ALIVE)
+        now = _versions(here, found.caller)
+        changed = sorted(name for name, version in now.items() if seen is not None and seen.get(name) != version)
+        gone = seen is not None and seen.keys() - now.keys()
+        seen = now
+        if changed or gone:
+            yield f"event: changed\ndata: {json.dumps(['*'] if gone or len(changed) > MOST_NAMED else changed)}\n\n"
+            yield Pause({}, TOGETHER)
+            continue
+        yield pause
+        if not here.news.is_over(pause):
+            yield ": alive\n\n"
+        else:
+            yield Pause({}, TOGETHER / 4)
+
+
+def _versions(here: Service, who: Caller) -> dict[str, int]:
+    """Return the number of the last news of each cluster that exists for the caller."""
+    return {name: here.news.version(entry.id) for name, entry in here.catalogue.items() if who.sees(entry.id)}
