@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import sys
 from collections.abc import Iterator, Sequence
 
 import click
@@ -10,6 +12,7 @@ import pytest
 
 from rainbow.cli import main
 from rainbow.cli.exit_codes import Exit
+from rainbow.cli.main import COMMANDS
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
@@ -39,3 +42,15 @@ def test_version_is_the_packages(shell: Shell) -> None:
 
     assert shell("version").stdout == f"rainbow {__version__}\n"
     assert __version__ in shell("--version").stdout
+
+
+def test_a_group_that_is_imported_alone_has_all_its_commands() -> None:
+    groups = {name: group for name in COMMANDS if isinstance(group := main.commands[name], click.Group)}
+    assert {"job", "policy", "cluster"} <= groups.keys()
+    for name, group in groups.items():
+        alone = f"rainbow.cli.{COMMANDS[name].partition(':')[0]}"
+        source = inspect.getsource(sys.modules[alone])
+        for inner in group.commands.values():
+            assert inner.callback
+            there = inspect.unwrap(inner.callback).__module__
+            assert there == alone or f"from {there} import" in source, (name, inner.name)

@@ -21,6 +21,7 @@ from rainbow.service.core.settings import read_config
 from tests.agent_sites import until
 from tests.conftest import REGISTRATION, grid
 from tests.live import http, url_of
+from tests.typed_pages import steady
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "selection.md").read_text()
@@ -32,13 +33,7 @@ GRAPHS = {"alpha": grid(20, 2), "bravo": grid(4, 2), "carol": grid(7, 2)}
 ADMIN = "rba_documentation"
 
 
-def steady(text: str) -> list[str]:
-    """Return the lines without what is another in every run, each such word as long as it was."""
-    text = re.sub(r"^[0-9-]{10} [0-9:]{8} \[.*\n", "", text, flags=re.MULTILINE)  # the log of the server beside
-    text = re.sub(r"\b[0-9a-f]{64}\b", "#" * 64, text)
-    text = re.sub(r"\b[0-9a-f]{24}\b", "#" * 24, text)
-    text = re.sub(r"[0-9-]{10} [0-9:]{8}", "DATE TIME", text)
-    return [line.rstrip() for line in text.rstrip().splitlines()]
+LOG = re.compile(r"^[0-9-]{10} [0-9:]{8} \[.*\n", re.M)  # of the server beside
 
 
 @pytest.fixture
@@ -74,7 +69,7 @@ def test_commands_that_ask_a_server_print_what_is_shown(
         if words[:2] == ["job", "why"]:
             _until_it_waits(served, made)
         result = CliRunner().invoke(main, words, env=served)
-        assert steady(result.output) == steady(output), result.output
+        assert steady(LOG.sub("", result.output)) == steady(output), result.output
         made = next(iter(re.findall(r"\b[0-9a-f]{24}\b", result.output)), made)
 
 
