@@ -75,7 +75,7 @@ class Site:
     def serve(self) -> None:
         serve = ("serve", "--port", str(self.port), "--database", self.database)
         self.server = self.processes.start(*serve, RAINBOW_CHECK="1")
-        until(Client(self.url).ready)
+        until(Client(self.url).ready, seconds=180)  # beside other campaigns
 
     def happen(self) -> None:
         """Let one thing happen, let the agent speak, and look."""

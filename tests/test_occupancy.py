@@ -1,6 +1,8 @@
 """Take and release: what successive copies get, no unit twice, and all as before when all is given back."""
 
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import networkx as nx
 import pytest
@@ -12,7 +14,7 @@ from rainbow.jobspec import Count, Request, Resource
 from rainbow.jobspec.quantities import quantity
 from rainbow.matching import backends, consumables, hosting_kinds, worker_capacity, worker_kinds
 from rainbow.matching.workers.occupancy import Occupancy
-from rainbow.matching.workers.worker_use import _walked
+from rainbow.matching.workers.worker_use import Workers, _walked
 from rainbow.testing.shapes import cluster
 from tests import strategies
 
@@ -212,6 +214,21 @@ def test_hosting_kinds_are_those_found_by_walking(case):
     shape, hung, request = case
     built = strategies.cluster(shape, hung)
     assert hosting_kinds(request, built) == _walked(request, built)
+
+
+def test_threads_that_ask_at_once_have_the_same_states(monkeypatch):
+    both = threading.Barrier(2, timeout=10)
+    made = Workers.__init__
+
+    def slowly(workers, asked):
+        made(workers, asked)
+        both.wait()  # the other thread has found none, too
+
+    monkeypatch.setattr(Workers, "__init__", slowly)
+    built = cluster("cluster(node*2(core*2))")
+    with ThreadPoolExecutor(2) as pool:
+        here, there = pool.map(Occupancy, [built, built])
+    assert all(one is other for one, other in zip(here.states, there.states, strict=True))
 
 
 def test_releasing_what_nobody_holds_is_an_error():

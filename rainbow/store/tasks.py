@@ -63,10 +63,14 @@ _WHERE = (
     .where(tasks.c.id == sa.bindparam("wanted"))
 )
 _BRIEF = [column for column in _COLUMNS if column.name not in ("output", "errors", "detail")]
-_CHANGED = sa.select(*_BRIEF).where(
-    tasks.c.cluster_id == sa.bindparam("cluster"),
-    sa.text("tasks.stamp > 0"),  # written out: the index is of these alone
-    tasks.c.stamp >= sa.bindparam("since"),
+_CHANGED = (
+    sa.select(*_BRIEF)
+    .where(
+        tasks.c.cluster_id == sa.bindparam("cluster"),
+        sa.text("tasks.stamp > 0"),  # written out: the index is of these alone
+        tasks.c.stamp >= sa.bindparam("since"),
+    )
+    .order_by(tasks.c.stamp)  # what one gave back before another took it is read before it
 )
 
 

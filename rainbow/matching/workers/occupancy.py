@@ -174,6 +174,13 @@ class Occupancy:
                 seen[i] = seen.get(i, 0) + amounts[i]
         return any(n > inside.amount(i) for i, n in seen.items())
 
+    def unlike(self, other: Occupancy) -> Iterator[tuple[Key, Held, Held]]:
+        """Yield what is held otherwise in another occupancy of the cluster, and how here and there."""
+        for key in self.held.keys() | other.held.keys():
+            here, there = self.words(self.held.get(key, ())), other.words(other.held.get(key, ()))
+            if here != there:
+                yield key, here, there
+
     def is_like(self, other: Occupancy, worker: str) -> bool:
         """Return whether the same vertices of a worker are held in another occupancy of the cluster."""
         number = self.workers.numbers[worker]

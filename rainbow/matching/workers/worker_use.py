@@ -474,8 +474,9 @@ _workers: WeakKeyDictionary[Cluster, Workers] = WeakKeyDictionary()
 
 
 def workers_of(cluster: Cluster) -> Workers:
-    """Return the workers of a cluster, found at the first call and kept as long as the cluster."""
+    """Return the workers of a cluster, found at the first call and kept as long as the cluster.
+
+    Threads that ask at once get the same: states are compared by identity.
+    """
     found = _workers.get(cluster)
-    if found is None:
-        found = _workers[cluster] = Workers(cluster)
-    return found
+    return _workers.setdefault(cluster, Workers(cluster)) if found is None else found

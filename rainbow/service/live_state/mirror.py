@@ -412,7 +412,10 @@ class Mirror:
             free, counted = self.occupancy.free(name), self.census.less_held(name, self._capacity[name])
             leaves = {kind: amount for kind, amount in counted.items() if kind not in again.containers(name)}
             if self.occupancy.is_held_twice(name) or not self.occupancy.is_like(again, name):
-                raise PlanError(f"{name}: {dict(free)} is kept, {dict(again.free(name))} rebuilt")
+                told = "; ".join(
+                    f"{task} {kept}, stored {stored}" for task, kept, stored in self.occupancy.unlike(again)
+                )
+                raise PlanError(f"{name}: {dict(free)} is kept, {dict(again.free(name))} rebuilt; {told}")
             if self.census.workers[name].free != free:
                 raise PlanError(f"{name}: {self.census.workers[name].free} is indexed, {dict(free)} located")
             if any(
