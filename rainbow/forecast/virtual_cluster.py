@@ -29,6 +29,7 @@ from rainbow.scheduling import (
     Stop,
     Suspend,
     View,
+    traits_of,
 )
 from rainbow.scheduling.interface import census_of
 from rainbow.scheduling.snapshot import Placement
@@ -58,8 +59,7 @@ class VirtualCluster:
     def __init__(self, view: View, policy: Policy, lengths: Lengths) -> None:
         self.now = view.now
         self.policy = policy
-        traits = getattr(policy, "traits", policy)
-        self._sees_all = bool(getattr(traits, "sees_all", False))
+        self._sees_all = traits_of(policy).sees_all
         self.lengths = lengths
         self.memory = view.memory
         self.spans: dict[str, Span] = {}

@@ -60,9 +60,13 @@ def installed(name: str) -> Policy | None:
         return None
 
 
-def traits_of(name: str) -> Traits:
-    """Return the traits of a policy; each may also be an attribute of its own, as it was before there were traits."""
-    policy = installed(name)
+def traits_of(policy: str | Policy | None) -> Traits:
+    """Return the traits of a policy; each may also be an attribute of its own, as it was before there were traits.
+
+    >>> traits_of("delegate") == traits_of(policies.get("delegate")) != traits_of("not-installed")
+    True
+    """
+    policy = installed(policy) if isinstance(policy, str) else policy
     found: Traits | None = getattr(policy, "traits", None)
     return found or Traits(*(bool(getattr(policy, one, False)) for one in Traits._fields))
 

@@ -202,16 +202,29 @@ class Wait:
 
 
 class Rest(Protocol):
-    """Why jobs wait that a plan does not name, told when asked; `common`, if given, a text for all.
-
-    `reason` is the usual one. A rest that has others beside it names all in `reasons`, and says which of one job by
-    `reason_of(job)`, at no cost.
-    """
+    """Why jobs wait that a plan does not name, told when asked; `reason` is the usual one."""
 
     reason: str
 
     def of(self, job: str) -> Wait:
         """Say it of one job."""
+
+
+@runtime_checkable
+class OneText(Protocol):
+    """What a rest has beside, if it says the same of all jobs."""
+
+    common: str
+
+
+@runtime_checkable
+class ManyReasons(Protocol):
+    """What a rest has beside, if jobs wait for several reasons."""
+
+    reasons: Collection[str]
+
+    def reason_of(self, job: str) -> str:
+        """Name the reason of one job, at no cost."""
 
 
 Order = Start | Stop | Suspend | Resume | Reserve

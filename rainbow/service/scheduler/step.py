@@ -27,6 +27,7 @@ from rainbow.scheduling import (
     slots_of,
     traits_of,
 )
+from rainbow.scheduling.interface import ManyReasons, OneText
 from rainbow.scheduling.invariants import every_wait, left, started
 from rainbow.service.agents.liveness import lose_the_silent
 from rainbow.service.core.limits import check_limits
@@ -239,14 +240,15 @@ def _rest(mirror: Mirror, plan: Plan, named: set[str], begun: Counter[str]) -> I
     rest = plan.rest
     if rest is None:
         return
-    before, mirror.common = mirror.common, getattr(rest, "common", "")
+    before, mirror.common = mirror.common, rest.common if isinstance(rest, OneText) else ""
     few = len(mirror.census.jobs) <= RENEWED
     renewed = few and mirror.common not in ("", before)
-    reason_of = getattr(rest, "reason_of", None)
-    trusted = () if few and reason_of else getattr(rest, "reasons", (rest.reason,))  # not looked at job by job
+    many = rest if isinstance(rest, ManyReasons) else None
+    own = many.reasons if many else (rest.reason,)
+    trusted = () if few and many else own  # not looked at job by job
     for reason, jobs_ in list(mirror.reasons.items()):
         if reason in trusted and not renewed:
             continue
         for job in sorted(jobs_ - named):
-            if left(mirror.census, job, begun) > 0 and (renewed or reason_of is None or reason_of(job) != reason):
+            if left(mirror.census, job, begun) > 0 and (renewed or many is None or many.reason_of(job) != reason):
                 yield rest.of(job)
