@@ -261,6 +261,7 @@ def test_in_a_storm_no_job_is_lost_or_doubled_and_every_state_is_true(
         finally:
             over.set()
             trouble.join()
+        site.restart_controller(0, kill=False)  # it ends with the thread that has started it
         ended = patiently(lambda: [weather.user.wait(job, CALM) for job in jobs])
         happened = Counter(map(int, lines.read_text().split()))
         wrong = [
@@ -280,3 +281,56 @@ def test_in_a_storm_no_job_is_lost_or_doubled_and_every_state_is_true(
 
 def told(number: int) -> tuple[str, int]:
     return ("FAILED" if number % 4 else "COMPLETED", number % 4)
+
+
+FILLED = "--nodes=4 --exclusive --time=20 --output=/dev/null --wrap=true --job-name=full"
+SORTED = {"priorities": [{"priority": 1, "steps": [{"sort_ascending": "expected_wait"}, {"select": "first"}]}]}
+
+
+def at(folder: Path, processes: Processes, url: str, cluster: str, *more: str, **environment: str) -> str:
+    """Start an agent that registers its cluster; return the cluster's token."""
+    given = ("--url", url, "--state-dir", str(folder / cluster), "--credentials", str(folder / f"{cluster}.json"))
+    processes.start("agent", "--cluster", cluster, "--register", *given, "--quiet", *more, **environment)
+    until((folder / f"{cluster}.json").exists)
+    time.sleep(1)
+    token: str = json.loads((folder / f"{cluster}.json").read_text())["clusters"][cluster]["token"]
+    return token
+
+
+@pytest.mark.timeout(900)
+def test_a_script_goes_where_it_would_start_first_of_two_slurms_and_a_machine(tmp_path: Path) -> None:
+    """Both idle: to one of them; one full: to the other; both full: to the machine whose owner says half a minute."""
+    port = free_ports(1)[0]
+    url = f"http://127.0.0.1:{port}"
+    with slurm() as oak, slurm() as elm, processes_of(tmp_path) as processes:
+        processes.start("serve", "--port", str(port), "--database", str(tmp_path / "rainbow.db"))
+        until(Client(url).ready)
+        service = ("--executor", "slurm", "--identity", "service")
+        tokens = [
+            at(tmp_path, processes, url, name, *service, SLURM_CONF=str(site.conf))
+            for name, site in (("oak", oak), ("elm", elm))
+        ]
+        tokens.append(at(tmp_path, processes, url, "machine"))
+        owner = Client(url, json.loads((tmp_path / "machine.json").read_text())["clusters"]["machine"]["secret"])
+        owner.change_state("machine", {"expected_wait": 30})
+        user = Client(url, tokens)
+        went = []
+        for full in ((), ("elm",), ("oak",)):
+            for name in full:
+                site = {"oak": oak, "elm": elm}[name]
+                site.run("sbatch", *FILLED.replace("--wrap=true", "").split(), "--wrap=sleep 900")
+                until(lambda name=name: waits_at(user, name) > 60, 60)
+            script = "#!/bin/sh\n#SBATCH --ntasks=1 --time=5\necho done\n"
+            document, _ = jobspec_of_call(
+                read_call(script, ["job.sh"]), Caller(datetime.now().astimezone(), str(tmp_path))
+            )
+            made = user.submit(document, selector={"name": "constraint", "options": SORTED})
+            ended = user.wait(made["id"], 60)
+            assert [task["output"] for task in ended["tasks"]] == ["done\n"]
+            went.append(made["cluster"])
+        assert went[0] in ("oak", "elm")
+        assert went[1:] == ["oak", "machine"]
+
+
+def waits_at(user: Client, name: str) -> float:
+    return float(user.state(name)["effective"].get("expected_wait") or 0.0)

@@ -19,6 +19,7 @@ from rainbow.cli.input.job_options import caller
 from rainbow.cli.session import login, with_tokens
 from rainbow.client import Client, Problem
 from rainbow.jobspec import Limits, parse_jobspec
+from rainbow.jobspec.flux import flux_jobspec
 from rainbow.jobspec.sbatch import Call, call_of, is_script, jobspec_of_call, read_call, words_of_call
 from rainbow.jobspec.yaml_reader import load
 
@@ -73,7 +74,7 @@ def _test(client: Client, document: dict[str, Any]) -> None:
 
 
 FORM = "Form of FILE: sbatch, jobspec or auto; or FILE itself."
-FORMS = ("jobspec", "json", "sbatch", "script")
+FORMS = ("jobspec", "json", "sbatch", "script", "flux")
 
 
 @click.command()
@@ -83,8 +84,8 @@ FORMS = ("jobspec", "json", "sbatch", "script")
     "--to",
     "form",
     type=click.Choice(FORMS),
-    help="jobspec (YAML, the default for a script), json, sbatch (the call, the default for a jobspec), or script "
-    "(one with #SBATCH lines).",
+    help="jobspec (YAML, the default for a script), json, sbatch (the call, the default for a jobspec), script "
+    "(one with #SBATCH lines), or flux (for flux job submit; written by Flux's RFCs, not tried on a Flux).",
 )
 def jobspec(file: Path | None, source: str, form: str | None) -> None:
     """Translate a batch script into a jobspec, or a jobspec into the call of sbatch; no server is asked.
@@ -104,6 +105,8 @@ def jobspec(file: Path | None, source: str, form: str | None) -> None:
         if form in ("sbatch", "script"):
             call = call_of(parse_jobspec(document))
             notes = [*notes, *call.notes]
+        elif form == "flux":
+            document = flux_jobspec(parse_jobspec(document))
     tell(notes)
     if form in ("sbatch", "script"):
         click.echo(_sbatch(call) if form == "sbatch" else script_of(call), nl=form == "sbatch")
@@ -138,6 +141,6 @@ _Texts.add_representer(
 def _written(document: Any, form: str) -> str:
     if isinstance(document, str):
         document = load(document, Limits())[0]
-    if form == "json":
+    if form in ("json", "flux"):
         return json.dumps(document, indent=2) + "\n"
     return yaml.dump(document, Dumper=_Texts, sort_keys=False, allow_unicode=True, width=118)
