@@ -1,11 +1,13 @@
-"""Jobs of very many tasks: shown page by page, canceled in pieces between which others write."""
+"""Jobs of very many tasks: stored and canceled in pieces between which others write, shown page by page."""
 
 import pytest
 
 from rainbow.service.jobs import lifecycle
+from rainbow.service.placement import staged_tasks
+from rainbow.service.placement import submit as placing
 from rainbow.service.scheduler.step import step
-from rainbow.store import jobs
-from tests.conftest import Api, grid, open_service_at
+from rainbow.store import jobs, tasks
+from tests.conftest import ADMIN, Api, grid, open_service_at
 
 TASKS = 2_500
 
@@ -105,3 +107,109 @@ def test_nothing_of_a_job_that_is_being_canceled_starts(oak, monkeypatch):
     assert shown(oak, job)["wait"]["text"].startswith("canceled; its last tasks")
     other = submit(oak, count=1)
     assert [offer["job"] for offer in oak.take()] == [other]
+
+
+# ── a large job is stored in pieces that become visible together ──
+
+
+class Killed(BaseException):
+    """The end of the process, as far as it is concerned."""
+
+
+@pytest.fixture
+def piece(monkeypatch):
+    """Store 500 tasks in a transaction; the list holds what to call before the next pieces."""
+    calls = []
+    monkeypatch.setattr(staged_tasks, "LARGE", 500)
+    monkeypatch.setattr(placing, "LARGE", 500)
+    monkeypatch.setattr(staged_tasks, "sleep", lambda _: calls and calls.pop(0)())
+    return calls
+
+
+def rows(service):
+    """Count what is stored: rows of jobs that are none yet, and tasks."""
+    with service.store.read() as connection:
+        whole = connection.exec_driver_sql("SELECT count(*) FROM tasks").scalar_one()
+        return len(jobs.older_staged(connection, float("inf"))), whole
+
+
+def seen(api, oak):
+    """Return all that may tell of jobs and tasks."""
+    figures = api.good("GET", "/metrics?brief=true", None, ADMIN)
+    listed = (
+        api.good("GET", "/v1/jobs", None, ADMIN)["jobs"],
+        api.good("GET", "/v1/jobs?summary=true", None, oak.token),
+    )
+    state = api.good("GET", "/v1/clusters/oak/state", None, oak.secret)
+    return [line for line in str(figures).splitlines() if "rainbow_tasks{" in line], listed, state
+
+
+def test_a_large_job_is_stored_in_pieces_that_become_visible_together(oak, piece):
+    before, between = seen(oak.api, oak), []
+
+    def look():
+        step(oak.api.service, "oak")
+        between.append((seen(oak.api, oak), rows(oak.api.service)))
+
+    piece += [look] * 5
+    job = submit(oak)
+    assert [told for told, _ in between] == [before] * 5
+    assert [stored for _, stored in between] == [(1, 500 * k) for k in range(5)]
+    assert shown(oak, job)["counts"] == {"WAITING": TASKS}
+    assert rows(oak.api.service) == (0, TASKS)
+    assert len(oak.take()) == 8
+
+
+def test_a_large_job_whose_server_is_killed_between_two_pieces_was_never_there(oak, piece, database):
+    def kill():
+        raise Killed
+
+    piece += [lambda: None, lambda: None, kill]
+    with pytest.raises(Killed):
+        submit(oak)
+    again = Api(open_service_at(database, oak.api.service.clock))
+    oak.api.service.close()
+    assert rows(again.service) == (1, 1_000)
+    oak.api = again
+    assert again.good("GET", "/v1/jobs", None, ADMIN)["jobs"] == []
+    assert oak.take() == []
+    staged_tasks.sweep(again.service)
+    assert rows(again.service) == (1, 1_000)  # another process may be at it still
+    again.service.clock.now += staged_tasks.STALE + 1
+    for _ in range(5):
+        staged_tasks.sweep(again.service)
+    assert rows(again.service) == (0, 0)
+    again.service.close()
+
+
+def test_a_large_job_that_is_refused_or_sent_twice_leaves_nothing(oak, piece):
+    limit = {"limits": {"max_waiting_tasks": TASKS + 100}}
+    oak.api.good("PATCH", "/v1/clusters/oak/scheduler", limit, oak.secret)
+    piece += [lambda: None, lambda: submit_small(oak)]  # by now it fits, in the end it does not
+    told = oak.api.problem(429, "too-many", "POST", "/v1/jobs", {"jobspec": many()}, oak.token)
+    assert (told["limit"], rows(oak.api.service)) == ("max_waiting_tasks", (0, 101))
+    oak.api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"max_waiting_tasks": -1}}, oak.secret)
+    sent = {"jobspec": many()}, oak.token
+    first = oak.api.good("POST", "/v1/jobs", *sent, **{"Idempotency-Key": "k"})
+    assert oak.api.good("POST", "/v1/jobs", *sent, **{"Idempotency-Key": "k"})["id"] == first["id"]
+    assert rows(oak.api.service) == (0, 101 + TASKS)
+
+
+def submit_small(oak):
+    return submit(oak, count=101)
+
+
+def test_a_large_job_goes_where_it_is_sent_when_all_is_stored(oak, piece):
+    elm = oak.api.register("elm", grid(2, 4))
+    elm.say("heartbeat", running=[])
+    both = oak.api.good("POST", "/v1/tokens", {"clusters": ["oak", "elm"]}, oak.secret, elm.secret)["token"]
+    options = {"priorities": [{"priority": 1, "steps": [{"sort_ascending": "cost"}, {"select": "first"}]}]}
+    for name, cost in (("oak", 1), ("elm", 2)):
+        oak.api.good("PUT", f"/v1/clusters/{name}/state", {"cost": cost}, ADMIN)
+    piece += [lambda: oak.api.good("PUT", "/v1/clusters/oak/state", {"cost": 3}, ADMIN)]
+    send = {"jobspec": many(), "selector": {"name": "constraint", "options": options}}
+    job = oak.api.good("POST", "/v1/jobs", send, both)
+    assert job["cluster"] == "elm"
+    with oak.api.service.store.read() as connection:
+        assert set(tasks.waiting_at(connection, oak.api.service.catalogue["elm"].id)) == {job["id"]}
+        assert tasks.waiting_at(connection, oak.api.service.catalogue["oak"].id) == {}

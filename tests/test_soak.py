@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,12 @@ class Others:
         self._client, self._over = Client(url, token, timeout=60), threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.times: list[float] = []
+        self.jobs: set[str] = set()
 
     def _run(self) -> None:
         while not self._over.is_set():
             began = time.monotonic()
-            self._client.submit(SPEC)
+            self.jobs.add(self._client.submit(SPEC)["id"])
             self.times.append(time.monotonic() - began)
             self._over.wait(0.05)
 
@@ -160,3 +162,44 @@ def test_a_job_of_100_000_tasks_is_shown_and_canceled_beside_others_and_survives
     assert left["WAITING"] > 0
     assert shown < 1.0
     assert max(others.times) <= 0.5
+
+
+@pytest.mark.parametrize("after", [0.5, 1.5, 3.0])
+def test_a_job_of_100_000_tasks_is_whole_or_not_there_when_its_server_is_killed(tmp_path: Path, after: float) -> None:
+    port, database = free_port(), str(tmp_path / "rainbow.db")
+    made = Ended(tmp_path)
+    tasks = [{"command": ["true"], "resources": "w", "replicas": LARGE}]
+    spec = {"resources": {"w": {"type": "core", "replicas": 1}}, "tasks": tasks}
+    try:
+        server = made.start("serve", "--port", str(port), "--database", database)
+        url = f"http://127.0.0.1:{port}"
+        until(Client(url).ready)
+        told = Client(url, REGISTRATION).register_cluster("oak", grid(8, 2))
+        cut = Client(url, told["token"], timeout=60, tries=1)
+        user = Client(url, told["token"], timeout=120)
+        sender = threading.Thread(target=_sent, args=(cut, spec))
+        sender.start()
+        time.sleep(after)
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        sender.join()
+        made.start("serve", "--port", str(port), "--database", database)
+        until(user.ready)
+        there = [job["id"] for job in user.jobs()["jobs"]]
+        with Others(url, told["token"]) as others:
+            seconds, job = took(lambda: user.submit(spec, idempotency_key="one"))
+        counts = user.job(job["id"], limit=1)["counts"]
+        listed = [one["id"] for one in user.all_jobs() if one["id"] not in others.jobs]
+    finally:
+        made.end()
+    print(f"killed after {after} s: {len(there)} there; submitted again in {seconds:.1f} s, ")
+    print(f"others' submits meanwhile: {len(others.times)}, longest {max(others.times):.2f} s")
+    assert counts == {"WAITING": LARGE}
+    assert listed == [job["id"]]
+    assert there in ([], [job["id"]])
+    assert max(others.times) <= 0.5  # 0.2 alone on a machine
+
+
+def _sent(user: Client, spec: Any) -> None:
+    with suppress(RainbowError):
+        user.submit(spec, idempotency_key="one")

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from rainbow.state_machine import BOOKED, ENDED, TaskState
 from rainbow.store import clusters
-from rainbow.store.jobs import LIVE
+from rainbow.store.jobs import LIVE, staged_tasks
 from rainbow.store.schema import jobs, states, tasks
 
 
@@ -86,4 +86,7 @@ def queues(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str,
     found = {key: {"waiting_tasks": 0, "running_tasks": 0} for key in cluster_ids}
     for cluster_id, state, count in connection.execute(query):
         found[cluster_id]["running_tasks" if state in BOOKED else "waiting_tasks"] += count
+    for cluster_id, count in staged_tasks(connection).items():
+        if cluster_id in found:
+            found[cluster_id]["waiting_tasks"] -= count
     return found

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from rainbow.state_machine import JobState
 from rainbow.store.schema import (
     IS_OPEN,
+    STAGED,
     clusters,
     events,
     jobs,
@@ -21,6 +22,7 @@ from rainbow.store.schema import (
     record_uses,
     records,
     states,
+    tasks,
     together,
     unplaced,
 )
@@ -100,8 +102,9 @@ class Filter:
 _NAMES = [column.name for column in fields(JobRecord)]
 _COLUMNS = [jobs.c[name] for name in _NAMES]
 _NO_KEY = {"idempotency": None, "request_digest": None}
-_ORDERED = sa.select(*_COLUMNS).order_by(jobs.c.submitted_at, jobs.c.id)
-_BY_PREFIX = sa.select(*_COLUMNS).order_by(jobs.c.id)
+_SEEN = sa.select(*_COLUMNS).where(jobs.c.state != STAGED)
+_ORDERED = _SEEN.order_by(jobs.c.submitted_at, jobs.c.id)
+_BY_PREFIX = _SEEN.order_by(jobs.c.id)
 _BY_ID = _ORDERED.where(jobs.c.id == sa.bindparam("wanted"))
 _LIVE = _ORDERED.where(jobs.c.cluster_id == sa.bindparam("wanted"), jobs.c.state.in_(LIVE))
 _CHANGED = (
@@ -118,11 +121,27 @@ _MOVE = (
 _ADD = jobs.insert().values(stamp=sa.func.coalesce(_EPOCH, 0))
 
 
-def add(connection: sa.Connection, record: JobRecord, jobspec: Any, decision: Mapping[str, Any], **key: str) -> None:
-    """Store a new job; `key` may hold `idempotency` and `request_digest`."""
+def add(
+    connection: sa.Connection,
+    record: JobRecord,
+    jobspec: Any,
+    decision: Mapping[str, Any],
+    *,
+    staged: bool = False,
+    **key: str,
+) -> bool:
+    """Store a new job; `key` may hold `idempotency` and `request_digest`.
+
+    `staged`: its tasks are stored under a row that becomes the job; False if that row is gone.
+    """
     own = {name: getattr(record, name) for name in _NAMES}
     values = {**_NO_KEY, **own, "jobspec": jobspec, "decision": dict(decision), **key}
-    connection.execute(_ADD, {**values, "of_cluster": record.cluster_id})
+    if not staged:
+        connection.execute(_ADD, {**values, "of_cluster": record.cluster_id})
+        return True
+    become = jobs.update().where(jobs.c.id == record.id, jobs.c.state == STAGED)
+    stamped = become.values(**values, stamp=sa.func.coalesce(_EPOCH, 0))
+    return connection.execute(stamped, {"of_cluster": record.cluster_id}).rowcount > 0
 
 
 def place(connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any], epoch: int) -> None:
@@ -178,7 +197,7 @@ def live_of(connection: sa.Connection, cluster_id: str, requestor: str) -> int:
 def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
     """Return the chosen jobs, the newest first unless the oldest are asked for."""
     order = jobs.c.id if chosen.oldest else jobs.c.id.desc()
-    query = sa.select(*_COLUMNS).order_by(order).limit(chosen.limit)
+    query = _SEEN.order_by(order).limit(chosen.limit)
     if chosen.clusters is not None:
         query = query.where(_shown(chosen.clusters, chosen.own))
     states = chosen.states or (PENDING if chosen.reason is not None else ())
@@ -424,3 +443,48 @@ def forget_unused_reaches(connection: sa.Connection) -> None:
     """Forget sets of clusters that no job may go to any more."""
     used = sa.select(unplaced.c.reach).where(unplaced.c.reach.is_not(None))
     connection.execute(reaches.delete().where(reaches.c.reach.not_in(used)))
+
+
+# A row in the state STAGED is no job yet: tasks are stored under it piece by piece. It has no cluster; nothing that
+# lists or finds jobs sees it, and nothing that counts tasks counts those of it. `add` makes a job of it.
+_OURS = (jobs.c.cluster_id == "", jobs.c.state == STAGED)  # as an index is written
+_TOUCH = jobs.update().where(jobs.c.id == sa.bindparam("row"), *_OURS).values(submitted_at=sa.bindparam("now"))
+_STAGED_TASKS = (
+    sa.select(tasks.c.cluster_id, sa.func.count())
+    .join(jobs, jobs.c.id == tasks.c.job)
+    .where(*_OURS)
+    .group_by(tasks.c.cluster_id)
+)
+
+
+def begin_staged(connection: sa.Connection, job_id: str, now: float) -> None:
+    """Store a row under which tasks can be stored; `submitted_at` is when it was touched last."""
+    blank = {"name": "", "requestor": "", "cluster_id": "", "cluster": "", "jobspec": "", "decision": {}}
+    row = {"id": job_id, "state": STAGED, "priority": 0, "nodes": 0, "submitted_at": now, "stamp": 0}
+    connection.execute(jobs.insert().values(**blank, **row))
+
+
+def touch_staged(connection: sa.Connection, job_id: str, now: float) -> bool:
+    """Note that tasks are stored there now; False if the row is gone."""
+    return connection.execute(_TOUCH, {"row": job_id, "now": now}).rowcount > 0
+
+
+def older_staged(connection: sa.Connection, before: float) -> list[str]:
+    """Return the rows nobody has touched since a time."""
+    query = sa.select(jobs.c.id).where(*_OURS, jobs.c.submitted_at < before).order_by(jobs.c.id)
+    return list(connection.execute(query).scalars())
+
+
+def remove_staged(connection: sa.Connection, job_id: str, most: int) -> bool:
+    """Remove some of the tasks of a row, or the row after the last of them; return whether any may be left."""
+    ours = sa.select(jobs.c.id).where(jobs.c.id == job_id, *_OURS)
+    some = sa.select(tasks.c.id).where(tasks.c.job.in_(ours)).limit(most)
+    if connection.execute(tasks.delete().where(tasks.c.id.in_(some))).rowcount == most:
+        return True
+    connection.execute(jobs.delete().where(jobs.c.id == job_id, *_OURS))
+    return False
+
+
+def staged_tasks(connection: sa.Connection) -> dict[str, int]:
+    """Return {cluster id: tasks stored for it that are of no job yet}: they all look like tasks that wait."""
+    return {row[0]: row[1] for row in connection.execute(_STAGED_TASKS)}

@@ -217,6 +217,7 @@ grants = sa.Table(
 )
 
 IS_OPEN = "state IN ('UNPLACED', 'WAITING', 'RUNNING')"  # a statement that says it too is answered from the index
+STAGED = "STAGED"  # the state of a row that is no job yet: see jobs.py
 
 jobs = sa.Table(
     "jobs",

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from rainbow.forecast.forecast import SCORES
 from rainbow.forecast.lengths import RATIOS, RUNS, Key, Known, length_of
 from rainbow.state_machine import BOOKED, ENDED, JobState, TaskState
-from rainbow.store.jobs import LIVE
+from rainbow.store.jobs import LIVE, staged_tasks
 from rainbow.store.schema import JSON, durations, forecasts, job_etas, jobs, lengths, tasks, together, workers
 
 REMEMBERED = 1_000_000  # tasks, and keys of lengths
@@ -71,6 +71,8 @@ def counted(connection: sa.Connection) -> dict[str, StateCounts]:
     queues: Counter[tuple[str, str]] = Counter()
     for (cluster_id, state), count in left.items():
         queues[(cluster_id, "running" if state in BOOKED else "waiting")] += count
+    for cluster_id, count in staged_tasks(connection).items():
+        queues[(cluster_id, "waiting")] -= count
     return {"rainbow_jobs": live, "rainbow_tasks": dict(queues), "rainbow_workers": there}
 
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from rainbow.state_machine import BOOKED, ENDED, Hold, Task, TaskState
 from rainbow.store import events
 from rainbow.store.accounts import charges
+from rainbow.store.jobs import staged_tasks
 from rainbow.store.schema import clusters, jobs, tasks, together
 
 NAMED = 500  # tasks named in one statement
@@ -383,9 +384,10 @@ def _facts(task: Task) -> dict[str, Any]:
     return told if task.exit_code is None else {**told, "exit_code": task.exit_code}
 
 
-def move(connection: sa.Connection, job_id: str, cluster_id: str) -> None:
-    """Let a job's tasks belong to another cluster."""
-    connection.execute(tasks.update().where(tasks.c.job == job_id).values(cluster_id=cluster_id))
+def move(connection: sa.Connection, job_id: str, cluster_id: str, account: str | None = None) -> None:
+    """Let a job's tasks belong to another cluster, and to another account if one is given."""
+    paid = {} if account is None else {"account": account}
+    connection.execute(tasks.update().where(tasks.c.job == job_id).values(cluster_id=cluster_id, **paid))
 
 
 def unended(connection: sa.Connection, cluster_id: str) -> tuple[int, int]:
@@ -393,7 +395,7 @@ def unended(connection: sa.Connection, cluster_id: str) -> tuple[int, int]:
     query = sa.select(tasks.c.state, sa.func.count()).where(tasks.c.cluster_id == cluster_id)
     rows = connection.execute(query.where(tasks.c.state.not_in(ENDED)).group_by(tasks.c.state))
     counts: dict[str, int] = {row[0]: row[1] for row in rows}
-    waiting = counts.pop(TaskState.WAITING, 0)
+    waiting = counts.pop(TaskState.WAITING, 0) - staged_tasks(connection).get(cluster_id, 0)
     return waiting, sum(counts.values())
 
 

@@ -19,7 +19,7 @@ from rainbow.service.placement import batch as placement_batch
 from rainbow.service.placement import ledger
 from rainbow.service.placement import submit as placement_submit
 from rainbow.service.placement.batch import Answer, Entry, Optimal
-from rainbow.service.placement.submit import Submission
+from rainbow.service.placement.submission import Submission
 from rainbow.service.queries import fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.state_machine import JobState

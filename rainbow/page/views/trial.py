@@ -18,7 +18,7 @@ from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs import lifecycle
 from rainbow.service.placement import ledger
 from rainbow.service.placement import submit as placement
-from rainbow.service.placement.submit import Submission
+from rainbow.service.placement.submission import Submission
 from rainbow.service.queries import forecasts
 from rainbow.store import jobs as job_store
 from rainbow.store.jobs import Filter

@@ -7,7 +7,7 @@ if it does not, the server orders it to, after an allowance.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
@@ -279,9 +279,9 @@ def is_overdue(connection: sa.Connection, task: Task, limits: Mapping[str, int],
 
 def first_tasks(
     job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float], account: str = ""
-) -> list[Task]:
-    """Return the tasks of a new job, which all wait."""
-    return [
+) -> Iterator[Task]:
+    """Make the tasks of a new job, which all wait."""
+    return (
         Task(
             f"{job_id}-{task.index}",
             job_id,
@@ -294,4 +294,4 @@ def first_tasks(
         )
         for gang in wanted
         for task in gang.tasks
-    ]
+    )

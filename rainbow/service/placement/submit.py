@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import (
-    Conflict,
     JobspecError,
     LimitError,
     NoClusterNow,
-    NotFound,
     RainbowError,
     Refused,
     TooMany,
+    Unavailable,
 )
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.storable import keeping
@@ -32,13 +29,15 @@ from rainbow.service.core.limits import admit, check_limits
 from rainbow.service.core.settings import WAIT
 from rainbow.service.jobs.dependency_targets import check_dependencies
 from rainbow.service.jobs.jobspecs import Reading, read_request, remember
-from rainbow.service.jobs.lifecycle import first_tasks, sees
+from rainbow.service.jobs.lifecycle import first_tasks
 from rainbow.service.placement import ledger, named_dependencies, refusal
 from rainbow.service.placement.arrival import Arrival, Arriving, arriving
 from rainbow.service.placement.candidates import Part, barred, reach_of, sized, snapshot, states_of, unattended
 from rainbow.service.placement.match_cache import Found, Match, Matches
 from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
-from rainbow.state_machine import JobState
+from rainbow.service.placement.staged_tasks import LARGE, Staged, discard, stage
+from rainbow.service.placement.submission import Submission, earlier_job, key_of
+from rainbow.state_machine import JobState, Task
 from rainbow.store import events, jobs, statistics, tasks
 from rainbow.store.jobs import JobRecord
 from rainbow.transitions import STARTS
@@ -52,37 +51,6 @@ if TYPE_CHECKING:
 
 
 States = Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """What a submit brings: the jobspec, and what may stand beside it in an envelope."""
-
-    jobspec: str | bytes | Mapping[str, Any]
-    selector: str | None = None
-    options: Mapping[str, Any] | None = None
-    clusters: Sequence[str] | None = None  # only these; None: all the caller may use
-    name: str | None = None
-    requestor: str | None = None
-    basis: str | None = None  # what the job is a version of: see named_dependencies.py
-    tag: str | None = None  # which version
-    key: str | None = None  # Idempotency-Key
-    credentials: Sequence[str] = field(default_factory=tuple)  # digest of who asks, part of the key
-    explain: bool = False  # of match: say what was looked for and found, and what would do
-    place: str | None = None  # only this one of them, by the plan of a batch; no part of what was asked
-    backend: str | None = None  # how it is matched; None: as the server is set
-    login: str | None = None  # of who submits: the requestor where none is named; no part of what was asked
-    account: str | None = None  # who pays; None: as the jobspec says, else the requestor's default
-    queue: bool | None = None  # wait where clusters match and none takes it now; None: as the server is set
-
-    def digest(self) -> str:
-        """Return what tells two requests apart."""
-        parts: list[Any] = [self.jobspec, self.selector, self.options, self.clusters, self.name, self.requestor]
-        parts += [self.basis, self.tag] if self.basis or self.tag else []
-        parts += [value for value in (self.queue, self.backend) if value is not None]
-        parts += [{"account": self.account}] if self.account is not None else []
-        text = json.dumps(parts, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +80,54 @@ class Placement:
     queues: bool = False  # waits where clusters match and none takes it now
     cluster_id: str | None = None  # where it was placed
     arrivals: Arriving | None = None  # when it would start where, if the decision reads that
+    staged: Staged | None = None  # where its tasks are stored before the job is
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
         """Choose a cluster by what is true now and store the job; or return the one sent before under its key."""
         if earlier := earlier_job(connection, self.who, self.asked):
             return earlier, True
-        job_id = _new_id()
-        check_dependencies(connection, self.who, self.wanted.request)
-        named_dependencies.check(self.who, self.wanted.request)
-        decided = self._decide(connection, job_id)
+        decided = self._checked_and_decided(connection, self.staged.job if self.staged else _new_id())
         if decided.choice.cluster is not None:
             return refusal.told(*self._take(connection, decided)), False
         why = self._refusal(decided)
         if self.queues and isinstance(why, NoClusterNow):
             return refusal.told(*self._queue(connection, decided, why)), False
         raise why
+
+    def _checked_and_decided(self, connection: sa.Connection, job_id: str) -> Decided:
+        check_dependencies(connection, self.who, self.wanted.request)
+        named_dependencies.check(self.who, self.wanted.request)
+        return self._decide(connection, job_id)
+
+    def prestore(self) -> None:
+        """Store the tasks of a large job where it would go by what is true now: `write` makes the job of them."""
+        if self.size <= LARGE:
+            return
+        job_id = _new_id()
+        with self.service.store.read() as connection:
+            if earlier_job(connection, self.who, self.asked):
+                return
+            name = self._checked_and_decided(connection, job_id).choice.cluster
+            if name is None:
+                return  # `write` says why, or lets it wait
+            cluster = refusal.taking(connection, name)
+            record = self._record(connection, job_id, cluster, None)
+            limits = check_limits(cluster.limits)
+            if not self.asked.basis:  # what it replaces makes room
+                admit(connection, record, self.size, limits)
+            new = self._first_tasks(connection, record, limits)
+        self.staged = stage(self.service, Staged(job_id, cluster.id, record.account), new)
+
+    @property
+    def size(self) -> int:
+        """How many tasks it has."""
+        return sum(len(gang.tasks) for gang in self.wanted.gangs)
+
+    def _first_tasks(self, connection: sa.Connection, record: JobRecord, limits: Mapping[str, int]) -> Iterator[Task]:
+        key = statistics.job_key(record.cluster_id, record.requestor, record.name)
+        expected = statistics.expected_durations(connection, key)
+        retries = STARTS if self.wanted.request.service else limits["max_retries"]
+        return first_tasks(record.id, self.wanted.gangs, retries, expected, record.account)
 
     def place(self, connection: sa.Connection, waiting: JobRecord) -> JobRecord:
         """Place a job that waits for a cluster; the refusal says why it still waits."""
@@ -291,7 +292,7 @@ class Placement:
     ) -> None:
         limits, (kept, texts) = check_limits(cluster.limits), decision
         replace_ancestors(self.service, connection, self.who, record)
-        admit(connection, record, sum(len(gang.tasks) for gang in self.wanted.gangs), limits)
+        admit(connection, record, self.size, limits)
         retries = STARTS if self.wanted.request.service else limits["max_retries"]
         record, budgets = accounts.admit(self.service, connection, record, self.wanted, self.found, retries)
         if new:
@@ -301,17 +302,22 @@ class Placement:
         if budgets is not None:
             budgets.write(connection, record)
         jobs.keep_records(connection, record.id, texts)
-        runs = statistics.job_key(record.cluster_id, record.requestor, record.name)
-        expected = statistics.expected_durations(connection, runs)
-        made = first_tasks(record.id, self.wanted.gangs, retries, expected, record.account)
-        tasks.add(connection, record.cluster_id, made)
+        if self.staged is None:
+            tasks.add(connection, record.cluster_id, self._first_tasks(connection, record, limits))
+        elif (self.staged.cluster_id, self.staged.account) != (record.cluster_id, record.account):
+            tasks.move(connection, record.id, record.cluster_id, record.account)  # another is chosen by now
         told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
         events.add(connection, self.service.clock(), record.cluster_id, "job", **told)
 
     def _add(self, connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any]) -> None:
         asked = self.asked
-        key = {"idempotency": _key(asked), "request_digest": asked.digest()} if asked.key else {}
-        jobs.add(connection, record, _text(asked.jobspec), decision, **key)
+        key = {"idempotency": key_of(asked), "request_digest": asked.digest()} if asked.key else {}
+        if self.staged is not None and record.state is JobState.UNPLACED:  # its tasks are stored when it is placed
+            jobs.remove_staged(connection, record.id, self.size + 1)
+            self.staged = None
+        became = jobs.add(connection, record, _text(asked.jobspec), decision, staged=self.staged is not None, **key)
+        if not became:
+            raise Unavailable("the store forgot a large job while its tasks were stored; try again", retry_after=1)
         named_dependencies.keep(connection, record, self.wanted.request)
         remember(record.id, self.wanted)
 
@@ -323,25 +329,6 @@ def _new_id() -> str:
 
 def _text(jobspec: str | bytes | Mapping[str, Any]) -> Any:
     return jobspec.decode() if isinstance(jobspec, bytes) else keeping(jobspec)
-
-
-def _key(asked: Submission) -> str:
-    return hashlib.sha256(json.dumps([asked.key, sorted(asked.credentials)]).encode()).hexdigest()
-
-
-def earlier_job(connection: sa.Connection, who: Caller, asked: Submission) -> dict[str, Any] | None:
-    """Return the job that was submitted under the same key; Conflict if that was another request."""
-    found = jobs.by_idempotency(connection, _key(asked)) if asked.key else None
-    if found is None:
-        return None
-    job_id, digest = found
-    if digest != asked.digest():
-        raise Conflict("this Idempotency-Key was already used for a different request")
-    record = jobs.get(connection, job_id)
-    if record is None or not sees(connection, who, record):  # of what was brought then something may have ended
-        raise NotFound(f"job {job_id} not found")
-    decision = ledger.shown(jobs.decision(connection, job_id))
-    return refusal.told(record, decision)
 
 
 ATTEMPTS = 3  # of a submit whose cluster gets other graphs while it is matched
@@ -408,12 +395,15 @@ def _attempt(service: Service, many: Mapping[int, tuple[Caller, Submission]]) ->
     for k, (who, asked) in many.items():
         try:
             prepared[k] = prepare(service, who, asked)
+            prepared[k].prestore()
         except RainbowError as fault:
             answers[k] = fault
     with phase("store"):
         works = service.store.all_together([each.write for each in prepared.values()])
     for k, work in zip(prepared, works, strict=True):
         answers[k] = _outcome(prepared[k], work)
+        if (stored := prepared[k].staged) and prepared[k].cluster_id is None:  # it was refused, or sent before
+            discard(service, stored.job)
     if told := {each.cluster_id for each in prepared.values() if each.cluster_id}:
         service.tell(*told, offers=False)  # a step offers what it starts
     return answers

@@ -17,7 +17,8 @@ from rainbow.errors import Conflict, RainbowError, Refused, TooMany
 from rainbow.service.core.access import Caller, Callers
 from rainbow.service.jobs.lifecycle import end
 from rainbow.service.placement.refusal import wait_of
-from rainbow.service.placement.submit import Submission, prepare
+from rainbow.service.placement.submission import Submission
+from rainbow.service.placement.submit import prepare
 from rainbow.state_machine import JobState
 from rainbow.store import jobs
 from rainbow.store.jobs import UnplacedRecord, Waiting

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rainbow.forecast import Expected
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
-    from rainbow.service.placement.submit import Submission
+    from rainbow.service.placement.submission import Submission
 
 MOST = 1_000  # jobs of one page
 TWICE = log(2)

@@ -28,6 +28,7 @@ from rainbow.service.core.counters import count, gauge, observe
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.service import log
 from rainbow.service.jobs.lifecycle import forget_old
+from rainbow.service.placement.staged_tasks import sweep
 from rainbow.service.placement.unplaced_jobs import Round
 from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
@@ -253,6 +254,7 @@ class Loop:
         if over:
             self._swept = now
             forget_old(self.service)
+            sweep(self.service)
 
 
 def _where(thread: threading.Thread) -> str:
