@@ -84,7 +84,7 @@ def test_job_why_says_what_blocks_it_since_when_and_whether_it_can_run(place):
     wide = place.submit("-N", "2", "-c", "2", "-t", "100", "--", "true")
     until(lambda: (place.json("job", "show", wide)["wait"] or {}).get("reason") == "reserved")
     said = place("job", "why", wide)
-    assert re.search(r"^waits +1/2 workers: 1 busy until \d\d:\d\d.*estimated start", said, re.MULTILINE)
+    assert re.search(r"^WAITING on oak: 1/2 workers: 1 busy until \d\d:\d\d.*estimated start", said, re.MULTILINE)
     assert re.search(r"^since +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d *$", said, re.MULTILINE)
     assert re.search(r"^expected start +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d *$", said, re.MULTILINE)
     assert re.search(r"^can ever run +yes *$", said, re.MULTILINE)

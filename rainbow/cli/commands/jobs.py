@@ -276,15 +276,21 @@ def _more(job: Document) -> str:
 
 
 def _draw_why(console: Console, found: Document) -> None:
-    console.print(printer.facts({key: found[key] for key in ("id", "state", "cluster")}))
+    waits = (found.get("wait") or {}) if found["state"] in WAITS else {}
+    console.print(Text(_answer(found, waits)), soft_wrap=True)
+    account = {"account": found["account"]["text"]} if found.get("account") else {}
+    told = {"id": found["id"], **_waiting(waits, found.get("verify") or {}), **_expected(found), **account}
+    console.print(printer.facts(told))
     draw_decision(console, found["decision"])
     draw_steps(console, found["decision"].get("selection") or {})
     _draw_moves(console, found["decision"].get("moves") or [])
-    waiting = _waiting((found.get("wait") or {}) if found["state"] in WAITS else {}, found.get("verify") or {})
-    waiting |= _expected(found)
-    waiting |= {"account": found["account"]["text"]} if found.get("account") else {}
-    if waiting:
-        console.print(printer.facts(waiting))
+
+
+def _answer(found: Document, waits: Document) -> str:
+    """Return where the job is and, while it waits, what it waits for, in one line."""
+    where = f"{found['state']} on {found['cluster']}" if found["cluster"] else found["state"]
+    said = waits.get("text") or waits.get("reason") or ""
+    return printer.one_line(f"{where}: {said}" if said else where)
 
 
 def _expected(job: Document) -> dict[str, str]:
@@ -326,10 +332,9 @@ def _draw_moves(console: Console, moves: Sequence[Document]) -> None:
 
 
 def _waiting(wait: Document, verified: Document) -> dict[str, str]:
-    """Say what blocks a job, since when, when it is expected to start, and whether it can start at all."""
+    """Say since when a job waits, when it is expected to start, and whether it can start at all."""
     told: dict[str, str] = {}
     if wait:
-        told["waits"] = str(wait.get("text") or wait.get("reason", ""))
         told["since"] = printer.when(wait.get("since"))
         start = (wait.get("facts") or {}).get("start")
         told |= {"expected start": printer.when(start)} if start is not None else {}

@@ -233,7 +233,7 @@ def _why(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
     if outcome.verdict == FAULTY:
         return Wait(item.job.id, "attributes", item.asks.fault, facts)
     if outcome.verdict == LIMITED:
-        return Wait(item.job.id, "running-limit", "the user's or the job's limit of running tasks is reached", facts)
+        return Wait(item.job.id, "running-limit", _limit(item, lines.settings["max_jobs_per_user"]), facts)
     if reasons is None:
         return Wait(item.job.id, "behind", f"{ahead} gangs ahead are also waiting", facts)
     now, offset = lines.view.now, lines.settings["utc_offset"]
@@ -253,6 +253,14 @@ def _why(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
     if reasons.counts.get(FITS):
         return Wait(item.job.id, "too-few", f"{text}; not enough for all of its slots", facts)
     return Wait(item.job.id, "busy", text, facts)
+
+
+def _limit(item: Item, most: int) -> str:
+    """Name the limits of running jobs and tasks that an item is under."""
+    together = item.asks.tasks_at_once
+    jobs = f"{some(most, 'running job')} of {item.user} (max_jobs_per_user)" if most else ""
+    tasks = f"{some(together, 'running task')} of the job (tasks_at_once)" if together else ""
+    return f"at the limit of {' or '.join(filter(None, [jobs, tasks]))}"
 
 
 def _reserved(lines: Lines, item: Item, grant: Grant, text: str, facts: dict[str, Any]) -> Wait:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Service
 
 
+# reasons that lie with the job: they come before what its cluster is
+ITS_OWN = {"dependency", "begin-time", "suspended", "canceled", "array-limit", "pending", "stopping", "not-accepted"}
+
+
 def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     """Show the whole decision, and why the job waits by the numbers of now."""
     told = why(service, who, job_id)
@@ -36,6 +40,10 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     if record and (fault := service.faults.get(record.id)):
         text = f"the scheduler's last step of {record.name} failed, its owner must act: {fault}"
         return {**told, "wait": {**told["wait"], "reason": "step-failed", "text": text, "facts": {"fault": fault}}}
+    if record and record.drained_at is not None and told["wait"]["reason"] not in ITS_OWN:
+        text = f"cluster {record.name} is drained and starts nothing until `rainbow cluster reinstate {record.name}`"
+        facts = {"drained_at": record.drained_at}
+        return {**told, "wait": {**told["wait"], "reason": "drained", "text": text, "facts": facts}}
     if record is None or not traits_of(record.policy).by_census:
         return told
     wait = wait_now(service, record, job_id)
