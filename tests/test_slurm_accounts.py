@@ -20,6 +20,7 @@ from rainbow.errors import ConfigError
 from rainbow.jobspec.sbatch.request import NotCarriedError
 from rainbow.testing.runs import ends, until
 from tests.slurm import Slurm
+from tests.slurm_accounting import accounted
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another account")
@@ -156,3 +157,61 @@ def test_helper_calls_nothing_else_and_trusts_no_file_that_others_can_change(tmp
     assert answered("ann", "sh", "-c", "id")["code"] == answered("root", "tail", "/dev/null")["code"] == 126
     known.chmod(0o666)
     assert "can be changed by others than root" in answered("ann", "tail", "/dev/null")["err"]
+
+
+@as_root
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_no_identity_puts_a_secret_where_a_user_of_the_site_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Slurm's accounts, records and files keep, what its commands and jobs are started with, and output."""
+    secret = "rbs_hidden_from_everybody"
+    for name in ("RAINBOW_SECRET", "RAINBOW_REGISTRATION_SECRET", "SBATCH_COMMENT", "LD_LIBRARY_PATH_OF_OURS"):
+        monkeypatch.setenv(name, secret)
+    tmp_path.chmod(0o755)
+    known = users(tmp_path, f"users: {{ann: nobody, {ME}: {ME}}}")
+    helper = [sys.executable, "-m", "rainbow.agent.executors.slurm.helper", str(known)]
+    with accounted() as slurm:
+        monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
+        for how, requestor in (("self", ME), ("service", "eve"), ("root", "ann"), ("helper", "ann")):
+            environment = {"PATH": os.environ["PATH"]}
+            made = SlurmExecutor(
+                "shared", environment, tmp_path / how, Identity(how, known), helper * (how == "helper")
+            )
+            seen = set[str]()
+            made.start(run_as(requestor, f"{how}-command", ("sh", "-c", "env; sleep 3")))
+            made.start(run_as(requestor, f"{how}-script", ("x",), script="#!/bin/sh\nenv; sleep 3\n"))
+            found = dict[Any, Any]()
+            until(lambda made=made, seen=seen, found=found: _looked(made, seen, found, secret), 90)
+            made.close()
+            assert not any(secret in end.output for end in found.values()), how
+            assert all(end.exit_code == 0 for end in found.values()), (how, found)
+            assert seen == set(), how
+        until(lambda: slurm.run("sacct", "-a", "-n", "-X", "-o", "State").count("COMPLETED") == 8, 30)
+        told = slurm.run("scontrol", "-o", "show", "job")
+        for job in slurm.run("sacct", "-a", "-n", "-X", "-P", "-o", "JobIDRaw").split():
+            told += slurm.run("sacct", "-a", "-j", job, "--env-vars") + slurm.run(
+                "sacct", "-a", "-j", job, "--batch-script"
+            )
+        assert told.count("UserId=nobody(65534) GroupId=nogroup") == 4
+        assert secret not in told
+        kept = [
+            path
+            for path in slurm.folder.rglob("*")
+            if path.is_file() and not path.is_relative_to(slurm.folder / "db")
+        ]
+        assert [path for path in kept if secret.encode() in path.read_bytes()] == []
+
+
+def _looked(made: SlurmExecutor, seen: set[str], found: dict[Any, Any], secret: str) -> bool:
+    """Note which processes of Slurm's commands and jobs were started with the secret; tell whether all has ended."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes()
+            if any(name in words for name in (b"sbatch", b"squeue", b"scancel", b"slurm_script", b"sleep\0003\0")):
+                seen |= {words.decode()} if secret.encode() in (path / "environ").read_bytes() else set()
+        except OSError:
+            continue
+    found |= {end.id: end for end in made.poll()}
+    return len(found) == 2

@@ -65,3 +65,14 @@ def test_what_a_run_writes_is_told_while_it_runs(files: dict[str, str], tmp_path
         assert executor.written() == {}  # type: ignore[attr-defined]
     finally:
         executor.close()
+
+
+def test_job_without_a_folder_works_at_home(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    executor = open_executor("local", {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, folder)
+    try:
+        executor.start(Run(("j-0", 1), "j", ("pwd",)))
+        assert ends(executor)[("j-0", 1)].output == f"{tmp_path}\n"
+    finally:
+        executor.close()

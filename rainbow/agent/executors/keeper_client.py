@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,9 @@ class KeptExecutor:
     def start(self, run: Run) -> None:
         """Have a run started and return; the keeper does not answer, `poll` says what came of it."""
         self._running[run.id] = None
+        home = self._environment.get("HOME") or ""
+        if not run.cwd and os.path.isdir(home):  # the keeper itself is in /
+            run = replace(run, cwd=home)
         files = files_of(run, self._environment)
         output = files.get("output", self._wards.output(run.id))
         self._files[run.id] = (output, files["error"]) if "error" in files else (output,)
