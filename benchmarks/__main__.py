@@ -8,6 +8,7 @@ from benchmarks import budget, fair_share, forecast, matching, priority
 from benchmarks.agents import running_tasks
 from benchmarks.host import hosting
 from benchmarks.load_based import planning
+from benchmarks.located import locating
 from benchmarks.presence import present
 from benchmarks.selecting import selecting
 from benchmarks.shares import sharing
@@ -20,6 +21,7 @@ PARTS = {
     "budget": budget.main,
     "selecting": selecting,
     "load_based": planning,
+    "located": locating,
     "shares": sharing,
     "host": hosting,
     "presence": present,

@@ -171,6 +171,7 @@ class Site:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(SECONDS + 900)
 def test_nothing_is_held_twice_through_kills_deltas_drains_gangs_and_all_policies(
     tmp_path: Path, processes: Processes
 ) -> None:

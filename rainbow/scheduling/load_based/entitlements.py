@@ -118,6 +118,8 @@ def divide(
     """
     given = dict.fromkeys(weights, 0)
     wanting = [name for name in weights if most.get(name, 0) > 0 and weights[name] > 0]
+    if sum(most[name] for name in wanting) <= free:
+        return given | {name: most[name] for name in wanting}
     if free > MANY:
         given |= _in_bulk(free, {name: weights[name] for name in wanting}, held, most)
     queue = [_next(name, weights, held, given[name]) for name in wanting if given[name] < most[name]]

@@ -355,7 +355,8 @@ class Locating(Sharing):
     def _kinds_by_price(self, gang: GangView, most: int) -> Iterator[frozenset[str] | None]:
         """Yield the kinds on which a gang costs least first, then all of them."""
         prices: dict[str, int] = {}
-        for template in self.templates(gang):
+        templates = self.templates(gang)
+        for template in templates if len(templates) > 1 else ():
             prices.setdefault(self._kind_of(next(iter(template), "")), self._price(template))
         for price in sorted(set(prices.values())) if len(set(prices.values())) > 1 else ():
             if price <= most:

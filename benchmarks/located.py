@@ -1,0 +1,98 @@
+"""Plans on shared nodes: what a start costs whose vertices are chosen, and what a held task takes of memory."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections import Counter
+from dataclasses import replace
+
+from benchmarks.clusters import with_memory
+from benchmarks.timing import heading, once, row
+from rainbow.jobspec import Request, parse_jobspec
+from rainbow.matching import Occupancy
+from rainbow.scheduling import GangView, JobView, LoadBased, RunView, View, WorkerView, gangs
+from rainbow.scheduling.interface import census_of
+from rainbow.service.live_state.matcher_cache import FreeSpace, Placing
+from rainbow.state_machine import WorkerState
+
+
+def asking(count: int, memory: int) -> Request:
+    """Return what a task of so many cores and so much memory asks for."""
+    inside = [{"type": "core", "count": count}, {"type": "memory", "count": memory}]
+    task = {"command": ["true"], "slot": "work", "count": {"per_slot": 1}}
+    slot = {"type": "slot", "count": 1, "label": "work", "with": inside}
+    return parse_jobspec({"version": 1, "resources": [slot], "tasks": [task], "attributes": {}})
+
+
+SHAPES = [asking(cores, memory) for cores in (1, 2, 4) for memory in (2, 5)]
+
+
+def locating() -> None:
+    """Print what plans cost, and what 3 tasks a worker hold of memory, states included."""
+    heading("load_based unit: core, ms", "workers", "running", "starts", "first", "again", "us a start")
+    for workers, running, starts in ((1_000, 6_000, 10), (1_000, 3_000, 996), (100, 0, 996)):
+        used = Used(workers, running)
+        first, again = used.planned(starts), used.planned(starts)
+        row(workers, running, starts, first, again, again * 1e3 / starts)
+    heading("memory of what is held", "tasks", "bytes a task")
+    for workers in (100, 1_000):
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        used = Used(workers, 3 * workers)
+        used.forget_counts()
+        row(3 * workers, (tracemalloc.get_traced_memory()[0] - before) / (3 * workers))
+        tracemalloc.stop()
+
+
+class Used:
+    """A cluster of mixed tasks of cores and memory."""
+
+    def __init__(self, workers: int, running: int) -> None:
+        self.chance = random.Random(1)
+        self.cluster = with_memory(workers)
+        self.placing = Placing(self.cluster, "index")
+        self.occupancy = Occupancy(self.cluster)
+        self.runs = [run for k in range(running) if (run := self._run(k))]
+
+    def forget_counts(self) -> None:
+        """Leave only what holds vertices."""
+        del self.runs, self.placing
+
+    def _run(self, k: int) -> RunView | None:
+        holding = self.occupancy.take(self.chance.choice(SHAPES))
+        if holding is None:
+            return None
+        placed = holding.slots() if holding.slots else holding.take
+        return RunView(
+            f"r{k}", f"r{k}", f"u{k % 9}", 0, {w: dict(n) for _, h in placed.placed for w, n in h.items()}, 0
+        )
+
+    def planned(self, starts: int) -> float:
+        """Return how many milliseconds a plan takes that starts so many."""
+        view = self._view(starts)
+        view = replace(view, census=census_of(view))
+        made: list[int] = []
+        spent = once(lambda: made.append(len(LoadBased().plan(view).orders)))
+        assert made == [starts], made
+        return spent / 1e3
+
+    def _view(self, starts: int) -> View:
+        free = FreeSpace(self.placing, self.occupancy)
+        kinds, whole = self.placing.kinds, self.placing.capacity
+        tasks = Counter(name for run in self.runs for name in run.placement)
+        workers = [
+            WorkerView(name, kinds[name], whole[name], self.occupancy.free(name), WorkerState.READY, 0.0, tasks[name])
+            for name in whole
+        ]
+        jobs = [self._job(f"j{k}", SHAPES[k % len(SHAPES)]) for k in range(starts)]
+        settings = LoadBased().check({"unit": "core"})
+        answers = (self.placing.place, self.placing.hosts, self.placing.divide)
+        return View(1.0, settings, workers, jobs, self.runs, *answers, units=self.placing.units, free=free)
+
+    def _job(self, name: str, request: Request) -> JobView:
+        [gang] = gangs(request)
+        ids = [f"{name}-{task.index}" for task in gang.tasks]
+        demand = self.placing.demand(name, gang, ids)
+        asked = GangView(name, 0, tuple(ids), demand, 60.0, self.placing.slots(request), request.number)
+        return JobView(name, "ann", 0.0, (asked,), waiting=len(ids))
