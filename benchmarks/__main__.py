@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import budget, fair_share, forecast, matching, priority
+from benchmarks.accounts import accounting
 from benchmarks.agents import running_tasks
 from benchmarks.host import hosting
 from benchmarks.load_based import planning
@@ -30,6 +31,7 @@ PARTS = {
     "forecast": forecast.main,
     "simulation": simulating,
     "agents": running_tasks,
+    "accounts": accounting,
     "submits": submitting,
     "start": starting,
 }

@@ -51,12 +51,17 @@ class Tree:
 
     accounts: Mapping[str, Account] = field(default_factory=dict)
     members: Mapping[tuple[str, str], Member] = field(default_factory=dict)
+    by_user: Mapping[str, list[str]] = field(default_factory=dict)  # the accounts of each, the default first
 
     @classmethod
     def of(cls, accounts: Iterable[Account], members: Iterable[Member]) -> Tree:
         """Make a tree of accounts and members in any order."""
         named = {one.name: one for one in sorted(accounts, key=lambda one: one.name)}
-        return cls(named, {one.key: one for one in sorted(members, key=lambda one: one.key)})
+        own = sorted(members, key=lambda one: one.key)
+        by_user: dict[str, list[str]] = {}
+        for one in sorted(own, key=lambda one: not one.default):
+            by_user.setdefault(one.user, []).append(one.account)
+        return cls(named, {one.key: one for one in own}, by_user)
 
     def line(self, account: str) -> list[Account]:
         """Return an account and those above it, the nearest first.
@@ -83,8 +88,7 @@ class Tree:
 
     def of_user(self, user: str) -> list[str]:
         """Return the accounts a user is in, the default first."""
-        own = [one for one in self.members.values() if one.user == user]
-        return [one.account for one in sorted(own, key=lambda one: (not one.default, one.account))]
+        return self.by_user.get(user, [])
 
     def account_of(self, user: str, asked: str | None) -> str:
         """Return the account of a user's job: the one asked for, else their default, else none.

@@ -36,7 +36,7 @@ def _changes(command: Any) -> Any:
                 "limits",
                 multiple=True,
                 metavar="[CLUSTER:]KEY=N",
-                help="Limit: running_cores, active_jobs or duration in seconds. Replaces all limits. Repeatable.",
+                help="Limit: active_jobs, or duration in seconds. Replaces all limits. Repeatable.",
             ),
             click.option(
                 "--budget", type=click.FloatRange(0), help="Budget of a period: hours, or money; 0 for none."

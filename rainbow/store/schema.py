@@ -449,12 +449,13 @@ usages = sa.Table(
 usage_days = sa.Table(
     "usage_days",
     metadata,
-    sa.Column("day", sa.Integer, primary_key=True, autoincrement=False),  # since 1970, UTC
     sa.Column("account", NAME, primary_key=True),
     sa.Column("user", TEXT, primary_key=True),
     sa.Column("cluster", NAME, primary_key=True),
     sa.Column("type", NAME, primary_key=True),
+    sa.Column("day", sa.Integer, primary_key=True, autoincrement=False),  # since 1970, UTC
     sa.Column("used", sa.Double, nullable=False),  # amount times seconds
+    sqlite_with_rowid=False,  # summed in the order of the key
 )
 
 budgets = sa.Table(

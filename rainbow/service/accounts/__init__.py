@@ -1,1 +1,1 @@
-"""Accounts: who may use how much, where everybody stands, and what a submit holds."""
+"""Accounts: who may use how much, where each user is, and what a submit holds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rainbow.accounts.budget import HOUR, LOWEST, Budget, limit_of, read_budget
@@ -14,6 +15,7 @@ from rainbow.scheduling.snapshot import BEHIND_ALL
 from rainbow.service.accounts.ranks import tree_of
 from rainbow.store import cluster_states
 from rainbow.store.accounts import charges
+from rainbow.store.accounts.charges import Balance
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from rainbow.store.jobs import JobRecord
 
 PRICE = "cost_per_node_hour"
+READ = 60.0  # seconds until a price is read again
 AT = "/attributes/system/account"
 
 
@@ -81,44 +84,46 @@ def admit(
     line = tree.line(record.account)
     for account in line:
         _check_limits(connection, tree, account, record, wanted.request)
-    record = replace(record, rate=_rate(connection, record, cluster))
+    record = replace(record, rate=_rate(service, connection, record, cluster))
     budgets = {one.name: budget for one in line if (budget := read_budget(one.budget))}
     if not budgets:
         return record, None
-    tasks = sum(len(gang.tasks) for gang in wanted.gangs)
-    holding = Holding(budgets, most_used(wanted, totals, record, retries, budgets), tasks, service.clock())
-    return (record, holding) if holding.fits(connection) else (replace(record, priority=BEHIND_ALL), None)
+    tasks, now = sum(len(gang.tasks) for gang in wanted.gangs), service.clock()
+    most = most_used(wanted, totals, record, retries, budgets)
+    held = {name: (budget, budget.at(now), budget.spent(most)) for name, budget in budgets.items()}
+    holding = Holding(held, tasks)
+    return (record, holding) if holding.take(connection) else (replace(record, priority=BEHIND_ALL), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What budgets (by account) hold for a job: the most it can use by type, over so many tasks."""
+    """What is held for a job of so many tasks: {account: (budget, period, amount)}."""
 
-    budgets: Mapping[str, Budget]
-    most: Mapping[str, float]
+    held: Mapping[str, tuple[Budget, str, float]]
     tasks: int
-    now: float
 
-    def fits(self, connection: sa.Connection) -> bool:
-        """Return whether every budget has enough left; OverBudget where one that has not refuses the job."""
-        short = False
-        for name, budget in self.budgets.items():
-            period, wants = budget.at(self.now), budget.spent(self.most)
-            there = charges.balance(connection, name, period)
-            left = budget.amount - there.held - there.charged
-            if wants > left + 1e-9 * budget.amount:
-                if budget.over != LOWEST:
-                    raise _over(name, budget, there.held, left, wants, period)
-                short = True
-        return not short
+    def take(self, connection: sa.Connection) -> bool:
+        """Hold it; tell whether every budget has enough left. OverBudget where one that has not refuses the job."""
+        taken: list[str] = []
+        for name, (budget, period, amount) in self.held.items():
+            if charges.take(connection, name, period, amount, budget.amount):
+                taken.append(name)
+                continue
+            if budget.over != LOWEST:  # what was taken before is undone with the job
+                raise _over(name, budget, charges.balance(connection, name, period), amount, period)
+            for other in taken:
+                charges.give_up(connection, other, *self.held[other][1:])
+            return False
+        return True
 
     def write(self, connection: sa.Connection, record: JobRecord) -> None:
-        """Hold it."""
-        charges.hold(connection, record.id, self.budgets, self.most, self.tasks, self.now)
+        """Note it beside the job."""
+        charges.keep(connection, record.id, self.tasks, self.held)
 
 
-def _over(name: str, budget: Budget, held: float, left: float, wants: float, period: str) -> OverBudget:
-    active = f", {held:g} of it held by active jobs" if held else ""
+def _over(name: str, budget: Budget, there: Balance, wants: float, period: str) -> OverBudget:
+    left = budget.amount - there.held - there.charged
+    active = f", {there.held:g} of it held by active jobs" if there.held else ""
     told = f"account {name} has {max(0.0, left):g} of {budget.amount:g} left of {period}{active}"
     return OverBudget(f"{told}; this job can cost {wants:g}", account=name, left=left, wanted=wants)
 
@@ -141,10 +146,18 @@ def _check_limits(
             raise TooMany(told, retry_after=30, limit="active_jobs", account=account.name)
 
 
-def _rate(connection: sa.Connection, record: JobRecord, cluster: Cluster) -> float:
-    """Return the price of a core second: what a node's hour costs, divided by its cores."""
-    state = cluster_states.get(connection, [record.cluster_id]).get(record.cluster_id)
-    price = state.values.get(PRICE) if state else None
+class Prices(dict[str, tuple[float, Any]]):
+    """What an hour of a node costs, by cluster id: when it was read, and the price."""
+
+
+def _rate(service: Service, connection: sa.Connection, record: JobRecord, cluster: Cluster) -> float:
+    """Return the price of a core second: what a node's hour costs, divided by its cores; as of the last minute."""
+    known, now = service.state(Prices), service.clock()
+    at, price = known.get(record.cluster_id, (-inf, None))
+    if not 0 <= now - at < READ:
+        state = cluster_states.get(connection, [record.cluster_id]).get(record.cluster_id)
+        price = state.values.get(PRICE) if state else None
+        known[record.cluster_id] = now, price
     cores, nodes = cluster.totals.get("core", 0), cluster.worker_count
     if not isinstance(price, (int, float)) or isinstance(price, bool) or not cores or not nodes:
         return 0.0
@@ -154,7 +167,7 @@ def _rate(connection: sa.Connection, record: JobRecord, cluster: Cluster) -> flo
 def most_used(
     wanted: Reading, totals: Mapping[str, int], record: JobRecord, retries: int, budgets: Collection[str]
 ) -> dict[str, float]:
-    """Return the most a job can use by type; JobspecError without a time limit, for then nobody knows."""
+    """Return the most a job can use by type; JobspecError without a time limit: it could be any."""
     request = wanted.request
     if not request.duration:
         told = (

@@ -1,4 +1,4 @@
-"""The tree of accounts and where everybody is in it, remembered.
+"""The tree of accounts and the place of each user in it, remembered.
 
 The tree is read again when it has changed. Standings are worked out again after REFRESH seconds: usage decays by the
 hour, and a step that starts a thousand tasks a second need not look each time.

@@ -17,7 +17,7 @@ from rainbow.accounts.budget import Budget
 from rainbow.accounts.usage import Run, days, decayed, held, used
 from rainbow.state_machine import BOOKED, ENDED, Task
 from rainbow.store.accounts import registry
-from rainbow.store.schema import budgets, holds, jobs, tasks, usage_days, usages
+from rainbow.store.schema import budgets, holds, jobs, tasks, together, usage_days, usages
 
 NAMED = 500  # tasks named in one statement
 _OF_JOB = (jobs.c.account, jobs.c.requestor, jobs.c.cluster, jobs.c.rate)
@@ -32,6 +32,14 @@ _RUNNING = (
     .where(tasks.c.account != "", tasks.c.state.in_(BOOKED))
 )
 Pair = tuple[str, str]  # account and user
+SLACK = 1e-9  # of a budget: sums of fractions
+_OF_BUDGET = (budgets.c.account == sa.bindparam("of_account"), budgets.c.period == sa.bindparam("of_period"))
+_BALANCE = sa.select(budgets.c.held, budgets.c.charged).where(*_OF_BUDGET)
+_TAKE = (
+    budgets.update()
+    .where(*_OF_BUDGET, budgets.c.held + budgets.c.charged + sa.bindparam("more") <= sa.bindparam("most"))
+    .values(held=budgets.c.held + sa.bindparam("more"))
+)
 
 
 class Balance(NamedTuple):
@@ -44,9 +52,10 @@ class Balance(NamedTuple):
 def settle(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
     """Charge tasks of accounts that give their space back; call it before their new states are stored."""
     runs: list[Run] = []
+    ends = {task.id: now if task.ended_at is None else task.ended_at for task in changed}
     for k in range(0, len(changed), NAMED):
         wanted = [task.id for task in changed[k : k + NAMED]]
-        runs += [_run(row, now) for row in connection.execute(_BEFORE, {"wanted": wanted}) if _ran(row)]
+        runs += [_run(row, ends[row.id]) for row in connection.execute(_BEFORE, {"wanted": wanted}) if _ran(row)]
     if runs:
         _note(connection, runs, now)
     ended = Counter(task.job for task in changed if task.state in ENDED)
@@ -57,9 +66,9 @@ def _ran(row: Any) -> bool:
     return row.state in BOOKED and row.started_at is not None
 
 
-def _run(row: Any, now: float) -> Run:
+def _run(row: Any, end: float) -> Run:
     own = (row.account, row.requestor, row.cluster)
-    return Run(*own, held(row.placement), row.started_at, now, row.rate, row.job)
+    return Run(*own, held(row.placement), row.started_at, end, row.rate, row.job)
 
 
 def _note(connection: sa.Connection, runs: Iterable[Run], now: float) -> None:
@@ -103,21 +112,36 @@ def _add_recent(
 # ── budgets ──
 
 
-def hold(
-    connection: sa.Connection, job: str, of: Mapping[str, Budget], most: Mapping[str, float], count: int, now: float
-) -> None:
-    """Hold the most a job of so many tasks can use of each of these budgets, by account."""
-    for account, budget in of.items():
-        amount, period = budget.spent(most), budget.at(now)
-        _change(connection, account, period, amount, 0.0)
-        values = {"job": job, "account": account, "period": period, "of": dict(budget.of), "held": amount}
-        connection.execute(holds.insert().values(**values, per_task=amount / max(1, count), charged=0.0))
+def take(connection: sa.Connection, account: str, period: str, amount: float, whole: float) -> bool:
+    """Hold an amount of a budget if so much is left of the whole; tell whether it is."""
+    most = whole * (1 + SLACK)
+    named = {"of_account": account, "of_period": period, "more": amount, "most": most}
+    if connection.execute(_TAKE, named).rowcount:
+        return True
+    if amount > most or connection.execute(_BALANCE, named).one_or_none() is not None:
+        return False
+    connection.execute(budgets.insert(), {"account": account, "period": period, "held": amount, "charged": 0.0})
+    return True
+
+
+def give_up(connection: sa.Connection, account: str, period: str, amount: float) -> None:
+    """Give back an amount that was held for no job."""
+    _change(connection, account, period, -amount, 0.0)
+
+
+def keep(connection: sa.Connection, job: str, count: int, held: Mapping[str, tuple[Budget, str, float]]) -> None:
+    """Note what is held for a job of so many tasks: {account: (budget, period, amount)}."""
+    rows = [
+        {"job": job, "account": account, "period": period, "of": dict(budget.of), "held": amount, "charged": 0.0}
+        | {"per_task": amount / max(1, count)}
+        for account, (budget, period, amount) in held.items()
+    ]
+    connection.execute(holds.insert(), together(rows))
 
 
 def balance(connection: sa.Connection, account: str, period: str) -> Balance:
     """Return what is held and charged of an account's budget."""
-    own = (budgets.c.account == account, budgets.c.period == period)
-    row = connection.execute(sa.select(budgets.c.held, budgets.c.charged).where(*own)).one_or_none()
+    row = connection.execute(_BALANCE, {"of_account": account, "of_period": period}).one_or_none()
     return Balance(*row) if row else Balance()
 
 
@@ -182,21 +206,26 @@ def running(connection: sa.Connection, now: float) -> list[Run]:
 
 
 BY = ("day", "account", "user", "cluster")
+_KEY = (usage_days.c.account, usage_days.c.user, usage_days.c.cluster, usage_days.c.type)
 
 
 def totals(
     connection: sa.Connection, by: Sequence[str], since: int, until: int | None, users: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return what was used from a day until before another by these columns: {**columns, "used": {type: amount}}."""
-    columns = [usage_days.c[name] for name in by]
-    query = sa.select(*columns, usage_days.c.type, sa.func.sum(usage_days.c.used)).where(usage_days.c.day >= since)
+    """Return what was used from a day until before another by these columns: {**columns, "used": {type: amount}}.
+
+    The store sums along its primary key, without sorting; what is coarser is summed here.
+    """
+    key = (*_KEY, *((usage_days.c.day,) if "day" in by else ()))
+    query = sa.select(*key, sa.func.sum(usage_days.c.used).label("amount")).where(usage_days.c.day >= since)
     if until is not None:
         query = query.where(usage_days.c.day < until)
     if users is not None:
         query = query.where(usage_days.c.user.in_(users))
     found: dict[tuple[Any, ...], dict[str, float]] = {}
-    for *key, kind, amount in connection.execute(query.group_by(*columns, usage_days.c.type)):
-        found.setdefault(tuple(key), {})[kind] = float(amount)
+    for row in connection.execute(query.group_by(*key)).mappings():
+        own = found.setdefault(tuple(row[name] for name in by), {})
+        own[row["type"]] = own.get(row["type"], 0.0) + float(row["amount"])
     return [{**dict(zip(by, key, strict=True)), "used": own} for key, own in sorted(found.items())]
 
 

@@ -45,13 +45,14 @@ def upgrade() -> None:
     )
     op.create_table(
         "usage_days",
-        sa.Column("day", sa.Integer(), nullable=False),
         sa.Column("account", NAME, nullable=False),
         sa.Column("user", sa.Text(), nullable=False),
         sa.Column("cluster", NAME, nullable=False),
         sa.Column("type", NAME, nullable=False),
+        sa.Column("day", sa.Integer(), nullable=False),
         sa.Column("used", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("day", "account", "user", "cluster", "type", name="pk_usage_days"),
+        sa.PrimaryKeyConstraint("account", "user", "cluster", "type", "day", name="pk_usage_days"),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "budgets",
