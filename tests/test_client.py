@@ -351,5 +351,7 @@ def test_async_client_has_every_method_and_waits_for_many_at_the_same_time() -> 
             return time.monotonic() - began
 
     assert {name for name in dir(Client) if not name.startswith("_")} <= set(dir(AsyncClient))
+    with pytest.raises(RequestError, match="use Client"):
+        AsyncClient("http://127.0.0.1:1", sent=print)
     with http(Script([slow])) as port:
         assert asyncio.run(ask(url_of(port))) < 10 * 0.3

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import httpx
 
 from rainbow.client.http_client import Client
+from rainbow.errors import RequestError
 
 try:
     from greenlet import getcurrent, greenlet
@@ -91,6 +92,8 @@ class AsyncClient:
     def __init__(
         self, url: str, token: str | Sequence[str] | None = None, timeout: float = 30.0, **options: Any
     ) -> None:
+        if "sent" in options:
+            raise RequestError("AsyncClient does not report how much is sent; use Client")
         self._client = Client(url, token, timeout, **{"sleep": _sleep, "transport": _Transport(), **options})
         self.has_credentials = self._client.has_credentials
 
