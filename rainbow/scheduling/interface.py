@@ -94,7 +94,7 @@ class Free(Protocol):
         """Return the same of the empty cluster, with all workers ready."""
 
     def book(self, located: Iterable[Any]) -> bool:
-        """Hold what was taken before, by task; tell whether nobody else holds any of it now."""
+        """Hold what was taken before, by task; return whether all of it is free."""
 
     def words(self, located: Any) -> dict[str, list[str]]:
         """Say where something lies, as a store keeps it."""

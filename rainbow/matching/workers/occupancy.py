@@ -147,7 +147,7 @@ class Occupancy:
         return key
 
     def has(self, pieces: Iterable[Located]) -> bool:
-        """Return whether nobody holds any of these pieces."""
+        """Return whether all of these pieces are free."""
         located = ((self.states[worker], part) for _, worker, part in pieces if worker != OUTSIDE)
         return all(state.stand.has(state, part) for state, part in located)
 
@@ -455,7 +455,7 @@ def take_strict(
 
 
 def _charges(found: tuple[Found, ...]) -> Iterator[Located]:
-    """Yield what a copy takes exclusively, by slot; and what it only stands on, where it takes nothing below."""
+    """Yield what a copy takes exclusively, by slot; and what it only uses, where it takes nothing below."""
     slots: dict[tuple[int, str], dict[tuple[int, bool], int]] = {}
     for i, slot in exclusive(found):
         slots.setdefault(slot, {})[i, True] = 0

@@ -281,7 +281,7 @@ class Stand:
         return {type_: amount - held[type_] for type_, amount in self.capacity.items()}
 
     def has(self, state: State, part: Part) -> bool:
-        """Return whether nobody holds what a part names, floating amounts aside."""
+        """Return whether what a part names is free, floating amounts aside."""
         for i, amount, whole in part.amounts:
             above = set(self.layout.up(i)) if i >= 0 else set[int]()
             inside = range(i, self.layout.last[i]) if whole else ()
@@ -430,7 +430,7 @@ class Workers:
         return frozenset(type_ for kind in set(self.by_name.values()) for type_ in self.rooted.below(kind).amounts)
 
     def alike(self) -> dict[Stand, list[int]]:
-        """{stand: its workers}, stands in the order of their first workers."""
+        """{stand: its workers}, in the order of their first workers."""
         found: dict[Stand, list[int]] = {}
         for worker, stand in enumerate(self.stands):
             found.setdefault(stand, []).append(worker)

@@ -108,7 +108,7 @@ def _served_by(e: Entity, counts: Table) -> bool:
 
 
 def _pass(working: Sequence[Entity], table: Table, classic: bool) -> bool:
-    """Give once, by decreasing order; tell whether anything was given."""
+    """Give once, by decreasing order; return whether anything was given."""
     counts = share_counts(table)
     deserved = _deserved(working, counts[1] if len(counts) > 1 else 0, classic)
     weight = sum(e.weight for e in working)

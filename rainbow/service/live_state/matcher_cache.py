@@ -195,7 +195,7 @@ class FreeSpace:
                 self._occupancy.release(task)
 
     def book(self, located: Iterable[Any]) -> bool:
-        """Hold what was taken before, by task; tell whether nobody else holds any of it now."""
+        """Hold what was taken before, by task; return whether all of it is free."""
         mark = self.mark()
         for pieces in located:
             if not self._occupancy.has(pieces):

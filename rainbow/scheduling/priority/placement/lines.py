@@ -115,7 +115,7 @@ class Lines:
         return sorted(spots, key=key)
 
     def sort_out(self, suspended: set[Spot]) -> bool:
-        """Drop spots that are suspended or overloaded, order the rest again; tell whether anything changed."""
+        """Drop spots that are suspended or overloaded, order the rest again; return whether anything changed."""
         spots = [spot for spot in self._usable() if spot not in suspended]
         if spots == self.spots:
             return False
