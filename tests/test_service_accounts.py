@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from rainbow.service import Service
 from rainbow.store.schema import budgets, holds, usage_days
+from rainbow.text import seconds_of
 from tests.conftest import ADMIN, jobspec
 
 
@@ -178,3 +179,22 @@ def test_a_budget_for_exactly_ten_jobs_accepts_ten_of_many_at_once(api, bio):
         answers = list(pool.map(lambda _: submit(api, bio).status_code, range(16)))
     assert sorted(answers) == [201] * 10 + [422] * 6
     assert isinstance(api.service, Service)
+
+
+def test_a_start_and_an_end_in_one_message_are_charged_as_the_record_has_them(api, bio, clock, monkeypatch):
+    submit(api, bio)
+    bio.say("heartbeat", workers=["n0", "n1"])
+    [offer] = bio.take()
+    told = {"task": offer["id"], "attempt": offer["attempt"]}
+
+    def later() -> float:
+        clock.now += 1.0
+        return clock.now
+
+    monkeypatch.setattr(api.service, "clock", later)
+    ended = {**told, "event": "ended", "result": "exited", "exit_code": 0, "output": ""}
+    bio.say("events", events=[{**told, "event": "started"}, ended])
+    [task] = api.good("GET", f"/v1/jobs/{offer['job']}", None, bio.token)["tasks"]
+    held = seconds_of(task["ended_at"]) - seconds_of(task["started_at"])
+    assert held > 0
+    assert sum(row["used"] for row in rows(api, usage_days) if row["type"] == "core") == pytest.approx(held)

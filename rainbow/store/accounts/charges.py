@@ -52,23 +52,24 @@ class Balance(NamedTuple):
 def settle(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
     """Charge tasks of accounts that give their space back; call it before their new states are stored."""
     runs: list[Run] = []
-    ends = {task.id: now if task.ended_at is None else task.ended_at for task in changed}
+    after = {task.id: task for task in changed}
     for k in range(0, len(changed), NAMED):
         wanted = [task.id for task in changed[k : k + NAMED]]
-        runs += [_run(row, ends[row.id]) for row in connection.execute(_BEFORE, {"wanted": wanted}) if _ran(row)]
+        found = (_run(row, after[row.id], now) for row in connection.execute(_BEFORE, {"wanted": wanted}))
+        runs += [run for run in found if run is not None]
     if runs:
         _note(connection, runs, now)
     ended = Counter(task.job for task in changed if task.state in ENDED)
     _give_back(connection, runs, ended)
 
 
-def _ran(row: Any) -> bool:
-    return row.state in BOOKED and row.started_at is not None
-
-
-def _run(row: Any, end: float) -> Run:
-    own = (row.account, row.requestor, row.cluster)
-    return Run(*own, held(row.placement), row.started_at, end, row.rate, row.job)
+def _run(row: Any, after: Task, now: float) -> Run | None:
+    """Return what a task ran as it was stored; a message can say that it started and ended."""
+    began = after.started_at if row.started_at is None else row.started_at
+    if row.state not in BOOKED or began is None:
+        return None
+    end = now if after.ended_at is None else after.ended_at
+    return Run(row.account, row.requestor, row.cluster, held(row.placement), began, end, row.rate, row.job)
 
 
 def _note(connection: sa.Connection, runs: Iterable[Run], now: float) -> None:
