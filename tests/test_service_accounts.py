@@ -198,3 +198,23 @@ def test_a_start_and_an_end_in_one_message_are_charged_as_the_record_has_them(ap
     held = seconds_of(task["ended_at"]) - seconds_of(task["started_at"])
     assert held > 0
     assert sum(row["used"] for row in rows(api, usage_days) if row["type"] == "core") == pytest.approx(held)
+
+
+def test_selection_reads_where_the_account_is(api, bio):
+    put(api, "bio", budget={"amount": 5})
+    steps = [{"filter": "account.factor > 0.5 and account.left > 4 and account.used < 1"}, {"select": "random"}]
+    selector = {"name": "constraint", "options": {"priorities": [{"priority": 1, "steps": steps}]}}
+    assert submit(api, bio, selector=selector).status_code == 201
+    put(api, "bio", budget={"amount": 3})
+    answer = submit(api, bio, selector=selector)
+    assert (answer.status_code, answer.get_json()["code"]) == (409, "no-cluster-now")
+
+
+def test_why_says_how_much_of_its_share_the_account_has_used(api, bio, clock):
+    job = submit(api, bio).get_json()["id"]
+    [offer] = begin(bio)
+    clock.now += 50
+    bio.end(offer)
+    clock.now += 10
+    found = api.good("GET", f"/v1/jobs/{job}/why", None, bio.token)["account"]
+    assert found["text"] == "account bio has used 150 % of its share, 1 account comes first"

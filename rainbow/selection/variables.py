@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MATCHED = ("nodes", "cores", "gpus", "memory", "fits", "switches")
 SWITCHES = "matched.switches"
 SAME = {"node_memory_gb": "memory_per_node", "memory_per_node": "node_memory_gb"}  # two names of one variable
-OURS = ("matched.", "queue.", "state.", "eta.")  # what no job may set
+OURS = ("matched.", "queue.", "state.", "eta.", "account.")  # what no job may set
 MISSING = object()
 _NOTHING: Mapping[str, Scalar] = {}
 FEW = 24  # up to here single evaluation is faster than columns

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
+from rainbow.accounts.budget import read_budget
 from rainbow.accounts.fair_tree import Key, Standing, standings
 from rainbow.accounts.tree import Tree
 from rainbow.store.accounts import charges, registry
@@ -60,6 +61,22 @@ def standings_of(service: Service, connection: sa.Connection) -> Mapping[Key, St
         if not 0 <= now - known.at < REFRESH:
             known.standings, known.at = standings(tree, charges.recent(connection, now)), now
         return known.standings
+
+
+VARIABLES = ("account.factor", "account.used", "account.left")  # of selection
+
+
+def variables(service: Service, connection: sa.Connection, account: str, user: str) -> dict[str, float]:
+    """Return what selection reads of a job's account: factor, part of its share that is used, what budgets leave."""
+    tree, found = tree_of(service, connection), standings_of(service, connection)
+    own, mine = found.get(account), found.get((account, user))
+    if own is None or mine is None:
+        return {}
+    values = {"account.factor": mine.factor, "account.used": own.used / own.shares if own.shares else 0.0}
+    budgets = {one.name: budget for one in tree.line(account) if (budget := read_budget(one.budget))}
+    there = {name: charges.balance(connection, name, one.at(service.clock())) for name, one in budgets.items()}
+    left = [one.amount - there[name].held - there[name].charged for name, one in budgets.items()]
+    return {**values, **({"account.left": min(left)} if left else {})}
 
 
 def members_of(found: Mapping[Key, Standing]) -> dict[tuple[str, str], Standing]:

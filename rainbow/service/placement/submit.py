@@ -20,9 +20,10 @@ from rainbow.errors import (
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.storable import keeping
 from rainbow.matching import backends, match, shown, shown_explained
-from rainbow.selection import Choice, check_options, reads, reads_states, select
+from rainbow.selection import Choice, check_options, read_of, reads, reads_states, select
 from rainbow.selection.variables import SWITCHES
 from rainbow.service.accounts import admission as accounts
+from rainbow.service.accounts import ranks
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.core.counters import count, phase
 from rainbow.service.core.limits import admit, check_limits
@@ -218,7 +219,16 @@ class Placement:
         idle, spans = (reads(self.selector, self.options, name) for name in ("queue.idle_workers", SWITCHES))
         states = sized(states_of(self.service, connection, self.found.ids, idle), self.found.candidates, spans)
         self.arrivals = arriving(self.service, connection, self.arrival(), self.found, states)
+        if read_of(self.selector, self.options, ranks.VARIABLES):
+            self._tell_account(connection, states)
         return states
+
+    def _tell_account(self, connection: sa.Connection, states: dict[str, dict[str, Any]]) -> None:
+        user, request = self.arrival().requestor, self.wanted.request
+        account = accounts.account_of(self.service, connection, self.who, user, request, self.asked.account)
+        for name, known in ranks.variables(self.service, connection, account, user).items() if account else ():
+            for state in states.values():
+                state[name] = known
 
     def arrival(self) -> Arrival:
         """Return the job as its way to each cluster is reckoned."""
