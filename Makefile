@@ -2,10 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint services bench serve docs soak clean
+.PHONY: demo test lint services bench serve page docs soak clean
 
-demo: .venv/installed ## clusters, jobs, agents: the main job from end to end
-	$(BIN)/rainbow demo
+demo: .venv/installed ## clusters, jobs, agents: the main job from end to end; KEEP=1 leaves its web page until Enter
+	$(BIN)/rainbow demo $(if $(KEEP),--keep)
 
 test: .venv/dev lint services ## everything that must hold before a commit
 	$(BIN)/pytest -n 3 --dist loadfile -m "not soak"
@@ -18,7 +18,7 @@ lint: .venv/dev ## style, types and the shape of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-services: .venv/dev ## what tests run for real (PostgreSQL, Slurm), where apt and root are at hand
+services: .venv/dev ## what tests run for real (PostgreSQL, Slurm, Chromium), where apt and root are at hand
 	$(BIN)/python -m tests.services
 
 bench: .venv/bench ## the promised speeds, as ratios and growth
@@ -26,6 +26,9 @@ bench: .venv/bench ## the promised speeds, as ratios and growth
 
 serve: .venv/installed ## a server on http://127.0.0.1:8080, its store in ./rainbow.db
 	$(BIN)/rainbow serve
+
+page: .venv/dev services ## the web page's budgets, measured, and its pictures in build/page and docs/page
+	$(BIN)/python -m benchmarks.page
 
 docs: .venv/docs ## the site in build/site, a warning is an error; then the examples of the pages are run
 	$(BIN)/python docs/site/build.py

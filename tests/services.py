@@ -52,6 +52,7 @@ SERVICES = {
         packages=("slurmctld", "slurmd", "slurm-client"),
         programs=("slurmctld", "slurmd", "sinfo", "sbatch", "squeue", "scancel"),
     ),
+    "Chromium": Wanted(packages=("chromium", "fonts-dejavu-core"), programs=("chromium",)),
 }
 
 

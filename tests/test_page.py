@@ -134,6 +134,17 @@ def test_a_job_shows_the_clusters_that_match_and_why_others_do_not(api: Api, oak
     assert "Can it ever run here?" in "".join(read(Browser(api, ADMIN).get(f"/jobs/{job}?verify")).text)
 
 
+def test_a_decision_among_many_clusters_is_shown_in_part_and_whole_on_request(api: Api) -> None:
+    for number in range(55):
+        api.register(f"oak{number}", grid(1, 1))
+    [job] = submit(api, ADMIN)
+    browser = Browser(api, ADMIN)
+    assert "5 more clusters" in browser.get(f"/jobs/{job}")
+    whole = browser.get(f"/jobs/{job}?all")
+    read(whole)
+    assert all(f"/clusters/oak{number}" in whole for number in range(55))
+
+
 def test_jobs_are_filtered_sorted_and_paged(api: Api, oak: Cluster) -> None:
     ids = submit(api, oak.token, 60)
     browser = Browser(api, oak.token)

@@ -118,7 +118,7 @@ def _sealed(mask: str) -> str:
 
 
 def is_private() -> bool:
-    """Return whether nobody on the way reads what is sent: TLS, here or at a proxy beside us, or the loopback."""
+    """Return whether the connection is private: TLS, here or at a proxy beside us, or the loopback."""
     return _is_tls() or (request.remote_addr or "").startswith(LOOPBACK)
 
 

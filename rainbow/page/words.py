@@ -86,6 +86,12 @@ def when(value: object, short: bool = True) -> str:
     )
 
 
+def ahead(value: object, now: float) -> str:
+    """Write when something is expected: what a forecast said for a time that is over can come at any moment."""
+    at = seconds(value)
+    return "any moment" if at is not None and at <= now else when(at)
+
+
 def amounts(values: Mapping[str, Any] | None, units: Mapping[str, str] | None = None) -> str:
     """Write amounts by type.
 
@@ -142,6 +148,7 @@ FILTERS = {
     "count": count,
     "span": span,
     "when": when,
+    "ahead": ahead,
     "amounts": amounts,
     "tone": tone,
     "percent": percent,

@@ -15,12 +15,15 @@ import click
     type=click.Path(file_okay=False, path_type=Path),
     help="Write the example clusters and jobspecs to this directory and exit.",
 )
-def demo(folder: Path | None) -> None:
+@click.option(
+    "--keep", is_flag=True, help="Leave the server and the agents running until Enter, to look at the web page."
+)
+def demo(folder: Path | None, keep: bool) -> None:
     """Run a server, three clusters and their jobs; show where each job went and why."""
     if folder is None:
         from rainbow.cli.demo.run import main  # no other command needs what it imports
 
-        click.get_current_context().exit(main())
+        click.get_current_context().exit(main(keep=keep))
     from rainbow.cli.demo.examples import copy_to
 
     for made in copy_to(folder):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -25,13 +27,13 @@ from rainbow.errors import RainbowError
 DONE_WITHIN = 90.0  # seconds for all jobs
 
 
-def main() -> int:
-    """Run the demo; return the exit code, 1 if anything differs from what is expected."""
+def main(*, keep: bool = False) -> int:
+    """Run the demo; return the exit code, 1 if anything differs from what is expected. `keep`: until Enter."""
     install()
     console = new_console()
     started = time.monotonic()
     try:
-        outcomes = _show(console)
+        outcomes = _show(console, keep=keep)
     except (DemoError, RainbowError) as error:
         say(console, f"the demo failed: {error}", "red")
         return 1
@@ -50,14 +52,26 @@ def main() -> int:
     return 1 if different else 0
 
 
-def _show(console: Console) -> list[Outcome]:
+def _show(console: Console, *, keep: bool) -> list[Outcome]:
     with tempfile.TemporaryDirectory(prefix="rainbow-demo-") as name:
         folder = Path(name)
         with server(folder) as there, ExitStack() as running:
             say(console, f"a server at {there.url}, its database in {folder}")
             tokens = [running.enter_context(_cluster(console, there, one, folder)) for one in examples.clusters()]
             with Client(there.url, tokens) as client:
-                return _run_jobs(console, client)
+                outcomes = _run_jobs(console, client)
+            if keep:
+                _keep(console, there, folder)
+            return outcomes
+
+
+def _keep(console: Console, there: Server, folder: Path) -> None:
+    """Say where to look, and wait for Enter, or a signal where there is no terminal."""
+    token = (folder / "rainbow-admin.secret").read_text().strip()
+    say(console, f"\nLook at {there.url} and sign in with the token {token}", "bold")
+    say(console, "Press Enter to end the server and the agents.")
+    if not sys.stdin.readline():
+        signal.pause()
 
 
 @contextmanager

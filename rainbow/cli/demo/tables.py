@@ -34,6 +34,7 @@ Next, the same by hand, in one terminal:
   rainbow submit jobspecs/needs-version.yaml --wait
   rainbow submit -n 2 -c 4 --wait -- hostname        # without a jobspec
   rainbow job why $(rainbow job last)                # how the cluster and the start were chosen
+  rainbow demo --keep                                # the demo again, to look at its web page in a browser
   rainbow help                                       # every command; `rainbow cluster import` adds your own cluster
 """
 

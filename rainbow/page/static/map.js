@@ -57,12 +57,16 @@ class View {
       if (!drains) { draw.moveTo(x, y + size / 2); draw.lineTo(x + size / 2, y); draw.moveTo(x + size / 2, y + size); draw.lineTo(x + size, y + size / 2); }
       draw.stroke();
     }
-    this.size = size; this.kept = draw.getImageData(0, 0, canvas.width, canvas.height); this.mark();
+    this.size = size; this.last = -1;
+    this.kept = document.createElement("canvas");
+    this.kept.width = canvas.width; this.kept.height = canvas.height;
+    this.kept.getContext("2d", {alpha: false}).drawImage(canvas, 0, 0);
+    this.mark();
     canvas.setAttribute("aria-label", `${nodes} nodes: ${kind.taken} with tasks, ${kind.idle} idle, ${kind.away} away. Arrow keys move, Enter opens.`);
   }
   mark() {
     const draw = this.canvas.getContext("2d", {alpha: false});
-    if (this.kept && this.last >= 0) draw.putImageData(this.kept, 0, 0);
+    if (this.last >= 0) { draw.save(); draw.resetTransform(); draw.drawImage(this.kept, 0, 0); draw.restore(); }
     this.last = this.chosen;
     if (this.chosen < 0) return;
     draw.strokeStyle = color("--ink"); draw.lineWidth = 2;

@@ -1,4 +1,4 @@
-"""Sessions of browsers: a cookie stands for the credentials that its user signed in with.
+"""Sessions of browsers: a cookie represents the credentials that its user signed in with.
 
 The store keeps the SHA-256 of the cookie and of each credential, as it does of every credential: who reads the store
 can neither take over a session nor learn a token. Who asks is worked out at each request, so a revoked token ends in

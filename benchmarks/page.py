@@ -1,0 +1,244 @@
+"""`make page`: the budgets of the web page, measured in Chromium, and its pictures.
+
+First the clusters and jobs of the demo: their pages are drawn into build/page, and two into docs/ for the README.
+Then a server with 1,000 clusters, one of 10,000 nodes with 10,000 bars and 100 jobs that wait.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from rainbow.cli.demo import examples
+from rainbow.cli.demo.processes import process, server
+from rainbow.client import Client
+from rainbow.page.frame import files
+from rainbow.service import Service, Settings
+from rainbow.store import open_store
+from rainbow.store.schema import jobs, tasks, workers
+from tests.chromium import FLAGS, sign_in
+from tests.conftest import ADMIN, REGISTRATION, Api, grid, jobspec
+from tests.live import http, url_of
+from tests.services import SERVICES
+
+ROOT = Path(__file__).parents[1]
+OUT = ROOT / "build" / "page"
+CLUSTERS, NODES, BARS, WAITING = 1_000, 10_000, 10_000, 100
+REDRAW = """(() => {
+  const canvas = document.querySelector('#map canvas'), key = new KeyboardEvent('keydown', {key: 'ArrowRight'});
+  canvas.focus();
+  const begun = performance.now();
+  for (let k = 0; k < 50; k++) canvas.dispatchEvent(key);
+  return (performance.now() - begun) / 50;
+})()"""
+FRAMES = """(() => {
+  window.frames_ = [];
+  let last = performance.now();
+  const on = now => { window.frames_.push(now - last); last = now; requestAnimationFrame(on); };
+  requestAnimationFrame(on);
+})()"""
+Row = tuple[str, float, float, str]  # what, measured, budget, unit
+
+
+# ── budgets ──
+
+
+@contextmanager
+def large(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Serve a store with all that; yields its URL and the jobs by name."""
+    service = Service(
+        open_store(str(folder / "rainbow.db")), Settings(secret=REGISTRATION, admin=ADMIN, forecast_share=0)
+    )
+    api = Api(service)
+    for number in range(CLUSTERS - 1):
+        api.register(f"site{number:04}", grid(4, 1))
+    big = api.register("sequoia", grid(NODES, 1))
+    with service.store.write() as connection:
+        connection.execute(workers.update().values(state="READY"))
+    ids = [
+        api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "clusters": [{"name": "sequoia"}]}, big.token)["id"]
+        for _ in range(WAITING + 1)
+    ]
+    _bars(service, ids.pop())
+    decided = api.good("POST", "/v1/jobs", {"jobspec": jobspec()}, ADMIN)["id"]
+    with http(api.app) as port:
+        yield url_of(port), {"decision": decided}
+    service.close()
+
+
+def _bars(service: Service, job: str) -> None:
+    """Give one job BARS tasks that have run in the last day, on 500 workers."""
+    now = service.clock()
+    with service.store.write() as connection:
+        [first] = connection.execute(sa.select(tasks).where(tasks.c.job == job)).mappings()
+        rows = []
+        for k in range(BARS):
+            begun = now - 86_000 + (k // 500) * 4_000 + (k * 37) % 900
+            times = {"assigned_at": begun, "started_at": begun, "ended_at": begun + 600 + (k * 61) % 2_500}
+            own = {"id": f"{job}-{k + 1}", "index": k + 1, "gang": k + 1, "state": "COMPLETED"}
+            rows.append({**first, **own, **times, "placement": {f"n{k % 500}": {"core": 1}}})
+        connection.execute(tasks.insert(), rows)
+        connection.execute(jobs.update().where(jobs.c.id == job).values(state="COMPLETED", ended_at=now))
+
+
+def measured(page: Page, url: str, jobs_: dict[str, str]) -> Iterator[Row]:
+    """Measure every row of the budgets that a page of one browser shows."""
+    sizes = {name: len(gzip.compress(content)) for name, (_, content) in files().items() if not name.endswith("svg")}
+    yield "script and style of all pages", sum(sizes.values()) / 1000, 45, "kB"
+    yield (
+        "script and style of one page",
+        (sum(sizes.values()) - min(sizes["map.js"], sizes["timeline.js"])) / 1000,
+        30,
+        "kB",
+    )
+    yield from _loaded(page, f"{url}/fleet", f"fleet of {CLUSTERS:,}", 20, 60, 400)
+    yield from _loaded(page, f"{url}/jobs/{jobs_['decision']}", "decision of a job", 10, None, 200)
+    yield from _loaded(page, f"{url}/clusters/sequoia?tab=queue", f"queue of {WAITING}", 10, None, 200)
+    page.goto(f"{url}/clusters/sequoia")
+    yield f"map of {NODES:,}: ready", _mark(page, "map-ready"), 500, "ms"
+    yield f"map of {NODES:,}: another node chosen", page.evaluate(REDRAW), 8, "ms"
+    page.goto(f"{url}/clusters/sequoia?tab=timeline&hours=24")
+    yield f"timeline of {BARS:,}: ready", _mark(page, "timeline-ready"), 700, "ms"
+    yield f"timeline of {BARS:,}: moved, p95 of a frame", _frames(page), 40, "ms"
+
+
+def _loaded(page: Page, address: str, name: str, size: float, answer: float | None, loaded: float) -> Iterator[Row]:
+    page.goto(address)
+    times, bodies, servers = [], [], []
+    for _ in range(5):
+        page.goto(address)
+        told = json.loads(page.evaluate("JSON.stringify(performance.getEntriesByType('navigation')[0])"))
+        times.append(told["domContentLoadedEventEnd"])
+        bodies.append(told["encodedBodySize"] / 1000)
+        servers.append(told["responseStart"] - told["requestStart"])
+    yield f"{name}: gzip", max(bodies), size, "kB"
+    if answer is not None:
+        yield f"{name}: server", sorted(servers)[2], answer, "ms"
+    yield f"{name}: loaded", sorted(times)[2], loaded, "ms"
+
+
+def _mark(page: Page, name: str) -> float:
+    for _ in range(100):
+        if found := page.evaluate(f"performance.getEntriesByName('{name}').map(one => one.startTime)"):
+            return float(found[0])
+        time.sleep(0.05)
+    return float("inf")
+
+
+def _frames(page: Page) -> float:
+    box = page.locator("#timeline canvas").bounding_box()
+    assert box is not None
+    page.evaluate(FRAMES)
+    page.mouse.move(box["x"] + 600, box["y"] + 60)
+    page.mouse.down()
+    for k in range(60):
+        page.mouse.move(box["x"] + 600 - 6 * k, box["y"] + 60)
+    page.mouse.up()
+    frames = sorted(page.evaluate("window.frames_"))
+    return float(frames[int(len(frames) * 0.95)])
+
+
+# ── pictures ──
+
+VIEWS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 800}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
+}
+
+
+@contextmanager
+def demo(folder: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Run the demo's clusters and jobs, with some that run and wait; yields URL, admin token and pages."""
+    with server(folder) as there, ExitStack() as running:
+        tokens = []
+        for one in examples.clusters():
+            with Client(there.url, there.secret) as client:
+                made = client.register_cluster(one.name, one.graph, one.subsystems, one.state)
+            tokens.append(made["token"])
+            words = ["agent", "--cluster", one.name, "--executor", "local", "--url", there.url]
+            running.enter_context(process(words, folder / f"{one.name}.log", {"RAINBOW_SECRET": made["secret"]}))
+        with Client(there.url, tokens) as client:
+            found = dict(_submitted(client))
+        time.sleep(12)
+        admin = (folder / "rainbow-admin.secret").read_text().strip()
+        pages = {"decision": f"/jobs/{found['costs']}", "waiting": f"/jobs/{found['train-5']}"}
+        pages |= {"fleet": "/fleet", "jobs": "/jobs", "nodes": "/clusters/willow", "match": "/match"}
+        yield (
+            there.url,
+            admin,
+            pages | {"timeline": "/clusters/willow?tab=timeline", "queue": "/clusters/willow?tab=queue"},
+        )
+
+
+def _submitted(client: Client) -> Iterator[tuple[str, str]]:
+    for file, text in examples.jobspecs().items():
+        try:
+            made = client.submit(
+                text, name=file.removesuffix(".yaml"), selector=examples.SELECTORS.get(file), requestor="ada"
+            )
+        except Exception as fault:  # some are there to fit nowhere
+            print(f"{file}: {str(fault)[:80]}")
+            continue
+        yield file.removesuffix(".yaml"), str(made["id"])
+    for k in range(6):
+        spec = jobspec(2, ["sleep", "900"], duration=1200)
+        spec["resources"][0]["with"][0]["with"][0]["count"] = 8
+        made = client.submit(spec, name=f"train-{k}", clusters=["willow"], requestor=("ada", "bo", "cy")[k % 3])
+        yield f"train-{k}", str(made["id"])
+
+
+def draw(browser: Browser, url: str, admin: str, pages: dict[str, str]) -> None:
+    """Draw every page in every view."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    for view, given in VIEWS.items():
+        context = browser.new_context(base_url=url, **given)
+        page = context.new_page()
+        sign_in(page, url, admin, acts=False)
+        for name, path in pages.items():
+            page.goto(path)
+            page.wait_for_timeout(500)
+            page.screenshot(path=OUT / f"{name}-{view}.png", full_page=True)
+            if view == "light":
+                page.emulate_media(media="print")
+                page.screenshot(path=OUT / f"{name}-print.png", full_page=True)
+                page.emulate_media(media="screen")
+        context.close()
+    for view in ("light", "dark"):
+        shutil.copyfile(OUT / f"decision-{view}.png", ROOT / "docs" / f"page-{view}.png")
+
+
+def main() -> int:
+    """Print the budgets and draw the pictures; 1 if a budget is exceeded."""
+    path = str(SERVICES["Chromium"].program("chromium"))
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        folder = Path(name) / "demo"
+        folder.mkdir()
+        with demo(folder) as (url, admin, pages):
+            draw(browser, url, admin, pages)
+        print(f"pictures in {OUT}\n")
+        with large(Path(name)) as (url, found):
+            page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+            sign_in(page, url, ADMIN)
+            rows = list(measured(page, url, found))
+        browser.close()
+    print("| what | measured | budget |\n|---|---|---|")
+    for what, value, budget, unit in rows:
+        print(f"| {what} | {value:.1f} {unit} | {budget:g} {unit} |{'' if value <= budget else ' exceeded'}")
+    return 1 if any(value > budget for _, value, budget, _ in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
