@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.conftest import ADMIN
 from tests.shell import Shell, server, shell
-from tests.test_slurm_day import BLOCK, COMMAND, ID
+from tests.typed_pages import BLOCK, COMMAND, ID
 
 __all__ = ["server", "shell"]  # fixtures
 
