@@ -11,12 +11,12 @@ RainbowError                     anything of ours
     │   ├── RequestError             an HTTP request: names, envelopes, parameters
     │   └── LimitError               larger, deeper or longer than the server allows
     ├── AccessError                  who asks
-    │   ├── Unauthenticated          no credential, or none known
-    │   └── Forbidden                a known credential without the right
-    ├── NotFound                     does not exist, or not for you
+    │   ├── Unauthenticated          missing or unknown credential
+    │   └── Forbidden                the credential lacks the permission
+    ├── NotFound                     not found, or not visible to this credential
     ├── Conflict                     exists already, or its state does not allow it
     ├── PreconditionFailed           it has changed since the caller read it
-    ├── Refused                      understood and refused: no cluster can or may take the job
+    ├── Refused                      valid, but no cluster can or may take the job
     │   ├── OverBudget               an account's budget or longest duration does not allow the job
     │   ├── NoClusterNow             some clusters match, and the rules of selection leave none of them now
     │   └── Undecided                no cluster is known to match: the time for matching ended first

@@ -110,3 +110,20 @@ def test_lists_at_80_columns(shell: Shell) -> None:
 )
 def test_numbers_are_written_in_full(number: float, text: str) -> None:
     assert printer.words(number) == text
+
+
+LISTS = [
+    *("jobs --all", "history", "nodes", "cluster list", "worker list --cluster oak", "token list"),
+    *("reserve list --cluster oak", "scheduler changes oak"),
+]
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_headers_of_every_list_are_whole_and_a_short_id_is_taken(shell: Shell, command: str) -> None:
+    made = shell.json("submit", "-n", "1", "--", "true")["id"]
+    titles = shell(*command.split(), COLUMNS="500").stdout.partition("\n")[0].split()
+    for width in ("80", "200")[command == "history" :]:  # sacct's nine columns need 109 characters
+        first = shell(*command.split(), COLUMNS=width).stdout.partition("\n")[0].split()
+        assert first, command
+        assert first == titles[: len(first)], width  # the last column may stand below its row, without a title
+    assert shell.json("job", "show", made[:22])["id"] == made

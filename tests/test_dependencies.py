@@ -126,7 +126,7 @@ def test_job_of_somebody_else_does_not_exist(api, oak):
     first = submit(api, oak)
     spec = jobspec(dependencies=[{"scheme": "after", "value": first}])
     told = api.problem(422, "jobspec-invalid", "POST", "/v1/jobs", {"jobspec": spec}, elm.token)
-    assert told["detail"].startswith(f"there is no job {first} to wait for")
+    assert told["detail"].startswith(f"job {first} not found")
 
 
 def test_time_that_no_calendar_has_is_only_far_away(api, oak):

@@ -99,7 +99,7 @@ def _requests(given: Given) -> dict[Path, Request]:
         for fault in faults.values():
             click.echo(f"rainbow: warning: skipped {printer.one_line(str(fault))}", err=True)
         if not found:
-            raise click.UsageError("there is no jobspec among these files")
+            raise click.UsageError("no jobspec found among these files")
         for path, request in found.items() if given.strict else ():
             check_read(request, str(path))
         return found

@@ -89,7 +89,7 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
     for text in given:
         name, equals, value = text.rpartition("=")
         if not (equals and name and value):
-            raise click.BadParameter(f"{text!r} is not {option.metavar}")
+            raise click.BadParameter(f"invalid value {text!r}: expected {option.metavar}")
         found.append((name, value))
     return found
 

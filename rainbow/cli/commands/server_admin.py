@@ -77,7 +77,7 @@ def backup(file: Path, force: bool, database: str | None, config: Path | None) -
         write(store, file)
     finally:
         store.close()
-    click.echo(f"{file}: {file.stat().st_size:,} bytes")
+    click.echo(f"wrote {file} ({file.stat().st_size:,} bytes)")
 
 
 @db.command()

@@ -195,7 +195,7 @@ class Listing:
         """Draw it as wide as it may be."""
         ranks = [self._rank(column) for column in range(len(self.titles))]
         natural = [max(map(cell_len, self._lines(column)), default=0) for column in range(len(self.titles))]
-        words = [self._longest_word(column) if self.wraps else 0 for column in range(len(self.titles))]
+        words = [self._least(column) for column in range(len(self.titles))]
         widths = fitted(natural, ranks, options.max_width, words)
         head = [Text(title, style="bold") for title in self.titles]
         if len(widths) < len(head) and not any(row[-1].plain for row in self.rows):
@@ -211,7 +211,10 @@ class Listing:
         for row in self.rows:
             yield from row[column].plain.splitlines()
 
-    def _longest_word(self, column: int) -> int:
+    def _least(self, column: int) -> int:
+        """Return the width of the title, which is never cut, or of the longest word where texts wrap."""
+        if not self.wraps:
+            return cell_len(self.titles[column]) if self.header and column < len(self.titles) - 1 else 0
         return max((cell_len(word) for line in self._lines(column) for word in line.split()), default=0)
 
     def _rank(self, column: int) -> int:
@@ -252,7 +255,7 @@ class Listing:
 def fitted(natural: Sequence[int], ranks: Sequence[int], room: int, words: Sequence[int] = ()) -> list[int]:
     """Return the widths of the columns; without one for the last if that is to stand below its row.
 
-    `words`: what the columns have at least while there is room for it.
+    `words`: what the columns have at least; they may be wider than the room together.
 
     >>> fitted([24, 10, 60], [WHOLE, FREE, FREE], 80)
     [24, 10, 42]
@@ -269,7 +272,7 @@ def fitted(natural: Sequence[int], ranks: Sequence[int], room: int, words: Seque
         _narrow(widths, middle, 12, room, words)
     kept = {column for column in range(len(widths)) if ranks[column] == KEPT}
     for columns, least in ((middle, 6), (kept, 10), (middle | kept, 2)):
-        _narrow(widths, columns, least, room)
+        _narrow(widths, columns, least, room, words)
     return widths
 
 

@@ -109,7 +109,11 @@ def one_of_few(kind: str, caller: str, most: int, of_all: int) -> Iterator[None]
     """Hold one of a kind's places for requests that wait; TooMany if the caller, or all together, have too many."""
     with _lock:
         if _open[kind, caller] >= most or sum(n for (of, _), n in _open.items() if of == kind) >= of_all:
-            raise TooMany(f"too many requests wait already ({kind})", retry_after=2, limit=kind)
+            raise TooMany(
+                f"too many open event streams and waiting requests ({kind}); try again later",
+                retry_after=2,
+                limit=kind,
+            )
         _open[kind, caller] += 1
     try:
         yield

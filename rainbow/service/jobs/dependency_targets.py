@@ -31,7 +31,10 @@ def check_dependencies(connection: sa.Connection, who: Caller, request: Request)
         found = jobs.get(connection, one.value) if one.scheme in BY_JOB else None
         if one.scheme in BY_JOB and (found is None or not sees(connection, who, found)):
             at = f"/attributes/system/dependencies/{k}/value"
-            raise JobspecError(f"there is no job {one.value[:100]} to wait for", pointer=at)
+            raise JobspecError(
+                f"job {one.value[:100]} not found; dependencies name jobs by the id that submit answers with",
+                pointer=at,
+            )
 
 
 def targets_of(dependencies: Iterable[Dependency]) -> set[str]:

@@ -99,7 +99,7 @@ def _by_id(connection: sa.Connection, who: Caller, record: JobRecord, request: R
         other = jobs.get(connection, one.value)
         mine = other is not None and sees(connection, who, other)
         if other is None or not mine or (one.scope == USER and other.requestor != record.requestor):
-            text = f"there is no job {one.value[:100]} to wait for; ids are those a submit answers with"
+            text = f"job {one.value[:100]} not found; dependencies name jobs by the id that submit answers with"
             raise JobspecError(text, pointer=f"{AT}/{k}/value")
         if other.state in jobs.PENDING:
             yield other.id
