@@ -289,3 +289,12 @@ def test_turns_go_round_between_requestors_within_one_moment() -> None:
         order.append(following[0])
         turns.serve(following[1])
     assert order == ["a0", "b3", "c5", "a1", "b4", "a2"]
+
+
+def test_the_best_account_by_fair_share_comes_before_all_turns():
+    waiting = [Waiting(f"j{k}", who, float(k), 0.0, who[:3]) for k, who in enumerate(["bio1", "bio1", "cfd1"])]
+    turns, order = Turns(waiting, 9.0, {("bio", "bio1"): 0.5, ("cfd", "cfd1"): 1.0}), []
+    while (following := turns.next()) is not None:
+        order.append(following[0])
+        turns.serve(following[1])
+    assert order == ["j2", "j0", "j1"]

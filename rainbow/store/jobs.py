@@ -349,6 +349,7 @@ class Waiting:
     requestor: str
     submitted_at: float
     turn: float
+    account: str = ""
 
 
 def add_unplaced(connection: sa.Connection, record: UnplacedRecord) -> None:
@@ -405,7 +406,7 @@ def _in_reach(cluster_ids: Collection[str]) -> sa.ColumnElement[bool]:
 
 def list_unplaced(connection: sa.Connection) -> list[Waiting]:
     """Return the jobs that wait and are not suspended."""
-    query = sa.select(jobs.c.id, jobs.c.requestor, jobs.c.submitted_at, unplaced.c.turn)
+    query = sa.select(jobs.c.id, jobs.c.requestor, jobs.c.submitted_at, unplaced.c.turn, jobs.c.account)
     query = query.join(unplaced, unplaced.c.job == jobs.c.id)
     query = query.where(jobs.c.state == JobState.UNPLACED, jobs.c.suspended_at.is_(None))
     return [Waiting(*row) for row in connection.execute(query)]

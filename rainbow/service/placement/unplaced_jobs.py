@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, RainbowError, Refused, TooMany
+from rainbow.service.accounts.ranks import members_of, standings_of
 from rainbow.service.core.access import Caller, Callers
 from rainbow.service.jobs.lifecycle import end
 from rainbow.service.placement.refusal import wait_of
@@ -39,10 +40,19 @@ APART = 1e-6  # seconds between two turns of one moment
 
 
 class Turns:
-    """The jobs that wait, in turn: a requestor who is served goes to the end, of each the oldest job is first."""
+    """The jobs that wait, in turn: a requestor who is served goes to the end, of each the oldest job is first.
 
-    def __init__(self, waiting: Iterable[Waiting], now: float) -> None:
-        self._heap = [(one.turn, one.submitted_at, one.job, one.requestor) for one in waiting]
+    With accounts the best by fair share comes before all turns; `factors` by account and requestor.
+    """
+
+    def __init__(
+        self, waiting: Iterable[Waiting], now: float, factors: Mapping[tuple[str, str], float] | None = None
+    ) -> None:
+        rank = factors or {}
+        self._heap = [
+            (-rank.get((one.account, one.requestor), 0.0), one.turn, one.submitted_at, one.job, one.requestor)
+            for one in waiting
+        ]
         heapq.heapify(self._heap)
         self._served: dict[str, float] = {}
         self._last = now
@@ -50,11 +60,11 @@ class Turns:
     def next(self) -> tuple[str, str] | None:
         """Return the job whose turn it is, and its requestor; None if there is none."""
         while self._heap:
-            turn, submitted, job, requestor = heapq.heappop(self._heap)
+            rank, turn, submitted, job, requestor = heapq.heappop(self._heap)
             later = self._served.get(requestor, turn)
             if later <= turn:
                 return job, requestor
-            heapq.heappush(self._heap, (later, submitted, job, requestor))
+            heapq.heappush(self._heap, (rank, later, submitted, job, requestor))
         return None
 
     def serve(self, requestor: str) -> float:
@@ -83,11 +93,13 @@ class Round:
         with self._service.store.read() as connection:
             waiting = jobs.list_unplaced(connection)
             seen = jobs.placement_signature(connection) if waiting else None
+            accounts = any(one.account for one in waiting)
+            found = members_of(standings_of(self._service, connection)) if accounts else {}
         over = not 0 < self._again - now <= RETRY
         if not waiting or (seen == self._seen and not over and not self._unfinished):
             return []
         self._seen, self._again = seen, now + RETRY
-        return self._try_all(Turns(waiting, now))
+        return self._try_all(Turns(waiting, now, {key: one.factor for key, one in found.items()}))
 
     def _try_all(self, turns: Turns) -> list[str]:
         end_, placed = self._clock() + LONGEST, list[str]()
@@ -118,6 +130,7 @@ class Round:
                 kept.options,
                 kept.backend,
                 record.requestor,
+                record.account,
                 jobs.jobspec(connection, job),
             )
             shape = json.dumps(own, sort_keys=True)
