@@ -284,6 +284,7 @@ def test_bars_are_what_ran_and_runs_in_the_window(api: Api, oak: Cluster, clock:
     assert sorted(told["kind"]) == [0, 2]
     assert told["users"] == ["zoe"]
     assert [end - start for start, end in zip(told["start"], told["end"], strict=True) if end] == [100]
+    assert "zoe" in Browser(api, oak.token).get("/clusters/oak/bars?hours=1")
     later = api.good("GET", f"/v1/clusters/oak/bars?from={clock.now + 50}&to={clock.now + 90}", None, oak.token)
     assert later["kind"] == [2]
 

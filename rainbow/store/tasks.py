@@ -211,15 +211,28 @@ def ended_since(connection: sa.Connection, cluster_id: str, since: float) -> lis
     return [task for task in _tasks(connection, *own, tasks.c.assigned_at.is_not(None)) if task.placement]
 
 
-def in_window(connection: sa.Connection, cluster_id: str, begin: float, end: float, most: int) -> list[Task]:
-    """Return the tasks that held something in a window of time, the last to begin first, without their output."""
+class Held(NamedTuple):
+    """What a task held, since when and until when (None: still)."""
+
+    job: str
+    state: str
+    placement: Mapping[str, Mapping[str, int]]
+    assigned_at: float
+    ended_at: float | None
+
+
+_HELD = [tasks.c[name] for name in Held._fields]
+
+
+def in_window(connection: sa.Connection, cluster_id: str, begin: float, end: float, most: int) -> list[Held]:
+    """Return what the tasks of a window of time held, the last to begin first."""
     live = sa.select(jobs.c.id).where(jobs.c.cluster_id == cluster_id, jobs.c.state.in_(("WAITING", "RUNNING")))
     over = sa.select(jobs.c.id).where(jobs.c.cluster_id == cluster_id, jobs.c.ended_at >= begin)
     own = (tasks.c.job.in_(sa.union_all(live, over)), tasks.c.assigned_at < end)
     still = sa.or_(tasks.c.ended_at.is_(None), tasks.c.ended_at > begin)
-    query = sa.select(*_BRIEF).where(*own, still, tasks.c.state != TaskState.WAITING)
+    query = sa.select(*_HELD).where(*own, still, tasks.c.state != TaskState.WAITING)
     rows = connection.execute(query.order_by(tasks.c.assigned_at.desc()).limit(most))
-    return [_task(row) for row in rows]
+    return [Held(*row) for row in rows]
 
 
 def waiting_at(connection: sa.Connection, cluster_id: str) -> dict[str, Waiting]:

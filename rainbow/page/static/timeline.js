@@ -99,6 +99,15 @@ function next(by) {
   const order = told.start.map((_, at) => at).filter(at => (told.end[at] ?? told.at) >= from && told.start[at] <= to).sort((a, b) => told.lane[a] - told.lane[b] || told.start[a] - told.start[b]);
   if (order.length) choose(order[Math.max(0, Math.min(order.length - 1, order.indexOf(chosen) + by))]);
 }
+function legend() {
+  const users = document.querySelector("#users");
+  users.replaceChildren();
+  [...told.users.slice(0, 8), ...(told.users.length > 8 ? [`${told.users.length - 8} others`] : [])].forEach((user, at) => {
+    const mark = document.createElement("span");
+    mark.className = `c${at + 1}`; mark.textContent = "■";
+    users.append(mark, ` ${user.slice(0, 30)} `);
+  });
+}
 function make() {
   canvas = document.createElement("canvas");
   canvas.tabIndex = 0;
@@ -132,6 +141,7 @@ async function load() {
     make();
   }
   chosen = -1;
+  legend();
   if (!drag) paint();
   performance.mark("timeline-ready");
 }

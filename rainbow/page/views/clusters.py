@@ -11,6 +11,7 @@ from flask import jsonify, redirect, request
 from rainbow.errors import Forbidden, RequestError
 from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.page.frame import guarded, page, render, service, who
+from rainbow.page.words import clean
 from rainbow.service.clusters import drain, inventory, scheduling_settings
 from rainbow.service.queries import fleet as fleet_queries
 from rainbow.service.queries import forecasts, monitoring, occupancy
@@ -85,20 +86,13 @@ def _nodes(name: str) -> dict[str, Any]:
     told = occupancy.occupancy(service(), who(), name)
     chosen = request.args.get("worker")
     one = occupancy.worker(service(), who(), name, chosen) if chosen else None
-    return {"map": told, "away": _away(name), "one": one}
-
-
-def _away(name: str) -> list[dict[str, Any]]:
-    """Return the rows of this cluster's workers by state, as `rainbow nodes` counts them."""
-    entry = service().catalogue.get(name)
-    with service().store.read() as connection:
-        return inventory.by_state(connection, entry) if entry else []
+    return {"map": told, "away": occupancy.rows(service(), who(), name), "one": one}
 
 
 def _timeline(name: str) -> dict[str, Any]:
     hours, now = _number("hours", 1, 24 * 7) or 1, service().clock()
     begin, end = now - 3600 * hours, now + 900 * hours
-    told = occupancy.bars(service(), who(), name, begin, end, 10_000)
+    told = occupancy.bars(service(), who(), name, begin, end, ROWS)
     newest = [_row(told, at) for at in range(min(ROWS, len(told["job"])))]
     return {"hours": hours, "windows": HOURS, "bars": told, "newest": newest, "begin": begin, "end": end}
 
@@ -168,7 +162,12 @@ def cluster_map(name: str) -> Any:
 def cluster_bars(name: str) -> Any:
     """Return what the timeline draws."""
     hours, now = _number("hours", 1, 24 * 7) or 1, service().clock()
-    answer = jsonify(occupancy.bars(service(), who(), name, now - 3600 * hours, now + 900 * hours, 10_000))
+    told = occupancy.bars(service(), who(), name, now - 3600 * hours, now + 900 * hours, 10_000)
+    told["users"], told["lanes"] = ([clean(one, 60) for one in told[key]] for key in ("users", "lanes"))
+    told["jobs"] = [[job, clean(text, 60)] for job, text in told["jobs"]]
+    for one in told["planned"]:
+        one |= {key: clean(one[key], 60) for key in ("name", "requestor")}
+    answer = jsonify(told)
     answer.headers["Cache-Control"] = "no-store"
     return answer
 

@@ -16,8 +16,6 @@ from rainbow.store import tasks, workers
 from rainbow.text import natural
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from rainbow.service.core.service import Service
 
 
@@ -52,15 +50,10 @@ def nodes(service: Service, who: Caller) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for entry in sorted(entries, key=lambda e: natural(e.cluster.name)):
         with service.store.read() as connection:
-            rows += by_state(connection, entry)
+            states = workers.of_cluster(connection, entry.id)
+            booked = tasks.of_cluster(connection, entry.id, BOOKED)
+        rows += rows_by_state(entry, {name: found.state for name, found in states.items()}, used_of(booked))
     return rows
-
-
-def by_state(connection: sa.Connection, entry: Entry) -> list[dict[str, Any]]:
-    """Count the workers of one cluster by state, with what is free of them."""
-    states = workers.of_cluster(connection, entry.id)
-    booked = tasks.of_cluster(connection, entry.id, BOOKED)
-    return list(_by_state(entry, {name: found.state for name, found in states.items()}, used_of(booked)))
 
 
 def used_of(booked: Iterable[Task]) -> dict[str, Counter[str]]:
@@ -72,9 +65,10 @@ def used_of(booked: Iterable[Task]) -> dict[str, Counter[str]]:
     return used
 
 
-def _by_state(
+def rows_by_state(
     entry: Entry, states: Mapping[str, WorkerState], used: Mapping[str, Counter[str]]
 ) -> Iterator[dict[str, Any]]:
+    """Count the workers of one cluster by state, with what is free of them."""
     capacity, units = worker_capacity(entry.cluster), stated_units(entry.cluster)
     groups: dict[str, list[str]] = {}
     for name, whole in capacity.items():

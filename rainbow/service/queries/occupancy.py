@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import NotFound
 from rainbow.matching import stated_units, worker_capacity
-from rainbow.service.clusters.inventory import used_of
+from rainbow.service.clusters.inventory import rows_by_state, used_of
 from rainbow.service.core.access import Caller, own_cluster, visible_cluster
 from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.service import ByCluster
@@ -148,6 +148,15 @@ def runs(names: Sequence[str]) -> list[list[Any]]:
     return found
 
 
+def rows(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:
+    """Count a cluster's workers by state, with what is free of them."""
+    with service.store.read() as connection:
+        record = visible_cluster(connection, who, name)
+    seen = _seen(service, record)
+    states = {worker: known.state for worker, known in seen.states.items()}
+    return list(rows_by_state(service.entry(record), states, seen.used))
+
+
 # ── one worker ──
 
 
@@ -221,7 +230,7 @@ def bars(service: Service, who: Caller, name: str, begin: float, end: float, lim
     seen = {key: job for key, job in owners.items() if who.sees_of(record.id, job.requestor)}
     made = Bars(list(worker_capacity(service.entry(record).cluster)))
     for task in found[:limit]:
-        if task.job in seen and task.assigned_at is not None:
+        if task.job in seen:
             kind = NOW if task.ended_at is None else BAD if task.state in LENGTHS else DONE
             job = seen[task.job]
             for worker in task.placement:
