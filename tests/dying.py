@@ -1,10 +1,9 @@
-"""A process that takes one step of a cluster and is killed in it: `python -m tests.dying DATABASE NOW PHASE`."""
+"""A process that takes one step of a cluster and is killed in it."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from typing import Any
 
 from rainbow.service.scheduler import step
@@ -39,7 +38,3 @@ def main(database: str, now: str, phase: str) -> None:
 
     setattr(module, name, killed)
     step.step(service, "oak")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -46,11 +46,12 @@ def url_of(port: int) -> str:
 
 
 @contextmanager
-def service_at(folder: Path, **settings: Any) -> Iterator[Service]:
+def service_at(folder: Path, monotonic: Callable[[], float] | None = None, **settings: Any) -> Iterator[Service]:
     """Open a service over a store in `folder`, its scheduler running."""
     service = Service(
         open_store(str(new_file(folder / "rainbow.db"))),
         Settings(secret=REGISTRATION, admin=ADMIN, **settings),
+        monotonic=monotonic,
     )
     loop = Loop(service)
     loop.start()

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,8 @@ from rainbow.agent.executors.keeper_client import KeptExecutor
 from rainbow.agent.executors.run import Result
 from rainbow.api import create_app
 from rainbow.client import Client
+from rainbow.service import Service
+from rainbow.service.scheduler.step import step
 from rainbow.testing.runs import ends, run_of
 from tests.agent_sites import PATH, Site, Watched, until
 from tests.keepers import end_of_marked, keepers
@@ -54,7 +57,7 @@ def test_a_run_ends_with_the_lease_though_agent_and_keeper_are_gone(folder: Path
     one.renew(lease.now() + 60, 1.0)
     one.start(run_of("sh", "-c", 'trap "" TERM; echo begun > "$1"; sleep 300', "sh", str(folder / "begun")))
     until(lambda: (folder / "begun").exists())
-    one.renew(lease.now() + 6, 1.0)  # the last word
+    one.renew(lease.now() + 4, 1.0)  # the last word
     [keeper] = keepers(folder)
     keeper.kill()
     keeper.wait()
@@ -74,56 +77,71 @@ def test_nothing_starts_after_the_lease(folder: Path) -> None:
     assert not (folder / "n").exists()
 
 
-@pytest.mark.parametrize("keeps", [False, True])
-def test_an_agent_that_hears_nothing_for_a_lease_stops_its_tasks_unless_told_to_keep_them(
-    tmp_path: Path, keeps: bool
-) -> None:
-    with service_at(tmp_path, lease=LEASE, grace=GRACE) as service, http(create_app(service)) as port:
+class Moved:
+    """A clock that nobody sets, moved forward for all who read it: leases of a minute end at once."""
+
+    def __init__(self) -> None:
+        self.by = 0.0
+
+    def __call__(self) -> float:
+        return lease.now() + self.by
+
+
+@contextmanager
+def at_work(
+    folder: Path, clock: Moved, how: str = "stop"
+) -> Iterator[tuple[Site, Proxy, Watched, str, list[str], Service]]:
+    """Give a site whose agent runs one job, its line, what runs, the job, what it says; lease 60 s, grace 10."""
+    with service_at(folder, clock) as service, http(create_app(service)) as port:
         site = Site.registered(url_of(port))
-        with Proxy(port) as line, Client(url_of(line.port), site.secret, timeout=2, tries=1) as client:
+        with Proxy(port) as line, Client(url_of(line.port), site.secret, timeout=5, tries=1) as client:
             runs, said = Watched(), list[str]()
-            how = "keep" if keeps else "stop"
-            agent = Agent(client, "oak", runs, wait=1, say=said.append, on_lost_server=how)
+            agent = Agent(client, "oak", runs, wait=0.2, say=said.append, on_lost_server=how, clock=clock)
             thread = threading.Thread(target=agent.run, daemon=True)
             thread.start()
             job = site.submit("sleep", "60")
             site.until(job, "RUNNING")
-            line.cut = True
-            line.close_all()
-            since = time.monotonic()
-            if keeps:
-                time.sleep(LEASE + GRACE + 2)
-                assert (len(runs.running()), site.task(job)["state"]) == (1, "RUNNING")
-            else:
-                until(lambda: runs.running() == [])
-                assert time.monotonic() - since < LEASE + GRACE
-                assert any("no word from the server" in words for words in said)
-                until(lambda: site.task(job)["state"] == "WAITING")
-                assert time.monotonic() - since >= LEASE
+            yield site, line, runs, job, said, service
             line.cut = False
             agent.stop()
             thread.join(20)
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+def test_an_agent_that_hears_nothing_for_a_lease_stops_its_tasks_unless_told_to_keep_them(
+    tmp_path: Path, keeps: bool
+) -> None:
+    clock = Moved()
+    with at_work(tmp_path, clock, "keep" if keeps else "stop") as (site, line, runs, job, said, service):
+        line.cut = True
+        line.close_all()
+        clock.by = 45
+        time.sleep(0.5)
+        assert (len(runs.running()), site.task(job)["state"]) == (1, "RUNNING")
+        clock.by = 61  # the lease is over, the grace is not
+        if not keeps:
+            until(lambda: runs.running() == [])
+            assert any("no word from the server" in words for words in said)
+        assert site.task(job)["state"] == "RUNNING"
+        clock.by = 75
+        if keeps:
+            time.sleep(1)
+            assert (len(runs.running()), site.task(job)["state"]) == (1, "RUNNING")
+        else:
+            step(service, "oak")  # at once, however busy the machine is
+            assert site.task(job)["state"] == "WAITING"
+
+
 def test_an_agent_measures_by_a_clock_that_nobody_sets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The time of day steps by an hour, forward and back: tasks go on, at the agent and at the server."""
-    with rainbow_at(tmp_path, lease=LEASE, grace=GRACE) as url:
-        site = Site.registered(url)
-        with Client(url, site.secret, timeout=5, tries=1) as client:
-            runs = Watched()
-            agent = Agent(client, "oak", runs, wait=1, say=lambda _: None)
-            thread = threading.Thread(target=agent.run, daemon=True)
-            thread.start()
-            job = site.submit("sleep", "60")
-            site.until(job, "RUNNING")
-            real = time.time
-            for step in (3_600.0, -3_600.0):
-                monkeypatch.setattr(time, "time", lambda step=step: real() + step)
-                time.sleep(LEASE + 1)
-                assert (len(runs.running()), site.task(job)["attempt"]) == (1, 1)
-            monkeypatch.undo()
-            agent.stop()
-            thread.join(20)
+    clock, real = Moved(), time.time
+    with at_work(tmp_path, clock) as (site, _, runs, job, *_):
+        for hours in (3_600.0, -3_600.0):
+            monkeypatch.setattr(time, "time", lambda hours=hours: real() + hours)
+            clock.by += 25  # a heartbeat is due, and a look for what is lost
+            time.sleep(1)
+            assert (len(runs.running()), site.task(job)["attempt"]) == (1, 1)
+        monkeypatch.undo()
     assert runs.started == [(f"{job}-0", 1)]
 
 
@@ -212,7 +230,7 @@ def campaign(folder: Path, processes: Processes, seconds: float, seed: int, task
 
 def test_no_task_runs_twice_at_a_time_while_lines_are_cut_and_slowed(tmp_path: Path) -> None:
     with processes_of(tmp_path) as processes:
-        lines, attempts = campaign(tmp_path, processes, 8.0, seed=1, tasks=4)
+        lines, attempts = campaign(tmp_path, processes, 4.0, seed=1, tasks=4)
     assert lines
     assert attempts > 4, "something must have been lost, or nothing was shown"
     assert overlaps(lines) == []

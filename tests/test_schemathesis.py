@@ -15,6 +15,7 @@ What is not checked, and why:
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from tests.live import rainbow_at
 from tests.test_end_to_end import free_port, until
 from tests.test_two_processes import Processes
 
+EXAMPLES = os.environ.get("RAINBOW_SCHEMATHESIS", "200")  # of each operation, in the long run
 CONFIG = """
 [parameters]
 "path.name" = "oak"
@@ -127,7 +129,7 @@ def test_a_long_run_against_the_real_server_finds_no_fault_of_ours(
         processes.start("serve", "--port", str(port), "--config", "rainbow.yaml")
         url = f"http://127.0.0.1:{port}"
         until(Client(url, tries=1).ready)
-        run(tmp_path, furnish(url, tmp_path), "-n", "200", seconds=3_000)
+        run(tmp_path, furnish(url, tmp_path), "-n", EXAMPLES, seconds=3_000)
         assert "Traceback" not in (tmp_path / "0-serve.log").read_text()
     finally:
         processes.end()
