@@ -53,7 +53,7 @@ def test_document_names_every_route_once_and_its_references_lead_somewhere(
 ) -> None:
     assert document["openapi"] == "3.1.0"
     there = {
-        (method, re.sub(r"<any\((\w+)[^>]*>", r"\1", re.sub(r"<(?:path:|id:)?(\w+)>", r"{\1}", rule.rule)))
+        (method, re.sub(r"<any\((\w+)[^>]*>", r"\1", re.sub(r"<(?:path:|id:|worker:)?(\w+)>", r"{\1}", rule.rule)))
         for rule in api.app.url_map.iter_rules()
         if not rule.endpoint.startswith("page.")
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}

@@ -15,8 +15,8 @@ def test_every_operation_refuses_a_query_parameter_it_does_not_read(api: Api) ->
     gets = [rule for rule in gets if not rule.endpoint.startswith("page.")]
     assert len(gets) > 20
     for rule in gets:
-        path = rule.rule.replace("<name>", "oak").replace("<id:name>", "oak")
-        path = path.replace("<id:job_id>", "none").replace("<subsystem>", "io").replace("<path:worker>", "n0")
+        path = rule.rule.replace("<name>", "oak").replace("<id:name>", "oak").replace("<id:account>", "root")
+        path = path.replace("<id:job_id>", "none").replace("<subsystem>", "io").replace("<worker:worker>", "n0")
         api.problem(400, "request-invalid", "GET", f"{path}?colour=red", None, ADMIN)
 
 
@@ -29,3 +29,14 @@ def test_misspelt_parameter_names_the_one_that_is_meant(api: Api) -> None:
     told = api.problem(400, "request-invalid", "GET", "/v1/jobs?requester=ann", None, ADMIN)
     assert told["detail"] == "unknown query parameter 'requester'; did you mean requestor?"
     assert told["pointer"] == "/requester"
+
+
+def test_a_worker_is_shown_by_get_and_moved_by_post(api: Api) -> None:
+    api.register("oak")
+    told = api.call("OPTIONS", "/v1/clusters/oak/workers/n0:drain", None, ADMIN)
+    assert "GET" not in told.headers["Allow"]
+
+
+def test_an_account_is_named_as_the_document_says(api: Api) -> None:
+    told = api.problem(400, "request-invalid", "PUT", "/v1/accounts/%C2%84", {}, ADMIN)
+    assert told["detail"].startswith("an account is named by letters")

@@ -6,6 +6,7 @@ What is not checked, and why:
   the rest of the run has a cluster, a job and its credentials to find.
 - 422 counts as an answer to what the schemas allow: what makes a graph, a jobspec, a state or a policy is more than a
   schema of JSON says, and is refused so; 412 likewise, for no schema knows the revision. 400 does not count.
+- 413 is an answer as well: what is asked for is larger than the server allows, and no schema says so.
 - 412 also answers what the schemas forbid: a precondition is looked at before the body (RFC 9110, 13.2.1).
 - Events are asked for with `follow=false`: a stream that follows has no end. tests/test_api_events.py reads those.
 - `object_level_authorization` is the second run's, which has two owners; the first has the administrator only. (It
@@ -41,7 +42,7 @@ CONFIG = """
 "path.job_id" = "{job}"
 
 [checks.positive_data_acceptance]
-expected-statuses = ["2xx", 401, 403, 404, 409, 412, 422, 429]
+expected-statuses = ["2xx", 401, 403, 404, 409, 412, 413, 422, 429]
 
 [checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 406, 409, 412, 415, 422, 428, 429, "5xx"]

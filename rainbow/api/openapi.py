@@ -58,6 +58,7 @@ TEXT: dict[str, tuple[str, dict[str, Any]]] = {
     "metrics.show": ("text/plain", {"type": "string"}),
 }
 WORD = {"type": "string"}
+CSV = ("accounts.usage",)  # answers that may be asked for as CSV
 HEADERS: dict[str, dict[str, Any]] = {
     "jobs.submit": {"Idempotency-Key": WORD},
     "batch.submit": {"Idempotency-Key": WORD},
@@ -130,7 +131,7 @@ def _link(paths: dict[str, dict[str, Any]]) -> None:
 
 def _paths(rule: str) -> list[tuple[str, str]]:
     """Return the paths of a rule; one that has a choice in it is as many paths."""
-    plain = re.sub(r"<(?:path:|id:)?(\w+)>", r"{\1}", rule)
+    plain = re.sub(r"<(?:path:|id:|worker:)?(\w+)>", r"{\1}", rule)
     choice = re.search(r"<any\(([^)]*)\):\w+>", plain)
     if not choice:
         return [(plain, "")]
@@ -168,7 +169,8 @@ def _responses(endpoint: str) -> dict[str, Any]:
         return {"204": {"description": "done"}, **_drained(endpoint), **faults}
     kind = TEXT[endpoint][0] if endpoint in TEXT else "application/json"
     schema = TEXT[endpoint][1] if endpoint in TEXT else _answer(endpoint)
-    good = {"description": "done", "content": {kind: {"schema": schema}}}
+    content = {kind: {"schema": schema}, **({"text/csv": {"schema": WORD}} if endpoint in CSV else {})}
+    good = {"description": "done", "content": content}
     answers = {"201": good} if endpoint in MADE else {"200": good}
     return {**answers, **({"200": dict(good)} if endpoint == "jobs.submit" else {}), **faults}
 

@@ -27,7 +27,7 @@ from typing import Any
 import structlog
 import uvicorn
 from flask import Flask
-from werkzeug.routing import BaseConverter
+from werkzeug.routing import BaseConverter, PathConverter
 
 from rainbow import page, process_secrets
 from rainbow.api import problems
@@ -57,12 +57,19 @@ class _Id(BaseConverter):
     regex = "[^/:]+"
 
 
+class _Worker(PathConverter):
+    """A worker: a path that does not end with a verb."""
+
+    regex = "[^/].*?(?<!:offline)(?<!:drain)(?<!:reinstate)"
+
+
 def create_app(service: Service) -> Flask:
     """Make the application that serves one service."""
     app = Flask("rainbow", static_folder=None)
     app.extensions["rainbow"] = service
     app.json.sort_keys = False  # type: ignore[attr-defined]  # typed as any provider, ours is the default one
     app.url_map.converters["id"] = _Id
+    app.url_map.converters["worker"] = _Worker
     problems.install(app)
     pace(app)
     refuse_unknown_queries(app)

@@ -20,6 +20,7 @@ from rainbow.errors import JobspecError, LimitError, RequestError, StateError
 from rainbow.jobspec.yaml_reader import Limits, load
 from rainbow.service.core.access import Caller, caller
 from rainbow.state_machine import JobState
+from rainbow.store.accounts.charges import BY
 
 if TYPE_CHECKING:
     from rainbow.service import Service
@@ -226,6 +227,7 @@ def rfc3339(seconds: object) -> object:
 
 LARGEST = 2**63 - 1
 ANY_STATE = f"({'|'.join(JobState)}|)"
+ANY_COLUMN = f"({'|'.join(BY)})"
 PAGE = {
     "state": {"type": "string", "pattern": f"^{ANY_STATE}(,{ANY_STATE})*$"},
     "cluster": {"type": "string"},
@@ -236,7 +238,8 @@ PAGE = {
 QUERIES: dict[str, dict[str, Any]] = {
     "clusters.delete": {"drain": {"type": "boolean"}},
     "accounts.usage": {
-        **{name: {"type": "string"} for name in ("by", "since", "until")},
+        "by": {"type": "string", "pattern": f"^{ANY_COLUMN}(,{ANY_COLUMN})*$"},
+        **{name: {"type": "string", "format": "date"} for name in ("since", "until")},
         "csv": {"type": "boolean"},
     },
     "metrics.show": {"brief": {"type": "boolean"}},

@@ -276,7 +276,7 @@ def occupancies(name: str) -> Any:
     return jsonify({**told, "at": rfc3339(told["at"])})
 
 
-@clusters.get("/<name>/workers/<path:worker>")
+@clusters.get("/<name>/workers/<worker:worker>")
 def worker(name: str, worker: str) -> Any:
     """Show one worker, and the tasks that hold some of it; `hidden`: those of jobs that the caller does not see."""
     return jsonify(timed(occupancy.worker(service(), who(), name, worker)))

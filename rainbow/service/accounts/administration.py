@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.accounts.budget import HOUR, read_budget, read_limits
 from rainbow.accounts.tree import ROOT, Account, Member, Tree
 from rainbow.accounts.usage import COST, DAY
-from rainbow.errors import Conflict, Forbidden, NotFound, RequestError
+from rainbow.errors import ConfigError, Conflict, Forbidden, LimitError, NotFound, RequestError
 from rainbow.service.accounts.ranks import Known, standings_of, tree_of
 from rainbow.store.accounts import charges, registry
 from rainbow.store.accounts.charges import BY
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Service
 
 ROOT_NAME = "root"  # as people call the account that has no name
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 LONGEST = 3_660  # days of usage in one answer
 
 
@@ -60,6 +62,8 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> tu
     Of the root: the rules of usage, {"half_life": seconds, "weights": {type: weight}}.
     """
     _check_admin(who)
+    if not NAME.fullmatch(name):
+        raise RequestError(f"an account is named by letters, digits, '.', '_' and '-', got {name!r:.60}", pointer="")
     if name == ROOT_NAME:
         return _put_rules(service, who, body), False
     with service.store.write() as connection:
@@ -74,7 +78,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> tu
 
 def _changed(account: Account, body: Mapping[str, Any]) -> Account:
     if body.keys() & {"half_life", "weights"}:
-        raise RequestError("half_life and weights are of the account root", pointer="/half_life")
+        raise ConfigError("half_life and weights are of the account root", pointer="/half_life")
     changes = {key: body[key] for key in ("parent", "shares", "limits", "budget") if key in body}
     if changes.get("parent") in (None, ROOT_NAME) and "parent" in changes:
         changes["parent"] = ROOT
@@ -98,7 +102,7 @@ def _put_users(connection: sa.Connection, tree: Tree, name: str, users: Mapping[
 def _put_rules(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(body.keys() - {"half_life", "weights"})
     if unknown:
-        raise RequestError("root has only half_life and weights", pointer=f"/{unknown[0]}")
+        raise ConfigError("root has only half_life and weights", pointer=f"/{unknown[0]}")
     with service.store.write() as connection:
         rules = registry.rules(connection)
         registry.put_rules(connection, {"half_life": rules.half_life, "weights": dict(rules.weights), **body})
@@ -205,16 +209,16 @@ def usage(
 
     Tasks that run now are not in it: each counts when it gives its space back.
     """
-    columns = [name.strip() for name in (by or "account").split(",")]
+    columns = [name.strip() for name in ("account" if by is None else by).split(",")]
     for name in columns:
         if name not in BY:
             raise RequestError(f"by must be of {', '.join(BY)}, got {name:.40}", pointer="/by")
     columns = list(dict.fromkeys(columns))
     now = service.clock()
-    first = _day(since, "/since") if since else int(now // DAY) - 30
-    last = _day(until, "/until") if until else None
+    first = _day(since, "/since") if since is not None else int(now // DAY) - 30
+    last = _day(until, "/until") if until is not None else None
     if (int(now // DAY) if last is None else last) - first > LONGEST:
-        raise RequestError(f"at most {LONGEST} days in one answer", pointer="/since")
+        raise LimitError(f"at most {LONGEST} days in one answer", limit="days")
     with service.store.read() as connection:
         rows = charges.totals(connection, columns, first, last, _users(who))
     return {"by": columns, "since": _date(first), "until": last and _date(last), "rows": list(map(_row, rows))}
