@@ -143,9 +143,9 @@ def test_node_of_another_kind_is_asked_for_its_own_amounts(api):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"unit": 3}, "unit is worker"),
-        ({"unit": ""}, "unit is worker"),
-        ({"unit": "x" * 101}, "unit is worker"),
+        ({"unit": 3}, "unit must be a text, got 3"),
+        ({"unit": ""}, "unit must be a text that is not empty"),
+        ({"unit": "x" * 101}, "unit must be a text"),
         ({"unit": "core", "rounding": "classic"}, "classic counts whole workers"),
     ],
 )
