@@ -258,7 +258,7 @@ def save(path: Path, url: str, name: str, token: str, secret: str) -> None:
 
 
 def forget_cluster(path: Path, name: str) -> bool:
-    """Take a cluster's credentials out; tell whether there were any."""
+    """Take a cluster's credentials out; return whether there were any."""
     saved = read(path)
     if name in saved.clusters:
         _write(path, Saved(saved.url, {other: one for other, one in saved.clusters.items() if other != name}))

@@ -85,7 +85,7 @@ class Catalogue:
         return known
 
     def _ask(self, question: Question, meter: Meter) -> tuple[NDArray[np.int8], bool]:
-        """Ask batch after batch; tell whether there was time for all of them."""
+        """Ask batch after batch; return whether there was time for all of them."""
         answers = np.full(len(self.clusters), OPEN, dtype=np.int8)
         if not question.by_kinds or question.names_workers:
             return answers, True

@@ -182,7 +182,7 @@ def put_subsystem(connection: sa.Connection, cluster_id: str, name: str, documen
 
 
 def remove_subsystem(connection: sa.Connection, cluster_id: str, name: str) -> bool:
-    """Remove a subsystem; tell whether it was there."""
+    """Remove a subsystem; return whether it was there."""
     found = connection.execute(
         subsystems.delete().where(subsystems.c.cluster_id == cluster_id, subsystems.c.name == name)
     )

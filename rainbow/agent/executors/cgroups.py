@@ -201,7 +201,7 @@ def _settings(controller: str, limits: Limits) -> Iterator[tuple[str, str]]:
 
 
 def _is_gone(folder: Path) -> bool:
-    """Take a group away that has no processes; tell whether it is gone."""
+    """Take a group away that has no processes; return whether it is gone."""
     try:
         folder.rmdir()
     except FileNotFoundError:

@@ -52,7 +52,7 @@ def begun_name(owner: str, key: str, rank: int) -> str:
 
 
 def stop(owner: str, key: str) -> bool:
-    """End a run; tell whether it runs here."""
+    """End a run; return whether it runs here."""
     _stopped[(owner, key)] = None
     while len(_stopped) > REMEMBERED:
         del _stopped[next(iter(_stopped))]

@@ -1,7 +1,7 @@
 """Until when an agent's runs may continue without a word from the server: a file that those who watch them read.
 
-The agent writes it after every answer. Its time is this machine's since it was booted, asleep or not: nobody sets
-that clock. A file of another boot is over; where there is none, nobody has set a limit. Standard library only.
+The agent writes it after every answer. Its time is this machine's since it was booted, asleep or not: no user can set
+that clock. A file of another boot is over; where there is none, there is no limit. Standard library only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_LIMIT = Lease(math.inf, math.inf)
 
 
 def now() -> float:
-    """Return seconds by a clock that continues while the machine sleeps, and that nobody sets."""
+    """Return seconds by a clock that continues while the machine sleeps, and that no user can set."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

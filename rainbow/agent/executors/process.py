@@ -243,7 +243,7 @@ class ReadTail(Tail):
         return self._reader
 
     def read(self) -> bool:
-        """Read what is there; tell whether there was something."""
+        """Read what is there; return whether there was something."""
         try:
             chunk = os.read(self._reader, 1 << 16) if self.is_open else b""
         except BlockingIOError:

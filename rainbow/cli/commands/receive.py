@@ -84,7 +84,7 @@ def _accepted(
     found: Sequence[dict[str, Any]],
     out: Path | None,
 ) -> list[dict[str, Any]]:
-    """Accept every task; return the jobs of which any was accepted. What was refused is nobody's here."""
+    """Accept every task; return the jobs of which any was accepted. Refused tasks are ignored."""
     references: list[responses.RunRef] = [
         {"id": task["id"], "attempt": task["attempt"]} for task in received["tasks"]
     ]

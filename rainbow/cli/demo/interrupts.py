@@ -1,6 +1,6 @@
 """SIGINT and SIGTERM as an exception that never comes in the middle of starting or ending a process.
 
-A signal's exception between fork and the assignment of its result would leave a process that nobody knows.
+A signal's exception between fork and the assignment of its result would leave an unknown process.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def _read(text: str, known: Mapping[str, Column]) -> list[tuple[Column, int]]:
 
 
 def expected(eta: Document | None, now: float) -> str:
-    """Say when a job is expected, with the band and the age of the forecast; "" if nobody knows."""
+    """Say when a job is expected, with the band and the age of the forecast; "" if that is unknown."""
     if not eta or eta.get("how") == "unknown" or (eta["end"] if eta["how"] == "running" else eta["start"]) is None:
         return ""
     age = f"as of {_ago(eta['age'])} ago"

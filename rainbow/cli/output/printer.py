@@ -75,7 +75,7 @@ def console() -> Console:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[Any]], *, wraps: bool = False) -> Listing:
-    """Return a table; numbers stand to the right, states have colours; `wraps`: every text, not the last alone."""
+    """Return a table; numbers are on the right, states have colors; `wraps`: every text, not the last alone."""
     rows = list(rows)
     right = {column for column in range(len(titles)) if rows and all(_is_number(row[column]) for row in rows)}
     return Listing(titles, [[cell(value) for value in row] for row in rows], frozenset(right), wraps)
@@ -199,7 +199,7 @@ class Listing:
         widths = fitted(natural, ranks, options.max_width, words)
         head = [Text(title, style="bold") for title in self.titles]
         if len(widths) < len(head) and not any(row[-1].plain for row in self.rows):
-            head[-1] = Text()  # nothing stands below any row
+            head[-1] = Text()  # nothing is below any row
         if self.header:
             yield from self._drawn(head, widths, console, options)
         for row in self.rows:
@@ -253,7 +253,7 @@ class Listing:
 
 
 def fitted(natural: Sequence[int], ranks: Sequence[int], room: int, words: Sequence[int] = ()) -> list[int]:
-    """Return the widths of the columns; without one for the last if that is to stand below its row.
+    """Return the widths of the columns; without one for the last if that is below its row.
 
     `words`: what the columns have at least; they may be wider than the room together.
 

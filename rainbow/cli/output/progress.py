@@ -37,7 +37,7 @@ def counted(what: str, items: Sequence[T], size: Callable[[T], int] = lambda _: 
 
 @contextmanager
 def going_on(what: str) -> Iterator[Callable[[str], None]]:
-    """Show that something continues whose end nobody knows; what is given says what it does now."""
+    """Show that something continues with an unknown end; what is given says what it does now."""
     with _bars() as bars:
         task = bars.add_task(what, total=None)
         yield lambda now: bars.update(task, description=now)

@@ -175,7 +175,7 @@ class _View:
         return set(barred(self.request.constraint, self.layout, self.meter))
 
     def forest(self, resources: Sequence[Resource]) -> tuple[tuple[Sought, ...], bool]:
-        """Look for requests while there is time; tell whether there was enough."""
+        """Look for requests while there is time; return whether there was enough."""
         trees: list[Sought] = []
         with suppress(OutOfBudgetError):
             for resource in resources:

@@ -125,7 +125,7 @@ class Traversal:
         return self._chosen(resources, found, 0)
 
     def _above(self, i: int, resources: tuple[Resource, ...], found: list[list[Found]]) -> bool:
-        """Look at one vertex above which nothing matched; tell whether to look inside it."""
+        """Look at one vertex above which nothing matched; return whether to look inside it."""
         self.meter.step(len(resources))
         fitting = [k for k, r in enumerate(resources) if r.is_slot or r.type == self.layout.types[i]]
         if not self._may_enter(i) or len(fitting) > 1:  # 2.1: siblings that fit one vertex fail it

@@ -72,7 +72,7 @@ def find(traversal: Traversal, resources: tuple[Resource, ...]) -> tuple[Found, 
 
 
 def _copies(traversal: Traversal, resources: tuple[Resource, ...], found: tuple[Found, ...]) -> tuple[int, bool]:
-    """Count successive takes, the one found first; tell whether counting came to its end."""
+    """Count successive takes, the one found first; return whether counting came to its end."""
     copies = 0
     while found:
         if copies == MOST_COPIES or (copies and traversal.visits > MOST_VISITS):

@@ -207,7 +207,7 @@ class Gifts:
         return job.cls.priority < self.worst
 
     def _clear_one(self, job: Job, poor: bool) -> bool:
-        """Clear one machine for one share, where the richest user has something; tell whether there is one.
+        """Clear one machine for one share, where the richest user has something; return whether there is one.
 
         A machine that once could not be cleared for a job cannot be for one like it: nobody has more to give later.
         """

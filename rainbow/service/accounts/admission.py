@@ -103,7 +103,7 @@ class Holding:
     tasks: int
 
     def take(self, connection: sa.Connection) -> bool:
-        """Hold it; tell whether every budget has enough left. OverBudget where one that has not refuses the job."""
+        """Hold it; return whether every budget has enough left. OverBudget where one that has not refuses the job."""
         taken: list[str] = []
         for name, (budget, period, amount) in self.held.items():
             if charges.take(connection, name, period, amount, budget.amount):

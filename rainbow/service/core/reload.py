@@ -83,7 +83,7 @@ class Watch:
         self._thread.join(timeout=10)
 
     def look(self) -> bool:
-        """Look once; tell whether new settings were taken over."""
+        """Look once; return whether new settings were taken over."""
         signature = self._signature()
         if signature == self._seen:
             return False

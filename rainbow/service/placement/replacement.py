@@ -69,7 +69,7 @@ def is_due(service: Service, cluster_id: str, limits: Mapping[str, Any]) -> bool
 
 
 def move_to_sooner(service: Service, mirror: Departed) -> bool:
-    """Move what ends sooner elsewhere, in one short transaction; tell whether anything was moved."""
+    """Move what ends sooner elsewhere, in one short transaction; return whether anything was moved."""
     told = service.state(Outlook).of(mirror.entry.id, service.clock())
     if not is_due(service, mirror.entry.id, mirror.limits) or told is None or told.forecast is None:
         return False

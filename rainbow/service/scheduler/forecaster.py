@@ -65,7 +65,7 @@ class Pace:
         self._since = time.thread_time()
 
     def __call__(self) -> bool:
-        """Sleep if there is reason to; tell whether to plan on."""
+        """Sleep if there is reason to; return whether to plan on."""
         spent = time.thread_time() - self._since
         if spent >= GRAIN:
             self.used += spent

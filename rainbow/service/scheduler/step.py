@@ -55,7 +55,7 @@ WHY = "exceeded its time limit"
 
 
 def stop_the_overdue(service: Service, mirror: Mirror) -> bool:
-    """Tell agents to stop what runs too long; tell whether there was any."""
+    """Tell agents to stop what runs too long; return whether there was any."""
     now, deadlines = service.clock(), mirror.deadlines
     found = set()
     while deadlines and deadlines[0][0] < now:
@@ -84,7 +84,7 @@ log = structlog.get_logger("rainbow")
 
 
 def step(service: Service, name: str) -> bool:
-    """Take one step for a cluster; tell whether any order was carried out.
+    """Take one step for a cluster; return whether any order was carried out.
 
     False also while another process has the cluster's turn.
     """
@@ -135,7 +135,7 @@ def _awaits_time(seen: Frozen, plan: Plan) -> bool:
 
 
 def look_around(service: Service, mirror: Mirror) -> bool:
-    """Look for what is lost and what is overdue; tell whether anything was written."""
+    """Look for what is lost and what is overdue; return whether anything was written."""
     wrote = lose_the_silent(service, mirror)
     if mirror.ending:
         end_more(service, min(mirror.ending), SLICE)

@@ -114,7 +114,7 @@ def _add_recent(
 
 
 def take(connection: sa.Connection, account: str, period: str, amount: float, whole: float) -> bool:
-    """Hold an amount of a budget if so much is left of the whole; tell whether it is."""
+    """Hold an amount of a budget if so much is left of the whole; return whether it is."""
     most = whole * (1 + SLACK)
     named = {"of_account": account, "of_period": period, "more": amount, "most": most}
     if connection.execute(_TAKE, named).rowcount:

@@ -65,7 +65,7 @@ def put_member(connection: sa.Connection, member: Member) -> None:
 
 
 def remove_member(connection: sa.Connection, account: str, user: str) -> bool:
-    """Remove a user from an account; tell whether they were in it."""
+    """Remove a user from an account; return whether they were in it."""
     touch(connection)
     own = (members.c.account == account, members.c.user == user)
     return bool(connection.execute(members.delete().where(*own)).rowcount)

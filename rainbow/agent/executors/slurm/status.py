@@ -23,7 +23,7 @@ NONE = frozenset({"", "N/A", "(null)", "None", "none", "Unknown"})
 
 
 class Phase(StrEnum):
-    """Where a job stands, as a task sees it."""
+    """The state of a job, as a task sees it."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -62,7 +62,7 @@ class Row:
 
     @property
     def phase(self) -> Phase:
-        """Where it stands."""
+        """The state."""
         return PHASES.get(self.state.partition(" ")[0].rstrip("+"), Phase.UNKNOWN)
 
 
