@@ -99,6 +99,7 @@ class Agent:
         self._lease = 0.0  # the first heartbeat is due at once, and its answer says how long the lease is
         self._last_beat = clock()
         self._explained: dict[RunId, Pending] = {}
+        self._account: Mapping[RunId, Pending] | None = None  # of what waits, as it was told last
         self._has_beaten = False
         self._stop_by: float | None = None
         self._told_to_stop = False
@@ -390,7 +391,11 @@ class Agent:
         """Tell why runs have not begun, where their executor knows, and again when that is another reason."""
         if not isinstance(self._executor, Explains):
             return
-        waiting = {run: why for run, why in self._executor.pending().items() if run in self._journal.starting}
+        found = self._executor.pending()
+        if found is self._account:  # thousands may wait, and this is every turn
+            return
+        self._account = found
+        waiting = {run: why for run, why in found.items() if run in self._journal.starting}
         for run, why in waiting.items():
             if self._explained.get(run) != why:
                 self._journal.tell(waits(run, why))

@@ -71,7 +71,10 @@ class Explains(Protocol):
     """What an executor has beside, if it knows why runs that it has started have not begun."""
 
     def pending(self) -> Mapping[RunId, Pending]:
-        """Return why runs have not begun, as far as that is known; asked after `poll`, it waits for nothing."""
+        """Return why runs have not begun, as far as that is known; asked after `poll`, it waits for nothing.
+
+        What has begun or ended may be named for a second more. The same object as before: nothing has changed.
+        """
 
 
 @runtime_checkable

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Written, shares, workers_of
-from rainbow.agent.executors.shared_folder import Desk, key_of, merged
+from rainbow.agent.executors.shared_folder import Desk, merged
 from rainbow.agent.executors.slurm import status
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import (
@@ -46,7 +46,7 @@ LIVELY = 30.0  # seconds that count as shortly after a change
 COST = 100.0  # a question is asked again after so many times as long as its answer took,
 LONGEST = 60.0  # seconds at most
 LIVE = 5.0  # seconds between two looks at what runs have written
-EXPLAINED = 0.2  # seconds between two accounts of what waits
+EXPLAINED = 1.0  # seconds between two accounts of what waits
 RANKS = 15.0  # seconds that the order of the queue stands
 LATE = 10.0  # seconds that a run's own word may take through a shared file system after its job's end
 HARD = 15.0  # seconds after which a run that was asked to stop is canceled, and canceled again
@@ -136,7 +136,11 @@ class SlurmExecutor:
             active.account = self._identity.account(requestor)
             asked = self._carried(run)
             active.shares = self._shares(run, asked)
-            mark = f"for={one_line(requestor)} {active.mark}" if self._identity.how == "service" else active.mark
+            mark = (
+                f"for={one_line(requestor)} {active.mark}"
+                if requestor and self._identity.how == "service"
+                else active.mark
+            )
             call = call_of(run, asked, mark, active.shares, replace(self._place, account=active.account))
             said = self._commands.sbatch(call, active.account, requestor)
             active.native = self._named(active, said.strip().partition(";")[0])
@@ -328,10 +332,9 @@ class SlurmExecutor:
         there, begun = self._desk.ended(), self._desk.all_begun()
         ended = []
         for active in list(self._active.values()):
-            key = key_of(active.run.id)
-            if key in begun:
+            if active.key in begun:
                 self._begin(active)
-            end = self._end_of(active, there.get(key, []), now)
+            end = self._end_of(active, there.get(active.key, []), now)
             if end is not None:
                 del self._active[active.run.id]
                 self._told.append(active)
@@ -414,8 +417,7 @@ class SlurmExecutor:
         if now >= self._explained[0] + EXPLAINED or not self._active:
             waiting = (active for active in self._active.values() if not active.has_begun and active.end is None)
             self._explained = now, {active.run.id: self._pending(active) for active in waiting}
-        waits = self._explained[1]
-        return {run: why for run, why in waits.items() if run in self._active and not self._active[run].has_begun}
+        return self._explained[1]
 
     def _pending(self, active: Active) -> Pending:
         if self._silent_since:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rainbow.agent.executors.process import read_end
 from rainbow.agent.executors.run import Ended, Run, Written
+from rainbow.agent.executors.shared_folder import key_of
 from rainbow.agent.executors.slurm.accounts import Account
 from rainbow.agent.executors.slurm.call import Place, errors_of, folder_of, output_of, script_of
 from rainbow.agent.executors.slurm.commands import Commands, SilentError
@@ -22,6 +23,7 @@ class Active:
 
     run: Run
     mark: str
+    key: str = ""  # what its files are called
     shares: int = 1
     native: str | None = None
     account: Account | None = None  # None: the agent's own
@@ -36,6 +38,9 @@ class Active:
     submitting: bool = False
     read: int = 0  # bytes of its output file, as it was read last
     read_at: float = -math.inf
+
+    def __post_init__(self) -> None:
+        self.key = key_of(self.run.id)
 
     @property
     def has_script(self) -> bool:
