@@ -24,7 +24,9 @@ def clean(text: object, longest: int = LONGEST) -> str:
     >>> clean("a\\x1b[31mb\\u202ec")
     'ab\u27e8U+202E\u27e9c'
     """
-    found = CONTROL.sub("\ufffd", _marked(ANSI.sub("", str(text if text is not None else ""))))
+    found = str(text if text is not None else "")
+    if not (found.isascii() and found.isprintable()):  # nearly all names are, and a fleet has a thousand
+        found = CONTROL.sub("\ufffd", _marked(ANSI.sub("", found)))
     return found if len(found) <= longest else f"{found[:longest]}…"
 
 
