@@ -145,7 +145,7 @@ def test_node_of_another_kind_is_asked_for_its_own_amounts(api):
     [
         ({"unit": 3}, "unit must be a text, got 3"),
         ({"unit": ""}, "unit must be a text that is not empty"),
-        ({"unit": "x" * 101}, "unit must be a text"),
+        ({"unit": "x" * 101}, "unit has 101 characters, more than 100"),
         ({"unit": "core", "rounding": "classic"}, "classic counts whole workers"),
     ],
 )

@@ -29,6 +29,7 @@ from rainbow.scheduling.settings_schema import (
 MOST = 1_000_000  # of any number here: more is a slip, and sums stay exact
 EXACT, CLASSIC = "exact", "classic"
 WORKER = "worker"
+LONGEST_UNIT = 100  # characters of the name of a type
 CORE = "core"  # the unit of new clusters whose workers all have cores
 MOST_KNOWN = 10_000  # requestors whose class is remembered
 AMOUNT = number(most=MOST)
@@ -92,6 +93,8 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             "the default class needs a percent greater than 0, because unmatched requestors run there",
             pointer="/default_class",
         )
+    if len(checked["unit"]) > LONGEST_UNIT:
+        raise PolicyError(f"unit has {len(checked['unit'])} characters, more than {LONGEST_UNIT}", pointer="/unit")
     if checked["unit"] != WORKER and checked["rounding"] == CLASSIC:
         raise PolicyError(f"rounding {CLASSIC} counts whole workers; set unit to {WORKER} too", pointer="/unit")
     for k, entry in enumerate(checked["requestors"]):
