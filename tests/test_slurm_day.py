@@ -1,4 +1,4 @@
-"""docs/day-of-a-slurm-user.md and docs/first-job.md: their commands, run in order, print what is shown."""
+"""docs/day-of-a-slurm-user.md: its commands, run in order against a server and an agent, print what is shown."""
 
 from __future__ import annotations
 
