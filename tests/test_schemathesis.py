@@ -107,12 +107,12 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 
 def test_administrator_finds_no_fault_of_ours(url: str, tmp_path: Path) -> None:
-    run(tmp_path, furnish(url, tmp_path), "-n", "2", "--seed", "1")
+    run(tmp_path, furnish(url, tmp_path), "-n", "1", "--seed", "1")
 
 
 def test_two_owners_find_nothing_of_each_other(url: str, tmp_path: Path) -> None:
     about_jobs = ["--include-path-regex", "^/v1/(jobs|match)", "--phases", "fuzzing"]
-    run(tmp_path, furnish(url, tmp_path, peers=True), "-n", "15", "--seed", "1", *about_jobs)
+    run(tmp_path, furnish(url, tmp_path, peers=True), "-n", "8", "--seed", "1", *about_jobs)
 
 
 @pytest.mark.soak
