@@ -94,7 +94,7 @@ def test_worker_offline_takes_no_tasks_until_it_is_reinstated(oak: Cluster, serv
     oak.api.good("POST", "/v1/clusters/oak/workers/n1:reinstate", None, oak.secret)
     assert step(service, "oak")
     oak.api.problem(404, "not-found", "POST", "/v1/clusters/oak/workers/n9:offline", None, oak.secret)
-    oak.api.problem(404, "not-found", "POST", f"{path}:explode", None, oak.secret)
+    oak.api.problem(405, "method-not-allowed", "POST", f"{path}:explode", None, oak.secret)
 
 
 def test_batch_answers_each_job_by_itself_and_once(oak: Cluster) -> None:

@@ -170,7 +170,8 @@ def test_a_token_of_one_user_sees_their_accounts_and_usage_only(api, bio, clock)
     clock.now += 9
     bio.end(offer)
     assert api.good("GET", "/v1/usage?by=user", None, made)["rows"] == []
-    assert len(api.good("GET", "/v1/usage?by=user", None, ADMIN)["rows"]) == 1
+    for sees, *tokens in ((1, ADMIN), (1, bio.token), (1, bio.secret), (0, api.register("elm").token)):
+        assert len(api.good("GET", "/v1/usage?by=user", None, *tokens)["rows"]) == sees
 
 
 def test_a_budget_for_exactly_ten_jobs_accepts_ten_of_many_at_once(api, bio):

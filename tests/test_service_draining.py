@@ -23,7 +23,7 @@ def test_what_waits_leaves_and_what_runs_goes_on(api):
     oak.end(offer)
     assert oak.take() == []
     assert {api.good("GET", f"/v1/jobs/{job}", None, ADMIN)["state"] for job in (waits, too)} == {"WAITING"}
-    assert api.good("GET", f"/v1/jobs/{waits}/why", None, ADMIN)["wait"]["reason"] == "no-worker-ready"
+    assert api.good("GET", f"/v1/jobs/{waits}/why", None, ADMIN)["wait"]["reason"] == "drained"
     refusal = api.problem(503, "try-later", "POST", "/v1/jobs", {"jobspec": jobspec()}, oak.token)
     assert refusal["detail"] == "drained until reinstated: oak"
     assert api.good("POST", "/v1/clusters/oak:drain", None, oak.secret) == told

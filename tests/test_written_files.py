@@ -28,6 +28,7 @@ def script(text: str, cwd: Path, files: dict[str, str], **more: Any) -> Run:
 
 def test_what_a_job_writes_goes_to_the_files_it_names(executor: Executor, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("read\n")
+    (tmp_path / "err").write_text("of the last time")
     files = {"output": "%x-%A_%a.out", "error": f"{tmp_path}/err", "input": "in"}
     run = script("cat; echo gone wrong >&2; exit 3", tmp_path, files, environment={"RAINBOW_ARRAY_INDEX": "7"})
     executor.start(run)

@@ -214,11 +214,14 @@ class Tail:
 
 
 class FileTail(Tail):
-    """A file that is written to, whose end is what was written last; nobody waits for it."""
+    """A file that is written to, whose end is what was written last; nobody waits for it.
+
+    It begins empty, as Slurm's do; all processes of the run append to it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.writer = open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self.writer = open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC)
 
     complete, behind = True, False
 

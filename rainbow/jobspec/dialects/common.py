@@ -23,7 +23,8 @@ SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environm
 SYSTEM |= {"class", "requires", "service", "script", "array", "hold", "submitted_from"}
 # what some policy reads: which one will have the job is not known here
 FOR_POLICIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
-FOR_POLICIES |= {"account", "bank", "job_share", "tasks_at_once", "priority"}
+FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}
+FOR_ACCOUNTS = {"account", "bank"}  # who pays: read at submit
 # what a resource manager reads that schedules for itself
 FOR_SITES = {"output", "error", "input", "comment", "requeue", "export", "export-file"}
 LONGEST_WORD = 200
@@ -204,9 +205,11 @@ def _unread(system: Mapping[str, Any], at: str) -> Iterator[str]:
 def _of_other(at: str, key: str) -> str:
     if key in FOR_POLICIES:
         return f"{at} is read by some scheduling policies only; the cluster's policy may ignore it"
+    if key in FOR_ACCOUNTS:
+        return f"{at} says who pays; a server without accounts leaves it to the cluster"
     if key in FOR_SITES:
         return f"{at} is for a cluster's resource manager, such as Slurm; others ignore it"
-    return unread(at, key, sorted(SYSTEM | FOR_POLICIES | FOR_SITES))
+    return unread(at, key, sorted(SYSTEM | FOR_ACCOUNTS | FOR_POLICIES | FOR_SITES))
 
 
 def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:

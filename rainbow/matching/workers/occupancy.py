@@ -323,7 +323,8 @@ class Occupancy:
         """Return a request as one for each of its groups of slots, in the search's order; none if it is more."""
         plain = len(request.variants) == 1 and 1 < len(request.resources) <= MOST_FILLINGS // 2
         leaves = all(tree.is_slot and not any(part.children for part in tree.children) for tree in request.resources)
-        if not (plain and leaves):
+        named_apart = len({tree.label for tree in request.resources}) == len(request.resources)
+        if not (plain and leaves and named_apart):
             return ()
         compound = set(self.workers.rooted.compound)
         last_first = request.resources[::-1]

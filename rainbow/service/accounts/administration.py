@@ -138,6 +138,18 @@ def _users(who: Caller) -> Collection[str] | None:
     return {name for names in who.submits.values() for name in names or ()}
 
 
+def _counted(service: Service, who: Caller) -> dict[Collection[str] | None, list[str]] | None:
+    """Return {users: clusters} whose usage the caller sees, None for all users: everywhere of whom they speak for."""
+    if who.admin:
+        return None
+    found: dict[Collection[str] | None, list[str]] = {}
+    for name, entry in service.catalogue.items():
+        if who.sees(entry.id):
+            requestors = None if entry.id in who.secrets else who.submits[entry.id]
+            found.setdefault(None if requestors is None else tuple(requestors), []).append(name)
+    return found
+
+
 def _seen(tree: Tree, who: Caller) -> Collection[str]:
     """Return the accounts a caller sees: all, or those of the users they speak for and above."""
     users = _users(who)
@@ -220,7 +232,7 @@ def usage(
     if (int(now // DAY) if last is None else last) - first > LONGEST:
         raise LimitError(f"at most {LONGEST} days in one answer", limit="days")
     with service.store.read() as connection:
-        rows = charges.totals(connection, columns, first, last, _users(who))
+        rows = charges.totals(connection, columns, first, last, _counted(service, who))
     return {"by": columns, "since": _date(first), "until": last and _date(last), "rows": list(map(_row, rows))}
 
 

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Forbidden, JobspecError, NotFound, TryLater
-from rainbow.jobspec.dialects.common import FOR_POLICIES
+from rainbow.jobspec.dialects.common import FOR_ACCOUNTS, FOR_POLICIES
 from rainbow.lazy import cached_property
 from rainbow.lru_cache import Memory, Same
 from rainbow.matching import Verdict
@@ -185,7 +185,7 @@ def barred(connection: sa.Connection, request: Request, ids: Mapping[str, str]) 
     return found
 
 
-NAMED = FOR_POLICIES | {"class"}
+NAMED = FOR_POLICIES | FOR_ACCOUNTS | {"class"}
 
 
 def _texts(value: Any) -> list[str]:

@@ -211,23 +211,33 @@ _KEY = (usage_days.c.account, usage_days.c.user, usage_days.c.cluster, usage_day
 
 
 def totals(
-    connection: sa.Connection, by: Sequence[str], since: int, until: int | None, users: Collection[str] | None = None
+    connection: sa.Connection,
+    by: Sequence[str],
+    since: int,
+    until: int | None,
+    seen: Mapping[Collection[str] | None, Collection[str]] | None = None,
 ) -> list[dict[str, Any]]:
     """Return what was used from a day until before another by these columns: {**columns, "used": {type: amount}}.
 
-    The store sums along its primary key, without sorting; what is coarser is summed here.
+    `seen`: {users: the clusters where theirs is counted}, with None for all users; None: everything is counted. The
+    store sums along its primary key, without sorting; what is coarser is summed here.
     """
     key = (*_KEY, *((usage_days.c.day,) if "day" in by else ()))
     query = sa.select(*key, sa.func.sum(usage_days.c.used).label("amount")).where(usage_days.c.day >= since)
     if until is not None:
         query = query.where(usage_days.c.day < until)
-    if users is not None:
-        query = query.where(usage_days.c.user.in_(users))
+    if seen is not None:
+        query = query.where(sa.or_(sa.false(), *(_of(users, clusters) for users, clusters in seen.items())))
     found: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in connection.execute(query.group_by(*key)).mappings():
         own = found.setdefault(tuple(row[name] for name in by), {})
         own[row["type"]] = own.get(row["type"], 0.0) + float(row["amount"])
     return [{**dict(zip(by, key, strict=True)), "used": own} for key, own in sorted(found.items())]
+
+
+def _of(users: Collection[str] | None, clusters: Collection[str]) -> sa.ColumnElement[bool]:
+    there = usage_days.c.cluster.in_(clusters)
+    return there if users is None else there & usage_days.c.user.in_(users)
 
 
 def active_jobs(connection: sa.Connection, accounts: Collection[str], cluster: str | None = None) -> int:
