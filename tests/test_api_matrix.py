@@ -113,7 +113,12 @@ def test_the_table_has_every_verb(api: Api) -> None:
             .replace("<name>", "oak")
             .replace("<subsystem>", "io")
         )
-        path = path.replace("<job_id>", "{job}").replace("<token_id>", "{token}").replace("<path:worker>", "n0")
+        path = (
+            path.replace("<job_id>", "{job}")
+            .replace("<token_id>", "{token}")
+            .replace("<path:worker>", "n0")
+            .replace("<worker:worker>", "n0")
+        )
         path = path.replace("<account>", "bio")
         path = path.replace("<reservation_id>", "{reservation}")
         there |= {f"{method} {path}" for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}
