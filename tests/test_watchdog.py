@@ -43,7 +43,7 @@ def test_other_clusters_start_their_tasks_while_a_policy_hangs_and_it_is_named(
     api: Api, hangs: Hangs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service = api.service
-    service.settings = replace(service.settings, step_seconds=0.3)
+    service.settings = replace(service.settings, step_seconds=0.3, forecast_share=0.0)  # a forecast asks it, too
     oak, elm = api.register("oak", policy={"name": "hangs"}), api.register("elm")
     for each in (oak, elm):
         each.say("heartbeat")
@@ -51,7 +51,7 @@ def test_other_clusters_start_their_tasks_while_a_policy_hangs_and_it_is_named(
     loop.start()
     try:
         api.good("POST", "/v1/jobs", jobspec(), oak.token)
-        until(lambda: bool(service.overdue), seconds=20)
+        until(lambda: service.catalogue["oak"].id in service.overdue, seconds=20)
         api.good("POST", "/v1/jobs", jobspec(), elm.token)
         until(lambda: bool(elm.say("receive")["tasks"]), seconds=20)
         assert hangs.asked == 1, "its cluster is not stepped again until it has come back"
