@@ -172,11 +172,12 @@ def clock() -> Clock:
 
 # the suites that run over both stores, and those whose second one is soaked: rights and policies ask no store
 ON_BOTH = ("test_store", "test_api", "test_service", "test_two_processes")
-RIGHTS = ("test_api_matrix", "test_api_openapi")
+RIGHTS = ("test_api_matrix", "test_api_openapi", "test_api_owning", "test_api_rights")
 POLICIES = ("fair_share", "forecasts", "located", "priority", "reserving", "shares", "suspending", "symbols", "tags")
+QUEUES = ("dependencies", "draining", "pending", "retries", "steps")  # what they store, others store on both
 SOAKED_ON_BOTH = (
     *RIGHTS,
-    *(f"test_service_{policy}" for policy in POLICIES),
+    *(f"test_service_{policy}" for policy in (*POLICIES, *QUEUES)),
     "test_nobody_waits",
     "test_no_starvation",
 )

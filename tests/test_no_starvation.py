@@ -116,6 +116,7 @@ def test_job_starts_in_the_end_though_others_always_wait(database, policy, kind,
     assert tried(database, policy, 1, kind, others)
 
 
+@pytest.mark.soak
 def test_job_of_low_priority_starts_in_the_end_though_others_are_always_before_it():
     assert tried_here("priority", 1, "low", ["machine"], most=110)
 

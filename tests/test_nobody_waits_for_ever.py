@@ -60,7 +60,7 @@ class Flood:
 
 
 NAMED = zip(AS_IT_COMES, ["load_based", "classes", "cores"], strict=True)
-LONG = {"classes"}  # the same gangs under other settings
+LONG = {"classes", "load_based"}  # the same gangs under other settings
 
 
 @pytest.mark.parametrize(
