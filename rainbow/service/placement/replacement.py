@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 WHY = "expected to end sooner there"
 LOOKED_AT = 50  # waiting jobs of a cluster
+LONGEST = 0.25  # seconds that matching them may hold up the cluster's step
 PROMISED = "reserved"  # the reason of a wait whose start is promised
 
 
@@ -84,7 +85,8 @@ def move_to_sooner(service: Service, mirror: Departed) -> bool:
         moved = dict(_moved(_Looking(service, connection, rules, told, looking.elsewhere.verdicts), gains))
     for job_id in moved:
         mirror.see_off(job_id)
-    service.tell(mirror.entry.id, *set(moved.values()), offers=False)
+    if moved:
+        service.tell(mirror.entry.id, *set(moved.values()), offers=False)
     return bool(moved)
 
 
@@ -120,8 +122,11 @@ class _Looking:
         self.elsewhere = Elsewhere(service, connection, {} if verdicts is None else verdicts, back_after=WHY)
 
     def gains(self, job_ids: list[str]) -> Iterator[tuple[float, str]]:
-        """Yield the seconds that each job would gain that may move, and would by the rules."""
+        """Yield the seconds that each job would gain that moves by the rules, until the time is over."""
+        began = perf_counter()
         for job_id in job_ids:
+            if perf_counter() - began > LONGEST:
+                return
             if found := self.best(job_id):
                 record, arriving, name = found
                 yield self._end_here(record) - _finish(arriving, name), job_id
