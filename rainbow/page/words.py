@@ -10,6 +10,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from rainbow.service.queries.occupancy import tenths
+
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")
@@ -139,11 +141,6 @@ def percent(part: float) -> str:
     return f"{min(99, max(1, round(100 * part)))} %"
 
 
-def tenths(part: float) -> int:
-    """Return a share in steps of ten percent, upwards: the class of a bar or a tile."""
-    return min(10, max(0, -int(-part * 10 // 1)))
-
-
 FILTERS = {
     "clean": clean,
     "output": output,
@@ -154,7 +151,7 @@ FILTERS = {
     "amounts": amounts,
     "tone": tone,
     "percent": percent,
-    "tenths": tenths,
+    "tenths": tenths,  # the class of a bar or a tile
     "seconds": seconds,
     "quoted": escape,
 }

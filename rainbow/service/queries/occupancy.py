@@ -124,9 +124,16 @@ def _away(entry: Entry, known: WorkerRecord | None) -> str:
 
 
 def _line(letters: Sequence[str], parts: Iterable[float]) -> str:
-    return "".join(
-        letter or LEVELS[min(10, max(0, -int(-part * 10 // 1)))] for letter, part in zip(letters, parts, strict=True)
-    )
+    return "".join(letter or LEVELS[tenths(part)] for letter, part in zip(letters, parts, strict=True))
+
+
+def tenths(part: float) -> int:
+    """Return a share in steps of ten percent, upwards.
+
+    >>> tenths(0.0), tenths(0.01), tenths(1.0)
+    (0, 1, 10)
+    """
+    return min(10, max(0, -int(-part * 10 // 1)))
 
 
 def runs(names: Sequence[str]) -> list[list[Any]]:
