@@ -18,6 +18,7 @@ from rainbow.client import Client
 from rainbow.errors import TryLater
 from tests.conftest import REGISTRATION, grid
 from tests.keepers import end_of_marked, keepers
+from tests.killed import Killed
 from tests.test_end_to_end import Processes, free_port, until
 from tests.unruly import Proxy
 
@@ -29,7 +30,7 @@ CALM = 1_200.0  # seconds until everything must have ended
 
 
 @dataclass
-class Place:
+class Place(Killed):
     """A server and an agent, each a process that can be killed and started again, and the line between them."""
 
     folder: Path
@@ -59,18 +60,6 @@ class Place:
         self.agent = self.processes.start("agent", "--cluster", "oak", *where, "--quiet", RAINBOW_SECRET=self.secret)
 
     # ── what goes wrong ──
-
-    def kill_server(self, seconds: float) -> None:
-        self.server.kill()
-        self.server.wait()
-        time.sleep(seconds)
-        self.start_server()
-
-    def kill_agent(self, seconds: float) -> None:
-        self.agent.kill()
-        self.agent.wait()
-        time.sleep(seconds)
-        self.start_agent()
 
     def cut(self, seconds: float) -> None:
         self.proxy.cut = True

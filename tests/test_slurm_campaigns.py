@@ -21,6 +21,7 @@ import pytest
 from rainbow.client import Client
 from rainbow.errors import TryLater
 from rainbow.jobspec.sbatch import Caller, jobspec_of_call, read_call
+from tests.killed import Killed
 from tests.registering import agent, processes_of
 from tests.slurm import Slurm, free_ports, slurm
 from tests.slurm_accounting import accounted
@@ -164,7 +165,7 @@ def test_a_shared_slurm_serves_our_jobs_as_it_serves_sbatch(
     assert waits[1] <= 1.05 * waits[0]
 
 
-class Weather:
+class Weather(Killed):
     """A server, an agent and a slurmctld that are killed at random and come back."""
 
     def __init__(self, folder: Path, processes: Processes, site: Slurm) -> None:
@@ -184,18 +185,6 @@ class Weather:
 
     def start_agent(self) -> None:
         self.agent = agent(self.processes, self.url, "oak", "--executor", "slurm", "--identity", "service", "--quiet")
-
-    def kill_server(self, seconds: float) -> None:
-        self.server.kill()
-        self.server.wait()
-        time.sleep(seconds)
-        self.start_server()
-
-    def kill_agent(self, seconds: float) -> None:
-        self.agent.kill()
-        self.agent.wait()
-        time.sleep(seconds)
-        self.start_agent()
 
     def end_controller(self, seconds: float) -> None:
         self.site.restart_controller(seconds, kill=False)
