@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rainbow.service.core.outlook import Outlook
@@ -102,9 +101,9 @@ def _first(mirror: Departed) -> list[str]:
 
 def _moved(looking: _Looking, gains: list[tuple[float, str]]) -> Iterator[tuple[str, str]]:
     """Move jobs while the transaction is short; yield each with the cluster that has it now."""
-    began = perf_counter()
+    began = looking.monotonic()
     for _, job_id in gains:
-        if perf_counter() - began > SLICE:
+        if looking.monotonic() - began > SLICE:
             return
         found = looking.best(job_id)
         if found and (move := looking.carry_out(*found)):
@@ -118,14 +117,14 @@ class _Looking:
         self, service: Service, connection: sa.Connection, rules: Rules, told: Told, verdicts: Any = None
     ) -> None:
         self._service, self._connection = service, connection
-        self._rules, self._told, self._now = rules, told, service.clock()
+        self._rules, self._told, self._now, self.monotonic = rules, told, service.clock(), service.monotonic
         self.elsewhere = Elsewhere(service, connection, {} if verdicts is None else verdicts, back_after=WHY)
 
     def gains(self, job_ids: list[str]) -> Iterator[tuple[float, str]]:
         """Yield the seconds that each job would gain that moves by the rules, until the time is over."""
-        began = perf_counter()
+        began = self.monotonic()
         for job_id in job_ids:
-            if perf_counter() - began > LONGEST:
+            if self.monotonic() - began > LONGEST:
                 return
             if found := self.best(job_id):
                 record, arriving, name = found
