@@ -29,11 +29,12 @@ class TaskState(StrEnum):
 
 
 class Hold(StrEnum):
-    """What is wanted of a running task beside its job's own suspension."""
+    """What is wanted of a task that an agent has, beside its job's own suspension."""
 
     NONE = ""  # let it run
     POLICY = "policy"  # the policy wants it held
     UNABLE = "unable"  # its executor cannot hold it: nobody need ask again
+    WITHDRAW = "withdraw"  # its site should give it back if it has not begun
 
 
 class JobState(StrEnum):

@@ -2,7 +2,7 @@
 
     Assigned, Accepted, Started, Ended                  the way of every task
     Pending, Output, Suspended, Resumed, Unable         what its agent says meanwhile
-    StopOrdered, CancelOrdered                          what a policy, a limit or a person wants
+    StopOrdered, CancelOrdered, WithdrawalOrdered       what a policy, a limit or a person wants
     TakenBack, Lost                                     not offered any more; its worker, agent or keeper is gone
 
 Which moves are legal is the table of state_machine.py. An event that is no news to a task leaves it as it is.
@@ -85,6 +85,11 @@ class Unable:
 
 
 @dataclass(frozen=True, slots=True)
+class WithdrawalOrdered:
+    """Its site should give it back, if it has not begun there."""
+
+
+@dataclass(frozen=True, slots=True)
 class StopOrdered:
     """It must give its space back; `cause` LOST: it is gone with its worker."""
 
@@ -137,7 +142,7 @@ class Ended:
 
 Event = (
     Assigned | Accepted | Pending | Output | Started | Suspended | Resumed | Unable | StopOrdered | CancelOrdered
-) | (TakenBack | Lost | Ended)
+) | (WithdrawalOrdered | TakenBack | Lost | Ended)
 
 
 def transition(task: Task, event: Event, now: float) -> Task:
@@ -192,7 +197,7 @@ def _output(task: Task, event: Output, now: float) -> Task:
 
 
 def _started(task: Task, event: Started, now: float) -> Task:
-    return advance(task, T.RUNNING, started_at=now) if task.state is T.ACCEPTED else task
+    return advance(task, T.RUNNING, started_at=now, hold=Hold.NONE) if task.state is T.ACCEPTED else task
 
 
 def _suspended(task: Task, event: Suspended, now: float) -> Task:
@@ -210,6 +215,10 @@ def _unable(task: Task, event: Unable, now: float) -> Task:
     if task.state is not T.RUNNING:
         return task
     return replace(task, hold=Hold.UNABLE, detail=event.detail or "its executor cannot suspend")
+
+
+def _withdrawal_ordered(task: Task, event: WithdrawalOrdered, now: float) -> Task:
+    return replace(task, hold=Hold.WITHDRAW) if task.state is T.ACCEPTED else task
 
 
 def _stop_ordered(task: Task, event: StopOrdered, now: float) -> Task:
@@ -289,6 +298,7 @@ _RULES: Mapping[type, Callable[[Task, Any, float], Task]] = {
     Suspended: _suspended,
     Resumed: _resumed,
     Unable: _unable,
+    WithdrawalOrdered: _withdrawal_ordered,
     StopOrdered: _stop_ordered,
     CancelOrdered: _cancel_ordered,
     TakenBack: _taken_back,

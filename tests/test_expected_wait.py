@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rainbow.agent.cluster_survey import survey
-from rainbow.agent.executors.slurm import estimate
+from rainbow.agent.executors.slurm import status
 from rainbow.testing.runs import until
 from tests.conftest import ADMIN, Api, grid, jobspec
 from tests.slurm import Slurm
@@ -36,7 +36,7 @@ def submit(api: Api, clusters: list[Any], cores: int) -> Any:
 
 
 def test_wait_that_is_not_known_is_left_out() -> None:
-    told = estimate.variables({1: None, 2: None}, (0, 8, 8), (3, None))
+    told = status.variables({1: None, 2: None}, (0, 8, 8), (3, None))
     assert told == {"cores_free": 0, "cores_taken": 8, "pending_jobs": 3}
 
 

@@ -277,3 +277,17 @@ def test_under_shared_nothing_is_pinned_to_a_node(shared: SlurmExecutor, on_slur
         assert ends(shared, seconds=20)[("t1", 1)].exit_code == 0
     finally:
         on_slurm.run("scancel", busy.strip())
+
+
+def test_what_has_not_begun_is_taken_back_and_what_has_begun_runs_on(shared: SlurmExecutor) -> None:
+    """Slurm itself decides which of both it is: a job that begins meanwhile is not canceled."""
+    late = {"slurm": {"partition": "short", "time": "60"}}  # longer than the partition allows: it never starts
+    shared.start(replace(run_of("true", task="stuck"), request=request(site=late)))
+    shared.start(replace(run_of("sleep", "6", task="runs"), request=request()))
+    # nothing is polled: nobody has heard yet that the other one has begun
+    until(lambda: "stuck" in [why.facts.get("class") for why in shared.pending().values()], 30)
+    for task in ("stuck", "runs"):
+        shared.withdraw((task, 1))
+    found = ends(shared, 2)
+    assert found["stuck", 1].result is Result.STOPPED
+    assert (found["runs", 1].result, found["runs", 1].exit_code) == (Result.EXITED, 0)

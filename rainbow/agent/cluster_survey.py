@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rainbow.agent.executors.local import for_managers
-from rainbow.agent.executors.slurm import estimate
+from rainbow.agent.executors.slurm import status
 from rainbow.client import Client, Problem
 from rainbow.errors import RainbowError, RequestError, Unavailable
 from rainbow.graph import read_cluster
@@ -165,13 +165,13 @@ def _waits_in_slurm() -> dict[str, float]:
 
 
 def _asked_of_slurm() -> dict[str, float]:
-    counted = estimate.cores(_said("sinfo", "-h", "-o", estimate.CORES))
-    queued = estimate.backlog(_said("squeue", "-h", "-r", "-t", "PD", "-o", estimate.PENDING))
+    counted = status.cores(_said("sinfo", "-h", "-o", status.CORES))
+    queued = status.backlog(_said("squeue", "-h", "-r", "-t", "PD", "-o", status.PENDING))
     waits: dict[int, float | None] = {}
-    for size, question in estimate.questions(counted[2]):
+    for size, question in status.questions(counted[2]):
         told = _done(*question).stderr.decode("utf-8", "replace")  # refused: nothing is known of this size
-        waits[size] = estimate.planned(told, datetime.now())
-    return estimate.variables(waits, counted, queued)
+        waits[size] = status.planned(told, datetime.now())
+    return status.variables(waits, counted, queued)
 
 
 def _idle_in_flux(up: Sequence[str]) -> int:

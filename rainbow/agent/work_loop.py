@@ -17,7 +17,7 @@ from functools import partial
 
 from rainbow.agent.background_call import Line
 from rainbow.agent.executors import lease
-from rainbow.agent.executors.interface import Executor, Explains, Leased, Suspends, Writes
+from rainbow.agent.executors.interface import Executor, Explains, Leased, Suspends, Withdraws, Writes
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId
 from rainbow.agent.journal import Journal
 from rainbow.agent.messages import batch, ended, happened, refs, run_id, run_of, stale_runs, waits, wrote
@@ -238,6 +238,9 @@ class Agent:
                 self._executor.stop(run)
             elif run not in told:  # never started here: its space must not stay booked
                 self._journal.tell(ended(Ended(run, Result.STOPPED, detail="it was not running")))
+        for run in map(run_id, answer.get("withdraw", ())):
+            if run in running and run not in told and isinstance(self._executor, Withdraws):
+                self._executor.withdraw(run)
         for verb, refs_ in (("suspend", answer.get("suspend", ())), ("resume", answer.get("resume", ()))):
             for run in map(run_id, refs_):
                 if run in running and run not in told:

@@ -76,6 +76,7 @@ class Received(TypedDict):
     stop: list[RunRef]
     suspend: NotRequired[list[RunRef]]
     resume: NotRequired[list[RunRef]]
+    withdraw: NotRequired[list[RunRef]]
     lease: float
     grace: NotRequired[float]
     jobs: NotRequired[list[dict[str, Any]]]
@@ -121,6 +122,7 @@ class Beat(TypedDict):
     stop: list[RunRef]
     suspend: NotRequired[list[RunRef]]
     resume: NotRequired[list[RunRef]]
+    withdraw: NotRequired[list[RunRef]]
     stale: list[str]
     lease: float
     grace: NotRequired[float]

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rainbow.errors import PolicyError
 from rainbow.scheduling.interface import Plan, Start, Traits, View, Wait
+from rainbow.scheduling.settings_schema import MOST, integer, number, one_of, record
 from rainbow.text import some
+
+ON_STUCK = ("withdraw", "hold", "cancel")
+_SETTINGS = record(
+    {
+        "max_handed_over": (1_000, integer(1)),
+        "stuck_after": (60.0, number(0, MOST)),  # seconds that a job may wait for what never comes
+        "on_stuck": ("withdraw", one_of(*ON_STUCK)),  # what becomes of it then: withdraw: it moves if it can
+    },
+    owner="delegate",
+)
 
 
 class Delegate:
@@ -16,14 +26,8 @@ class Delegate:
     traits = Traits(by_events=True, hands_over=True)
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the settings with their default; PolicyError names the first fault."""
-        for key in settings:
-            if key != "max_handed_over":
-                raise PolicyError(f"delegate has no setting {key}; it has: max_handed_over", pointer=f"/{key}")
-        most = settings.get("max_handed_over", 1_000)
-        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-            raise PolicyError("max_handed_over is a whole number of at least 1", pointer="/max_handed_over")
-        return {"max_handed_over": most}
+        """Return the settings with their defaults; PolicyError names the first fault."""
+        return _SETTINGS(settings, "")
 
     def plan(self, view: View) -> Plan:
         """Hand over the oldest jobs while there is room."""

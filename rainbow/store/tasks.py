@@ -271,7 +271,7 @@ _ANYTHING = sa.select(
     sa.exists().where(
         tasks.c.cluster_id == sa.bindparam("of_cluster"),
         tasks.c.agent == sa.bindparam("of_agent"),
-        tasks.c.state.in_((TaskState.STOPPING, TaskState.RUNNING, TaskState.SUSPENDED)),
+        tasks.c.state.in_((TaskState.STOPPING, TaskState.RUNNING, TaskState.SUSPENDED, TaskState.ACCEPTED)),
     ),
 )
 
@@ -282,12 +282,21 @@ def anything(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[bo
     return bool(assigned), bool(runs)
 
 
-def told(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[list[Task], list[Task], list[Task]]:
-    """Return an agent's tasks that are to stop, those that are to be held, and those that are to continue."""
-    rows = connection.execute(_told(), {"of_cluster": cluster_id, "of_agent": agent})
-    found = [_task(row) for row in rows]
-    stop, hold, go_on = TaskState.STOPPING, TaskState.RUNNING, TaskState.SUSPENDED
-    return tuple([task for task in found if task.state is state] for state in (stop, hold, go_on))  # type: ignore[return-value]
+def told(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[Task]]:
+    """Return an agent's tasks that are to stop, be held or continue, and those to give back unless they run."""
+    found: dict[str, list[Task]] = {verb: [] for verb in _VERBS.values()}
+    for row in connection.execute(_told(), {"of_cluster": cluster_id, "of_agent": agent}):
+        task = _task(row)
+        found[_VERBS[task.state]].append(task)
+    return found
+
+
+_VERBS = {
+    TaskState.STOPPING: "stop",
+    TaskState.RUNNING: "suspend",
+    TaskState.SUSPENDED: "resume",
+    TaskState.ACCEPTED: "withdraw",
+}
 
 
 @cache
@@ -295,12 +304,10 @@ def _told() -> sa.Select[Any]:
     own = (tasks.c.cluster_id == sa.bindparam("of_cluster"), tasks.c.agent == sa.bindparam("of_agent"))
     asked = sa.exists().where(jobs.c.id == tasks.c.job, jobs.c.suspended_at.is_not(None))
     wanted = sa.or_(tasks.c.hold == Hold.POLICY, sa.and_(asked, tasks.c.hold != Hold.UNABLE))
-    stop, running, held = (
-        tasks.c.state == state for state in (TaskState.STOPPING, TaskState.RUNNING, TaskState.SUSPENDED)
-    )
-    some = tasks.c.state.in_((TaskState.STOPPING, TaskState.RUNNING, TaskState.SUSPENDED))  # for the index
-    which = sa.or_(stop, sa.and_(running, wanted), sa.and_(held, sa.not_(wanted)))
-    return sa.select(*_COLUMNS).where(*own, some, which).order_by(tasks.c.job, tasks.c.index)
+    stop, running, held, accepted = (tasks.c.state == state for state in _VERBS)
+    back = sa.and_(accepted, tasks.c.hold == Hold.WITHDRAW)
+    which = sa.or_(stop, sa.and_(running, wanted), sa.and_(held, sa.not_(wanted)), back)
+    return sa.select(*_COLUMNS).where(*own, tasks.c.state.in_(_VERBS), which).order_by(tasks.c.job, tasks.c.index)
 
 
 def let_go(connection: sa.Connection, cluster_id: str) -> None:
@@ -309,9 +316,9 @@ def let_go(connection: sa.Connection, cluster_id: str) -> None:
     connection.execute(tasks.update().where(*own).values(hold=Hold.NONE))
 
 
-def ask_again(connection: sa.Connection, job_id: str) -> None:
-    """Forget that a job's tasks could not be held."""
-    own = (tasks.c.job == job_id, tasks.c.hold == Hold.UNABLE)
+def ask_again(connection: sa.Connection, job_id: str, what: Hold = Hold.UNABLE) -> None:
+    """Forget that a job's tasks could not be held, or that they should be given back."""
+    own = (tasks.c.job == job_id, tasks.c.hold == what)
     connection.execute(tasks.update().where(*own).values(hold=Hold.NONE))
 
 

@@ -59,6 +59,14 @@ class Suspends(Protocol):
 
 
 @runtime_checkable
+class Withdraws(Protocol):
+    """What an executor has beside, if it can take back runs that have not begun."""
+
+    def withdraw(self, run: RunId) -> None:
+        """Begin to take back a run, which ends as STOPPED; nothing happens if it has begun, or begins meanwhile."""
+
+
+@runtime_checkable
 class Leased(Protocol):
     """What an executor has beside, if its runs end by themselves when the agent's lease is over."""
 

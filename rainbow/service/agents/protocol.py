@@ -82,9 +82,12 @@ def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> 
     with service.store.read() as connection:
         assigned, runs = tasks.anything(connection, record.id, agent)  # mostly neither
         offers = _offers(connection, service, record, most, whole=pulls) if most > 0 and assigned else []
-        told = _told(connection, record.id, agent) if runs else {"stop": [], "suspend": [], "resume": []}
+        told = _told(connection, record.id, agent) if runs else dict(NOTHING)
         whole = _jobs(connection, offers) if pulls else {}
     return {"tasks": offers, **told, "lease": service.settings.lease, "grace": service.settings.grace, **whole}
+
+
+NOTHING: Mapping[str, list[dict[str, Any]]] = {"stop": [], "suspend": [], "resume": [], "withdraw": []}
 
 
 def _says_something(found: Mapping[str, Any]) -> bool:
@@ -164,9 +167,8 @@ def _files(request: Request) -> dict[str, str]:
 
 
 def _told(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[dict[str, Any]]]:
-    """Return what an agent is told of its tasks: which must stop, which must be held, which may continue."""
-    stopping, suspend, resume = tasks.told(connection, cluster_id, agent)
-    named = {"stop": stopping, "suspend": suspend, "resume": resume}
+    """Return what an agent is told of its tasks: which must stop, be held, may continue, or should be given back."""
+    named = tasks.told(connection, cluster_id, agent)
     return {key: [{"id": task.id, "attempt": task.attempt} for task in found] for key, found in named.items()}
 
 

@@ -36,6 +36,7 @@ WHOLE_ID = 24  # hexadecimal digits
 NEAR = 100  # jobs looked at for a short id
 _DIGITS = re.compile("[0-9a-f]{4,}")
 ENDING = "canceled"  # the reason while a job's last tasks are still to be ended
+WITHDRAWING = "withdrawing"  # the reason while a site is asked to give a job back
 TEXT = "canceled; its last tasks are still being ended, none of them starts"
 PIECE = 200  # tasks that hold space ended in one transaction: 0.2 ms each
 LARGE_PIECE = 500  # tasks that wait: 0.05 ms each

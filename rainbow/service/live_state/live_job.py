@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from rainbow.jobspec.request import Dependency
 from rainbow.scheduling import Elastic, Gang, GangTask, GangView, JobView, Wait, only, waits_for
+from rainbow.service.jobs.lifecycle import WITHDRAWING
 from rainbow.text import some
 
 if TYPE_CHECKING:
@@ -175,7 +176,13 @@ class LiveJob:
     def is_kept(self) -> bool:
         """Whether nothing of it may start now, whatever is free."""
         own = self.record
-        return self.unmet is not None or own.suspended_at is not None or own.canceled_at is not None
+        asked = self.is_withdrawn or own.suspended_at is not None or own.canceled_at is not None
+        return asked or self.unmet is not None
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether its site gives it back, so that it can move."""
+        return (self.record.wait or {}).get("reason") == WITHDRAWING
 
     @property
     def startable(self) -> int:

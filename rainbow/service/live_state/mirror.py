@@ -220,6 +220,7 @@ class Mirror:
         self.dependents = Dependents()
         self.blocked: dict[str, Wait] = {}  # why jobs wait that no policy sees, where the store does not say it yet
         self.doomed: dict[str, str] = {}  # jobs that can never start, and why
+        self.withdrawn: set[str] = set()  # jobs that their site gives back
         self.ending: set[str] = set()  # canceled jobs with tasks that are still to be ended
         self.reserved: dict[str, Any] = {}  # jobs that run in an advance reservation, and which
         self.suspended: dict[str, float] = {}  # tasks that are held in place, and since when
@@ -287,6 +288,7 @@ class Mirror:
         self.blocked.pop(job_id, None)
         self.doomed.pop(job_id, None)
         self.ending.discard(job_id)
+        self.withdrawn.discard(job_id)
 
     def see_off(self, job_id: str) -> None:
         """Forget a job that this process has moved to another cluster, and that it has."""
@@ -432,6 +434,7 @@ class Mirror:
         waits = bool(job.order or job.resting)
         (self.waiting.add if waits else self.waiting.discard)(job_id)
         (self.ending.add if self._is_ending(job) else self.ending.discard)(job_id)
+        (self.withdrawn.add if job.is_withdrawn else self.withdrawn.discard)(job_id)
         self._put_view(job_id, job)
         wait = self._wait_of(job) if waits else None
         if wait is None or job_id in self.doomed or _told(job.record.wait, wait):
@@ -448,7 +451,7 @@ class Mirror:
 
     def _wait_of(self, job: LiveJob) -> Wait | None:
         """Say why a job waits that no policy sees."""
-        if job.record.id in self.census.jobs or job.record.canceled_at is not None:
+        if job.record.id in self.census.jobs or job.record.canceled_at is not None or job.is_withdrawn:
             return None
         if job.unmet is not None:
             return self.dependents.wait_of(job)

@@ -34,6 +34,7 @@ from rainbow.service.core.limits import check_limits
 from rainbow.service.jobs.lifecycle import end, end_more, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import is_away, is_leaving, leave
+from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import move_to_sooner
 from rainbow.service.scheduler.view import Frozen, freeze, frozen
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState
@@ -107,7 +108,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
         service.entry(record)
         service.tell(entry.id)
         return False
-    if record is not None and look_around(service, mirror):  # 2 what is lost, and what runs too long
+    if record is not None and look_around(service, mirror, record):  # 2 what is lost, and what runs too long
         record = follow(service, mirror)
     seen = frozen(service, mirror, record) if record else None  # 3
     service.restless.discard(entry.id)
@@ -134,7 +135,7 @@ def _awaits_time(seen: Frozen, plan: Plan) -> bool:
     return bool(plan.memory) or not traits.by_events
 
 
-def look_around(service: Service, mirror: Mirror) -> bool:
+def look_around(service: Service, mirror: Mirror, record: ClusterRecord) -> bool:
     """Look for what is lost and what is overdue; return whether anything was written."""
     wrote = lose_the_silent(service, mirror)
     if mirror.ending:
@@ -145,6 +146,7 @@ def look_around(service: Service, mirror: Mirror) -> bool:
         wrote = True
     elif move_to_sooner(service, mirror):
         wrote = True
+    wrote = recall(service, mirror, record) or wrote
     return stop_the_overdue(service, mirror) or wrote
 
 

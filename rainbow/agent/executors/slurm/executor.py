@@ -374,7 +374,8 @@ class SlurmExecutor:
             return Ended(run, Result.LOST, detail=f"Slurm does not know job {native} any more", cause="lost")
         if final.state == "COMPLETED" and not active.has_script:
             return Ended(run, Result.LOST, detail=f"Slurm job {native} ended without a word from its nodes")
-        end = status.ended(run, native, final, ours=active.is_stopping)
+        taken_back = active.is_withdrawn and not active.has_begun and final.state == "CANCELLED"
+        end = status.ended(run, native, final, ours=active.is_stopping or taken_back)
         return Ended(
             run, end.result, end.exit_code, *tails(active, self._place, self._commands), end.detail, end.cause
         )
@@ -443,6 +444,14 @@ class SlurmExecutor:
             self._pool.submit(self._cancel, active)
         self._changed = time.monotonic()
 
+    def withdraw(self, run: RunId) -> None:
+        """Cancel a job if Slurm has not begun it."""
+        active = self._active.get(run)
+        if active is not None and active.native and not active.has_begun:
+            active.is_withdrawn = True
+            self._pool.submit(self._cancel, active, "--state=PENDING")
+            self._changed = time.monotonic()
+
     def suspend(self, run: RunId) -> None:
         """Ask the nodes to hold a run; Slurm's own limit continues."""
         self._desk.ask_to_hold(run)
@@ -451,9 +460,9 @@ class SlurmExecutor:
         """Ask the nodes to let a run continue."""
         self._desk.ask_to_go_on(run)
 
-    def _cancel(self, active: Active) -> None:
+    def _cancel(self, active: Active, *which: str) -> None:
         with contextlib.suppress(subprocess.CalledProcessError, SilentError):  # it is asked again after HARD seconds
-            self._ask_as(active, "scancel", "-Q", active.native or "")
+            self._ask_as(active, "scancel", "-Q", *which, active.native or "")
         self._changed = time.monotonic()
 
     def running(self) -> Sequence[RunId]:

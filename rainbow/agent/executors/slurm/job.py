@@ -35,6 +35,7 @@ class Active:
     final: Final | None = None
     hard_at: float = math.inf
     is_stopping: bool = False
+    is_withdrawn: bool = False  # it was canceled, if it had not begun
     submitting: bool = False
     read: int = 0  # bytes of its output file, as it was read last
     read_at: float = -math.inf

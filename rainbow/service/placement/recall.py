@@ -1,0 +1,269 @@
+"""Jobs taken back from a site that has not begun them: they are stuck there, or would start sooner elsewhere.
+
+stuck    by the site's own reason the job can never start as it is, for `stuck_after` seconds
+sooner   by the rules of `limits.replace`: what sites report of waiting, what forecasts say of other clusters
+asked    the job's wait says why; its agent is asked to give back what has not begun, and what has begun runs on
+back     all of its tasks wait again: it moves as after a loss, or is handed over again where none takes it now
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rainbow.matching import Verdict
+from rainbow.scheduling import policies, traits_of
+from rainbow.service.core.service import ByCluster
+from rainbow.service.jobs.lifecycle import WITHDRAWING, end
+from rainbow.service.placement.arrival import Arrival, arrivals
+from rainbow.service.placement.candidates import sized, states_of
+from rainbow.service.placement.failover import Departed, Elsewhere, Going
+from rainbow.service.placement.replacement import LONGEST, WHY, Rules
+from rainbow.state_machine import Hold, Task, TaskState
+from rainbow.store import events, jobs, tasks
+from rainbow.store.jobs import LIVE
+from rainbow.transitions import WithdrawalOrdered, transition
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.service.core.service import Service
+    from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.jobs import JobRecord
+
+EVERY = 5.0  # seconds between two looks at what a site has not begun
+LOOKED_AT = 50  # jobs of it, for an earlier start
+PATIENCE = 120.0  # seconds that a site has to give a job back
+AGAIN = 600.0  # seconds before the same job is asked for again
+STUCK = "stuck"  # the class of a site's reason that does not pass
+UNBEGUN = {TaskState.WAITING, TaskState.ACCEPTED, TaskState.CANCELED}
+
+
+class Handing(Departed, Protocol):
+    """The mirror of a cluster that hands jobs over."""
+
+    @property
+    def booked(self) -> Mapping[str, Task]:
+        """The tasks that it has, by id."""
+
+    @property
+    def withdrawn(self) -> Collection[str]:
+        """The jobs that it was asked to give back."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """When a site's jobs were looked at last, all and those that may start sooner elsewhere; which were asked for."""
+
+    at: float = -inf
+    sooner: float = -inf
+    jobs: dict[str, float] = field(default_factory=dict)
+
+
+class Asking(ByCluster[Asked]):
+    """What was asked of each site."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A job that should leave its site: why, what is done, and where to, "": wherever its own selection says."""
+
+    job: str
+    why: str
+    then: str = "withdraw"
+    to: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def recall(service: Service, mirror: Handing, record: ClusterRecord) -> bool:
+    """Ask for what should leave a site, and move what it has given back; return whether anything was written."""
+    if not traits_of(record.policy).hands_over:
+        return False
+    wrote = bool(mirror.withdrawn) and _move(service, mirror)
+    asked, now = service.state(Asking).setdefault(record.id, Asked()), service.clock()
+    if not mirror.booked or 0 <= now - asked.at < EVERY:
+        return wrote
+    asked.at = now
+    asked.jobs = {job: at for job, at in asked.jobs.items() if job in mirror.jobs and 0 <= now - at < AGAIN}
+    pending = {job: task for job, task in _pending(mirror).items() if job not in asked.jobs}
+    with service.store.read() as connection:
+        elsewhere = Elsewhere(service, connection, {}, back_after=WHY)
+        wishes = [*_stuck(service, elsewhere, record, pending), *_sooner(service, elsewhere, mirror, pending, asked)]
+    if wishes:
+        with service.store.write() as connection:
+            for wish in wishes:
+                _ask(connection, wish, now)
+        asked.jobs |= {wish.job: now for wish in wishes}
+        service.tell(record.id)
+    return wrote or bool(wishes)
+
+
+def _pending(mirror: Handing) -> dict[str, Task]:
+    """Return of each job that a site has not begun the task it says most of; the first ones handed over first."""
+    waits = [
+        task
+        for task in mirror.booked.values()
+        if task.state is TaskState.ACCEPTED and task.pending and task.hold != Hold.WITHDRAW
+    ]
+    found = {task.job: task for task in sorted(waits, key=_is_stuck)}
+    return dict(sorted(found.items(), key=lambda item: (item[1].assigned_at or 0.0, item[0])))
+
+
+def _is_stuck(task: Task) -> bool:
+    facts = (task.pending or {}).get("facts") or {}
+    return bool(facts.get("class") == STUCK)
+
+
+def _stuck(
+    service: Service, elsewhere: Elsewhere, record: ClusterRecord, pending: Mapping[str, Task]
+) -> Iterator[Wish]:
+    """Yield the jobs that have waited long enough for what never comes; one that can go nowhere else stays."""
+    settings = policies.get(record.policy).check(record.settings)
+    after, then = settings.get("stuck_after", inf), str(settings.get("on_stuck", "hold"))
+    for job, task in pending.items():
+        told = task.pending or {}
+        found = jobs.get(elsewhere.connection, job)
+        if found and _is_stuck(task) and service.clock() - told["since"] >= after:
+            why = f"stuck at {record.name} for {after:g} s: {told['facts'].get('reason') or told['text']}"
+            stays = then == "withdraw" and elsewhere.look(found) is None
+            yield Wish(job, why, "hold" if stays else then)
+
+
+def _ask(connection: sa.Connection, wish: Wish, now: float) -> None:
+    """Say what is to become of a job, and do it."""
+    record = jobs.get(connection, wish.job)
+    if record is None or record.state not in LIVE or record.canceled_at is not None:
+        return
+    if not set(tasks.states_of(connection, record.id)) <= UNBEGUN:
+        return
+    told = {"job": record.id, "state": WITHDRAWING if wish.to else STUCK, "cluster": record.cluster, "why": wish.why}
+    events.add(connection, now, record.cluster_id, "job", **told)
+    if wish.then == "cancel":
+        end(connection, record.id, now, wish.why)
+    elif wish.then == "withdraw":
+        facts = {"why": wish.why, "to": wish.to, **wish.facts}
+        text = f"{record.cluster} is asked to give it back: {wish.why}"[:300]
+        wait = {"reason": WITHDRAWING, "text": text, "facts": facts, "since": now}
+        jobs.change(connection, record.id, wait=wait)
+        found = tasks.of_job(connection, record.id)
+        tasks.save_all(connection, [transition(task, WithdrawalOrdered(), now) for task in found], now)
+
+
+# ── where it would start sooner ──
+
+
+def _sooner(
+    service: Service, elsewhere: Elsewhere, mirror: Handing, pending: Mapping[str, Task], asked: Asked
+) -> Iterator[Wish]:
+    """Yield the jobs that gain by the rules of `limits.replace`, as far as the time for a look reaches."""
+    limits, now, began = mirror.limits.get("replace"), service.clock(), service.monotonic()
+    if limits is None or 0 <= now - asked.sooner < limits["every"]:
+        return
+    asked.sooner, rules = now, Rules(**limits)
+    may = [(job, task) for job, task in pending.items() if not _is_stuck(task)]
+    for job, task in may[:LOOKED_AT]:
+        if service.monotonic() - began > LONGEST:
+            return
+        record = jobs.get(elsewhere.connection, job)
+        if record and (wish := _gain(service, elsewhere, record, (task.pending or {}).get("facts") or {}, rules)):
+            yield wish
+
+
+def _gain(
+    service: Service, elsewhere: Elsewhere, record: JobRecord, facts: Mapping[str, Any], rules: Rules
+) -> Wish | None:
+    """Return the wish to be where a job would start first, if that is worth a move."""
+    now, going = service.clock(), elsewhere.going(record)
+    if not going.ids or not rules.allows(going.decision.get("moves", []), now):
+        return None
+    here, there = _waits(service, elsewhere.connection, record, going)
+    planned = _planned(facts, now)
+    here = min(here, planned) if planned is not None else here
+    name = min(there, key=lambda one: (there[one], one), default="")
+    if here == inf or not name or not rules.pays(now + here, now + there[name], now):
+        return None
+    told = {"expected_wait": {"here": round(here, 1), "there": round(there[name], 1)}}
+    return Wish(record.id, WHY, to=name, facts=told)
+
+
+def _planned(facts: Mapping[str, Any], now: float) -> float | None:
+    """Return in how many seconds the site itself plans to start it; None: it does not say, or without a zone."""
+    try:
+        at = datetime.fromisoformat(str(facts.get("expected_start")))
+    except ValueError:
+        return None
+    return max(0.0, at.timestamp() - now) if at.tzinfo else None
+
+
+def _waits(
+    service: Service, connection: sa.Connection, record: JobRecord, going: Going
+) -> tuple[float, dict[str, float]]:
+    """Return for how long such a job waits at least here, and at most elsewhere where that is known."""
+    ids = {**going.ids, record.cluster_id: record.cluster}
+    alike = [Verdict(record.cluster, True, totals=going.candidates[0].totals), *going.candidates]
+    states = sized(states_of(service, connection, ids, False), alike)
+    arrival = Arrival(going.read, record.requestor, record.name)
+    made = arrivals(service, connection, arrival, going.candidates, going.ids)
+    starts = dict(zip(made.ids.values(), (made.found.start - made.now).tolist(), strict=True))
+    there = {}
+    for name in going.ids.values():
+        known = states[name].get("expected_wait_high", starts[name] if made.ask.whole else inf)
+        if known < inf:
+            there[name] = float(known)
+    return float(states[record.cluster].get("expected_wait_low", inf)), there
+
+
+# ── what was given back ──
+
+
+def _move(service: Service, mirror: Handing) -> bool:
+    """Move what its site has given back; of what has begun, or is not given back in time, nothing more is asked."""
+    verdicts: dict[Any, Any] = {}
+    with service.store.read() as connection:
+        elsewhere = Elsewhere(service, connection, verdicts, back_after=WHY)
+        found = [job for job in sorted(mirror.withdrawn) if _settled(service, elsewhere, job)]
+    if not found:
+        return False
+    moved: dict[str, str] = {}
+    with service.store.write() as connection:
+        elsewhere = Elsewhere(service, connection, verdicts, back_after=WHY)
+        for job in found:
+            if (to := _go(elsewhere, job)) is not None:
+                moved[job] = to
+    for job in moved:
+        mirror.see_off(job)
+    service.tell(mirror.entry.id, *set(moved.values()), offers=False)
+    return True
+
+
+def _settled(service: Service, elsewhere: Elsewhere, job: str) -> bool:
+    """Return whether a job that was asked for is back, has begun, or is not given back; match it if it is back."""
+    record = jobs.get(elsewhere.connection, job)
+    if record is None or not record.wait or record.wait.get("reason") != WITHDRAWING:
+        return False
+    states = set(tasks.states_of(elsewhere.connection, job))
+    if TaskState.ACCEPTED not in states and states <= UNBEGUN:
+        elsewhere.look(record)
+        return True
+    return not states <= UNBEGUN or not 0 <= service.clock() - record.wait["since"] < PATIENCE
+
+
+def _go(elsewhere: Elsewhere, job: str) -> str | None:
+    """Move a job that is back; return the id of the cluster that has it now, None: it stays."""
+    connection, record = elsewhere.connection, jobs.get(elsewhere.connection, job)
+    if record is None or not record.wait or record.wait.get("reason") != WITHDRAWING:
+        return None
+    facts = record.wait["facts"]
+    jobs.change(connection, job, wait=None)
+    states = set(tasks.states_of(connection, job))
+    if TaskState.ACCEPTED in states or not states <= UNBEGUN:
+        tasks.ask_again(connection, job, Hold.WITHDRAW)
+        return None
+    jobs.change(connection, job, accepted_clock=None)
+    kept = {key: value for key, value in facts.items() if key not in ("why", "to")}
+    among = {facts["to"]} if facts["to"] else None
+    move = elsewhere.place(replace(record, accepted_clock=None, wait=None), facts["why"], among, **kept)
+    return move.record.cluster_id if move else None
