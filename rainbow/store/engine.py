@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 
 from rainbow.errors import ConfigError, Unavailable
 from rainbow.store import postgresql, sqlite
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 MOST_TOGETHER = 200  # writers in one commit: the first of them waits for the last
 # of the database, not of what was asked of it; a PostgreSQL that stands by says NotSupported to who would write
@@ -212,8 +212,18 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 def upgrade(engine: sa.Engine) -> None:
     """Run every migration the database has not had; all of them or, after an error, none."""
     with engine.begin() as connection:
-        if MigrationContext.configure(connection).get_current_revision() != newest():
+        if _revision(connection) != newest():
+            from alembic import command  # a server of a store that is up to date starts without it
+
             command.upgrade(configuration(connection), "head")
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    """Return the last migration that the database had, as Alembic notes it."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    return found
 
 
 def newest() -> str:
@@ -223,6 +233,8 @@ def newest() -> str:
 
 def configuration(connection: sa.Connection) -> Config:
     """Return Alembic's configuration for this connection, without a file."""
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
