@@ -1,6 +1,7 @@
 # Everything runs in .venv, which the first target that needs it makes.
 PYTHON ?= python3
 BIN := .venv/bin
+unexport PYTHONDONTWRITEBYTECODE # some hundred processes would each compile all of it again
 
 .PHONY: demo test lint services bench serve page docs soak clean
 
@@ -11,7 +12,7 @@ test: .venv/dev lint services ## everything that must hold before a commit
 	$(BIN)/pytest -n 4 --dist loadfile -m "not soak"
 
 soak: .venv/dev services ## long campaigns: many examples, crashes, load
-	RAINBOW_SOAK=1 $(BIN)/pytest -m soak
+	RAINBOW_SOAK=1 $(BIN)/pytest -m "soak or hypothesis"
 
 lint: .venv/dev ## style, types and the shape of the house
 	$(BIN)/ruff check .
