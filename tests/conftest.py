@@ -24,11 +24,17 @@ from rainbow.store import open_store
 from tests.postgres import Postgres, postgres
 from tests.slurm import Slurm, slurm
 
-EXAMPLES = 100 if os.environ.get("RAINBOW_SOAK") else 50
+LONG = bool(os.environ.get("RAINBOW_SOAK"))
+EXAMPLES = 100 if LONG else 50
 hypothesis.settings.register_profile(
     "rainbow", deadline=None, max_examples=EXAMPLES
 )  # a busy machine is no fault of ours
 hypothesis.settings.load_profile("rainbow")
+
+
+def examples(many: int) -> int:
+    """Return how many examples a test tries that wants this many: all in the long run, a third in the short one."""
+    return many if LONG else many // 3
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -113,9 +113,10 @@ def test_two_agents_of_a_cluster_run_every_task_once(site: Site) -> None:
     assert sorted(one.started + two.started) == sorted((f"{job}-0", 1) for job in jobs)
 
 
-def test_200_tasks_at_once_all_complete(site: Site) -> None:
-    with agent_of(site.url, "oak", site.secret, max_tasks=200):
-        jobs = [site.submit("true") for _ in range(200)]
+@pytest.mark.parametrize("many", [60, pytest.param(200, marks=pytest.mark.soak)])
+def test_many_tasks_at_once_all_complete(site: Site, many: int) -> None:
+    with agent_of(site.url, "oak", site.secret, max_tasks=many):
+        jobs = [site.submit("true") for _ in range(many)]
         assert {site.end(job, 60)["state"] for job in jobs} == {"COMPLETED"}
 
 

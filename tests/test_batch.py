@@ -16,7 +16,7 @@ from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import integer_program
 from rainbow.selection.assignment import Assignment, BatchJob, Offer, Solution, assign, greedy, offers_of, total
-from tests.conftest import Api, grid, jobspec
+from tests.conftest import Api, examples, grid, jobspec
 
 pytest.importorskip("scipy", reason="the extra `optimal` is not installed")
 
@@ -41,7 +41,7 @@ def best_by_hand(given_offers: list[Offer], free: dict[str, int]) -> tuple[int, 
     return min(found)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(offers, min_size=1, max_size=5), st.dictionaries(st.sampled_from(NAMES), st.integers(0, 6)))
 def test_optimal_equals_the_best_of_every_assignment(given_offers: list[Offer], free: dict[str, int]) -> None:
     found = solve(given_offers, free, 10)

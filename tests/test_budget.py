@@ -138,7 +138,7 @@ def test_an_undecided_answer_is_asked_again(many):
 # ── the hard inputs ──
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["index", pytest.param("networkx", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("name", HARD)
 def test_hard_input_ends_within_twice_its_budget(name, backend):
     make, size = HARD[name]

@@ -17,6 +17,7 @@ from rainbow.cli.output.decisions import draw_explained
 from rainbow.matching import Budget, Why, backends, shown_explained, smallest_change
 from rainbow.matching.explain.request_tree import sought
 from rainbow.testing.shapes import cluster
+from tests.conftest import examples
 from tests.test_matching import document, requests, shapes
 from tests.test_smaller import levels
 
@@ -57,7 +58,7 @@ def test_every_reason_has_a_case():
 
 
 @given(shapes, requests, levels)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_explained_answer_has_the_documented_form(shape, request, levels):
     made = rainbow.read_cluster(document(shape), name="c", levels=levels)
     verdicts = rainbow.match(request, [made])

@@ -15,6 +15,7 @@ from rainbow.selection.expression.columnar import evaluate_columns, read_column
 from rainbow.selection.expression.compiler import compile_expression, evaluate
 from rainbow.selection.expression.scalar import PRIMITIVES
 from rainbow.selection.variables import FEW, Variables
+from tests.conftest import examples
 
 names = st.sampled_from(["a", "b", "c", "d"])
 literals = st.sampled_from(["0", "1", "2", "3.5", "0.1", "100", "9007199254740992", "1e300", "true", "'t'"])
@@ -53,7 +54,7 @@ def exactly(value: Any) -> Any:
     return (type(value), struct.pack("d", value) if isinstance(value, float) else value)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(expressions, columns)
 @example("(a // b) * c + a % b", {"a": [-7, 7], "b": [2, -2.0], "c": [1.5, 1], "d": [0, 0]})
 @example("0 * a * 1.5", {"a": [-5], "b": [0], "c": [0], "d": [0]})
@@ -70,7 +71,7 @@ def test_columns_row_by_row_agree_with_single_evaluation(text: str, table: dict[
         assert exactly(values[row]) == exactly(alone)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.integers(-1000, 1000) | st.floats(-1e6, 1e6), min_size=1, max_size=8))
 def test_columns_of_plain_numbers_are_never_in_doubt(values: list[Any]) -> None:
     found = evaluate_columns(
@@ -114,7 +115,7 @@ def agree(text: str, states: list[dict[str, Any]], parameters: dict[str, Any]) -
     assert len(values) + len(faults) == CLUSTERS
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(expressions, STATES, st.dictionaries(st.sampled_from("abcd"), st.integers(-3, 3) | FLOATS | ODD))
 @example("a < b", [{"a": 2**63, "b": 2.0**63}, {"a": 2**63 + 1, "b": 2.0**63}], {})
 @example("a == b", [{"a": 2**53, "b": 2**53 + 1}, {"a": 2.0**53, "b": 2**53 + 1}], {})

@@ -16,6 +16,7 @@ from rainbow.errors import SelectionError
 from rainbow.selection.expression.columnar import evaluate_columns, read_column
 from rainbow.selection.expression.compiler import Expression, Fault, compile_expression, evaluate
 from rainbow.selection.expression.scalar import MAX_TEXT, PRIMITIVES
+from tests.conftest import examples
 from tests.test_expression import VARIABLES
 
 PIECES = [
@@ -39,7 +40,7 @@ def calls_and_attributes(expression: Expression) -> set[str]:
     return names
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map(lambda pieces: " ".join(pieces)) | st.text(max_size=60))
 @example("().__class__.__bases__[0].__subclasses__()")
 @example("get('a').__globals__")
@@ -125,7 +126,7 @@ def _worst(operands: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 HUGE = ["2**1000", "9**300", "a", "x.y", "1e308", "-1", "0.5", "'text'", "'" + "t" * 500 + "'", "1024", "1000000"]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.recursive(st.sampled_from(HUGE), _worst, max_leaves=6))
 def test_any_expression_that_is_accepted_runs_in_10_ms_and_10_mb(text: str) -> None:
     try:
@@ -185,7 +186,7 @@ def _audit(event: str, _: Any) -> None:
 sys.addaudithook(_audit)  # cannot be taken away again, so it is quiet unless it is asked
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=10).map(lambda pieces: " ".join(pieces)))
 @example("min(a, b) if a < b else max(a, b) ** 2")
 @example("round(a, 1) + floor(b) + coalesce(nowhere, a)")

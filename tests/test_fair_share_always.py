@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from rainbow.scheduling import FairShare
 from rainbow.scheduling.fair_share.apportionment import apportion, entity
 from rainbow.scheduling.fair_share.share_tables import Tables, share_counts, total_quanta
+from tests.conftest import examples
 from tests.epochs import Cluster, shuffled
 from tests.scenarios import scenario
 from tests.small_clusters import EAGER, FAIR, cluster, job, play
@@ -28,7 +29,7 @@ def test_apportioned_shares_are_wanted_and_there_and_nothing_of_use_is_left(tabl
         assert not missing & {o for o, count in enumerate(share_counts(left)) if count}
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_nobody_of_equal_weight_has_nothing_while_another_holds_more_than_a_largest_share(data):
     """Where there are as many machines as claims, each of which wants shares of any sizes that fit one."""

@@ -13,6 +13,7 @@ from rainbow.forecast.room import Use
 from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Priority, SlotsView
 from rainbow.scheduling.gangs import summed
 from rainbow.scheduling.resource_timeline import Timeline
+from tests.conftest import examples
 from tests.dispatching import Job, job_view, make_view, replay, run_view
 
 ALL = Bounds(plans=100_000)
@@ -110,7 +111,7 @@ parts = st.builds(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.lists(parts, min_size=1, max_size=2), st.integers(1, 9)), max_size=8), st.integers(0, 3))
 def test_one_pass_of_several_groups_and_licences_is_the_plain_search_worker_by_worker(wanted, held):
     workers = {"n0": {"core": 4}, "n1": {"core": 2}}

@@ -11,6 +11,7 @@ from rainbow.scheduling import Priority
 from rainbow.scheduling.free_matrix import BOUNDS, FreeMatrix, Slots
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.resource_timeline import Timeline
+from tests.conftest import examples
 from tests.dispatching import Job, job_view, make_view, run_view
 from tests.priority_views import NOW, PES, views
 
@@ -56,7 +57,7 @@ def earliest(line, slots, duration, now=0):
     return None
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(bookings, bookings, st.lists(st.tuples(wanted, st.one_of(st.integers(1, 9), st.just(inf))), max_size=6))
 def test_arrays_say_what_profiles_say_and_stay_up_to_date(before, after, questions):
     line = Timeline(CAPACITY)
@@ -118,7 +119,7 @@ def by_profiles(monkeypatch):
     return plan
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(views(number=30), st.sampled_from(DEEP), st.booleans(), st.booleans())
 def test_plans_with_arrays_are_those_with_profiles(view, deep, limits, quiet):
     with pytest.MonkeyPatch.context() as patch:

@@ -16,6 +16,7 @@ from rainbow.errors import GraphError, LimitError
 from rainbow.graph import Limits, hang_subsystem, read_cluster
 from rainbow.jobspec import Request, Resource
 from rainbow.matching import backends, match
+from tests.conftest import examples
 from tests.test_graph_reading import cases, jgf
 
 SECONDS = 60
@@ -83,13 +84,13 @@ def read_or_refuse(document: Any) -> None:
         hang_subsystem(CLUSTER, "io", document, SMALL)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(JUNK)
 def test_read_cluster_junk_is_read_or_refused(document: Any) -> None:
     read_or_refuse(document)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.data())
 def test_read_cluster_good_document_with_junk_in_one_place_is_read_or_refused(data: st.DataObject) -> None:
     junk_in_one_place(data)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.graph import Cluster, read_cluster, write_jgf
+from tests.conftest import examples
 from tests.test_graph_reading import jgf
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -48,7 +49,7 @@ def content(cluster: Cluster) -> tuple[Any, ...]:
     return cluster.name, cluster.root, nodes, set(cluster.graph.edges)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(trees())
 def test_write_jgf_read_again_is_the_same_cluster(document: dict[str, Any]) -> None:
     cluster = read_cluster(document, "willow")

@@ -22,6 +22,7 @@ from rainbow.matching.search.solution import successive
 from rainbow.matching.search.trail import Taken
 from rainbow.matching.search.upper_bound import PLENTY, Bound
 from tests import strategies
+from tests.conftest import examples
 
 SLOW = list(HealthCheck)
 
@@ -40,7 +41,7 @@ def agree(case):
 
 
 @given(strategies.cases())
-@settings(deadline=None, max_examples=300, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(300), suppress_health_check=SLOW)
 def test_index_answers_as_the_plain_search(case):
     agree(case)
 
@@ -53,7 +54,7 @@ def test_index_answers_as_the_plain_search_at_length(case):
 
 
 @given(strategies.shapes, strategies.hung, st.lists(strategies.resources(), min_size=1, max_size=2))
-@settings(deadline=None, max_examples=200, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(200), suppress_health_check=SLOW)
 def test_tally_counts_what_the_bound_counts_by_walking(shape, hung, forest):
     cluster = strategies.cluster(shape, hung)
     root = rooted(cluster, compile_kinds(cluster)[0][0])
@@ -80,7 +81,7 @@ def test_successive_is_taking_the_first_that_have_some_left_one_by_one(runs, uni
 
 
 @given(strategies.shapes)
-@settings(deadline=None, max_examples=100, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=SLOW)
 def test_equal_clusters_have_one_root_and_other_names_do_not_matter(shape):
     one, other = strategies.cluster(shape, seed=1), strategies.cluster(shape, seed=7)
     assert compile_kinds(one)[0][0] is compile_kinds(other)[0][0]
@@ -118,7 +119,7 @@ def test_a_name_that_kinds_hide_is_found_all_the_same():
 
 
 @given(strategies.cases(), st.sampled_from(["core", "gpu", "memory", "storage"]), st.integers(0, 40))
-@settings(deadline=None, max_examples=200, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(200), suppress_health_check=SLOW)
 def test_a_vertex_more_never_turns_a_yes_into_a_no(case, kind, place):
     shape, hung, request = case
     document = strategies.document(shape)
@@ -134,7 +135,7 @@ def test_a_vertex_more_never_turns_a_yes_into_a_no(case, kind, place):
     strategies.requests(),
     st.randoms(),
 )
-@settings(deadline=None, max_examples=100, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=SLOW)
 def test_many_clusters_are_answered_as_one_by_one_in_any_order(drawn, request, chance):
     clusters = [strategies.cluster(*one, name=f"c{k}") for k, one in enumerate(drawn)]
     alone = [Index().match(request, cluster) for cluster in clusters]

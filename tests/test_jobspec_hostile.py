@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from rainbow.errors import InputError, JobspecError, LimitError
 from rainbow.jobspec import Limits, Request, parse_jobspec
+from tests.conftest import examples
 from tests.jobspecs import DOCUMENTS, JUNK, TEXTS, mangled, spoilt
 
 SECONDS = float(os.environ.get("RAINBOW_SOAK_SECONDS", "60"))
-QUICK = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(250), deadline=None, suppress_health_check=list(HealthCheck))
 SMALL = Limits(values=5_000)
 SOURCES = st.one_of(
     mangled(),

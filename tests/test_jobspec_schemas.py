@@ -14,13 +14,14 @@ from rainbow.errors import InputError
 from rainbow.jobspec import jobspec_of, parse_jobspec
 from rainbow.jobspec.schema_validation import schema
 from tests.asking import shared_folder
+from tests.conftest import examples
 from tests.jobspecs import DOCUMENTS, rfc25, spoilt
 from tests.test_inputs_walk import amounts
 from tests.test_jobspec_rfc14 import COUNTS
 
 DIALECTS = ["rfc14", "founding", "nextgen"]
 OURS = {dialect: jsonschema.Draft202012Validator(schema(dialect)) for dialect in DIALECTS}
-QUICK = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(250), deadline=None, suppress_health_check=list(HealthCheck))
 NUMBERS = st.integers(1, 10**6)
 
 

@@ -14,6 +14,7 @@ from rainbow.matching.search.solution import counted, search, taken_copies, tota
 from rainbow.matching.search.trail import Taken
 from rainbow.matching.workers.occupancy import Occupancy
 from tests import strategies
+from tests.conftest import examples
 from tests.strategies import grown
 
 leaves = st.sampled_from(["core", "core:2", "core:4", "gpu", "memory:8"])
@@ -61,13 +62,13 @@ def verdict(shape, request, seed=0, backend="networkx"):
 
 
 @given(shapes, requests, st.integers(0, 5))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_answer_does_not_depend_on_the_order_of_the_document(shape, request, seed):
     assert verdict(shape, request) == verdict(shape, request, seed)
 
 
 @given(shapes, requests)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_backends_agree_also_when_asked_twice(shape, request):
     cluster = rainbow.read_cluster(document(shape), name="c")
     answers = [rainbow.match(request, [cluster], backend=b)[0] for b in ("networkx", "index", "index")]
@@ -75,14 +76,14 @@ def test_backends_agree_also_when_asked_twice(shape, request):
 
 
 @given(shapes, requests, node)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_one_node_more_never_turns_a_yes_into_a_no(shape, request, more):
     if verdict(shape, request).matched:
         assert verdict([*shape, more], request).matched
 
 
 @given(shapes, requests)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_take_holds_no_more_than_the_cluster_has(shape, request):
     answer = verdict(shape, request)
     cluster = rainbow.read_cluster(document(shape), name="c")
@@ -99,7 +100,7 @@ def test_take_holds_no_more_than_the_cluster_has(shape, request):
 
 
 @given(shapes, resources())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_copies_in_closed_form_are_those_of_taking_one_by_one(shape, resource):
     laid_out = layout(rainbow.read_cluster(document(shape), name="c"))
     found = search((resource,), laid_out, Taken(laid_out))
@@ -111,7 +112,7 @@ def test_copies_in_closed_form_are_those_of_taking_one_by_one(shape, resource):
 
 
 @given(shapes, requests)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_matches_when_all_workers_are_free_as_when_none_is_named(shape, request):
     cluster = rainbow.read_cluster(document(shape), name="c")
     take = backends.get("index").take(request, cluster, list(cluster.workers))

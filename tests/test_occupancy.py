@@ -17,6 +17,7 @@ from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.worker_use import Workers, _walked
 from rainbow.testing.shapes import cluster
 from tests import strategies
+from tests.conftest import examples
 
 SLOW = list(HealthCheck)
 
@@ -145,7 +146,7 @@ def amount_of(vertex):
 
 
 @given(strategies.shapes, st.lists(node_requests(), min_size=1, max_size=3), steps)
-@settings(deadline=None, max_examples=150, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=SLOW)
 def test_takes_are_those_of_the_plain_search(shape, requests, moves):
     built = strategies.cluster(shape)
     fast, plain = Occupancy(built), Searched(built)
@@ -157,7 +158,7 @@ def test_takes_are_those_of_the_plain_search(shape, requests, moves):
 
 
 @given(strategies.cases(), strategies.requests(), steps)
-@settings(deadline=None, max_examples=150, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=SLOW)
 def test_any_request_may_be_taken_and_given_back(case, other, moves):
     shape, hung, request = case
     built = strategies.cluster(shape, hung)
@@ -169,7 +170,7 @@ def test_any_request_may_be_taken_and_given_back(case, other, moves):
 
 
 @given(strategies.cases())
-@settings(deadline=None, max_examples=150, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=SLOW)
 def test_as_many_copies_are_taken_as_fit(case):
     shape, hung, request = case
     built = strategies.cluster(shape, hung)
@@ -185,7 +186,7 @@ def test_as_many_copies_are_taken_as_fit(case):
 
 
 @given(st.one_of(strategies.cases(), st.tuples(strategies.shapes, strategies.hung, node_requests())), st.randoms())
-@settings(deadline=None, max_examples=200, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(200), suppress_health_check=SLOW)
 def test_take_on_some_free_workers_is_that_of_the_plain_search(case, chance):
     shape, hung, request = case
     built = strategies.cluster(shape, hung)
@@ -209,7 +210,7 @@ def test_capacities_and_consumables_are_all_there_is(shape, hung):
 
 
 @given(strategies.cases())
-@settings(deadline=None, max_examples=200, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(200), suppress_health_check=SLOW)
 def test_hosting_kinds_are_those_found_by_walking(case):
     shape, hung, request = case
     built = strategies.cluster(shape, hung)

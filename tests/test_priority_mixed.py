@@ -20,6 +20,7 @@ from rainbow.scheduling import (
 )
 from rainbow.scheduling.feasibility import can_ever, can_now
 from rainbow.state_machine import WorkerState
+from tests.conftest import examples
 from tests.dispatching import divide
 
 NOW = 345_600.0 + 8 * 3600  # a Monday, eight in the morning
@@ -178,7 +179,7 @@ def clusters(draw):
     return workers, runs
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(mixes, jobs(), clusters(), st.booleans())
 def test_every_plan_of_any_mix_may_be_carried_out(mix, waiting, cluster, reserved):
     workers, runs = cluster

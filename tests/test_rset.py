@@ -11,7 +11,7 @@ import rainbow
 from rainbow.jobspec.hostlist import expand_hosts, expand_ids, fold_hosts
 from rainbow.matching.explain.report import paths, resource_set
 from rainbow.matching.model.layout import layout
-from tests.conftest import SHARED
+from tests.conftest import SHARED, examples
 from tests.test_matching import document, requests, shapes
 
 IDSET = {"type": "string", "pattern": r"^\d+(-\d+)?(,\d+(-\d+)?)*$"}
@@ -108,7 +108,7 @@ def test_without_ranks_there_is_no_resource_set():
 
 
 @given(shapes, requests)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_resource_set_is_read_back_and_names_only_what_is_held(shape, request):
     cluster = rainbow.read_cluster(ranked(shape), name="c")
     take = rainbow.match(request, [cluster])[0].take
@@ -126,7 +126,7 @@ def test_resource_set_is_read_back_and_names_only_what_is_held(shape, request):
 
 
 @given(shapes, requests)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_ids_of_a_rank_exist_there(shape, request):
     cluster = rainbow.read_cluster(ranked(shape), name="c")
     take = rainbow.match(request, [cluster])[0].take

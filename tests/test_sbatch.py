@@ -17,6 +17,7 @@ from rainbow.jobspec.batch import index_at, loader, read_array
 from rainbow.jobspec.sbatch import Call, Caller, call_of, jobspec_of_call, read_call
 from rainbow.jobspec.sbatch.moments import moment
 from rainbow.jobspec.sbatch.options import OPTIONS, WHY_NOT, Place, Takes
+from tests.conftest import examples
 
 ROOT = Path(__file__).parents[1]
 NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)
@@ -149,7 +150,7 @@ def there(options: dict[str, str]) -> dict[str, Any]:
     return document
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(CALLS)
 def test_script_to_jobspec_to_script_keeps_what_is_asked(options: dict[str, str]) -> None:
     """The specification: each option is in the jobspec as written, or the jobspec of the way back is the same."""

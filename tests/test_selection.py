@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, Step, check_options, select
+from tests.conftest import examples
 
 CASES = Path(__file__).parent / "cases" / "selection"
 SHARED = Path(__file__).parents[1].parent / "shared"
@@ -275,7 +276,7 @@ step = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(clusters, st.lists(step, min_size=1, max_size=4), st.sampled_from(["first", "last", "random"]), st.integers())
 def test_any_steps_lose_no_cluster_without_a_reason(
     states: dict[str, dict[str, Any]], steps: list[dict[str, str]], mode: str, seed: int

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rainbow.selection.expression.analysis import ANY, FALLS, RISES, UNCLEAR, bounds, narrowed, never, trend
 from rainbow.selection.expression.compiler import Fault, compile_expression, evaluate
+from tests.conftest import examples
 from tests.test_expression_columns import compound
 
 names = st.sampled_from(["a", "b", "cost"])
@@ -24,7 +25,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(EXPRESSIONS, STATES)
 def test_every_value_lies_within_the_bounds(text: str, state: dict[str, Any]) -> None:
     value = evaluate(text, state)
@@ -34,7 +35,7 @@ def test_every_value_lies_within_the_bounds(text: str, state: dict[str, Any]) ->
         assert least - slack <= value <= most + slack
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(EXPRESSIONS, STATES)
 def test_where_a_condition_is_true_values_lie_within_what_is_known_then(text: str, state: dict[str, Any]) -> None:
     value, tree = evaluate(text, state), compile_expression(text).tree
@@ -45,7 +46,7 @@ def test_where_a_condition_is_true_values_lie_within_what_is_known_then(text: st
         assert least - 1e-9 <= state[name] <= most * (1 + 1e-9)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(EXPRESSIONS, STATES, SIZES)
 def test_value_goes_with_cost_as_its_trend_says(text: str, state: dict[str, Any], more: Any) -> None:
     goes = trend(compile_expression(text).tree, {}, {})

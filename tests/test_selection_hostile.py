@@ -13,6 +13,7 @@ from rainbow.matching import Verdict
 from rainbow.selection import check_options, reads, select
 from rainbow.selection.cases import read_trials, run
 from rainbow.selection.replay import Rules, compare, read_recorded
+from tests.conftest import examples
 
 WORDS = st.sampled_from(
     [
@@ -77,7 +78,7 @@ STATES = {"a": {"a": 1, "b": 2.5, "nodes_free": 3}, "b": {"a": "text", "nodes_fr
 SIMPLE = Rules("constraint", {"priorities": [{"priority": 1, "steps": [{"calc": "x=a"}, {"select": "random"}]}]})
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(OPTIONS)
 def test_any_options_decide_or_are_refused(options: Any) -> None:
     verdicts = [Verdict(name, True, totals={"nodes": 1}) for name in STATES]
@@ -95,7 +96,7 @@ def test_any_options_decide_or_are_refused(options: Any) -> None:
 CASE = st.dictionaries(WORDS, JSON, max_size=5) | st.fixed_dictionaries({"expect": JSON, "states": JSON})
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(JSON | st.fixed_dictionaries({"cases": st.lists(CASE | JSON, max_size=3)}, optional={"states": JSON}))
 def test_any_file_of_cases_is_run_or_refused(document: Any) -> None:
     try:
@@ -113,7 +114,7 @@ RECORDED = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(RECORDED | JSON)
 def test_any_recorded_decision_is_compared_or_refused(document: Any) -> None:
     try:

@@ -18,6 +18,7 @@ from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, select
 from rainbow.selection.expression.compiler import Fault, compile_expression, evaluate
+from tests.conftest import examples
 
 State = dict[str, Any]
 NAMES = ["c1", "c2", "c3", "c4", "c9", "c10", "d1", "d20"]  # in natural order, which is not that of the letters
@@ -184,7 +185,7 @@ def check(states: dict[str, State], parameters: State, options: State, nodes: in
         assert choice.drops.keys() == states.keys(), "every cluster has the step that dropped it"
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(STATES, PARAMETERS, OPTIONS, st.integers(1, 4), st.integers(0, 3))
 @example({"c9": {"a": 1}, "c10": {"a": 1}}, {"m": 2}, {"priorities": [DEAREST], "groups": {}}, 1, 0)
 @example({"c9": {"a": 1}, "c10": {"cost_per_node_hour": 1}}, {}, {"priorities": [DEAREST], "groups": {}}, 1, 0)

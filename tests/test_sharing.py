@@ -15,7 +15,7 @@ from rainbow.scheduling.load_based import entitlements
 from rainbow.scheduling.load_based.entitlements import divide, targets
 from rainbow.service.live_state.matcher_cache import Placing
 from rainbow.state_machine import WorkerState
-from tests.conftest import grid
+from tests.conftest import examples, grid
 
 HALVES = {
     "classes": {"a": 50, "b": 50},
@@ -224,7 +224,7 @@ def test_nothing_is_booked_twice_and_nothing_stays_idle_that_fits(wide, data):
     assert not any(tasks for _, tasks in machine.jobs.values())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_many_units_are_divided_in_bulk_as_one_by_one(seed):
     rng = random.Random(seed)

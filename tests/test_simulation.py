@@ -157,8 +157,8 @@ def test_f2s_gain_is_found_on_a_recorded_workload():
     trace = SHARED / "traces" / "lublin_256.swf.gz"
     if not trace.exists():
         pytest.skip("the shared traces are not beside this repository")
-    jobs = list(islice(read_trace(trace), 6 * 500))
-    windows = [jobs[k : k + 500] for k in range(0, len(jobs), 500)]
+    jobs = list(islice(read_trace(trace), 6 * 300))
+    windows = [jobs[k : k + 300] for k in range(0, len(jobs), 300)]
     found = compare(
         World([machine(256)]), World([machine(256)], {"": Governed("priority", {"order": "f2"})}), windows
     )

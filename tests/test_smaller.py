@@ -11,6 +11,7 @@ import rainbow
 from rainbow.matching import backends
 from rainbow.matching.explain.smallest_change import DEAR, MILD, PROBES, cost, edited, edits_of, smallest_change
 from rainbow.testing.shapes import cluster
+from tests.conftest import examples
 from tests.test_matching import document, requests, shapes
 
 levels = st.sampled_from(["any", "any", "strict"])
@@ -29,7 +30,7 @@ class Counting:
 
 
 @given(shapes, requests, levels)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_change_when_made_matches_and_without_it_does_not(shape, request, levels):
     built = rainbow.read_cluster(document(shape), name="c", levels=levels)
     change = smallest_change(built, request, INDEX)
@@ -41,7 +42,7 @@ def test_change_when_made_matches_and_without_it_does_not(shape, request, levels
 
 
 @given(shapes, requests)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_no_edit_of_a_change_can_be_left_out(shape, request):
     built = rainbow.read_cluster(document(shape), name="c")
     change = smallest_change(built, request, INDEX)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rainbow.errors import InputError, LimitError
 from rainbow.graph import Limits, read_cluster
 from rainbow.graph.sources import graph_sources
+from tests.conftest import examples
 from tests.source_cases import CASES, read
 from tests.test_graph_hostile import JUNK, places, put
 
@@ -75,19 +76,19 @@ def spliced(data: st.DataObject) -> None:
     import_or_refuse(source, text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_import_of_good_json_with_junk_in_one_place_is_read_or_refused(data: st.DataObject) -> None:
     with_junk(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_import_of_good_text_cut_and_spliced_is_read_or_refused(data: st.DataObject) -> None:
     spliced(data)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.sampled_from(["slurm", "flux-r", "kubernetes", "hwloc", "local"]), st.one_of(st.text(), JUNK))
 def test_import_of_any_text_is_read_or_refused(source: str, junk: Any) -> None:
     import_or_refuse(source, junk if isinstance(junk, str) else repr(junk))

@@ -12,6 +12,7 @@ from rainbow.matching import backends
 from rainbow.matching.model.verdict import Why
 from rainbow.testing.shapes import cluster
 from tests import strategies
+from tests.conftest import examples
 from tests.test_matching import document, requests, shapes
 
 CASES = Path(__file__).parent / "cases"
@@ -80,7 +81,7 @@ def test_copies_beyond_the_cap_are_at_least_so_many():
 
 
 @given(shapes, requests)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_take_of_a_match_is_there_and_refusals_have_a_reason(shape, request):
     strict = rainbow.read_cluster(document(shape), name="c", levels="strict")
     verdict = rainbow.match(request, [strict], backend="networkx")[0]
@@ -100,7 +101,7 @@ def swallowed(siblings):
 
 
 @given(strategies.cases())
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=list(HealthCheck))
 def test_match_under_strict_levels_is_a_match_under_the_default(case):
     shape, hung, request = case
     assume(not swallowed(request.resources))
