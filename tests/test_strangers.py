@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +78,37 @@ def test_five_hundred_idle_and_slow_connections_leave_the_server_answering(serve
             assert time.monotonic() - began < 2  # alone on the machine: a tenth of a second
         with client(port, ADMIN) as api:
             text = api.get("/metrics").text
-        assert 0 < float(text.split('rainbow_connections{kind="stranger"} ')[1].split()[0]) <= 60
+        strangers_, aside = (float(text.split(f'kind="{kind}"}} ')[1].split()[0]) for kind in ("stranger", "aside"))
+        assert strangers_ <= 60
+        assert aside > 100
     finally:
         strangers.kill()
         strangers.wait()
+
+
+def test_strangers_without_a_place_stay_open_unheard_and_are_closed_when_they_speak(served: Any) -> None:
+    port = served[0]
+    first = send(port)
+    half = send(port)
+    half.sendall(b"GET /v1/jobs HTTP/1.1\r\n")
+    others = [send(port) for _ in range(60)]
+    try:
+        for one in (first, half):
+            one.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                one.recv(1)
+        with client(port, ADMIN) as api:
+            text = api.get("/metrics").text
+        assert float(text.split('rainbow_connections{kind="aside"} ')[1].split()[0]) >= 2
+        first.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        half.sendall(b"Host: x\r\n\r\n")
+        with suppress(ConnectionError):
+            assert first.recv(1) == b""
+        with pytest.raises(TimeoutError):
+            half.recv(1)
+    finally:
+        for one in (first, half, *others):
+            one.close()
 
 
 def test_head_that_does_not_come_is_no_longer_waited_for(served: Any) -> None:
@@ -204,29 +231,34 @@ MOVES = st.lists(
 
 
 @given(MOVES)
-def test_places_are_never_exceeded_and_a_newcomer_closes_the_first_stranger(moves: list[tuple[str, int]]) -> None:
-    places, open_, known = Places(most=6, of_address=3), dict[int, str](), set[int]()
+def test_places_are_never_exceeded_and_a_newcomer_sets_the_first_stranger_aside(moves: list[tuple[str, int]]) -> None:
+    places, open_, known, aside = Places(6, of_address=3, aside=2), dict[int, str](), set[int](), list[int]()
     for move, one in moves:
-        if move == "enter" and one not in open_:
+        if move == "enter" and one not in open_ and one not in aside:
             strangers = [each for each in open_ if each not in known and open_[each] == str(one % 2)]
-            gone = places.enter(one, str(one % 2))
+            lost, closed = places.enter(one, str(one % 2))
             if len(strangers) == 3:
-                assert gone == strangers[0]
-            if gone is not None:
+                assert lost == strangers[0]
+            for gone in (lost, closed):
                 open_.pop(gone, None)  # type: ignore[call-overload]
                 known.discard(gone)  # type: ignore[arg-type]
-            if gone != one:
+            aside = [each for each in [*aside, lost] if each not in (None, closed)]
+            if closed != one:
                 open_[one] = str(one % 2)
-        if move == "prove" and one in open_ and places.prove(one, f"c{one % 2}"):
+        if move == "prove" and places.prove(one, f"c{one % 2}"):
             known.add(one)
+            open_.setdefault(one, "")
+            aside = [each for each in aside if each != one]
         if move in ("rest", "work"):
             places.rests(one, move == "rest")
         if move == "leave":
             places.leave(one)
             open_.pop(one, None)
             known.discard(one)
+            aside = [each for each in aside if each != one]
         assert len(places) == len(open_) <= 6
-        assert places.counts() == {"stranger": len(open_) - len(known), "known": len(known)}
+        assert places.counts() == {"stranger": len(open_) - len(known), "known": len(known), "aside": len(aside)}
+        assert len(aside) <= 2
 
 
 def test_one_caller_takes_half_of_the_threads_at_most_while_others_wait() -> None:

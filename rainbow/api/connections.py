@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_HEAD = 65_536  # bytes of a request's line and headers
 HANDSHAKE = 10.0  # seconds for TLS
+ASIDE = 30.0  # seconds that a stranger without a place stays open
 CONNECTION = "rainbow.connection"  # of a scope
 
 
@@ -31,21 +32,24 @@ class Connection(HttpToolsProtocol):
         super().__init__(**of_uvicorn)
         self._places, self._limits, self._tls = places, limits, tls
         self._timer: asyncio.TimerHandle | None = None
+        self._end: asyncio.TimerHandle | None = None  # while it is set aside
         self._head = 0  # bytes of the head that is coming
         self._open = False
 
     # ── coming and going ──
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a place; the connection that loses its own for it is closed."""
+        """Take a place; the connection that loses its own for it is set aside."""
         plain = cast("asyncio.Transport", transport)
         self.transport = plain
         peer = transport.get_extra_info("peername")
-        gone = self._places.enter(self, str(peer[0]) if peer else "")
-        if gone is not None:
-            cast("Connection", gone).cut()
-        if gone is self:
+        aside, closed = self._places.enter(self, str(peer[0]) if peer else "")
+        if closed is not None:
+            cast("Connection", closed).cut()
+        if closed is self:
             return
+        if aside is not None:
+            cast("Connection", aside).set_aside()
         self._open = True
         if self._tls is None:
             self._begin(plain)
@@ -81,10 +85,28 @@ class Connection(HttpToolsProtocol):
         self._leave()
         self.transport.abort()
 
+    def set_aside(self) -> None:
+        """Stay open for a while, unheard: an answer on its way is sent."""
+        self._open = False
+        self._stop_timer()
+        self._end = self.loop.call_later(ASIDE, self._too_slow)
+        if self._head or not self._rests:
+            self.transport.pause_reading()
+
+    def _return(self) -> None:
+        self._open = True
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+            self.transport.resume_reading()
+
     def _leave(self) -> None:
         self._open = False
         self._places.leave(self)
         self._stop_timer()
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
 
     # ── heads ──
 
@@ -94,6 +116,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Read on; a head must be whole in time, and no longer than is allowed."""
         if not self._open:
+            self.cut()  # at rest as it was set aside: a client that is closed at once tries again at once
             return
         self._head += len(data)
         if self._timer is None and self._rests:
@@ -137,6 +160,8 @@ class Connection(HttpToolsProtocol):
     def prove(self, credential: str) -> bool:
         """Note that a known credential was shown; False if too many connections show that one."""
         self.is_known = self._places.prove(self, credential)
+        if self.is_known and not self._open:
+            self._return()
         return self.is_known
 
     # ── writing ──

@@ -14,6 +14,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.protocols import Validator
 
+from rainbow.accounts.budget import LIMITS, LOWEST, PERIODS, REFUSE
+from rainbow.accounts.usage import COST
 from rainbow.errors import RequestError
 from rainbow.service.clusters.registration import VARIABLE
 from rainbow.text import meant
@@ -338,6 +340,17 @@ CHANGE = _object(
 )
 
 SHARES = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
+AMOUNT = {"type": "number", "minimum": 0, "exclusiveMaximum": 10**18}
+WEIGHTS = {"type": "object", "minProperties": 1, "additionalProperties": AMOUNT}
+ACCOUNT_LIMITS = dict.fromkeys(LIMITS, AMOUNT)
+OF_CLUSTERS = {"type": "object", "additionalProperties": _closed([], **ACCOUNT_LIMITS)}
+BUDGET = _closed(
+    [],
+    amount=AMOUNT,
+    of={"anyOf": [{"const": COST}, WEIGHTS]},
+    period={"enum": list(PERIODS)},
+    over={"enum": [REFUSE, LOWEST]},
+) | {"dependentRequired": {key: ["amount"] for key in ("of", "period", "over")}}  # {} is no budget
 SCHEMAS: dict[str, dict[str, Any]] = {
     "Registration": _object(
         ["name", "graph"],
@@ -415,8 +428,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         [],
         parent=_or_null({**WORDS, "minLength": 1}),
         shares=_or_null(SHARES),
-        limits=_or_null({"type": "object"}),
-        budget=_or_null({"type": "object"}),
+        limits=_or_null(_closed([], **ACCOUNT_LIMITS, clusters=OF_CLUSTERS)),
+        budget=_or_null(BUDGET),
         users={
             "type": "object",
             "propertyNames": {"minLength": 1, "maxLength": 200},

@@ -255,7 +255,9 @@ def work(told: Served, listener: socket.socket) -> None:
 
 def _configured(service: Service, front: Front) -> uvicorn.Config:
     limits, server = service.settings.limits, service.settings.server
-    places = Places(min(limits.connections, _descriptors() * 3 // 4), limits.connections_per_address)
+    descriptors = _descriptors()
+    most = min(limits.connections, descriptors * 3 // 4)
+    places = Places(most, limits.connections_per_address, min(limits.connections, (descriptors - most) // 2))
     gauge("rainbow_connections", places.counts)
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return uvicorn.Config(

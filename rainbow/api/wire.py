@@ -226,6 +226,7 @@ def rfc3339(seconds: object) -> object:
 
 
 LARGEST = 2**63 - 1
+LATEST = 10**11  # seconds since 1970
 ANY_STATE = f"({'|'.join(JobState)}|)"
 ANY_COLUMN = f"({'|'.join(BY)})"
 PAGE = {
@@ -256,8 +257,8 @@ QUERIES: dict[str, dict[str, Any]] = {
     },
     "jobs.counts": {"by": {"type": "string", "enum": ["state", "cluster", "requestor", "reason"]}},
     "clusters.bars": {
-        "from": {"type": "number", "minimum": 0},
-        "to": {"type": "number", "minimum": 0},
+        "from": {"type": "number", "minimum": 0, "exclusiveMaximum": LATEST},
+        "to": {"type": "number", "minimum": 0, "exclusiveMaximum": LATEST},
         "limit": {"type": "integer", "minimum": 1, "maximum": 20_000},
     },
     "nodes.summary": {"top": {"type": "integer", "minimum": 0, "maximum": 1000}},

@@ -7,7 +7,18 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.pauses import park, waited
-from rainbow.api.wire import flag, number_of, read_json, read_mapping, read_state, rfc3339, service, timed, who
+from rainbow.api.wire import (
+    LATEST,
+    flag,
+    number_of,
+    read_json,
+    read_mapping,
+    read_state,
+    rfc3339,
+    service,
+    timed,
+    who,
+)
 from rainbow.errors import RequestError
 from rainbow.service import reservations as service_reservations
 from rainbow.service.agents import protocol
@@ -301,7 +312,7 @@ def _second(key: str, default: float) -> float:
         value = float(request.args.get(key, default))
     except ValueError:
         value = -1.0
-    if not 0 <= value < 1e11:
+    if not 0 <= value < LATEST:
         raise RequestError(f"{key} must be a number of seconds since 1970", pointer=f"/{key}")
     return value
 

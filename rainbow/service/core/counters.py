@@ -61,7 +61,7 @@ METRICS = {
     "rainbow_jobs": ("gauge", "cluster,state", "Jobs that have not ended"),
     "rainbow_tasks": ("gauge", "cluster,state", "Tasks that have not ended: waiting, or holding workers"),
     "rainbow_workers": ("gauge", "cluster,state", "Workers by state"),
-    "rainbow_connections": ("gauge", "kind", "Open connections: with a known credential, or of strangers"),
+    "rainbow_connections": ("gauge", "kind", "Open connections: with a known credential, of strangers, or set aside"),
     "rainbow_steps_overdue": ("gauge", "cluster", "Seconds that a step has taken which does not come back"),
     "rainbow_clusters": ("gauge", "", "Registered clusters"),
 }
