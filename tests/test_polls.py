@@ -14,6 +14,7 @@ import pytest
 
 from rainbow.api import create_app
 from rainbow.api.front import Front
+from rainbow.errors import Unavailable
 from rainbow.service import Service
 from rainbow.service.agents.liveness import store_signs
 from rainbow.service.core.token_digests import SECRET
@@ -36,6 +37,19 @@ class Asked:
 
     def poll(self, secret: str = "", wait: float = 0.02) -> tuple[int, Any]:
         """Ask once; return the status and the answer."""
+        return self.loop.run_until_complete(self._answered(*self._asked(secret, wait)))
+
+    def leave(self, wait: float) -> None:
+        """Ask once, and go as soon as it is known that there is nothing."""
+        self.loop.run_until_complete(self._left(wait))
+
+    async def _left(self, wait: float) -> None:
+        asking = asyncio.ensure_future(self._answered(*self._asked("", wait)))
+        while not len(self.front._polls._known):
+            await asyncio.sleep(0.01)
+        asking.cancel()
+
+    def _asked(self, secret: str, wait: float) -> tuple[dict[str, Any], bytes]:
         body = json.dumps({"agent": "a", "wait": wait}).encode()
         head = [(b"authorization", f"Bearer {secret or self.oak.secret}".encode())]
         path = "/v1/clusters/oak/receive"
@@ -51,7 +65,7 @@ class Asked:
             "server": ("127.0.0.1", 2),
             "http_version": "1.1",
         }
-        return self.loop.run_until_complete(self._answered(scope, body))
+        return scope, body
 
     async def _answered(self, scope: dict[str, Any], body: bytes) -> tuple[int, Any]:
         told: list[dict[str, Any]] = []
@@ -110,10 +124,10 @@ def test_work_that_came_between_two_polls_is_offered(asked: Asked) -> None:
 
 
 def test_a_poll_from_memory_hears_of_work_while_it_waits(asked: Asked) -> None:
-    asked.poll(wait=0.5)
+    asked.leave(wait=30)
     thread = threading.Timer(0.1, give_work, (asked.oak,))
     thread.start()
-    assert len(asked.poll(wait=0.5)[1]["tasks"]) == 1
+    assert len(asked.poll(wait=30)[1]["tasks"]) == 1
     thread.join()
     assert asked.seen == 2
 
@@ -148,3 +162,30 @@ def test_where_another_process_may_step_every_poll_reaches_the_view(asked: Asked
     for _ in range(3):
         asked.poll()
     assert asked.seen == 3
+    service.news.heard = True  # on PostgreSQL, while the notifications of others arrive
+    for _ in range(3):
+        asked.poll()
+    assert asked.seen == 4
+    service.news.heard = False
+    asked.poll()
+    assert asked.seen == 5
+
+
+def test_signs_that_could_not_be_stored_are_stored_when_the_store_is_back(
+    asked: Asked, service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked.poll()
+    clock.now += 20
+    asked.poll()
+
+    def away(_: object) -> None:
+        raise Unavailable("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "together", away)
+        with pytest.raises(Unavailable):
+            store_signs(service)
+    clock.now += 5
+    store_signs(service)
+    with service.store.read() as connection:
+        assert workers.agents_of(connection, service.catalogue["oak"].id)["a"].seen_at == clock.now - 5

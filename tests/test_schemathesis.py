@@ -48,8 +48,7 @@ expected-statuses = ["2xx", 401, 403, 404, 409, 412, 413, 422, 429]
 expected-statuses = [400, 401, 403, 404, 405, 406, 409, 412, 415, 422, 428, 429, "5xx"]
 
 [[operations]]
-include-path = "/v1/clusters/{{name}}"
-include-method = "DELETE"
+include-name = "DELETE /v1/clusters/{{name}}"
 parameters = {{ "path.name" = "elm" }}
 
 [[operations]]

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,15 @@ from rainbow.client import Client
 from rainbow.errors import Unavailable
 from rainbow.scheduling import check_plan
 from rainbow.service import Service, Settings
+from rainbow.service.agents.liveness import store_signs
 from rainbow.service.core.pg_notify import Peers
+from rainbow.service.core.pubsub import OFFERS
 from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec
 from tests.postgres import Postgres
 from tests.test_end_to_end import ROOT, free_port, until
+from tests.test_polls import Asked
 
 LONG = pytest.param(
     int(os.environ.get("RAINBOW_FAULT_ROUNDS", "50")), marks=[pytest.mark.soak, pytest.mark.timeout(3_000)]
@@ -179,6 +183,42 @@ def test_news_comes_to_the_other_process(pair: list[Service]) -> None:
     assert there.service.news.wait("", version, 10) > version
     for each in peers:
         each.stop()
+
+
+def test_a_poll_from_memory_hears_of_what_another_process_assigns(pair: list[Service]) -> None:
+    here, there = pair
+    if not here.store.many_processes:
+        pytest.skip("one process serves a SQLite file")
+    peers = [Peers(each, partial(store_signs, each)) for each in pair]
+    for each in peers:
+        each.start()
+    oak = Api(here).register("oak", grid(1, 1))
+    oak.say("heartbeat")
+    until(lambda: here.news.heard and "oak" in there.catalogue, seconds=10)
+    asked = Asked(here, oak)
+    assert [asked.poll()[1]["tasks"] for _ in range(3)] == [[]] * 3
+    assert asked.seen == 1
+    Api(there).good("POST", "/v1/jobs", jobspec(), oak.token)
+    assert step(there, "oak")
+    assert len(asked.poll(wait=10)[1]["tasks"]) == 1
+    for each in peers:
+        each.stop()
+    asked.loop.close()
+
+
+def test_work_of_a_server_that_told_nobody_is_looked_for(pair: list[Service]) -> None:
+    here, there = pair
+    oak = Api(here).register("oak", grid(1, 1))
+    oak.say("heartbeat")
+    there.refresh()
+    Api(there).good("POST", "/v1/jobs", jobspec(), oak.token)
+    woken: list[bool] = []
+    with here.news.listening([f"{OFFERS}{here.catalogue['oak'].id}"], lambda: woken.append(True)):
+        Peers(here)._look()
+        assert not woken
+        assert step(there, "oak")
+        Peers(here)._look()
+        assert woken
 
 
 def test_cluster_is_stepped_by_one_process_at_a_time(pair: list[Service]) -> None:

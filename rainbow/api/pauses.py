@@ -71,8 +71,8 @@ class Poll(Generic[A]):
 class Polls(Generic[A]):
     """The last polls that found nothing, by path, credentials and body. Its methods are called by one thread.
 
-    They are remembered where this process alone steps clusters, and so hears of all that agents are told; for a
-    lease, so that what was changed behind its back is found.
+    They are remembered where this process hears of all that agents are told: it alone steps clusters, or the others
+    tell it; for a lease, so that what was changed behind its back is found.
     """
 
     def __init__(self, service: Service) -> None:
@@ -83,7 +83,7 @@ class Polls(Generic[A]):
         """Remember a question and its answer, if it was an agent's and the view waits for something."""
         pause, agent, settings = environ.get(PAUSE), environ.get(AGENT), self._service.settings
         watched = settings.limits.rate or settings.server.log == "debug"  # every request has to be seen by the view
-        if pause is None or agent is None or watched or not self._service.turns.alone:
+        if pause is None or agent is None or watched or not self._hears_all:
             return
         whole = replace(pause, seconds=pause.seconds + environ[WAITED])
         self._known.put(asked, Poll(whole, answer, agent, now + settings.lease))
@@ -91,6 +91,10 @@ class Polls(Generic[A]):
     def again(self, asked: Any, now: float) -> Poll[A] | None:
         """Return a poll that is asked again, if nothing has happened since; the agent's lease begins again."""
         poll, service = self._known.get(asked), self._service
-        if poll is None or poll.until < now or service.news.is_over(poll.pause):
+        if poll is None or poll.until < now or not self._hears_all or service.news.is_over(poll.pause):
             return None
         return poll if service.leases.renew(*poll.agent) else None
+
+    @property
+    def _hears_all(self) -> bool:
+        return self._service.turns.alone or self._service.news.heard

@@ -44,6 +44,7 @@ from rainbow.api.views.jobs import batch, jobs
 from rainbow.api.wire import refuse_unknown_queries
 from rainbow.errors import ConfigError, RainbowError
 from rainbow.service import Service, Settings, check_service, open_service, read_config
+from rainbow.service.agents.liveness import store_signs
 from rainbow.service.core.counters import gauge
 from rainbow.service.core.pg_notify import Peers
 from rainbow.service.core.reload import Configuration, Watch
@@ -289,7 +290,7 @@ def start(service: Service, config: str | None, settings: Settings, *, scheduler
         watch = service.state(Configuration).watch = Watch(service, config, settings)
         watch.start()
     if service.store.many_processes:
-        Peers(service).start()
+        Peers(service, partial(store_signs, service)).start()
     if scheduler:
         Loop(service).start()
 

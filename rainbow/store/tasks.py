@@ -282,6 +282,13 @@ def anything(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[bo
     return bool(assigned), bool(runs)
 
 
+def for_agents(connection: sa.Connection, cluster_ids: Collection[str]) -> list[str]:
+    """Return those of some clusters that have tasks assigned that nobody has accepted, or tasks to stop."""
+    query = sa.select(tasks.c.cluster_id).distinct()
+    waits = tasks.c.state.in_((TaskState.ASSIGNED, TaskState.STOPPING))
+    return list(connection.execute(query.where(tasks.c.cluster_id.in_(cluster_ids), waits)).scalars())
+
+
 def told(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[Task]]:
     """Return an agent's tasks that are to stop, be held or continue, and those to give back unless they run."""
     found: dict[str, list[Task]] = {verb: [] for verb in _VERBS.values()}

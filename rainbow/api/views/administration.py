@@ -193,6 +193,6 @@ def delete_account(account: str) -> Any:
 @accounts.get("/usage")
 def usage() -> Any:
     """Sum what tasks used by account, user, cluster or day, in hours of each type; with csv=true as CSV."""
-    arguments = request.args
+    arguments, as_csv = request.args, flag("csv")
     found = account_verbs.usage(service(), who(), arguments.get("by"), arguments.get("since"), arguments.get("until"))
-    return Response(account_verbs.csv_of(found), mimetype="text/csv") if flag("csv") else jsonify(found)
+    return Response(account_verbs.csv_of(found), mimetype="text/csv") if as_csv else jsonify(found)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rainbow.errors import RainbowError
 from rainbow.service.core import leases
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.leases import PULLS
@@ -141,7 +142,11 @@ def _is_old(service: Service, last: AgentRecord | None, sign: AgentRecord) -> bo
 def store_signs(service: Service) -> None:
     """Store the signs that said nothing new, in one statement for all agents, once a second."""
     if together := service.leases.due():
-        service.store.together(lambda connection: workers.renew(connection, together))
+        try:
+            service.store.together(lambda connection: workers.renew(connection, together))
+        except RainbowError:  # the store is away: others count silence by what is in it as soon as it is back
+            service.leases.again(together)
+            raise
 
 
 def _store(

@@ -10,7 +10,7 @@ process may have another. So each process notes by its own monotonic clock when 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from rainbow.store.workers import AgentRecord
@@ -93,6 +93,12 @@ class Leases:
         for key, sign in found.items():  # what is read from the store then was heard before
             self._seen[key] = _Seen((sign.seen_at, sign.seq), self._heard[key][1] if key in self._heard else now, 0.0)
         return [(cluster, each) for (cluster, _), each in found.items()]
+
+    def again(self, signs: Iterable[tuple[str, AgentRecord]]) -> None:
+        """Put signs off that could not be stored, unless there is a later one."""
+        with self._lock:
+            for cluster_id, sign in signs:
+                self._put_off.setdefault((cluster_id, sign.name), sign)
 
     def newest(self, cluster_id: str, name: str) -> int:
         """Return the highest number of a message of an agent that this process has heard, 0 if it has heard none."""

@@ -1,6 +1,7 @@
 """Topics across processes, by PostgreSQL's notifications.
 
-A notification is a hint, sent after the commit: a process that misses one reads the change at its next tick.
+A notification is a hint, sent after the commit: a process that misses one reads the change at its next tick. For
+agents that wait, whose polls are answered from memory meanwhile, one statement looks whether something was missed.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from rainbow.errors import RainbowError
+from rainbow.service.core.pubsub import OFFERS
 from rainbow.service.core.service import log
+from rainbow.store import tasks
 
 if TYPE_CHECKING:
     from rainbow.service.core.service import Service
 
 
 CHANNEL = "rainbow"
-AGAIN = 1.0  # seconds before a lost connection is tried again
+AGAIN = 1.0  # seconds before a lost connection is tried again, and between two times that signs of life are stored
+MISSED = 5  # of these until it is looked whether agents were not told of something
 PAUSE = 0.02  # seconds between two messages: what happens meanwhile goes with the next
 MOST = 100  # clusters named in one message, which PostgreSQL keeps below 8,000 bytes; more are told as all
 NOTIFY = sa.text("SELECT pg_notify(:channel, :message)")
@@ -31,16 +35,16 @@ TROUBLE = (sa.exc.SQLAlchemyError, RainbowError, OSError)
 
 
 class Peers:
-    """Sends and hears news. `start` makes two threads, `stop` ends them."""
+    """Sends and hears news. `start` makes three threads, `stop` ends them; `each_second` is called by one of them."""
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
+    def __init__(self, service: Service, each_second: Callable[[], None] = lambda: None) -> None:
+        self.service, self._each_second = service, each_second
         self._me = secrets.token_hex(8)
         self._unsent: set[str] = set()
         self._changed = False
         self._some = threading.Event()
         self._stop = threading.Event()
-        work = {"peers-send": self._send_all, "peers-hear": self._hear_all}
+        work = {"peers-send": self._send_all, "peers-hear": self._hear_all, "peers-look": self._look_all}
         self._threads = [threading.Thread(target=do, name=name, daemon=True) for name, do in work.items()]
 
     def start(self) -> None:
@@ -50,7 +54,7 @@ class Peers:
             thread.start()
 
     def stop(self) -> None:
-        """End both threads."""
+        """End the threads."""
         self.service.news.elsewhere = None
         self._stop.set()
         self._some.set()
@@ -90,10 +94,13 @@ class Peers:
             try:
                 with _listening(self.service.store.engine, self._hear) as driver:
                     self._changed_elsewhere()  # what was said while nobody listened
+                    self.service.news.heard = True
                     self._listen(driver)
             except TROUBLE as fault:
+                self.service.news.heard = False
                 log.warning("news-not-heard", fault=type(fault).__name__)
                 self._stop.wait(AGAIN)
+        self.service.news.heard = False
 
     def _listen(self, driver: Any) -> None:
         ready = select.poll()  # not select(), which knows no descriptor above 1,023
@@ -108,6 +115,25 @@ class Peers:
             if message["changed"]:
                 self._changed_elsewhere()
             self.service.news.hear(message["topics"])
+
+    def _look_all(self) -> None:
+        times = 0
+        while not self._stop.wait(AGAIN):
+            times += 1
+            try:
+                self._each_second()
+                if times % MISSED == 0:
+                    self._look()
+            except TROUBLE as fault:
+                log.warning("database-unavailable", fault=str(fault))
+
+    def _look(self) -> None:
+        """Wake the agents of clusters where a task has to start or stop: of a server that was killed nobody heard."""
+        if waiting := self.service.news.waited_for(OFFERS):
+            with self.service.store.read() as connection:
+                found = tasks.for_agents(connection, waiting)
+            if found:
+                self.service.news.hear([f"{OFFERS}{one}" for one in found])
 
     def _changed_elsewhere(self) -> None:
         self.service.refresh()

@@ -29,6 +29,7 @@ class News:
         self._lock = threading.Lock()
         self._stirred: set[str] = {ALL}
         self.elsewhere: Callable[[Iterable[str], bool], None] | None = None  # tells the other processes
+        self.heard = False  # whether what other processes tell is heard at the moment
 
     def tell(self, *topics: str, changed: bool = False) -> None:
         """Wake who waits for one of these topics (none: any), here and elsewhere; `changed`: graphs have."""
@@ -88,6 +89,11 @@ class News:
         """Wait until something happens after `version`, or the seconds are over; return the version then."""
         self.wait_for(Pause({topic: version}, seconds))
         return self.version(topic)
+
+    def waited_for(self, prefix: str) -> set[str]:
+        """Return what follows a prefix in the topics for which a call waits."""
+        with self._lock:
+            return {topic.removeprefix(prefix) for topic in self._listeners if topic.startswith(prefix)}
 
     def stirred(self) -> set[str]:
         """Return the clusters something was told of since this was asked last; ALL among them: any."""
