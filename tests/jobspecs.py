@@ -26,7 +26,7 @@ def real_texts() -> list[str]:
 
 
 TEXTS = real_texts()
-DOCUMENTS = [yaml.safe_load(text) for text in TEXTS]
+DOCUMENTS = [yaml.load(text, yaml.CSafeLoader) for text in TEXTS]
 
 RFC14 = "version resources tasks attributes type count unit exclusive label id with command slot per_slot total"
 COUNTS = "per_resource distribution min max operator operand system user parameter duration cwd environment job"

@@ -12,7 +12,7 @@ import yaml
 from tests.conftest import REGISTRATION, Api, Cluster, jobspec, open_service_at
 from tests.stored import stored
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "api" / "refused.yaml").read_text())
+CASES = yaml.load((Path(__file__).parent / "cases" / "api" / "refused.yaml").read_text(), yaml.CSafeLoader)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])

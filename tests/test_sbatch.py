@@ -22,7 +22,7 @@ from tests.conftest import examples
 ROOT = Path(__file__).parents[1]
 NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)
 CALLER = Caller(NOW, "/home/ann", {"HOME": "/home/ann", "RAINBOW_TOKEN": "rbt_secret", "A": "1"})
-CASES = yaml.safe_load((ROOT / "tests" / "cases" / "sbatch.yaml").read_text())
+CASES = yaml.load((ROOT / "tests" / "cases" / "sbatch.yaml").read_text(), yaml.CSafeLoader)
 
 
 def script(*lines: str) -> str:

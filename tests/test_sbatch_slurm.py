@@ -18,7 +18,7 @@ from rainbow.jobspec.sbatch.request import carried
 from tests.slurm import Slurm
 from tests.slurm import slurm as running
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "sbatch.yaml").read_text())
+CASES = yaml.load((Path(__file__).parent / "cases" / "sbatch.yaml").read_text(), yaml.CSafeLoader)
 SCRIPT = "#!/bin/sh\nsleep 1\n"
 # what is another in every call
 OTHER = {"JobId", "ArrayJobId", "SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime", "LastSchedEval"}
