@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 
+from rainbow.api.server import _listener
 from rainbow.cli.exit_codes import Exit
 from tests.conftest import SHARED
 from tests.live import Script, http
@@ -32,7 +36,8 @@ def test_config_check_takes_upstreams_files(shell: Shell, name: str) -> None:
     assert shell.code("config", "check", SHARED / "inputs" / "rainbow" / "scheduler" / name) is Exit.OK
 
 
-def test_serve_on_a_taken_address_says_so_in_a_line(shell: Shell) -> None:
+def test_serve_on_a_taken_address_says_so_in_a_line(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rainbow.api.server.FREED", 0.0)
     with http(Script([])) as port:
         result = shell("serve", "--port", str(port), "--database", f"sqlite:///{shell.folder / 'x.db'}")
     assert result.exit_code == Exit.ERROR
@@ -41,6 +46,16 @@ def test_serve_on_a_taken_address_says_so_in_a_line(shell: Shell) -> None:
         == f"rainbow: cannot listen on 127.0.0.1:{port}: Address already in use; use --port to choose another port\n"
     )
     assert not (shell.folder / "x.db").exists()
+
+
+def test_serve_waits_for_an_address_that_a_killed_servers_worker_still_has() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as worker:
+        port = worker.getsockname()[1]
+        ending = threading.Timer(0.3, worker.close)
+        ending.start()
+        with _listener("127.0.0.1", port) as mine:
+            assert mine.getsockname()[1] == port
+        ending.join()
 
 
 def test_serve_with_a_bad_configuration_says_where(shell: Shell) -> None:

@@ -14,13 +14,14 @@ import pytest
 
 from rainbow.agent import cluster_survey
 from rainbow.agent.cluster_survey import Survey, Watch, survey
+from rainbow.api import create_app
 from rainbow.client import Client
 from rainbow.errors import RainbowError, RequestError, Unavailable
 from rainbow.graph import read_cluster
 from tests.conftest import REGISTRATION, grid, jobspec
-from tests.live import agent_of, rainbow_at
+from tests.live import agent_of, http, rainbow_at, service_at, url_of
 from tests.registering import agent, note_graphs, processes_of
-from tests.test_end_to_end import Processes, until
+from tests.test_end_to_end import Processes, free_port, until
 
 
 def test_this_machine_is_described_as_it_is() -> None:
@@ -230,9 +231,12 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 
 def test_this_machine_registers_itself_and_runs_a_job(tmp_path: Path, processes: Processes) -> None:
-    with rainbow_at(tmp_path) as url:
-        for _ in range(2):  # started again it is the same cluster
-            running = agent(processes, url, "laptop")
+    url = url_of(port := free_port())
+    running = agent(processes, url, "laptop")
+    until(lambda: "trying again in 1 s" in (tmp_path / "agent.log").read_text())  # the server is not up yet
+    with service_at(tmp_path) as service, http(create_app(service), port):
+        for again in (False, True):  # started again it is the same cluster
+            running = agent(processes, url, "laptop") if again else running
             until(lambda: (tmp_path / "credentials.json").exists())
             token = json.loads((tmp_path / "credentials.json").read_text())["clusters"]["laptop"]["token"]
             with Client(url, token) as user:

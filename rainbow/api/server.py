@@ -7,6 +7,7 @@ worker dies with its parent, so that after `kill -9` no process holds the port o
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import logging
 import multiprocessing
@@ -18,6 +19,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import partial
@@ -134,6 +136,7 @@ def without_password(database: str) -> str:
 
 
 PR_SET_PDEATHSIG = 1
+FREED = 10.0  # seconds to wait for an address that is in use
 GRACE = 20  # seconds that running requests get when the server stops
 TURN = 0.0005  # seconds that a thread computes before another has its turn, where Python would take ten times that
 QUEUE = 4_096  # connections that the kernel holds until they are accepted
@@ -177,16 +180,31 @@ def serve(
 
 
 def _listener(host: str, port: int) -> socket.socket:
+    """Listen; wait for the address while a worker whose parent was killed has not seen it."""
+    end, waits = time.monotonic() + FREED, False
+    while True:
+        try:
+            return _bound(host, port)
+        except OSError as fault:
+            if fault.errno != errno.EADDRINUSE or time.monotonic() >= end:
+                told = f"cannot listen on {host}:{port}: {fault.strerror}; use --port to choose another port"
+                raise RainbowError(told) from fault
+        if not waits:
+            log.warning("address-in-use", host=host, port=port, most=FREED)
+        waits = True
+        time.sleep(0.1)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    made = socket.socket(family, kind)
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
         made.listen(QUEUE)
-    except OSError as fault:
-        raise RainbowError(
-            f"cannot listen on {host}:{port}: {fault.strerror}; use --port to choose another port"
-        ) from fault
+    except OSError:
+        made.close()
+        raise
     return made
 
 

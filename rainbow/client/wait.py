@@ -41,7 +41,7 @@ class Outage:
 
     def endure(self, fault: RainbowError, advice: str) -> None:
         """Pause before the next try; raise the fault if it will not pass, Unavailable with advice if it did not."""
-        if not self._calls.answered or not _passes(fault):
+        if not self._calls.answered or not passes(fault):
             raise fault
         now = self._calls.clock()
         self._since = now if self._since is None else self._since
@@ -53,7 +53,8 @@ class Outage:
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
 
-def _passes(fault: RainbowError) -> bool:
+def passes(fault: RainbowError) -> bool:
+    """Return whether a call may succeed if it is repeated later."""
     return fault.status in PASSING if isinstance(fault, Problem) else isinstance(fault, TryLater)
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
@@ -26,7 +27,8 @@ from rainbow.cli import session
 from rainbow.cli.output import printer
 from rainbow.cli.session import FILE, lines, with_secret
 from rainbow.client import Client, Problem
-from rainbow.errors import RequestError
+from rainbow.client.wait import FIRST_PAUSE, LONGEST_PAUSE, passes
+from rainbow.errors import RainbowError, RequestError
 
 if TYPE_CHECKING:
     from rainbow.agent.cluster_survey import Survey, Watch
@@ -169,7 +171,7 @@ def agent(
     look = partial(_survey, source or SOURCES.get(executor, "local"))
     if register:
         policy = policy or ("delegate" if chosen.startswith(f"{SITE}:{SHARED}") else None)
-        client = enrolled(client, cluster, look(), registration_secret, policy, say)
+        client = _once_up(partial(enrolled, client, cluster, look, registration_secret, policy, say), say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
     working = Agent(
         client,
@@ -287,11 +289,30 @@ def _say(quiet: bool, text: str) -> None:
         sys.stderr.flush()
 
 
+def _once_up(do: Callable[[], Client], say: Callable[[str], None]) -> Client:
+    """Do something once the server is there: at a site's start an agent may be up first."""
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return do()
+        except RainbowError as fault:
+            if not passes(fault):
+                raise
+            say(f"{fault}; trying again in {pause:g} s")
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
 UNKNOWN = frozenset({401, 404})  # the secret is of another server, or of a cluster that was deleted
 
 
 def enrolled(
-    client: Client, cluster: str, found: Survey, secret: str | None, policy: str | None, say: Callable[[str], None]
+    client: Client,
+    cluster: str,
+    look: Callable[[], Survey],
+    secret: str | None,
+    policy: str | None,
+    say: Callable[[str], None],
 ) -> Client:
     """Return a client with the cluster's secret; the cluster is registered unless the client has it already."""
     if client.has_credentials and _is_ours(client, cluster, bool(secret)):
@@ -300,6 +321,7 @@ def enrolled(
         raise RequestError(f"cluster {cluster} is not registered; pass --registration-secret to register it")
     file = Path(click.get_current_context().params["credentials"])
     session.read(file)  # a file that cannot be added to is better known before than after
+    found = look()
     with Client(client.url, secret) as registering:
         made = registering.register_cluster(
             cluster, found.document, state=found.state, policy={"name": policy} if policy else None
