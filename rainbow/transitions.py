@@ -1,7 +1,7 @@
 """What becomes of a task at each event: its next state, its times and its texts, decided in one place.
 
     Assigned, Accepted, Started, Ended                  the way of every task
-    Pending, Output, Suspended, Resumed, Unable         what its agent says meanwhile
+    Pending, Output, Placed, Suspended, Resumed, Unable         what its agent says meanwhile
     StopOrdered, CancelOrdered, WithdrawalOrdered       what a policy, a limit or a person wants
     TakenBack, Lost                                     not offered any more; its worker, agent or keeper is gone
 
@@ -65,6 +65,14 @@ class Output:
 @dataclass(frozen=True, slots=True)
 class Started:
     """It runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A resource manager gave it this space instead."""
+
+    placement: Mapping[str, Mapping[str, int]]
+    held: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,17 @@ class Ended:
 
 
 Event = (
-    Assigned | Accepted | Pending | Output | Started | Suspended | Resumed | Unable | StopOrdered | CancelOrdered
+    Assigned
+    | Accepted
+    | Pending
+    | Output
+    | Started
+    | Placed
+    | Suspended
+    | Resumed
+    | Unable
+    | StopOrdered
+    | CancelOrdered
 ) | (WithdrawalOrdered | TakenBack | Lost | Ended)
 
 
@@ -198,6 +216,13 @@ def _output(task: Task, event: Output, now: float) -> Task:
 
 def _started(task: Task, event: Started, now: float) -> Task:
     return advance(task, T.RUNNING, started_at=now, hold=Hold.NONE) if task.state is T.ACCEPTED else task
+
+
+def _placed(task: Task, event: Placed, now: float) -> Task:
+    if task.state not in (T.ACCEPTED, T.RUNNING, T.SUSPENDED):
+        return task
+    placement = {worker: dict(amounts) for worker, amounts in event.placement.items()}
+    return replace(task, placement=placement, held={worker: list(paths) for worker, paths in event.held.items()})
 
 
 def _suspended(task: Task, event: Suspended, now: float) -> Task:
@@ -295,6 +320,7 @@ _RULES: Mapping[type, Callable[[Task, Any, float], Task]] = {
     Pending: _pending,
     Output: _output,
     Started: _started,
+    Placed: _placed,
     Suspended: _suspended,
     Resumed: _resumed,
     Unable: _unable,

@@ -12,8 +12,9 @@ from rainbow.agent.executors.run import Run
 from rainbow.agent.messages import run_of
 from rainbow.client import Client
 from rainbow.matching import Occupancy, numbered
+from rainbow.service.scheduler.step import step
 from rainbow.testing import shapes
-from tests.conftest import REGISTRATION, grid
+from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.live import agent_of, rainbow_at
 from tests.test_end_to_end import until
 
@@ -90,3 +91,34 @@ def test_cores_are_counted_in_the_order_of_the_graph():
     assert numbered(cluster, occupancy.words(occupancy.held[first])) == {"node1": {"core": "0-4", "gpu": "0-1"}}
     floats = occupancy.hold_amounts("node0", {"core": 5}, floating=True)
     assert numbered(cluster, occupancy.words(occupancy.held[floats])) == {}
+
+
+def test_what_a_site_gives_is_booked_instead_of_what_was_planned(api):
+    """Slurm exchanges the cores of two tasks: each has what it was given, the other one floats meanwhile."""
+    oak = api.register("oak", grid(1, 2), policy={"name": "load_based", "settings": {"unit": "core"}})
+    oak.say("heartbeat")
+    jobs = [api.good("POST", "/v1/jobs", one_core(), oak.token)["id"] for _ in range(2)]
+    offers = {offer["job"]: offer for offer in oak.take()}
+
+    def placed(job, cores):
+        told = {"task": offers[job]["id"], "attempt": 1, "event": "placed", "binding": {"n0": {"core": cores}}}
+        assert oak.say("events", events=[told])["recorded"] == [offers[job]["id"]]
+        step(api.service, "oak")  # what is kept is compared with what is stored
+
+    def held():
+        return [api.good("GET", f"/v1/jobs/{job}", None, ADMIN)["tasks"][0]["held"]["n0"] for job in jobs]
+
+    assert held() == [["core0"], ["core1"]]
+    core = held()
+    placed(jobs[0], "1")
+    assert held() == [core[1], []]
+    placed(jobs[1], "0")
+    assert held() == [core[1], core[0]]
+    placed(jobs[1], "7")  # which is not in the graph
+    assert held() == [core[1], []]
+
+
+def one_core():
+    slot = {"type": "slot", "count": 1, "label": "w", "with": [{"type": "core", "count": 1}]}
+    task = {"command": ["true"], "slot": "w", "count": {"per_slot": 1}}
+    return {"version": 1, "resources": [slot], "tasks": [task], "attributes": {"system": {"duration": 60}}}

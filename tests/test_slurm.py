@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rainbow.agent.cluster_survey import Watch, survey
+from rainbow.agent.executors.local import cores_here
 from rainbow.client import Client
 from rainbow.graph import read_cluster
 from rainbow.graph.sources import graph_sources
@@ -20,6 +21,7 @@ from tests.conftest import REGISTRATION, grid, jobspec
 from tests.live import rainbow_at
 from tests.registering import agent, note_graphs, processes_of
 from tests.slurm import Slurm
+from tests.test_binding import needs_two
 from tests.test_end_to_end import Processes, until
 
 
@@ -107,3 +109,31 @@ def test_a_node_that_slurm_takes_down_is_told_and_comes_back(
             watch.look()
     assert seen == [first.up, first.up[:3], first.up]
     assert graphs_told == ["patch_graph", "patch_graph"]
+
+
+TOLD_INSIDE = "taskset -cp $$ | sed 's/.*: //'; sleep 4"
+
+
+@needs_two
+def test_tasks_on_an_owned_slurm_have_the_cores_that_job_show_says(
+    tmp_path: Path, processes: Processes, on_slurm: Slurm
+) -> None:
+    """Slurm gives others than planned, for it has given the first one away: read back, bound, and booked so."""
+    first = on_slurm.run("sbatch", "--parsable", "-wn0001", "-n1", "--output=/dev/null", "--wrap=sleep 60").strip()
+    until(lambda: on_slurm.run("squeue", "-h", "-t", "R", "-j", first, "-o", "%N").strip() == "n0001")
+    with rainbow_at(tmp_path) as url:
+        agent(processes, url, "oak", "--executor", "slurm", "--mode", "owned", "--identity", "service", "--quiet")
+        until(lambda: (tmp_path / "credentials.json").exists())
+        saved = json.loads((tmp_path / "credentials.json").read_text())["clusters"]["oak"]
+        slot = {"type": "slot", "count": 1, "label": "w", "with": [{"type": "core", "count": 1}]}
+        task = {"command": ["sh", "-c", TOLD_INSIDE], "slot": "w", "count": {"per_slot": 1}}
+        spec = {"version": 1, "resources": [slot], "tasks": [task], "attributes": {"system": {"duration": 60}}}
+        with Client(url, saved["token"]) as user:
+            one = user.submit(spec)["id"]
+            until(lambda: user.job(one)["tasks"][0]["state"] == "RUNNING", 30)
+            on_slurm.run("scancel", first)  # its core is the second task's
+            two = user.submit(spec)["id"]
+            ended = [user.wait(job, 60)["tasks"][0] for job in (one, two)]
+    threads = [",".join(map(str, core)) for core in cores_here()]
+    assert [task["output"].strip() for task in ended] == [threads[1], threads[0]]
+    assert [task["held"] for task in ended] == [{"n0001": ["socket0/core1"]}, {"n0001": ["socket0/core0"]}]

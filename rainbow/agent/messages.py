@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from rainbow.agent.executors.run import TAIL, Ended, Pending, Run, RunId, Written
 from rainbow.client import responses
-from rainbow.jobspec.hostlist import expand_ids
+from rainbow.jobspec.hostlist import expand_ids, fold_ids
 
 MOST_BOUND = 100_000  # cores of one machine
 
@@ -73,6 +73,12 @@ def waits(run: RunId, why: Pending) -> responses.Event:
         "text": why.text,
     }
     return {**said, "facts": dict(why.facts)}
+
+
+def placed(run: RunId, given: Mapping[str, Mapping[str, Sequence[int]]]) -> responses.Event:
+    """Report which cores and GPUs a resource manager gave a run."""
+    binding = {worker: {kind: fold_ids(ids) for kind, ids in held.items()} for worker, held in given.items()}
+    return {"task": run[0], "attempt": run[1], "event": "placed", "binding": binding}
 
 
 def wrote(run: RunId, written: Written) -> responses.Event:

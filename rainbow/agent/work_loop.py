@@ -17,10 +17,10 @@ from functools import partial
 
 from rainbow.agent.background_call import Line
 from rainbow.agent.executors import lease
-from rainbow.agent.executors.interface import Executor, Explains, Leased, Suspends, Withdraws, Writes
+from rainbow.agent.executors.interface import Executor, Explains, Gives, Leased, Suspends, Withdraws, Writes
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId
 from rainbow.agent.journal import Journal
-from rainbow.agent.messages import batch, ended, happened, refs, run_id, run_of, stale_runs, waits, wrote
+from rainbow.agent.messages import batch, ended, happened, placed, refs, run_id, run_of, stale_runs, waits, wrote
 from rainbow.client import Client, Problem, responses
 
 DONE = {"suspend": "suspended", "resume": "resumed"}
@@ -372,6 +372,10 @@ class Agent:
         for run in self._executor.begun():
             if run in self._journal.starting:
                 self._journal.tell(happened(run, "started"))
+        if isinstance(self._executor, Gives):
+            for run, given in self._executor.given().items():
+                if run in self._journal.starting:
+                    self._journal.tell(placed(run, given))
         self._explain()
         self._tell_output()
         for end in ends:

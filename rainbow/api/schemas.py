@@ -294,20 +294,20 @@ AGENT = {"type": "string", "minLength": 1, "maxLength": 200}
 SEQ = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
 RUN = _object(["id", "attempt"], id={"type": "string"}, attempt={"type": "integer"})
 FACT = {"type": ["string", "number", "boolean", "null"], "maxLength": 300}
+IDS = {"type": "string", "maxLength": 10_000}  # 0-5,8
 EVENT = _object(
     ["task", "attempt", "event"],
     task={"type": "string"},
     attempt={"type": "integer"},
-    event={"enum": ["pending", "started", "ended", "suspended", "resumed", "unable", "output"]},
+    event={"enum": ["pending", "started", "ended", "suspended", "resumed", "unable", "output", "placed"]},
     code=_or_null({"type": "string", "maxLength": 100}),
     text=_or_null({"type": "string", "maxLength": 300}),
     facts=_or_null({"type": "object", "maxProperties": 20, "additionalProperties": FACT}),
+    binding={"type": "object", "additionalProperties": {"type": "object", "additionalProperties": IDS}},
     result={"enum": ["exited", "timed_out", "stopped", "failed", "lost", "canceled"]},
     cause=_or_null({"enum": ["", "memory", "deadline", "lost"]}),
     exit_code=_or_null({"type": "integer", "minimum": -(2**31) + 1, "maximum": 2**31 - 1}),
-    output=_or_null({"type": "string"}),
-    errors=_or_null({"type": "string"}),
-    detail=_or_null({"type": "string"}),
+    **dict.fromkeys(("output", "errors", "detail"), _or_null({"type": "string"})),
 )
 LOAD = _or_null({"type": "object", "maxProperties": 100, "additionalProperties": {"type": "number"}})
 VISIBILITY = {"enum": ["all", "own", None]}  # whose jobs a token that names requestors sees; null: all

@@ -90,9 +90,9 @@ class Accepted(TypedDict):
 
 
 class Event(TypedDict):
-    """Something that happened to a task: `event` is pending, started, output, suspended, resumed, unable or ended.
+    """Something that happened to a task.
 
-    See docs/reference-agent.md.
+    `event` is pending, started, placed, output, suspended, resumed, unable or ended; see docs/reference-agent.md.
     """
 
     task: str
@@ -101,6 +101,7 @@ class Event(TypedDict):
     code: NotRequired[str]
     text: NotRequired[str]
     facts: NotRequired[dict[str, Any]]
+    binding: NotRequired[dict[str, dict[str, str]]]
     result: NotRequired[str]
     exit_code: NotRequired[int]
     output: NotRequired[str]

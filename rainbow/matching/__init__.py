@@ -14,7 +14,7 @@ from rainbow.matching.model.conditions import Matcher, matchers
 from rainbow.matching.model.verdict import Backend, Reason, Take, Verdict, Why
 from rainbow.matching.plain_backend import Walk
 from rainbow.matching.workers.fragmentation import fragmented
-from rainbow.matching.workers.held_paths import numbered
+from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.worker_use import (
     Measure,
@@ -81,6 +81,7 @@ __all__ = [
     "Take",
     "Verdict",
     "Why",
+    "at_numbers",
     "backends",
     "candidates_of",
     "cluster_totals",
@@ -92,6 +93,7 @@ __all__ = [
     "match",
     "matchers",
     "measures",
+    "meet",
     "names_of",
     "numbered",
     "prepare",

@@ -12,7 +12,12 @@ from pathlib import Path
 from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
-PACKAGES = {"rainbow": HERE.parents[1], "rainbow.agent": HERE.parent, "rainbow.agent.executors": HERE}
+PACKAGES = {
+    "rainbow": HERE.parents[1],
+    "rainbow.agent": HERE.parent,
+    "rainbow.agent.executors": HERE,
+    "rainbow.jobspec": HERE.parents[1] / "jobspec",
+}
 
 
 def command(module: str, *arguments: str, python: str = sys.executable) -> list[str]:

@@ -86,6 +86,14 @@ class Explains(Protocol):
 
 
 @runtime_checkable
+class Gives(Protocol):
+    """What an executor has beside, if a resource manager decides which cores its runs get."""
+
+    def given(self) -> Mapping[RunId, Mapping[str, Mapping[str, Sequence[int]]]]:
+        """Return {worker: {"core": [0, 1], "gpu": [0]}} of the runs of which that was heard since the last call."""
+
+
+@runtime_checkable
 class Writes(Protocol):
     """What an executor has beside, if it sees what runs write while they run."""
 

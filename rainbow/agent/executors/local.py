@@ -245,7 +245,7 @@ class LocalExecutor:
 
 def cpus_of(run: Run, worker: str) -> tuple[int, ...]:
     """Return the hardware threads that a run holds of a worker, if that is this machine and has them; else none."""
-    here = {os.uname().nodename, os.uname().nodename.partition(".")[0]}
+    here = {os.uname().nodename, os.uname().nodename.partition(".")[0], os.environ.get("SLURMD_NODENAME", "")} - {""}
     places = run.binding.get(worker, {}).get("core", ()) if worker in here else ()
     threads = cores_here() if places else []
     if not places or places[-1] >= len(threads):

@@ -6,6 +6,7 @@
     natives/KEY  the number the resource manager gave it
     claims/KEY   the number of the job that runs it: a second job of the same run ends at once
     outputs/KEY  what its job writes, where nobody asked for a file
+    given/KEY    which cores and GPUs of which nodes the resource manager gave it
     stops/KEY    its presence asks for the end
     holds/KEY    its presence asks to hold it in place
     ends/KEY.N   written by the N-th node: how its share ended
@@ -20,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -42,8 +44,11 @@ from rainbow.agent.executors.run import (
     run_to_json,
     shares,
 )
+from rainbow.jobspec.hostlist import expand_hosts, expand_ids
 
-ROOMS = ("runs", "begun", "marks", "natives", "claims", "outputs", "stops", "holds", "ends")
+Given = dict[str, dict[str, list[int]]]  # {node: {"core": [0, 1], "gpu": [0]}}
+MOST = 100_000  # cores of a node, nodes of a job
+ROOMS = ("runs", "begun", "marks", "natives", "claims", "outputs", "given", "stops", "holds", "ends")
 
 
 def key_of(run: RunId) -> str:
@@ -113,6 +118,15 @@ class Desk:
             os.link(draft, self.at("claims", key_of(run)))
         draft.unlink()
         return self.claimed(run) == native
+
+    def give(self, run: RunId, given: Given) -> None:
+        """Leave which cores and GPUs a run has."""
+        self._write("given", key_of(run), json.dumps(given))
+
+    def given(self, run: RunId) -> Given | None:
+        """Return which cores and GPUs a run has, if that is known."""
+        text = self._read("given", run)
+        return json.loads(text) if text is not None else None
 
     def claimed(self, run: RunId) -> str | None:
         """Return the number of the job that has a run."""
@@ -214,6 +228,7 @@ STOP_TICK = 0.5  # and at whether it is to end: that is a file of a shared folde
 NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "COBALT_JOBID", "FLUX_JOB_ID")
 GIVEN_BY_NODE = ("SLURM", "PMI", "FLUX_", "PBS_", "LSB_", "CUDA_VISIBLE", "ROCR_VISIBLE")
 OURS = ("SLURM_EXPORT_ENV", "SLURM_JWT")  # said for our own step; a credential
+GIVEN = "RAINBOW_GIVEN"  # what Slurm says of the job and of its first node, where tasks are to be bound by that
 RANK = ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "FLUX_TASK_RANK")
 
 
@@ -229,6 +244,9 @@ def main(folder: str, key: str, count: str) -> None:
         return
     if desk.native(run.id) is None:
         desk.name(run.id, native or str(os.getppid()))
+    if found := given_in(os.environ.get(GIVEN, "")):
+        desk.give(run.id, found)
+        run = replace(run, binding=found if _is_free_to_bind() else {})
     place, here = _share(run, int(count)) if count != "1" else (0, run)
     given = {name: value for name, value in os.environ.items() if name.startswith(GIVEN_BY_NODE) and name not in OURS}
     site = run.request is not None  # it writes to the files of its job
@@ -240,6 +258,32 @@ def main(folder: str, key: str, count: str) -> None:
     desk.end(place, end)
     sys.stdout.flush()
     os._exit(_code_of(end))  # what escaped from the run's group may hold a thread of ours
+
+
+_ON_NODES = re.compile(r"\bNodes=(\S+) CPU_IDs=(\S+) Mem=\S* GRES=(\S*)")
+_GPUS = re.compile(r"\bgpu\S*?\(IDX:([\d,-]+)\)")
+_THREADS = re.compile(r"\bThreadsPerCore=(\d+)")
+
+
+def given_in(text: str) -> Given:
+    """Read which cores and GPUs of which nodes a job has, from `scontrol -d -o show job` and `scontrol show node`.
+
+    >>> given_in("Nodes=n[1-2] CPU_IDs=2-5 Mem=0 GRES=gpu:a100:1(IDX:1) ThreadsPerCore=2")["n2"]
+    {'core': [1, 2], 'gpu': [1]}
+    """
+    found: Given = {}
+    threads = int(said[1]) if (said := _THREADS.search(text)) else 1
+    for nodes, cpus, gres in _ON_NODES.findall(text):
+        cores = sorted({cpu // threads for cpu in expand_ids(cpus, MOST) or ()})
+        gpus = [gpu for ids in _GPUS.findall(gres) for gpu in expand_ids(ids, MOST) or ()]
+        for node in expand_hosts(nodes, MOST) or ():
+            found[node] = {"core": cores, **({"gpu": gpus} if gpus else {})}
+    return found
+
+
+def _is_free_to_bind() -> bool:
+    """Return whether nobody has bound us already, as a plug-in of Slurm's does."""
+    return hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) == os.cpu_count()
 
 
 def _code_of(end: Ended) -> int:

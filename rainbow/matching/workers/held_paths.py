@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from rainbow.jobspec.hostlist import expand_hosts, fold_hosts, fold_ids
+from rainbow.jobspec.hostlist import expand_hosts, expand_ids, fold_hosts, fold_ids
 from rainbow.matching.workers.worker_use import workers_of
 
 if TYPE_CHECKING:
@@ -122,6 +122,43 @@ def numbered(cluster: Cluster, held: Held) -> dict[str, dict[str, str]]:
             places = [k for k, i in enumerate(layout.by_type.get(type_, ())) if i in inside]
             if places and layout.single(type_):
                 found.setdefault(name, {})[type_] = fold_ids(places)
+    return found
+
+
+def meet(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether two lists of paths of a worker name a vertex that is, or lies in, one of the other.
+
+    >>> [meet(paths, ["socket0/core3"]) for paths in (["socket0/core[0-3]"], ["socket0"], [""], ["socket0/core4"])]
+    [True, True, True, False]
+    """
+    first, second = (
+        {name for path in paths for name in expand_hosts(path.partition(":")[0], _MOST) or [path]}
+        for paths in (one, other)
+    )
+    return any(above in second for name in first for above in _above(name)) or any(
+        above in first for name in second for above in _above(name)
+    )
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield a path and those of what it lies in, the worker's last."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+    yield ""
+
+
+def at_numbers(cluster: Cluster, numbers: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return the paths of what is counted so; workers and numbers that are not there are left out."""
+    workers, found = workers_of(cluster), dict[str, list[str]]()
+    for name, number in ((name, workers.numbers[name]) for name in numbers if name in workers.numbers):
+        layout, held = workers.stands[number].layout, Amounts()
+        for type_ in BOUND:
+            there = layout.by_type.get(type_, ())
+            for k in expand_ids(numbers[name].get(type_, ""), _MOST) or ():
+                if k < len(there) and layout.single(type_):
+                    held[there[k], not layout.is_leaf(there[k])] = layout.amount(there[k])
+        found[name] = written(workers, number, held)
     return found
 
 

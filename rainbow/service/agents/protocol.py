@@ -12,7 +12,7 @@ from rainbow.forecast import Key
 from rainbow.jobspec.batch import started
 from rainbow.jobspec.handover import handover, least, trees_of
 from rainbow.jobspec.request import SLOT, Request
-from rainbow.matching import numbered, stated_units
+from rainbow.matching import at_numbers, meet, numbered, stated_units
 from rainbow.scheduling import processes, traits_of
 from rainbow.service.agents import liveness
 from rainbow.service.agents.liveness import beat, greet
@@ -25,7 +25,7 @@ from rainbow.service.core.pubsub import OFFERS, Pause
 from rainbow.service.jobs import losses
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import is_overdue, may_run, settle
-from rainbow.state_machine import ENDED, Task, TaskState, ran_for
+from rainbow.state_machine import BOOKED, ENDED, Task, TaskState, ran_for
 from rainbow.store import clusters, jobs, statistics, tasks, workers
 from rainbow.store.statistics import Ran
 from rainbow.transitions import transition
@@ -33,6 +33,7 @@ from rainbow.transitions import transition
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.graph import Cluster
     from rainbow.service.core.service import Service
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
@@ -218,7 +219,7 @@ def record_events(
         desk = Desk(connection, record.id, events, "task")
         before = dict(desk.tasks)
         for event in events:
-            (recorded if _happened(service, desk, agent, event) else stale).append(event["task"])
+            (recorded if _happened(service, desk, record, agent, event) else stale).append(event["task"])
         _count_losses(desk, events, recorded, before, service.clock())
         desk.write(service.clock())
         for job_id in sorted({desk.tasks[task_id].job for task_id in recorded}):
@@ -241,7 +242,7 @@ def _count_losses(
         losses.note(desk.connection, desk.cluster_id, gone, desk.limits, now)
 
 
-def _happened(service: Service, desk: Desk, agent: str, event: Mapping[str, Any]) -> bool:
+def _happened(service: Service, desk: Desk, cluster: ClusterRecord, agent: str, event: Mapping[str, Any]) -> bool:
     """Note one event; False if the task is not this agent's any more."""
     task = desk.tasks.get(event["task"])
     if task is None or task.attempt != event["attempt"]:
@@ -250,6 +251,8 @@ def _happened(service: Service, desk: Desk, agent: str, event: Mapping[str, Any]
         return task.agent == agent and task.state in ENDED  # told before
     if event["event"] == "ended":
         desk.put(_ended(service, desk, task, event))
+    elif event["event"] == "placed":
+        _placed(service.entry(cluster).cluster, desk, task, event.get("binding") or {}, service.clock())
     else:
         told = _TOLD[event["event"]](event, service.settings.limits.output)
         desk.put(transition(task, told, service.clock()))
@@ -268,6 +271,20 @@ _TOLD: Mapping[str, Callable[[Mapping[str, Any], int], transitions.Event]] = {
         event.get("code") or "", event.get("text") or "", event.get("facts") or {}
     ),
 }
+
+
+def _placed(cluster: Cluster, desk: Desk, task: Task, given: Mapping[str, Mapping[str, str]], now: float) -> None:
+    """Book what a site gave a task; what was booked there for others, and not given to them, floats until it is."""
+    held, amounts = at_numbers(cluster, given), list(task.placement.values())
+    if not held or len(held) != len(task.placement) or any(each != amounts[0] for each in amounts):
+        return
+    for booked in tasks.of_cluster(desk.connection, desk.cluster_id, BOOKED):
+        other = desk.tasks.get(booked.id, booked)
+        also = [worker for worker, paths in (other.held or {}).items() if meet(paths, held.get(worker, ()))]
+        if also and other.id != task.id and other.state in BOOKED:
+            floats: dict[str, list[str]] = {worker: [] for worker in also}
+            desk.put(replace(other, held={**(other.held or {}), **floats}))
+    desk.put(transition(task, transitions.Placed(dict.fromkeys(held, amounts[0]), held), now))
 
 
 def _detail(event: Mapping[str, Any]) -> str:

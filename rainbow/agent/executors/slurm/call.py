@@ -17,7 +17,7 @@ from pathlib import Path
 from rainbow.agent.executors import bootstrap
 from rainbow.agent.executors.local import allowed
 from rainbow.agent.executors.run import Run, workers_of
-from rainbow.agent.executors.shared_folder import key_of
+from rainbow.agent.executors.shared_folder import GIVEN, key_of
 from rainbow.agent.executors.slurm.accounts import Account
 from rainbow.errors import RainbowError
 from rainbow.jobspec.sbatch import Call as Components
@@ -45,6 +45,7 @@ class Place:
     desk: Path
     environment: Mapping[str, str]
     account: Account | None = None
+    binds: bool = False  # tasks are bound to what Slurm gives them
 
     @property
     def visible(self) -> dict[str, str]:
@@ -191,4 +192,7 @@ def _starter(run: Run, shares: int, components: int, place: Place) -> str:
         spread = f"--het-group=0-{components - 1}" if components > 1 else f"--ntasks={shares}"
         words = ["srun", spread, "--kill-on-bad-exit=0", "--export=ALL", *words]
     lines = [f"export {name}={shlex.quote(value)}" for name, value in place.visible.items()]
+    if place.binds:
+        node = "scontrol -o show node $SLURMD_NODENAME"
+        lines.append(f'export {GIVEN}="$(scontrol -d -o show job $SLURM_JOB_ID; {node})"')
     return "\n".join(["#!/bin/sh", *lines, "unset SLURM_EXPORT_ENV", f"exec {shlex.join(words)}", ""])

@@ -24,18 +24,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Written, shares, workers_of
-from rainbow.agent.executors.shared_folder import Desk, merged
+from rainbow.agent.executors.shared_folder import Desk, Given, merged
 from rainbow.agent.executors.slurm import status
 from rainbow.agent.executors.slurm.accounts import Identity
-from rainbow.agent.executors.slurm.call import (
-    INDEX,
-    Place,
-    call_of,
-    errors_of,
-    placed,
-)
+from rainbow.agent.executors.slurm.call import INDEX, Place, call_of, errors_of, placed
 from rainbow.agent.executors.slurm.commands import Commands, SilentError, words_of
-from rainbow.agent.executors.slurm.job import Active, files, mark_of, requestor_of, tails
+from rainbow.agent.executors.slurm.job import Active, mark_of, news, requestor_of, tails
 from rainbow.agent.executors.slurm.status import Final, Phase, Row
 from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, one_line
 
@@ -76,7 +70,9 @@ class SlurmExecutor:
         self._identity = identity or Identity()
         self._commands = Commands(helper)
         self._desk = Desk((folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve())
-        self._place = Place(self._desk.folder, environment)
+        binds = self._owned and os.environ.get("RAINBOW_BIND") != "none"
+        self._place = Place(self._desk.folder, environment, binds=binds)
+        self._given: dict[RunId, Given] = {}
         self._pool = ThreadPoolExecutor(AT_ONCE, "sbatch")
         self._active: dict[RunId, Active] = {}
         self._told: list[Active] = []
@@ -217,7 +213,8 @@ class SlurmExecutor:
                     self._silent_since = self._silent_since or time.strftime("%H:%M")
                 looked = time.monotonic()
             for one in [one for one in list(self._active.values()) if one.has_begun]:
-                self._read(one)
+                if (written := news(one, self._place, self._commands)) is not None:
+                    self._written[one.run.id] = written
             self._over.wait(min(LIVE, max(LOOK, looked + self._pause() - time.monotonic())))
 
     def _pause(self) -> float:
@@ -334,6 +331,7 @@ class SlurmExecutor:
         for active in list(self._active.values()):
             if active.key in begun:
                 self._begin(active)
+            self._look_up(active, now)
             end = self._end_of(active, there.get(active.key, []), now)
             if end is not None:
                 del self._active[active.run.id]
@@ -342,9 +340,21 @@ class SlurmExecutor:
                 ended.append(end)
         return ended
 
+    def _look_up(self, active: Active, now: float) -> None:
+        """Look which cores Slurm gave a run that is bound to them, as its node has written down."""
+        if now < active.given_at < math.inf and (given := self._desk.given(active.run.id)) is not None:
+            active.given_at = math.inf
+            self._given[active.run.id] = given
+
+    def given(self) -> Mapping[RunId, Given]:
+        """Return what Slurm gave the runs of which that was heard since the last call."""
+        given, self._given = self._given, {}
+        return given
+
     def _begin(self, active: Active) -> None:
         if not active.has_begun:
             active.has_begun = True
+            active.given_at = time.monotonic() + LATE if self._place.binds else math.inf
             self._begun.append(active.run.id)
 
     def _end_of(self, active: Active, places: list[int], now: float) -> Ended | None:
@@ -379,26 +389,6 @@ class SlurmExecutor:
         return Ended(
             run, end.result, end.exit_code, *tails(active, self._place, self._commands), end.detail, end.cause
         )
-
-    def _read(self, one: Active) -> None:
-        """Take in the end of what a run has written, if that is more than the last time."""
-        if one.account is not None:
-            self._read_as(one)
-            return
-        with contextlib.suppress(OSError):
-            size = sum(path.stat().st_size for path in files(one, self._place))
-            if size and size != one.read:
-                one.read = size
-                self._written[one.run.id] = tails(one, self._place, self._commands)
-
-    def _read_as(self, one: Active) -> None:
-        """Do the same as the account whose files these are, less often: each look is a command."""
-        if time.monotonic() >= one.read_at + SLOW:
-            one.read_at = time.monotonic()
-            found = tails(one, self._place, self._commands)
-            if any(found) and hash(found) != one.read:
-                one.read = hash(found)
-                self._written[one.run.id] = found
 
     def written(self) -> Mapping[RunId, Written]:
         """Return the end of what runs have written, of those that have written more since the last call."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import subprocess
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class Active:
     is_stopping: bool = False
     is_withdrawn: bool = False  # it was canceled, if it had not begun
     submitting: bool = False
+    given_at: float = math.inf  # until when it is looked for which cores it has
     read: int = 0  # bytes of its output file, as it was read last
     read_at: float = -math.inf
 
@@ -72,6 +74,28 @@ def files(active: Active, place: Place) -> list[Path]:
 def tails(active: Active, place: Place, commands: Commands) -> Written:
     """Return the last of what a job has written, where its files are seen from here."""
     return Written(*(_end_of(active, path, commands) for path in files(active, place)))
+
+
+READ = 15.0  # seconds between two looks as another account: each is a command
+
+
+def news(active: Active, place: Place, commands: Commands) -> Written | None:
+    """Return the last of what a job has written, if that is more than the last time."""
+    if active.account is None:
+        with contextlib.suppress(OSError):
+            size = sum(path.stat().st_size for path in files(active, place))
+            if size and size != active.read:
+                active.read = size
+                return tails(active, place, commands)
+        return None
+    if time.monotonic() < active.read_at + READ:
+        return None
+    active.read_at = time.monotonic()
+    found = tails(active, place, commands)
+    if not any(found) or hash(found) == active.read:
+        return None
+    active.read = hash(found)
+    return found
 
 
 def _end_of(active: Active, path: Path, commands: Commands) -> str:
