@@ -63,7 +63,8 @@ class VirtualCluster:
         self.lengths = lengths
         self.memory = view.memory
         self.spans: dict[str, Span] = {}
-        self.promised: dict[str, float] = {}
+        self.promised: dict[str, float] = {}  # when space is kept from, by job
+        self.promises = tuple(view.promises)
         self.jobs = {job.id: job for job in view.jobs}
         self._view = view
         self._gangs: dict[str, tuple[JobView, GangView]] = {}  # by task that waits or was started here
@@ -100,6 +101,7 @@ class VirtualCluster:
             jobs=tuple(self.jobs.values() if by_progress else (job for job in self.jobs.values() if job.gangs)),
             runs=tuple(self._aged(run) for run in runs) if by_progress else tuple(runs),
             memory=self.memory,
+            promises=self.promises,
             consumables=dict(self._consumables),
             ended=tuple(self._ended),
             census=None if by_progress else self.census,
@@ -128,6 +130,7 @@ class VirtualCluster:
     def carry_out(self, plan: Plan) -> None:
         """Carry out a plan's orders now."""
         self.memory = plan.memory
+        self.promises = plan.promises
         self._ended = []
         begun: dict[str, list[Start]] = {}
         for order in plan.orders:

@@ -32,10 +32,12 @@ from rainbow.scheduling.location import located
 from rainbow.scheduling.plan_diagram import diagram
 from rainbow.scheduling.priority import Priority
 from rainbow.scheduling.snapshot import (
+    Broken,
     Elastic,
     GangView,
     JobProgress,
     JobView,
+    Promise,
     ReservationView,
     RunProgress,
     RunView,
@@ -76,6 +78,7 @@ __all__ = [
     "Accounts",
     "Answer",
     "Begins",
+    "Broken",
     "Delegate",
     "Elastic",
     "Ended",
@@ -92,6 +95,7 @@ __all__ = [
     "Plan",
     "Policy",
     "Priority",
+    "Promise",
     "ReservationView",
     "Reserve",
     "Resume",

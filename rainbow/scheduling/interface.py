@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from rainbow.scheduling.cluster_index import Census
-from rainbow.scheduling.snapshot import GangView, JobView, Placement, ReservationView, RunView, WorkerView
+from rainbow.scheduling.snapshot import (
+    Broken,
+    GangView,
+    JobView,
+    Placement,
+    Promise,
+    ReservationView,
+    RunView,
+    WorkerView,
+)
 
 if TYPE_CHECKING:
     from rainbow.accounts.fair_tree import Standing
@@ -110,8 +119,9 @@ class View:
     `place(demand, workers)` is the matcher's answer: what the gang would hold if only these workers were
     free, or None; `divide(demand, take)` says what of it each task of the gang holds. `hosts(demand)` are
     the kinds of workers that could take a part of it. `consumables` is what is free, by type, of what lies
-    outside every worker; placements name it under the worker "". `reservations` are advance ones. `ended` is the
-    record of what has ended since the last plan that was carried out, for a policy with `counted_until`.
+    outside every worker; placements name it under the worker "". `reservations` are advance ones, `promises`
+    those that the last plan made or kept. `ended` is the record of what has ended since the last plan that was
+    carried out, for a policy with `counted_until`.
 
     Amounts are in base units; settings count as the cluster's graph does. `units` says how many base units one unit
     of a type is where that is not 1: {"memory": 1_000_000_000} where the graph counts memory in GB.
@@ -131,6 +141,7 @@ class View:
     memory: Mapping[str, Any] = field(default_factory=dict)
     consumables: Mapping[str, int] = field(default_factory=dict)
     reservations: Sequence[ReservationView] = ()
+    promises: Sequence[Promise] = ()
     ended: Sequence[Ended] = ()
     units: Mapping[str, int] = field(default_factory=dict)
     census: Census | None = field(default=None, compare=False)  # the same counted; None: see census_of
@@ -235,6 +246,7 @@ class Plan:
     """Orders in sequence, a Wait for every job left waiting, figures for people, the policy's next memory.
 
     `rest`: says it of every job `waits` does not name, so that a plan need not say it of thousands each time.
+    `promises`: all that hold from now on; `broken`: those of the view that do not, of gangs that still wait.
     """
 
     orders: tuple[Order, ...] = ()
@@ -242,6 +254,8 @@ class Plan:
     figures: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
     rest: Rest | None = field(default=None, compare=False)
+    promises: tuple[Promise, ...] = ()
+    broken: tuple[Broken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,10 +159,59 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class ReservationView:
-    """Space kept in advance over [start, end) for the jobs that name it; `requestors` None: of anybody."""
+    """Space kept in advance over [start, end) for the jobs that name it; `requestors` None: of anybody.
+
+    `maintenance`: whole workers, for no job.
+    """
 
     id: str
     placement: Placement
     start: float
     end: float
     requestors: tuple[str, ...] | None = None
+    maintenance: bool = False
+    name: str = ""
+
+    @property
+    def called(self) -> str:
+        """Say what it is, in words."""
+        return f"{'maintenance' if self.maintenance else 'reservation'} {self.name or self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A start that a gang was promised at the latest, and the space that the last plan keeps for it.
+
+    `basis` names the settings under which it was made. `broken`: what became of the promise before this one.
+    """
+
+    job: str
+    gang: int
+    start: float
+    made: float
+    at: float  # the space kept: from
+    until: float
+    booking: Placement  # by line of the policy's diagram
+    basis: str = ""
+    broken: Broken | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Name the gang."""
+        return self.job, self.gang
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A promise that was not kept: the start it named, the new one (None: none is known), and why.
+
+    `why`: worker-lost, reservation, settings, limit, priority, overrun, moved or space-lost; `text` is for people.
+    """
+
+    job: str
+    gang: int
+    old: float
+    new: float | None
+    at: float
+    why: str
+    text: str

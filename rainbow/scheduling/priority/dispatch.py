@@ -23,6 +23,7 @@ from rainbow.scheduling.priority.model import Grant, Item
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.endless_tasks import SomeDay
 from rainbow.scheduling.priority.placement.lines import Lines
+from rainbow.scheduling.priority.promises import Entered
 from rainbow.scheduling.priority.reasons import FITS, KEPT, Ahead, Explainer, Reasons
 from rainbow.scheduling.priority.suspension import suspended_spots
 
@@ -63,6 +64,7 @@ class Dispatch:
     settings: Mapping[str, Any]
     lines: Lines
     assigner: Assigner
+    entered: Entered | None = None  # promised space that comes before what is decided
     outcomes: list[Outcome] = field(default_factory=list)
     reservations: int = 0
     explained: int = 0  # answers of workers collected
@@ -100,6 +102,8 @@ class Dispatch:
             return Outcome(item, FAULTY)
         if self._limited(item):
             return Outcome(item, LIMITED)
+        if self.entered is not None and (kept := self._as_promised(self.entered, item)):
+            return kept
         if self.blocked:
             return Outcome(item, BEHIND)
         judged = self.categories.setdefault(item.category, Judged())
@@ -120,19 +124,52 @@ class Dispatch:
         verdict = BEHIND if self.reservations >= self.depth and not judged.never else REFUSED
         return Outcome(item, verdict, None, judged.never, judged.reasons, judged.ahead, judged.why)
 
+    def _as_promised(self, entered: Entered, item: Item) -> Outcome | None:
+        """Decide about an item whose promised space is entered: start it, or keep space no later than promised."""
+        entered.enter_for(item)
+        promise = entered.lift(item)
+        if promise is None:
+            return None
+        own = replace(item, category=("promised", *promise.key))  # what was refused while its space was entered
+        grant, judged = self.assigner.now_for(own), Judged()
+        if grant is not None:
+            self._started(item, grant)
+        else:
+            grant = self.assigner.later_for(own)
+            if grant is None or grant.start > promise.start:
+                grant = entered.as_kept(item, promise) or grant
+            if grant is None:
+                return None
+            if not self.view.quiet:
+                self._explain(item, judged)
+            self._reserve(item, grant)
+        if (grant.start, grant.booking) != (promise.at, promise.booking):
+            self._forget_refusals()
+        verdict = STARTED if grant.start <= self.view.now else RESERVED
+        return Outcome(item, verdict, grant, False, judged.reasons, judged.ahead, judged.why)
+
+    def _forget_refusals(self) -> None:
+        """Ask again what was refused, after space was given back in a run."""
+        self.assigner.alive.clear()
+        self.assigner.later.clear()
+        self.categories.clear()
+
     def _promised(self, item: Item) -> Grant | None:
         """Promise an item a time, or space; what an advance reservation keeps already takes nobody's turn."""
         grant = self.assigner.later_for(item)
         if grant is None and self.some_day is not None:
             grant = self.some_day.promise(item)
-        if grant is None:
-            return None
+        if grant is not None:
+            self._reserve(item, grant)
+        return grant
+
+    def _reserve(self, item: Item, grant: Grant) -> None:
+        """Book space for a time to come."""
         if not item.asks.reservation:
             self.reservations += item.reserve
             self.heads = False
         self._book(item, grant)
         self._keep("job", item.job.id, grant.start, grant.end, bool(grant.after))
-        return grant
 
     def _explain(self, item: Item, judged: Judged) -> None:
         """Note why an item does not start; what is tried for that is no experience, as nobody asked for it."""

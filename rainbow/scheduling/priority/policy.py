@@ -27,10 +27,11 @@ from rainbow.scheduling.priority.model import Grant, Item, owners, read_asks
 from rainbow.scheduling.priority.order import late_first, rank
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.lines import CLUSTER, Lines
+from rainbow.scheduling.priority.promises import Entered, are_made, in_danger, key_of, renewed
 from rainbow.scheduling.priority.reasons import FITS, SMALL, UNFIT
 from rainbow.scheduling.priority.share_tree import counted, expected, lengths
 from rainbow.scheduling.priority.suspension import paced, suspended_spots, suspensions
-from rainbow.scheduling.snapshot import JobView
+from rainbow.scheduling.snapshot import JobView, Promise
 from rainbow.text import rfc3339, some
 
 
@@ -91,19 +92,41 @@ class Run:
 
 
 def dispatch(view: View) -> Run:
-    """Decide about everything that waits."""
+    """Decide about everything that waits; again, with promised space entered first, if a promise is in danger."""
     settings = in_base_units(check_settings(view.settings), view.units)
     waiting = items(view, settings)
     memory = _prioritise(view, waiting, settings)
-    lines = Lines(view, settings, environments(settings).values())
-    assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
     since = rank(view, waiting, settings)
     order, first = _in_order(view, waiting, settings)
     memory |= {"first": first} if first else {}
-    outcomes = Dispatch(view, settings, lines, assigner).run(order)
-    if any(outcome.verdict != STARTED for outcome in outcomes):  # else the queue is empty now
+    run = _dispatched(view, settings, order, (), memory)
+    if view.promises and are_made(settings) and (danger := _in_danger(run, waiting)):
+        run = _dispatched(view, settings, order, danger, memory)
+        if not {one.key for one in _in_danger(run, waiting)} <= {one.key for one in danger}:
+            run = _dispatched(view, settings, order, view.promises, memory)
+    if any(outcome.verdict != STARTED for outcome in run.outcomes):  # else the queue is empty now
         memory |= since
-    return Run(settings, lines, assigner, outcomes, memory)
+    return run
+
+
+def _dispatched(
+    view: View, settings: Mapping[str, Any], order: list[Item], entered: Sequence[Promise], memory: dict[str, Any]
+) -> Run:
+    """Try what waits, in order, with some promised space entered first."""
+    if entered and view.free is not None:
+        view.free.begin()  # what the run before has taken is free again
+    lines = Lines(view, settings, environments(settings).values())
+    assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
+    kept = Entered.of(lines, settings, order, entered) if entered else None
+    return Run(settings, lines, assigner, Dispatch(view, settings, lines, assigner, kept).run(order), memory)
+
+
+def _in_danger(run: Run, waiting: list[Item]) -> list[Promise]:
+    """Return the promises that a run does not keep."""
+    starts = {
+        key_of(one.item): one.grant.start for one in run.outcomes if one.grant is not None and not one.grant.after
+    }
+    return list(in_danger(starts, waiting, run.lines.view.promises))
 
 
 def _in_order(view: View, waiting: list[Item], settings: Mapping[str, Any]) -> tuple[list[Item], dict[str, Any]]:
@@ -163,9 +186,13 @@ class Priority:
         memory = {key: value for key, value in view.memory.items() if key != NAME}
         made = (*orders(view, run.outcomes), *held)
         memory |= {NAME: own} if own else {}
+        promises, broken = renewed(
+            run.lines.view, run.settings, ((one.item, one.grant, one.verdict == STARTED) for one in run.outcomes)
+        )
         if view.quiet:
-            return Plan(made, memory=memory)
-        return Plan(made, tuple(waits(run.lines, run.outcomes)), figures(run.outcomes), memory)
+            return Plan(made, memory=memory, promises=promises, broken=broken)
+        told = tuple(waits(run.lines, run.outcomes, promises))
+        return Plan(made, told, figures(run.outcomes), memory, promises=promises, broken=broken)
 
     def ranked(self, view: View) -> list[tuple[str, int]]:
         """Return (job, number of its gang) of what waits in the order in which it is tried."""
@@ -208,26 +235,27 @@ def own_view(view: View) -> View:
 FOR_GOOD = {UNFIT, SMALL}  # what no end of a task and no other state of a worker changes
 
 
-def waits(lines: Lines, outcomes: Iterable[Outcome]) -> list[Wait]:
+def waits(lines: Lines, outcomes: Iterable[Outcome], promises: Iterable[Promise] = ()) -> list[Wait]:
     """Return one reason for every job of which something waits: that of its first waiting gang."""
     told: dict[str, Wait] = {}
+    promised = {one.key: one for one in promises}
     for ahead, outcome in enumerate(outcome for outcome in outcomes if outcome.verdict != STARTED):
         job = outcome.item.job.id
         if job not in told:
-            told[job] = _wait(lines, outcome, ahead)
+            told[job] = _wait(lines, outcome, ahead, promised.get(key_of(outcome.item)))
     return list(told.values())
 
 
-def _wait(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
+def _wait(lines: Lines, outcome: Outcome, ahead: int, promise: Promise | None) -> Wait:
     """Say why an item waits, and if it is last because its order has no value."""
-    wait, fault = _why(lines, outcome, ahead), outcome.item.unordered
+    wait, fault = _why(lines, outcome, ahead, promise), outcome.item.unordered
     if not fault:
         return wait
     text = f"{wait.text}; last in order, because {fault}"
     return replace(wait, text=text, facts={**wait.facts, "order": fault})
 
 
-def _why(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
+def _why(lines: Lines, outcome: Outcome, ahead: int, promise: Promise | None) -> Wait:
     item, reasons = outcome.item, outcome.reasons
     facts: dict[str, Any] = {"ahead": ahead}
     if outcome.verdict == FAULTY:
@@ -243,7 +271,7 @@ def _why(lines: Lines, outcome: Outcome, ahead: int) -> Wait:
     if outcome.ahead is not None:
         text, facts = text + outcome.ahead.text(now, offset), {**facts, **outcome.ahead.facts()}
     if outcome.grant is not None:
-        return _reserved(lines, item, outcome.grant, text, facts)
+        return _reserved(lines, item, outcome.grant, promise, text, facts)
     if outcome.never or (outcome.verdict == BEHIND and facts["reasons"].keys() <= FOR_GOOD):
         return _unpromised(lines, item, text, facts)
     if outcome.verdict == BEHIND:
@@ -263,14 +291,22 @@ def _limit(item: Item, most: int) -> str:
     return f"at the limit of {' or '.join(filter(None, [jobs, tasks]))}"
 
 
-def _reserved(lines: Lines, item: Item, grant: Grant, text: str, facts: dict[str, Any]) -> Wait:
-    """Say when an item is taken to start, or after what."""
+KEPT_UNLESS = "kept unless a worker fails or a higher priority comes"
+PLANNED = "may move, as it is planned by time limits and nothing is promised"
+
+
+def _reserved(
+    lines: Lines, item: Item, grant: Grant, promise: Promise | None, text: str, facts: dict[str, Any]
+) -> Wait:
+    """Say which start an item is promised, when it is planned to start, or after what."""
     if grant.after:
         return _after(lines, item, grant, text, facts)
     now, offset = lines.view.now, lines.settings["utc_offset"]
-    soon = f"; estimated start {clock(grant.start + offset, now + offset)}"
+    start, basis = (promise.start, KEPT_UNLESS) if promise else (grant.start, PLANNED)
+    soon = f"; {'promised' if promise else 'planned'} start {clock(start + offset, now + offset)} ({basis})"
     workers = sorted({spot.worker for spot, _ in grant.spots})
     known = {"start": rfc3339(grant.start), "kept": workers[:100]}
+    known |= {"promised": rfc3339(start)} if promise else {}
     return Wait(item.job.id, "reserved", text + soon, facts | known)
 
 
