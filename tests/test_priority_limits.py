@@ -116,13 +116,16 @@ def test_gang_only_the_matcher_can_place_takes_whole_workers_and_is_promised_the
     assert [o.task for o in made.orders] == ["m"]
 
 
+KEPT = "(kept unless a worker fails or a higher priority comes)"
+
+
 def test_reasons_are_counted_as_people_know_them():
     workers = {"a": {"core": 1}, "b": {"core": 4}, "c": {"core": 4}}
     runs = [running("r", "b", 4, walltime=70.0), running("s", "c", 3, walltime=130.0)]
     job_ = Job("j", 0.0, 1, 5, 60.0, amounts={"core": 4})
     made = plan(view([job_], workers, runs))
     wait = waits(made)["j"]
-    assert wait.text == "0/3 workers: 2 busy until 00:17, 1 too small; estimated start 00:17"
+    assert wait.text == "0/3 workers: 2 busy until 00:17, 1 too small; promised start 00:17 " + KEPT
     assert wait.facts["start"] == wait.facts["busy_until"] == rfc3339(NOW + 60)
 
 

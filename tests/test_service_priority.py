@@ -76,7 +76,7 @@ def test_jobs_behind_others_without_a_duration_are_promised_a_time_by_the_defaul
     assert state(api, cluster, first) == "ASSIGNED"
     wait = why(api, cluster, second)
     assert (wait["reason"], wait["facts"]["start"]) == ("reserved", rfc3339(clock.now + 300))
-    assert "; estimated start " in wait["text"]
+    assert "; promised start " in wait["text"]
     assert why(api, cluster, third)["reason"] == "busy"
     small = submit(api, cluster, 4, 1, duration=60)
     switch(api, cluster, "priority", default_duration=0)

@@ -1,13 +1,19 @@
-"""Advance reservations: space of a cluster kept over a time. One that is over stays until it is history."""
+"""Space kept for a time to come: advance reservations, maintenance and promised starts.
+
+A reservation that is over stays until it is history. A promise stays until its gang starts or it is broken.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
+from math import inf
+from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.store.schema import reservations
+from rainbow.scheduling import Broken, Promise
+from rainbow.store.schema import promises, reservations, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,7 @@ class ReservationRecord:
     placement: Mapping[str, Mapping[str, int]]
     created_at: float
     name: str = ""
+    maintenance: bool = False
 
 
 _COLUMNS = [reservations.c[column.name] for column in fields(ReservationRecord)]
@@ -66,3 +73,50 @@ def forget(connection: sa.Connection, before: float) -> None:
 def _found(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[ReservationRecord]:
     query = sa.select(*_COLUMNS).where(*where).order_by(reservations.c.start, reservations.c.id)
     return [ReservationRecord(**row._mapping) for row in connection.execute(query)]
+
+
+# ── promises ──
+
+ENDLESS = 1e18  # a time that never comes, in JSON and in every database
+
+
+def promised(connection: sa.Connection, cluster_id: str) -> list[Promise]:
+    """Return a cluster's promises, by job and gang."""
+    query = sa.select(promises).where(promises.c.cluster_id == cluster_id).order_by(promises.c.job, promises.c.gang)
+    return [_read(row._mapping) for row in connection.execute(query)]
+
+
+def _read(row: Mapping[Any, Any]) -> Promise:
+    broken = Broken(**row["broken"]) if row["broken"] else None
+    values = {column.name: row[column.name] for column in fields(Promise)}
+    until = inf if row["until"] >= ENDLESS else row["until"]
+    return Promise(**{**values, "until": until, "broken": broken})
+
+
+def keep_promises(
+    connection: sa.Connection, cluster_id: str, before: Iterable[Promise], after: Iterable[Promise]
+) -> None:
+    """Store the promises that hold now in place of those before: only what differs is written."""
+    old, new = {one.key: one for one in before}, {one.key: one for one in after}
+    gone = [key for key, one in old.items() if new.get(key) != one]
+    if gone:
+        rows = [{"its_job": job, "its_gang": gang} for job, gang in gone]
+        own = (promises.c.job == sa.bindparam("its_job"), promises.c.gang == sa.bindparam("its_gang"))
+        connection.execute(promises.delete().where(*own), rows)
+    fresh = [_row(cluster_id, one) for key, one in new.items() if old.get(key) != one]
+    if fresh:
+        connection.execute(promises.insert(), together(fresh))
+
+
+def _row(cluster_id: str, one: Promise) -> dict[str, Any]:
+    told = asdict(one)
+    return {**told, "cluster_id": cluster_id, "until": min(one.until, ENDLESS)}
+
+
+def take_promises(connection: sa.Connection, *, cluster_id: str = "", job: str = "") -> list[Promise]:
+    """Return the promises to a job, or of a cluster, and forget them."""
+    own = promises.c.job == job if job else promises.c.cluster_id == cluster_id
+    found = [_read(row._mapping) for row in connection.execute(sa.select(promises).where(own))]
+    if found:
+        connection.execute(promises.delete().where(own))
+    return found

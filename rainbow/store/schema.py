@@ -6,9 +6,10 @@
               ├─ workers         the workers' states
               ├─ changes         who changed the scheduling settings, when, from what, to what
               ├─ agents          their last heartbeats, and the load they measured
-              ├─ reservations    space kept in advance
+              ├─ reservations    space kept in advance, and maintenance
               └─ grants ──────── credentials     which clusters a token or secret (its SHA-256) is good for
     jobs ─┬─── unplaced ─────── reaches          wait for a cluster; the clusters they may go to
+          ├─── promises          starts that waiting gangs were promised, and the space kept for each
           ├─── tasks             kept when their cluster is deleted: they are history
           └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
     sessions                     browsers that are signed in to the page, and with which credentials
@@ -415,6 +416,22 @@ reservations = sa.Table(
     sa.Column("end", TIME, nullable=False),
     sa.Column("placement", JSON, nullable=False),
     sa.Column("created_at", TIME, nullable=False),
+    sa.Column("maintenance", sa.Boolean, nullable=False, server_default=sa.false()),
+)
+
+promises = sa.Table(
+    "promises",
+    metadata,
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
+    sa.Column("gang", sa.Integer, primary_key=True, autoincrement=False),
+    _cluster_id(index=True),
+    sa.Column("start", TIME, nullable=False),  # it starts then at the latest
+    sa.Column("made", TIME, nullable=False),
+    sa.Column("at", TIME, nullable=False),  # the space kept, from
+    sa.Column("until", TIME, nullable=False),
+    sa.Column("booking", JSON, nullable=False),
+    sa.Column("basis", WORD, nullable=False),  # the settings it was made under, in short
+    sa.Column("broken", JSON),  # what became of the promise before
 )
 
 accounts = sa.Table(

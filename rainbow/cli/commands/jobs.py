@@ -299,6 +299,7 @@ def _expected(job: Document) -> dict[str, str]:
     return {"eta": said} if said else {}
 
 
+KEPT_UNLESS = "kept unless a worker fails or a higher priority comes"
 HOW = {
     "running": "its tasks run; the end is that of runs like it",
     "ahead": "the policy's plans, run ahead of time",
@@ -311,6 +312,8 @@ def _draw_eta(console: Console, found: Document) -> None:
     now = time.time()
     told = {"job": found["id"], "state": found["state"], "cluster": found["cluster"]}
     told["start"] = expected({**found, "how": "ahead"}, now) if found["how"] in ("ahead", "one-pass") else None
+    if found.get("promised"):
+        told["promised"] = f"{moment(found['promised'], now)}, {KEPT_UNLESS}"
     moving = ", moving with the start" if told["start"] else ""
     told["end"] = f"expected {moment(found['end'], now)}{moving}" if found["end"] else None
     by = [] if found["state"] in ENDED else [HOW[found["how"]]]
@@ -336,8 +339,13 @@ def _waiting(wait: Document, verified: Document) -> dict[str, str]:
     told: dict[str, str] = {}
     if wait:
         told["since"] = printer.when(wait.get("since"))
-        start = (wait.get("facts") or {}).get("start")
-        told |= {"expected start": printer.when(start)} if start is not None else {}
+        facts = wait.get("facts") or {}
+        if facts.get("promised"):
+            told["promised start"] = f"{printer.when(facts['promised'])}, {KEPT_UNLESS}"
+        elif facts.get("start") is not None:
+            told["planned start"] = f"{printer.when(facts['start'])}, by time limits; it may move"
+        if broken := facts.get("broken"):
+            told["broken promise"] = f"{printer.when(broken['old'])}, because {broken['text']}"
     for question, words in (("ever", "can ever run"), ("now", "can run now")):
         answer = verified.get(question)
         told |= {words: "yes" if answer["can"] else f"no: {answer['text']}"} if answer else {}

@@ -305,8 +305,12 @@ def _reserved(
     start, basis = (promise.start, KEPT_UNLESS) if promise else (grant.start, PLANNED)
     soon = f"; {'promised' if promise else 'planned'} start {clock(start + offset, now + offset)} ({basis})"
     workers = sorted({spot.worker for spot, _ in grant.spots})
-    known = {"start": rfc3339(grant.start), "kept": workers[:100]}
-    known |= {"promised": rfc3339(start)} if promise else {}
+    known: dict[str, Any] = {"start": rfc3339(grant.start), "kept": workers[:100]}
+    if promise:
+        known["promised"] = rfc3339(start)
+    if promise and (before := promise.broken):
+        times = {"old": rfc3339(before.old), "at": rfc3339(before.at)}
+        known["broken"] = {**times, "why": before.why, "text": before.text}
     return Wait(item.job.id, "reserved", text + soon, facts | known)
 
 

@@ -10,9 +10,10 @@ from rainbow.errors import Conflict, PolicyError, RequestError
 from rainbow.matching import is_located, worker_capacity
 from rainbow.plugins import UnknownPlugin
 from rainbow.regex import RegexError
-from rainbow.scheduling import Begins, Keeps, Warns, installed, policies, traits_of
+from rainbow.scheduling import Begins, Broken, Keeps, Warns, installed, policies, traits_of
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.limits import check_limits
+from rainbow.service.jobs.expectation import take_back
 from rainbow.store import clusters, events, jobs, reservations, tasks
 from rainbow.store.events import Change
 
@@ -68,6 +69,9 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
         if policy != record.policy:
             _check_kept(connection, record, policy, service.clock())
             tasks.let_go(connection, record.id)
+            text = f"the cluster's policy is {policy} now"
+            broken = Broken("", 0, 0.0, None, service.clock(), "settings", text)
+            take_back(connection, record.id, record.name, broken)
         clusters.set_limits(connection, record.id, after.limits)
         clusters.set_visibility(connection, record.id, shown)
         told = _told(connection, after)

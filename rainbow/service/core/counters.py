@@ -52,6 +52,7 @@ METRICS = {
         "band",
         "Jobs that started inside, before or after the band of their first forecast (8 in 10 are to be inside)",
     ),
+    "rainbow_promises_broken_total": ("counter", "why", "Promised starts that were not kept, by reason"),
     "rainbow_store_seconds": (
         "histogram",
         "kind",

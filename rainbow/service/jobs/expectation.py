@@ -1,21 +1,24 @@
-"""When a job is expected to start and end: a forecast with its band and its age, never a bare time."""
+"""When a job is expected or promised to start: with a band and an age, or with what it depends on, never bare."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from rainbow.service.core.counters import count
 from rainbow.service.core.outlook import Outlook, Told
 from rainbow.service.core.service import NO_FORECASTS
 from rainbow.state_machine import JobState
-from rainbow.store import statistics
+from rainbow.store import events, reservations, statistics
 from rainbow.text import rfc3339
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.forecast import Expected
+    from rainbow.scheduling import Broken
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
     from rainbow.store.jobs import JobRecord
@@ -40,13 +43,31 @@ def is_own(who: Caller, record: JobRecord) -> bool:
     return who.admin or (bool(at) and who.sees(at) and who.speaks_for(at, record.requestor))
 
 
+def tell_broken(connection: sa.Connection, cluster_id: str, cluster: str, found: Iterable[Broken]) -> None:
+    """Tell of promises that were not kept, as events and as counts."""
+    for one in found:
+        new = None if one.new is None else rfc3339(one.new)
+        told = {"job": one.job, "cluster": cluster, "old": rfc3339(one.old), "new": new, "why": one.why}
+        events.add(connection, one.at, cluster_id, "promise-broken", **told, text=one.text)
+        count("rainbow_promises_broken", one.why)
+
+
+def take_back(connection: sa.Connection, cluster_id: str, cluster: str, broken: Broken, *, job: str = "") -> None:
+    """Break what was promised to a job, or by a cluster; `broken` says why."""
+    found = reservations.take_promises(connection, cluster_id=cluster_id, job=job)
+    said = [replace(broken, job=one.job, gang=one.gang, old=one.start) for one in found]
+    tell_broken(connection, cluster_id, cluster, said)
+
+
 def whole(service: Service, connection: sa.Connection, record: JobRecord) -> dict[str, Any]:
     """Return when a job is expected, why nobody knows, and what it was told at first."""
     now = service.clock()
     told = service.state(Outlook).of(record.cluster_id, now) if record.cluster_id else None
     one = told.expected(record.id) if told else None
     kept = statistics.eta_of(connection, record.id)
+    waits = (record.wait or {}).get("facts", {}) if record.state is JobState.WAITING else {}
     found = {"id": record.id, "cluster": record.cluster or None, "state": str(record.state)}
+    found |= {"promised": waits.get("promised"), "broken": waits.get("broken")}
     first = _kept(kept[0], now) if kept else None
     if one is not None and told is not None:
         return {**found, **_told(one, told.at, now), **_behind(one, told), "first": first}

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rainbow.errors import TooMany
 from rainbow.matching import match
+from rainbow.scheduling import Broken
 from rainbow.selection import reads, reads_states, select
 from rainbow.service.core.limits import admit, check_limits, limits_tasks
+from rainbow.service.jobs.expectation import take_back
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.placement import ledger
 from rainbow.service.placement.candidates import barred, candidate_ids, states_of
@@ -238,6 +240,9 @@ class Elsewhere:
         move = self._move(record, why, among, **facts)
         if move:
             carry_out(connection, move)
+            text = f"the job has moved to cluster {move.record.cluster}: {why}"
+            broken = Broken(record.id, 0, 0.0, None, service.clock(), "moved", text)
+            take_back(connection, record.cluster_id, record.cluster, broken, job=record.id)
             told = {"job": record.id, "state": str(move.record.state), "cluster": move.record.cluster}
             events.add(connection, service.clock(), move.record.cluster_id, "job", **told)
         return move

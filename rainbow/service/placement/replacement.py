@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 WHY = "expected to end sooner there"
 LOOKED_AT = 50  # waiting jobs of a cluster
 LONGEST = 0.25  # seconds that matching them may hold up the cluster's step
-PROMISED = "reserved"  # the reason of a wait whose start is promised
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +93,15 @@ def _first(mirror: Departed) -> list[str]:
     may = [
         (live.record.submitted_at, job_id)
         for job_id, live in mirror.jobs.items()
-        if not live.booked and not live.dependencies and (live.record.wait or {}).get("reason") != PROMISED
+        if not live.booked and not live.dependencies and not _is_promised(live.record)
     ]
     return [job_id for _, job_id in sorted(may)[:LOOKED_AT]]
+
+
+def _is_promised(record: JobRecord) -> bool:
+    """Return whether a job has a promised start, or space is kept for it."""
+    wait = record.wait or {}
+    return wait.get("reason") == "reserved" and ("promised" in wait["facts"] or wait["facts"].get("start") is None)
 
 
 def _moved(looking: _Looking, gains: list[tuple[float, str]]) -> Iterator[tuple[str, str]]:

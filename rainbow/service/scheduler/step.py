@@ -31,6 +31,7 @@ from rainbow.scheduling.interface import ManyReasons, OneText
 from rainbow.scheduling.invariants import every_wait, left, started
 from rainbow.service.agents.liveness import lose_the_silent
 from rainbow.service.core.limits import check_limits
+from rainbow.service.jobs.expectation import tell_broken
 from rainbow.service.jobs.lifecycle import end, end_more, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import is_away, is_leaving, leave
@@ -38,7 +39,7 @@ from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import move_to_sooner
 from rainbow.service.scheduler.view import Frozen, freeze, frozen
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState
-from rainbow.store import clusters, jobs, tasks
+from rainbow.store import clusters, jobs, reservations, tasks
 from rainbow.transitions import Assigned, StopOrdered, transition
 
 if TYPE_CHECKING:
@@ -182,7 +183,8 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
     mirror, now = seen.mirror, service.clock()
     waits = list(_to_keep(seen, plan, now))
     remembers = dict(plan.memory) != dict(seen.record.memory)
-    if not (plan.orders or waits or remembers or mirror.doomed or mirror.read > MANY):
+    promises = plan.promises != tuple(seen.view.promises)
+    if not (plan.orders or waits or remembers or promises or mirror.doomed or mirror.read > MANY):
         return False
     with turn.write() as connection:
         changed = list(_ordered(connection, seen, plan, now))
@@ -191,6 +193,9 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
             clusters.set_memory(connection, seen.record.id, plan.memory)
         for job, wait in waits:
             jobs.change(connection, job, wait=wait)
+        if promises:
+            reservations.keep_promises(connection, seen.record.id, seen.view.promises, plan.promises)
+            tell_broken(connection, seen.record.id, seen.record.name, plan.broken)
         for job, why in mirror.doomed.items():
             end(connection, job, now, why)
         clusters.new_epoch(connection, seen.record.id)

@@ -139,9 +139,10 @@ def _in_full(service: Service, mirror: Mirror, view: View, *, sees_all: bool) ->
     with service.store.read() as connection:
         signs = alive(service, mirror.entry.id, workers.agents_of(connection, mirror.entry.id)).values()
         kept = reservations.of_cluster(connection, mirror.entry.id, view.now)
+        promises = tuple(reservations.promised(connection, mirror.entry.id))
         work = read_work(connection, *_records(mirror)) if sees_all else None
     measured = loads(signs, cluster.workers)
-    view = replace(view, reservations=[_kept(one) for one in kept])
+    view = replace(view, reservations=[_kept(one) for one in kept], promises=promises)
     if measured:
         view = replace(view, workers=[replace(w, load=measured.get(w.id, {})) for w in view.workers])
     if mirror.suspended:
@@ -162,7 +163,8 @@ def _longer(run: RunView, mirror: Mirror, now: float) -> RunView:
 
 def _kept(record: ReservationRecord) -> ReservationView:
     requestors = None if record.requestors is None else tuple(record.requestors)
-    return ReservationView(record.id, record.placement, record.start, record.end, requestors)
+    told = (record.id, record.placement, record.start, record.end, requestors, record.maintenance, record.name)
+    return ReservationView(*told)
 
 
 def _index(task: str) -> int:
