@@ -9,7 +9,7 @@
               ├─ reservations    space kept in advance, and maintenance
               └─ grants ──────── credentials     which clusters a token or secret (its SHA-256) is good for
     jobs ─┬─── unplaced ─────── reaches          wait for a cluster; the clusters they may go to
-          ├─── promises          starts that waiting gangs were promised, and the space kept for each
+          ├─── promises          starts promised to waiting gangs, and the space kept
           ├─── tasks             kept when their cluster is deleted: they are history
           └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
     sessions                     browsers that are signed in to the page, and with which credentials
@@ -368,8 +368,7 @@ job_etas = sa.Table(
     metadata,
     sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
     sa.Column("cluster_id", ID, nullable=False),
-    sa.Column("first", JSON, nullable=False),
-    sa.Column("last", JSON, nullable=False),
+    *(sa.Column(name, JSON, nullable=False) for name in ("first", "last")),
     sa.Column("score", TIME),  # how the first one turned out; NULL: it has not started
     sa.Index("ix_job_etas_open", "cluster_id", "score"),
 )
@@ -398,9 +397,7 @@ tags = sa.Table(
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),  # newer ones have larger ids
     _cluster_id(index=True),
-    sa.Column("requestor", TEXT, nullable=False),
-    sa.Column("basis", TEXT, nullable=False),
-    sa.Column("tag", TEXT, nullable=False),
+    *(sa.Column(name, TEXT, nullable=False) for name in ("requestor", "basis", "tag")),
     sa.Index("ix_tags_requestor_basis", "requestor", "basis"),
 )
 
@@ -412,10 +409,8 @@ reservations = sa.Table(
     sa.Column("requestor", TEXT, nullable=False),  # whose it is
     sa.Column("requestors", JSON),  # whose jobs may run in it; NULL: anybody's
     sa.Column("name", TEXT, nullable=False, server_default=""),
-    sa.Column("start", TIME, nullable=False),
-    sa.Column("end", TIME, nullable=False),
+    *(sa.Column(name, TIME, nullable=False) for name in ("start", "end", "created_at")),
     sa.Column("placement", JSON, nullable=False),
-    sa.Column("created_at", TIME, nullable=False),
     sa.Column("maintenance", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
@@ -425,10 +420,9 @@ promises = sa.Table(
     sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
     sa.Column("gang", sa.Integer, primary_key=True, autoincrement=False),
     _cluster_id(index=True),
-    sa.Column("start", TIME, nullable=False),  # it starts then at the latest
-    sa.Column("made", TIME, nullable=False),
-    sa.Column("at", TIME, nullable=False),  # the space kept, from
-    sa.Column("until", TIME, nullable=False),
+    *(
+        sa.Column(name, TIME, nullable=False) for name in ("start", "made", "at", "until")
+    ),  # space is kept over [at, until)
     sa.Column("booking", JSON, nullable=False),
     sa.Column("basis", WORD, nullable=False),  # the settings it was made under, in short
     sa.Column("broken", JSON),  # what became of the promise before
@@ -491,9 +485,7 @@ holds = sa.Table(
     sa.Column("account", NAME, primary_key=True),  # whose budget
     sa.Column("period", WORD, nullable=False),
     sa.Column("of", JSON, nullable=False),  # how usage counts
-    sa.Column("held", sa.Double, nullable=False),
-    sa.Column("per_task", sa.Double, nullable=False),  # given back when a task ends
-    sa.Column("charged", sa.Double, nullable=False),
+    *(sa.Column(name, sa.Double, nullable=False) for name in ("held", "per_task", "charged")),  # per task: at its end
 )
 
 events = sa.Table(
