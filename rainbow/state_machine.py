@@ -121,6 +121,7 @@ class Task:
     pending: dict[str, Any] | None = None  # why it does not start, as its agent says: code, text, facts, since
     held: dict[str, list[str]] | None = None  # which vertices of each worker, as paths; None: unknown
     account: str = ""  # of its job; empty: none
+    preempted: dict[str, Any] | None = None  # by which job and how, until it starts again: by, qos, signal, grace
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,10 +99,11 @@ class WithdrawalOrdered:
 
 @dataclass(frozen=True, slots=True)
 class StopOrdered:
-    """It must give its space back; `cause` LOST: it is gone with its worker."""
+    """It must give its space back; `cause` LOST: it is gone with its worker; `preempted`: by whom and how."""
 
     why: str
     cause: str = ""
+    preempted: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ def _assigned(task: Task, event: Assigned, now: float) -> Task:
     placement = {worker: dict(amounts) for worker, amounts in event.placement.items()}
     held = None if event.held is None else {worker: list(paths) for worker, paths in event.held.items()}
     given = {"placement": placement, "held": held, "slots": event.slots}
-    return advance(task, T.ASSIGNED, **given, agent="", assigned_at=now, detail="")
+    return advance(task, T.ASSIGNED, **given, agent="", assigned_at=now, detail="", preempted=None)
 
 
 def _accepted(task: Task, event: Accepted, now: float) -> Task:
@@ -248,10 +249,14 @@ def _withdrawal_ordered(task: Task, event: WithdrawalOrdered, now: float) -> Tas
 
 def _stop_ordered(task: Task, event: StopOrdered, now: float) -> Task:
     if task.state is T.ASSIGNED:  # nobody has it: there is nothing to stop, and nobody would confirm that
-        return advance(task, T.WAITING, detail=event.why)
+        return advance(task, T.WAITING, detail=event.why, preempted=_by(event))
     if task.state in (T.WAITING, T.STOPPING) or task.state in ENDED:
         return task
-    return advance(task, T.STOPPING, detail=event.why, cause=event.cause)
+    return advance(task, T.STOPPING, detail=event.why, cause=event.cause, preempted=_by(event))
+
+
+def _by(event: StopOrdered) -> dict[str, Any] | None:
+    return dict(event.preempted) if event.preempted else None
 
 
 def _cancel_ordered(task: Task, event: CancelOrdered, now: float) -> Task:
@@ -287,7 +292,8 @@ def _ended(task: Task, event: Ended, now: float) -> Task:
         why = event.detail or (task.detail if task.cause == LOST else "it was lost")
         return _lost(task, Lost(why, event.most_lost), now)
     if event.result == "stopped":  # by the policy or with its agent: it runs again
-        return advance(task, T.WAITING, detail=event.detail or "stopped and requeued")
+        detail = task.detail if task.preempted else event.detail or "stopped and requeued"
+        return advance(task, T.WAITING, detail=detail)
     if event.result == "canceled":  # what was canceled at its site stays so
         return _final(task, event, now)
     if event.service and (next_ := _instance(task, event, now)) is not None:

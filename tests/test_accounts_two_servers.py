@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from rainbow.client import Client, Problem
 from rainbow.errors import Unavailable
 from rainbow.store import open_store
-from rainbow.store.schema import budgets, holds, tasks, usage_days
+from rainbow.store.accounts.tables import budgets, holds, usage_days
+from rainbow.store.schema import tasks
 from tests.conftest import ADMIN, Clock, grid, open_service_at
 from tests.postgres import Postgres
 from tests.test_end_to_end import until

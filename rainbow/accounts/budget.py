@@ -1,7 +1,8 @@
 """Budgets and limits of accounts, as values.
 
     budget   {"amount": 1000, "of": {"core": 1} or "cost", "period": "month", "over": "refuse"}
-    limits   {"active_jobs": 20, "duration": 86400, "clusters": {"oak": {...}}}
+    limits   {"active_jobs": 20, "duration": 86400, "running_cores": 512, "user_running_cores": 64,
+              "clusters": {"oak": {...}}}
 
 An amount of types is in hours (of a core, of a GPU), of `cost` in money. A job holds the most it can cost from its
 submit; each end of a task charges what it took and gives its part back. A job belongs to the period of its submit.
@@ -21,7 +22,7 @@ from rainbow.text import meant
 PERIODS = ("month", "quarter", "year", "always")
 REFUSE, LOWEST = "refuse", "lowest"
 HOUR = 3_600.0
-LIMITS = ("active_jobs", "duration")
+LIMITS = ("active_jobs", "duration", "running_cores", "user_running_cores")
 Used = Mapping[str, float]  # amounts times seconds, by type
 
 

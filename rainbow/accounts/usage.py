@@ -23,7 +23,7 @@ Placement = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An attempt of a task that ran: its job's account and user, where, what it held, and from when until when."""
+    """An attempt of a task that ran: account and user of its job, the cluster's id, what it held, and when."""
 
     account: str
     user: str

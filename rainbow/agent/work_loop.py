@@ -14,10 +14,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from rainbow.agent.background_call import Line
 from rainbow.agent.executors import lease
-from rainbow.agent.executors.interface import Executor, Explains, Gives, Leased, Suspends, Withdraws, Writes
+from rainbow.agent.executors.interface import Executor, Explains, Gives, Leased, Suspends, Warns, Withdraws, Writes
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId
 from rainbow.agent.journal import Journal
 from rainbow.agent.messages import batch, ended, happened, placed, refs, run_id, run_of, stale_runs, waits, wrote
@@ -39,6 +40,16 @@ def hold(executor: Executor, run: RunId, verb: str) -> responses.Event:
 
 MAX_TASKS = 64  # at once
 PROCESSES = 1  # of a task for each core it holds; 0: no limit
+
+
+def end(executor: Executor, run: RunId, told: Mapping[str, Any]) -> None:
+    """End a run; one that is preempted gets its signal first, where the executor can send one."""
+    if told.get("signal") and isinstance(executor, Warns):
+        executor.warn(run, told["signal"], told.get("grace", 0.0))
+    else:
+        executor.stop(run)
+
+
 STOP, KEEP = "stop", "keep"  # what becomes of tasks when the server has not answered for a lease
 OVER = "its agent had no word from the server for a lease"
 WAIT = 20.0  # seconds the server may let us wait for work
@@ -233,9 +244,10 @@ class Agent:
     def _obey(self, answer: responses.Received | responses.Beat) -> None:
         running = set(self._executor.running())
         told = {(event["task"], event["attempt"]) for event in self._journal.outbox}
-        for run in map(run_id, answer["stop"]):
+        for one in answer["stop"]:
+            run = run_id(one)
             if run in running:
-                self._executor.stop(run)
+                end(self._executor, run, one)
             elif run not in told:  # never started here: its space must not stay booked
                 self._journal.tell(ended(Ended(run, Result.STOPPED, detail="it was not running")))
         for run in map(run_id, answer.get("withdraw", ())):

@@ -32,6 +32,7 @@ BODIES = {
     "agents.heartbeat": "Heartbeat",
     "tokens.mint": "Token",
     "accounts.put": "Account",
+    "accounts.put_qos": "Qos",
     "reservations.create": "Reservation",
 }
 # these answer 201, with what names the new thing in other paths
@@ -42,7 +43,8 @@ MADE = {
     "reservations.create": ("reservation_id", "id"),
 }
 # these answer 204
-GONE = {"clusters.delete", "clusters.delete_subsystem", "tokens.revoke", "reservations.delete", "accounts.delete"}
+GONE = {"clusters.delete", "clusters.delete_subsystem", "tokens.revoke", "reservations.delete"}
+GONE |= {"accounts.delete", "accounts.delete_qos"}
 OPEN = {"health.live", "health.ready", "health.front", "openapi.show"}
 EVENT = {  # one of the stream, as its lines name it
     "type": "object",
@@ -70,7 +72,7 @@ ID = {"type": "string", "pattern": "^[^/:]+$"}
 IN_PATH = {
     "name": NAME,
     "subsystem": NAME,
-    "account": NAME,
+    **dict.fromkeys(("account", "qos"), NAME),
     **dict.fromkeys(("job_id", "token_id", "reservation_id"), ID),
 }
 FAULTS = {

@@ -204,8 +204,7 @@ BY_ENDPOINT = {
     "batch.submit": "Answers",
     "jobs.match": "Match",
     "jobs.listing": "Jobs",
-    "jobs.show": "JobShown",
-    "jobs.cancel": "JobShown",
+    **dict.fromkeys(("jobs.show", "jobs.cancel"), "JobShown"),
     "jobs.why": "Why",
     "jobs.eta": "Eta",
     "jobs.eta_of_jobspec": "Etas",
@@ -216,10 +215,9 @@ BY_ENDPOINT = {
     "tokens.rotate": "Rotated",
     "accounts.listing": "Accounts",
     "accounts.show": "AccountShown",
-    "accounts.put": "Answer",
+    **dict.fromkeys(("accounts.put", "accounts.put_qos", "accounts.qos"), "Answer"),
     "accounts.usage": "Usage",
-    "health.live": "Health",
-    "health.ready": "Health",
+    **dict.fromkeys(("health.live", "health.ready"), "Health"),
 }
 
 
@@ -264,6 +262,7 @@ EXAMPLES: dict[str, Any] = {
     "agents.heartbeat": {"agent": "a", "workers": ["n0"], "running": []},
     "reservations.create": {"jobspec": JOBSPEC, "duration": 3600, "requestor": "ann", "name": "the demonstration"},
     "accounts.put": {"shares": 50, "users": {"ann": {"shares": 1, "default": True}}, "budget": {"amount": 1000}},
+    "accounts.put_qos": {"priority": 100, "preempts": ["default"], "signal": "USR1", "grace": 60},
     "tokens.mint": {"clusters": ["oak"], "requestors": ["ann"], "name": "for ann"},
 }
 
@@ -438,6 +437,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         half_life={"type": "number", "minimum": 0, "maximum": 10**12},
         weights={"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 10**9}},
     ),
+    "Qos": ANY_OBJECT,
     "Reservation": _object(
         ["jobspec"],
         jobspec={"type": ["string", "object"]},

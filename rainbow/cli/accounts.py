@@ -1,4 +1,4 @@
-"""`rainbow account` and `rainbow usage`."""
+"""`rainbow account`, `rainbow qos` and `rainbow usage`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def _changes(command: Any) -> Any:
                 "limits",
                 multiple=True,
                 metavar="[CLUSTER:]KEY=N",
-                help="Limit: active_jobs, or duration in seconds. Replaces all limits. Repeatable.",
+                help="Limit: active_jobs, running_cores, user_running_cores (of each user), or duration in seconds. "
+                "Replaces all limits. Repeatable.",
             ),
             click.option(
                 "--budget", type=click.FloatRange(0), help="Budget of a period: hours, or money; 0 for none."
@@ -72,7 +73,7 @@ def _body(given: Mapping[str, Any]) -> dict[str, Any]:
         of = given["budget_of"]
         budget["of"] = "cost" if of == "cost" else _pairs(of.split(","))
     body |= {"users": users} if users else {}
-    body |= {"limits": _limits(given["limits"])} if given["limits"] else {}
+    body |= {"limits": limits_of(given["limits"])} if given["limits"] else {}
     body |= {"weights": _pairs(given["weight"])} if given["weight"] else {}
     if given["budget"] is not None:
         body["budget"] = {key: value for key, value in budget.items() if value is not None} if given["budget"] else {}
@@ -92,7 +93,8 @@ def _number(text: str) -> float:
         raise click.UsageError(f"expected KEY=NUMBER, got {text[:40]!r}") from None
 
 
-def _limits(texts: Iterable[str]) -> dict[str, Any]:
+def limits_of(texts: Iterable[str]) -> dict[str, Any]:
+    """Read limits as options give them: [CLUSTER:]KEY=N."""
     limits: dict[str, Any] = {}
     for text in texts:
         where, _, limit = text.rpartition(":")
@@ -223,3 +225,85 @@ def usage(client: Client, by: str, since: str | None, until: str | None, as_csv:
         csv.writer(sys.stdout, lineterminator="\n").writerows([[title.lower() for title in titles], *rows])
     else:
         printer.show(output, found, lambda console: console.print(printer.table(titles, rows)))
+
+
+# ── qualities of service ──
+
+
+@click.group()
+def qos() -> None:
+    """Qualities of service: priority, limits, exemptions, and what jobs may preempt."""
+
+
+@qos.command(name="list")
+@printer.output_option
+@with_tokens
+def list_qos(client: Client, output: str) -> None:
+    """List the qualities of service."""
+    found = client.qos()
+    titles = ["NAME", "PRIORITY", "PREEMPTS", "HOW", "EXEMPT", "LIMITS", "USERS", "ACCOUNTS"]
+    printer.show(
+        output, found, lambda console: console.print(printer.table(titles, [_quality(one) for one in found]))
+    )
+
+
+def _quality(one: Mapping[str, Any]) -> list[Any]:
+    how = f"{one['how']} {one['signal']} {one['grace']:g}s" if one["preempts"] else ""
+    limits = [f"{key}={value}" for key, value in one["limits"].items() if key != "clusters"]
+    limits += [
+        f"{name}:{key}={value}"
+        for name, own in one["limits"].get("clusters", {}).items()
+        for key, value in own.items()
+    ]
+    lists = (one["preempts"], one["exempt"], limits, one["users"], one["accounts"])
+    preempts, exempt, limited, users, accounts = (", ".join(values) for values in lists)
+    return [one["name"], one["priority"], preempts, how, exempt, limited, users, accounts]
+
+
+@qos.command(name="set")
+@click.argument("name")
+@click.option("--priority", type=int, help="Added to the priority of its jobs; -1023 to 1024.")
+@click.option(
+    "--user", "users", multiple=True, metavar="USER", help="User who may use it; else everybody. Repeatable."
+)
+@click.option("--account", "accounts", multiple=True, metavar="NAME", help="Account that may use it. Repeatable.")
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="[CLUSTER:]KEY=N",
+    help="Limit, as of rainbow account set. Replaces all limits. Repeatable.",
+)
+@click.option(
+    "--exempt",
+    multiple=True,
+    type=click.Choice(["preemption", "limits", "budgets"]),
+    help="What its jobs are exempt from. Repeatable.",
+)
+@click.option("--exempt-time", callback=duration, help="Time after its start in which a task is not preempted.")
+@click.option("--preempt", "preempts", multiple=True, metavar="QOS", help="Quality it may preempt. Repeatable.")
+@click.option("--how", type=click.Choice(["requeue", "cancel"]), help="What becomes of preempted jobs; requeue.")
+@click.option("--signal", metavar="NAME", help="Signal that preempted tasks get first, such as USR1; TERM.")
+@click.option("--grace", callback=duration, help="Time from the signal until tasks are ended; 30 s.")
+@printer.output_option
+@with_tokens
+def change_qos(client: Client, name: str, output: str, **given: Any) -> None:
+    """Create or change a quality of service: rainbow qos set urgent --priority 100 --preempt default."""
+    body: dict[str, Any] = {key: list(value) for key, value in given.items() if isinstance(value, tuple) and value}
+    body |= {key: value for key, value in given.items() if value is not None and not isinstance(value, tuple)}
+    if "exempt_time" in body:
+        body["exempt_seconds"] = body.pop("exempt_time")
+    if "limits" in body:
+        body["limits"] = limits_of(given["limits"])
+    found = client.put_qos(name, body)
+    told = {key: ", ".join(value) if isinstance(value, list) else value for key, value in found.items()}
+    printer.show(output, found, lambda console: console.print(printer.facts(told)))
+
+
+@qos.command(name="delete")
+@click.argument("name")
+@with_tokens
+def delete_qos(client: Client, name: str) -> None:
+    """Delete a quality of service without active jobs."""
+    client.delete_qos(name)
+    click.echo(f"deleted qos {name}")

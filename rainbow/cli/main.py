@@ -36,6 +36,7 @@ COMMANDS = {
     "match": "commands.match:match",
     "nodes": "slurm.history:nodes",
     "policy": "commands.simulation:policy",  # with `policy simulate`, which stands beside `simulate`
+    "qos": "accounts:qos",
     "receive": "commands.receive:receive",
     "report": "commands.receive:report",
     "reserve": "commands.reservations:reserve",

@@ -409,6 +409,18 @@ class Client(Waiting):
         """Delete an account without active jobs."""
         self._calls.call("DELETE", path("accounts", name))
 
+    def qos(self) -> list[dict[str, Any]]:
+        """List the qualities of service."""
+        return cast("list[dict[str, Any]]", self._calls.call("GET", path("qos"))["qos"])
+
+    def put_qos(self, name: str, body: Document) -> dict[str, Any]:
+        """Create a quality of service, or change what is named of it."""
+        return self._object("PUT", path("qos", name), body)
+
+    def delete_qos(self, name: str) -> None:
+        """Delete a quality of service without active jobs."""
+        self._calls.call("DELETE", path("qos", name))
+
     def usage(self, *, by: str = "account", since: str | None = None, until: str | None = None) -> dict[str, Any]:
         """Sum what was used by these columns, in hours of each type; days are such as 2030-01-31."""
         return cast(

@@ -31,6 +31,7 @@ from rainbow.scheduling.load_based import LoadBased
 from rainbow.scheduling.location import located
 from rainbow.scheduling.plan_diagram import diagram
 from rainbow.scheduling.priority import Priority
+from rainbow.scheduling.rules.ruled_plan import ruled
 from rainbow.scheduling.snapshot import (
     Broken,
     Elastic,
@@ -123,6 +124,7 @@ __all__ = [
     "placements",
     "policies",
     "processes",
+    "ruled",
     "slots_of",
     "traits_of",
     "waits_for",

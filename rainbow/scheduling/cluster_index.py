@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -227,6 +228,18 @@ class Census:
         job = self.jobs.pop(job_id, None)
         if job is not None:
             self._count_job(job, -1)
+
+    @contextmanager
+    def showing(self, jobs: Collection[JobView]) -> Iterator[None]:
+        """Show some waiting jobs as they are given here while a plan is made; one without gangs is hidden."""
+        before = [self.jobs[job.id] for job in jobs]
+        for job in jobs:
+            self.put_job(job)
+        try:
+            yield
+        finally:
+            for job in before:
+                self.put_job(job)
 
     def _count_job(self, job: JobView, sign: int) -> None:
         _put(self.queues, job.requestor, turn(job), sign)

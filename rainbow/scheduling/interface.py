@@ -25,6 +25,7 @@ from rainbow.scheduling.snapshot import (
 if TYPE_CHECKING:
     from rainbow.accounts.fair_tree import Standing
     from rainbow.matching import Take
+    from rainbow.scheduling.qos import Rules
 
 
 def census_of(view: View) -> Census:
@@ -150,6 +151,7 @@ class View:
     standings: Mapping[tuple[str, str], Standing] = field(
         default_factory=dict
     )  # by account and user; none: no accounts
+    rules: Rules | None = field(default=None, compare=False)  # what the host holds every plan to; policies need not
 
     def factor(self, job: JobView) -> float:
         """Return the fair share factor of a job's account and user, from 1 (first) down; 0 without one."""
@@ -172,10 +174,17 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Stop this task; its space stays booked until its end is confirmed."""
+    """Stop this task; its space stays booked until its end is confirmed.
+
+    Preempted `by` a job it gets this signal first and is ended `grace` seconds later; `cancels`: its job ends then.
+    """
 
     task: str
     why: str
+    by: str = ""
+    signal: str = ""
+    grace: float = 0.0
+    cancels: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +322,14 @@ class Names(Protocol):
 
     def names(self, settings: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
         """Return {key of attributes.system: the names that exist}; a job that asks for another is rejected."""
+
+
+@runtime_checkable
+class Whole(Protocol):
+    """What a policy has beside, if a worker may serve one gang at a time."""
+
+    def takes_whole_workers(self, settings: Mapping[str, Any]) -> bool:
+        """Return whether it does with these settings."""
 
 
 @runtime_checkable

@@ -131,6 +131,7 @@ class JobView:
     progress: JobProgress | None = None
     service: str = ""  # the service it is an instance of: instances stand apart where they can
     account: str = ""  # who pays for it; empty: none
+    qos: str = ""  # its quality of service; empty: none
 
     @property
     def tasks(self) -> int:
@@ -155,6 +156,8 @@ class RunView:
     attributes: Mapping[str, Any] = field(default_factory=dict)  # attributes.system of the jobspec, as given
 
     progress: RunProgress | None = None
+    account: str = ""
+    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from rainbow.errors import ConfigError, Conflict
+from rainbow.store.accounts import tables  # noqa: F401 - their tables are among those of `metadata`
 from rainbow.store.engine import Store, open_store
 from rainbow.store.schema import metadata
 

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rainbow.store import credentials
+from rainbow.store.accounts.tables import former_clusters
 from rainbow.store.schema import clusters, subsystems, summaries
 
 ALL, OWN = "all", "own"  # whose jobs a token that names requestors sees
@@ -111,6 +112,8 @@ def set_drained(connection: sa.Connection, cluster_id: str, at: float | None) ->
 def remove(connection: sa.Connection, cluster_id: str) -> None:
     """Remove a cluster with its graphs, state, workers and credentials."""
     credentials.lose(connection, cluster_id)
+    named = sa.select(clusters.c.id, clusters.c.name).where(clusters.c.id == cluster_id)
+    connection.execute(former_clusters.insert().from_select(["id", "name"], named))
     connection.execute(clusters.delete().where(clusters.c.id == cluster_id))
     credentials.remove_useless(connection)
 

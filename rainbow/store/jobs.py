@@ -78,6 +78,7 @@ class JobRecord:
     suspended_at: float | None = None  # since when its owner wants it held
     account: str = ""  # who pays for it; empty: none
     rate: float = 0.0  # money for a core second where it was placed
+    qos: str = ""  # its quality of service; empty: none
 
     def moved(self, cluster_id: str, cluster: str, nodes: int) -> JobRecord:
         """Return the job as it is at another cluster."""

@@ -20,7 +20,9 @@
     forecasts                    what a cluster's last forecast leaves free, how its forecasts and lengths turned out
     job_etas                     the first and last forecast of each job that waited
     accounts ─── members         who may use how much; the row "" has the rules of all and counts changes
-    usages, usage_days           what accounts and users have used: decayed, and by day
+    qos                          named qualities of service
+    usages, usage_days           what accounts and users have used: decayed, and by day and cluster
+    former_clusters              the names of removed clusters
     budgets ──── holds           what is held and charged of budgets by period; of it by job
     events                       what happened, in order
 
@@ -255,6 +257,7 @@ jobs = sa.Table(
     sa.Column("account", NAME, nullable=False, server_default=""),
     sa.Column("rate", sa.Double, nullable=False, server_default="0"),  # money for a core second, at its submit
     _index_where("ix_jobs_account", "account <> ''", "account", "state"),
+    sa.Column("qos", NAME, nullable=False, server_default=""),
 )
 
 unplaced = sa.Table(
@@ -324,6 +327,7 @@ tasks = sa.Table(
     sa.Column("pending", JSON),  # why it does not start, as its agent says
     sa.Column("held", JSON),  # paths of what it holds, by worker; NULL: amounts of no vertices in particular
     sa.Column("account", NAME, nullable=False, server_default=""),  # of its job
+    sa.Column("preempted", JSON),  # by whom, and how it ends: {"by", "qos", "signal", "grace"}
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
     # the order in which a job's tasks wait
     sa.Index("ix_tasks_queue", "job", "state", "expected", "index"),
@@ -426,66 +430,6 @@ promises = sa.Table(
     sa.Column("booking", JSON, nullable=False),
     sa.Column("basis", WORD, nullable=False),  # the settings it was made under, in short
     sa.Column("broken", JSON),  # what became of the promise before
-)
-
-accounts = sa.Table(
-    "accounts",
-    metadata,
-    sa.Column("name", NAME, primary_key=True),
-    sa.Column("parent", NAME, nullable=False, server_default=""),
-    sa.Column("shares", sa.Integer),
-    sa.Column("limits", JSON, nullable=False),
-    sa.Column("budget", JSON, nullable=False),
-    sa.Column("changes", sa.BigInteger, nullable=False, server_default="0"),
-)
-
-members = sa.Table(
-    "members",
-    metadata,
-    sa.Column("account", NAME, sa.ForeignKey("accounts.name", ondelete="CASCADE"), nullable=False, primary_key=True),
-    sa.Column("user", TEXT, nullable=False, primary_key=True),
-    sa.Column("shares", sa.Integer),
-    sa.Column("default", sa.Boolean, nullable=False, server_default=sa.false()),
-)
-
-usages = sa.Table(
-    "usages",
-    metadata,
-    sa.Column("account", NAME, primary_key=True),
-    sa.Column("user", TEXT, primary_key=True),
-    sa.Column("amount", sa.Double, nullable=False),  # weighted seconds, decayed
-    sa.Column("at", TIME, nullable=False),  # until then
-)
-
-usage_days = sa.Table(
-    "usage_days",
-    metadata,
-    sa.Column("account", NAME, primary_key=True),
-    sa.Column("user", TEXT, primary_key=True),
-    sa.Column("cluster", NAME, primary_key=True),
-    sa.Column("type", NAME, primary_key=True),
-    sa.Column("day", sa.Integer, primary_key=True, autoincrement=False),  # since 1970, UTC
-    sa.Column("used", sa.Double, nullable=False),  # amount times seconds
-    sqlite_with_rowid=False,  # summed in the order of the key
-)
-
-budgets = sa.Table(
-    "budgets",
-    metadata,
-    sa.Column("account", NAME, primary_key=True),
-    sa.Column("period", WORD, primary_key=True),
-    sa.Column("held", sa.Double, nullable=False),
-    sa.Column("charged", sa.Double, nullable=False),
-)
-
-holds = sa.Table(
-    "holds",
-    metadata,
-    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
-    sa.Column("account", NAME, primary_key=True),  # whose budget
-    sa.Column("period", WORD, nullable=False),
-    sa.Column("of", JSON, nullable=False),  # how usage counts
-    *(sa.Column(name, sa.Double, nullable=False) for name in ("held", "per_task", "charged")),  # per task: at its end
 )
 
 events = sa.Table(

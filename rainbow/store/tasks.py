@@ -83,12 +83,29 @@ class Waiting(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Tasks of one job in one state: how many, since when the first is, its agent, and what that says of them."""
+    """Tasks of one job in one state: how many, since when the first is, its agent, and what that says of them.
+
+    `preempted`: by whom those that stop are, and how.
+    """
 
     number: int
     since: float | None
     agent: str
     pending: Mapping[str, Any] | None = None
+    preempted: Mapping[str, Any] | None = None
+
+
+_PREEMPTED = sa.select(tasks.c.job, tasks.c.preempted).where(
+    tasks.c.job.in_(sa.bindparam("wanted", expanding=True)),
+    tasks.c.state == sa.bindparam("state"),
+    tasks.c.preempted.is_not(None),
+)
+
+
+def preempted(connection: sa.Connection, job_id: str) -> Mapping[str, Any] | None:
+    """Return by whom a job was preempted whose tasks wait to start again; None: by nobody."""
+    row = connection.execute(_PREEMPTED.limit(1), {"wanted": [job_id], "state": TaskState.WAITING}).first()
+    return row.preempted if row else None
 
 
 def standing(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, dict[TaskState, Standing]]:
@@ -105,6 +122,9 @@ def standing(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, dic
         said = (tasks.c.state == TaskState.ACCEPTED, tasks.c.pending.is_not(None))
         for job, told in connection.execute(sa.select(tasks.c.job, tasks.c.pending).where(own[0], *said)):
             found[job][TaskState.ACCEPTED] = found[job][TaskState.ACCEPTED]._replace(pending=told)
+        stops = [job for job in job_ids[k : k + NAMED] if TaskState.STOPPING in found.get(job, ())]
+        for job, told in connection.execute(_PREEMPTED, {"wanted": stops, "state": TaskState.STOPPING}):
+            found[job][TaskState.STOPPING] = found[job][TaskState.STOPPING]._replace(preempted=told)
     return found
 
 

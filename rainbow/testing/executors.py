@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from rainbow.agent import Ended, Executor, Explains, Pending, Result, RunId, open_executor
+from rainbow.agent.executors.interface import Warns
 from rainbow.agent.executors.local import GRACE, allowed
 from rainbow.agent.executors.run import TAIL
 from rainbow.testing.runs import LEAVE_A_CHILD, PYTHON, end_of, ends, python, run_of, sleepers, until
@@ -41,6 +42,21 @@ import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: (print("tidied", flush=True), sys.exit(3)))
 open(sys.argv[1], "w")
 time.sleep(60)
+"""
+
+
+MIND_USR1 = """
+import signal, sys, time
+def told(number, _):
+    with open(sys.argv[2], "a") as file:
+        file.write(signal.Signals(number).name[3:] + " ")
+    if number == signal.SIGTERM:
+        sys.exit(0)
+for number in (signal.SIGUSR1, signal.SIGTERM):
+    signal.signal(number, told)
+open(sys.argv[1], "w")
+while True:
+    time.sleep(0.05)
 """
 
 
@@ -183,6 +199,18 @@ class ExecutorContract:
         executor.start(run_of("sleep", "60"))
         executor.stop(("t1", 1))
         assert ends(executor)[("t1", 1)].result is Result.STOPPED
+
+    def test_a_run_is_warned_and_has_its_grace_before_it_is_stopped(self, executor: Executor, tmp_path: Path) -> None:
+        if not isinstance(executor, Warns):
+            pytest.skip("this executor ends runs without a warning")
+        executor.start(run_of(PYTHON, "-c", MIND_USR1, str(tmp_path / "ready"), str(tmp_path / "warned")))
+        until((tmp_path / "ready").exists)
+        for _ in range(2):
+            executor.warn(("t1", 1), "USR1", 1.0)
+        began = time.monotonic()
+        end = ends(executor)[("t1", 1)]
+        assert (end.result, (tmp_path / "warned").read_text()) == (Result.STOPPED, "USR1 TERM ")
+        assert time.monotonic() - began >= 0.9
 
     def test_stop_of_an_unknown_run_or_attempt_does_nothing(self, executor: Executor) -> None:
         executor.start(run_of("sleep", "0.3"))

@@ -67,6 +67,14 @@ class Withdraws(Protocol):
 
 
 @runtime_checkable
+class Warns(Protocol):
+    """What an executor has beside, if it can tell runs by a signal that they end soon."""
+
+    def warn(self, run: RunId, name: str, grace: float) -> None:
+        """Send a signal, such as USR1, and stop the run so many seconds later; asked twice it is the same."""
+
+
+@runtime_checkable
 class Leased(Protocol):
     """What an executor has beside, if its runs end by themselves when the agent's lease is over."""
 

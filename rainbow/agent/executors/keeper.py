@@ -215,15 +215,15 @@ class Keeper:
         elif verb == "poll":
             return {"ended": self._told(message["known"]), "begun": self._new_begun()}
         elif verb in ("stop", "suspend", "resume"):
-            self._ask(verb, _run_id(message["run"]))
+            self._ask(verb, _run_id(message["run"]), _warning(message))
         elif verb == "close":
             self._over = True
             self._close()
         return {}
 
-    def _ask(self, verb: str, run: RunId) -> None:
+    def _ask(self, verb: str, run: RunId, text: str) -> None:
         if run in self._watched:
-            self._wards.ask("stop" if verb == "stop" else "hold", run, yes=verb != "resume")
+            self._wards.ask("stop" if verb == "stop" else "hold", run, yes=verb != "resume", text=text)
 
     def _start(self, told: Mapping[str, Any]) -> None:
         run = run_from_json(told)
@@ -244,6 +244,11 @@ class Keeper:
     def _new_begun(self) -> list[RunId]:
         begun, self._told_begun = self._told_begun, []
         return begun
+
+
+def _warning(message: Mapping[str, Any]) -> str:
+    """Return what a warden reads of a stop: the signal that comes first, and for how many seconds."""
+    return f"{message['signal']} {float(message['grace'])}" if message.get("signal") else ""
 
 
 def _run_id(told: Any) -> RunId:

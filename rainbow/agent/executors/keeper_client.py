@@ -105,6 +105,10 @@ class KeptExecutor:
         """Begin to end a run."""
         self._ask("stop", run=run)
 
+    def warn(self, run: RunId, name: str, grace: float) -> None:
+        """Send a signal to a run, and begin to end it so many seconds later."""
+        self._ask("stop", run=run, signal=name, grace=grace)
+
     def suspend(self, run: RunId) -> None:
         """Hold a run in place."""
         self._ask("suspend", run=run)

@@ -88,6 +88,7 @@ class _Active:
     swept: set[int] = field(default_factory=set)  # ranks whose left-behind group is gone
     ending: Result | None = None
     kill_at: float = float("inf")
+    term_at: float = float("inf")  # when its warning was not enough
     quiet_at: float = float("inf")  # when the wait for more output is over
     fault: str = ""
     held_at: float | None = None  # since when it is suspended
@@ -177,6 +178,14 @@ class LocalExecutor:
         if run in self._active:
             self._end(self._active[run], Result.STOPPED, self._clock())
 
+    def warn(self, run: RunId, name: str, grace: float) -> None:
+        """Send a signal to a run's processes; `poll` sends TERM so many seconds later, and KILL as `stop` does."""
+        active = self._active.get(run)
+        if active and active.ending is None and any(process.poll() is None for process in active.processes):
+            active.ending, active.term_at = Result.STOPPED, self._clock() + grace
+            _signal(active, _number(name))
+            self._wake(active)
+
     def end(self, run: RunId, grace: float) -> None:
         """Do what `stop` does, with so many seconds between TERM and KILL."""
         if run in self._active:
@@ -185,7 +194,9 @@ class LocalExecutor:
 
     def due(self) -> float:
         """Return when something is to be done if nothing happens before, by the executor's clock."""
-        times = [min(a.deadline if a.held_at is None else a.kill_at, a.kill_at) for a in self._active.values()]
+        times = [
+            min(a.deadline if a.held_at is None else a.kill_at, a.term_at, a.kill_at) for a in self._active.values()
+        ]
         return min(times, default=float("inf"))
 
     def is_ending(self) -> bool:
@@ -229,6 +240,9 @@ class LocalExecutor:
     def _hold_to_limit(self, active: _Active, now: float) -> None:
         if now >= active.deadline and active.held_at is None:
             self._end(active, Result.TIMED_OUT, now)
+        if now >= active.term_at:
+            active.term_at, active.kill_at = float("inf"), now + self._grace
+            _signal(active, signal.SIGTERM)
         if now >= active.kill_at:
             _signal(active, signal.SIGKILL)
 
@@ -238,9 +252,12 @@ class LocalExecutor:
             active.ending = why
             active.kill_at = now + self._grace
             _signal(active, signal.SIGTERM)
-            if active.held_at is not None:  # what is stopped cannot mind TERM
-                active.held_at = None
-                _signal(active, signal.SIGCONT)
+            self._wake(active)
+
+    def _wake(self, active: _Active) -> None:
+        if active.held_at is not None:  # what is stopped cannot mind a signal
+            active.held_at = None
+            _signal(active, signal.SIGCONT)
 
 
 def cpus_of(run: Run, worker: str) -> tuple[int, ...]:
@@ -301,6 +318,12 @@ def _fault(run: Run, error: Exception) -> str:
     if run.cwd and error.filename == run.cwd:
         return f"cannot be started in {run.cwd!r}: {error.strerror}"
     return f"cannot start {run.command[0]!r}: {error.strerror}"
+
+
+def _number(name: str) -> int:
+    """Return the number of a signal; TERM for one that this system does not have."""
+    found: int = getattr(signal, f"SIG{name}", signal.SIGTERM)
+    return found
 
 
 def _signal(active: _Active, number: int) -> None:

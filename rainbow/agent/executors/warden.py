@@ -131,7 +131,8 @@ class _Warden:
             self._executor.end(run, min(GRACE, limit.kill))
         if self._wards.is_asked("stop", run) and not self._ending:
             self._ending = True
-            self._executor.stop(run)
+            warning = self._wards.warning(run)
+            self._executor.warn(run, *warning) if warning else self._executor.stop(run)
         (self._executor.suspend if self._wards.is_asked("hold", run) else self._executor.resume)(run)
         until = min(LONGEST, left if not self._ending else LONGEST, self._executor.due() - time.monotonic())
         return max(TICK, until)

@@ -3,7 +3,7 @@
 KEY         the run; locked by its warden for as long as that lives
     KEY.pid     the warden
     KEY.begun   its processes have been started
-    KEY.stop    its presence asks for the end
+    KEY.stop    its presence asks for the end; it may name a signal that comes first, and for how many seconds
     KEY.hold    its presence asks to hold it in place
     KEY.end     how it ended
     KEY.out     the end of what it has written so far, where that goes to no file
@@ -113,9 +113,19 @@ class Wards:
 
     # ── by the keeper ──
 
-    def ask(self, kind: str, run: RunId, *, yes: bool = True) -> None:
+    def warning(self, run: RunId) -> tuple[str, float] | None:
+        """Return the signal that a run gets before its end, and for how many seconds; None: it ends at once."""
+        try:
+            name, grace = Path(self._at(run, ".stop")).read_text().split()
+            return name, float(grace)
+        except (OSError, ValueError):
+            return None
+
+    def ask(self, kind: str, run: RunId, *, yes: bool = True, text: str = "") -> None:
         """Ask for something, or take it back; the warden is woken."""
-        if yes:
+        if yes and text:
+            self._write(f"{_key(run)}.{kind}", text)
+        elif yes:
             _put(self._at(run, f".{kind}"), "", os.O_CREAT)
         else:
             _unlink(self._at(run, f".{kind}"))

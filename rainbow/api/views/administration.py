@@ -12,6 +12,7 @@ from flask import Blueprint, Response, jsonify, redirect, request
 from rainbow.api.wire import flag, read_mapping, service, timed, who
 from rainbow.errors import Forbidden
 from rainbow.service.accounts import administration as account_verbs
+from rainbow.service.accounts import quality
 from rainbow.service.clusters import tokens as verbs
 from rainbow.service.core import reload as core_reload
 from rainbow.service.core.counters import BUCKETS, METRICS, counters, gauges_here, histograms
@@ -187,6 +188,26 @@ def put_account(account: str) -> Any:
 def delete_account(account: str) -> Any:
     """Delete an account without active jobs and without accounts below it."""
     account_verbs.delete(service(), who(), account)
+    return "", 204
+
+
+@accounts.get("/qos", endpoint="qos")
+def list_qos() -> Any:
+    """List the qualities of service: priority, limits, exemptions, who may use them, and what they preempt."""
+    return jsonify(qos=quality.listing(service(), who()))
+
+
+@accounts.put("/qos/<id:qos>", endpoint="put_qos")
+def put_qos(qos: str) -> Any:
+    """Create a quality of service, or change what the body names of it."""
+    asking = who()
+    return jsonify(quality.put(service(), asking, qos, read_mapping("Qos")))
+
+
+@accounts.delete("/qos/<id:qos>", endpoint="delete_qos")
+def delete_qos(qos: str) -> Any:
+    """Delete a quality of service that no active job has."""
+    quality.delete(service(), who(), qos)
     return "", 204
 
 

@@ -278,7 +278,7 @@ def _more(job: Document) -> str:
 def _draw_why(console: Console, found: Document) -> None:
     waits = (found.get("wait") or {}) if found["state"] in WAITS else {}
     console.print(Text(_answer(found, waits)), soft_wrap=True)
-    account = {"account": found["account"]["text"]} if found.get("account") else {}
+    account = {key: found[key]["text"] for key in ("account", "preempted") if found.get(key)}
     told = {"id": found["id"], **_waiting(waits, found.get("verify") or {}), **_expected(found), **account}
     console.print(printer.facts(told))
     draw_decision(console, found["decision"])

@@ -110,7 +110,9 @@ _OPTIONS = [
         metavar="NAME",
         help="Account that pays; of a Slurm cluster where the server has no accounts.",
     ),
-    click.option("-q", "--qos", metavar="NAME", help="Quality of service of a Slurm cluster."),
+    click.option(
+        "-q", "--qos", metavar="NAME", help="Quality of service; of a Slurm cluster where the server has none."
+    ),
     click.option("-C", "--constraint", metavar="PROPERTIES", help="Properties that nodes have: a&b, or a|b."),
     click.option("-w", "--nodelist", metavar="HOSTS", help="Nodes to run on, such as n[1-3]."),
     click.option("-x", "--exclude", metavar="HOSTS", help="Nodes to leave out."),

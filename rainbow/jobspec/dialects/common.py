@@ -24,7 +24,7 @@ SYSTEM |= {"class", "requires", "service", "script", "array", "hold", "submitted
 # what some policy reads: which one will have the job is not known here
 FOR_POLICIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
 FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}
-FOR_ACCOUNTS = {"account", "bank"}  # who pays: read at submit
+FOR_ACCOUNTS = {"account", "bank", "qos"}  # who pays, and with which rights: read at submit
 # what a resource manager reads that schedules for itself
 FOR_SITES = {"output", "error", "input", "comment", "requeue", "export", "export-file"}
 LONGEST_WORD = 200

@@ -21,7 +21,7 @@ from typing import Any
 from rainbow.scheduling.interface import Plan, Traits, View, Wait, census_of
 from rainbow.scheduling.load_based import round as reasons
 from rainbow.scheduling.load_based.round import Round
-from rainbow.scheduling.load_based.settings import begun, check_settings, classes_of, overlaps
+from rainbow.scheduling.load_based.settings import WORKER, begun, check_settings, classes_of, overlaps
 
 
 def figures(round_: Round) -> dict[str, Any]:
@@ -76,6 +76,10 @@ class LoadBased:
     def names(self, settings: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
         """Return the classes there are."""
         return {"class": classes_of(settings).percents}
+
+    def takes_whole_workers(self, settings: Mapping[str, Any]) -> bool:
+        """Return whether a worker serves one gang at a time."""
+        return classes_of(settings).unit == WORKER
 
     def warnings(self, settings: Mapping[str, Any], requestors: Collection[str]) -> Sequence[Mapping[str, Any]]:
         """Name the requestors that several classes claim."""

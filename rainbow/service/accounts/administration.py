@@ -61,7 +61,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> tu
 
     Of the root: the rules of usage, {"half_life": seconds, "weights": {type: weight}}.
     """
-    _check_admin(who)
+    check_admin(who)
     if not NAME.fullmatch(name):
         raise RequestError(f"an account is named by letters, digits, '.', '_' and '-', got {name!r:.60}", pointer="")
     if name == ROOT_NAME:
@@ -113,7 +113,7 @@ def _put_rules(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[s
 
 def delete(service: Service, who: Caller, name: str) -> None:
     """Delete an account that has no accounts below it and no active jobs; its usage stays in the record."""
-    _check_admin(who)
+    check_admin(who)
     with service.store.write() as connection:
         tree = registry.tree(connection)
         if name not in tree.accounts:
@@ -126,7 +126,8 @@ def delete(service: Service, who: Caller, name: str) -> None:
     service.state(Known).forget()
 
 
-def _check_admin(who: Caller) -> None:
+def check_admin(who: Caller) -> None:
+    """Raise Forbidden unless the caller is the administrator."""
     if not who.admin:
         raise Forbidden("the admin token is required to change accounts")
 
@@ -143,10 +144,10 @@ def _counted(service: Service, who: Caller) -> dict[Collection[str] | None, list
     if who.admin:
         return None
     found: dict[Collection[str] | None, list[str]] = {}
-    for name, entry in service.catalogue.items():
+    for entry in service.catalogue.values():
         if who.sees(entry.id):
             requestors = None if entry.id in who.secrets else who.submits[entry.id]
-            found.setdefault(None if requestors is None else tuple(requestors), []).append(name)
+            found.setdefault(None if requestors is None else tuple(requestors), []).append(entry.id)
     return found
 
 

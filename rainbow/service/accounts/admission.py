@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,7 +11,9 @@ from rainbow.accounts.budget import HOUR, LOWEST, Budget, limit_of, read_budget
 from rainbow.accounts.tree import Account, Tree
 from rainbow.accounts.usage import NODE, used
 from rainbow.errors import Forbidden, JobspecError, OverBudget, TooMany
+from rainbow.scheduling.qos import BUDGETS, LIMITS, Qos
 from rainbow.scheduling.snapshot import BEHIND_ALL
+from rainbow.service.accounts.quality import qos_of, qos_table
 from rainbow.service.accounts.ranks import tree_of
 from rainbow.store import cluster_states
 from rainbow.store.accounts import charges
@@ -57,6 +59,15 @@ def account_of(
     return found
 
 
+def rights_of(
+    service: Service, connection: sa.Connection, who: Caller, requestor: str, request: Request, named: str | None
+) -> dict[str, Any]:
+    """Return the account, quality of service and priority of a new job."""
+    account = account_of(service, connection, who, requestor, request, named)
+    qos = qos_of(service, connection, requestor, account, request)
+    return {"account": account, "qos": qos.name if qos else "", "priority": qos.priority if qos else 0}
+
+
 class Matched(Protocol):
     """What matching found."""
 
@@ -77,16 +88,19 @@ def admit(
     retries: int,
 ) -> tuple[JobRecord, Holding | None]:
     """Check the limits of a job's account; return the job, perhaps behind all others, and what is held for it."""
+    qos = qos_table(service, connection).get(record.qos)
+    if qos is not None:
+        _check_qos(connection, qos, record, wanted.request)
     if not record.account:
         return record, None
     totals, cluster = found.verdict(record.cluster).totals, found.reach.entry(record.cluster).cluster
     tree = tree_of(service, connection)
     line = tree.line(record.account)
-    for account in line:
+    for account in () if qos and LIMITS in qos.exempt else line:
         _check_limits(connection, tree, account, record, wanted.request)
     record = replace(record, rate=_rate(service, connection, record, cluster))
     budgets = {one.name: budget for one in line if (budget := read_budget(one.budget))}
-    if not budgets:
+    if not budgets or (qos and BUDGETS in qos.exempt):
         return record, None
     tasks, now = sum(len(gang.tasks) for gang in wanted.gangs), service.clock()
     most = most_used(wanted, totals, record, retries, budgets)
@@ -134,16 +148,39 @@ def _check_limits(
     if not account.limits:
         return
     below = [account.name, *(one.name for _, one in tree.walk(account.name))]
-    for cluster in (None, record.cluster):
-        longest, most = (limit_of(account.limits, key, cluster) for key in ("duration", "active_jobs"))
+
+    def active(cluster: str | None) -> int:
+        return charges.active_jobs(connection, below, cluster)
+
+    _hold_to(account.limits, ("account", account.name), active, record, request)
+
+
+def _check_qos(connection: sa.Connection, qos: Qos, record: JobRecord, request: Request) -> None:
+    def active(cluster: str | None) -> int:
+        return charges.active_of_qos(connection, qos.name, cluster)
+
+    _hold_to(qos.limits, ("qos", qos.name), active, record, request)
+
+
+def _hold_to(
+    limits: Mapping[str, Any],
+    of: tuple[str, str],
+    active: Callable[[str | None], int],
+    record: JobRecord,
+    request: Request,
+) -> None:
+    """Refuse a job that is longer than allowed, or one too many; `of`: account or qos, and its name."""
+    kind, name = of
+    for cluster in (None, record.cluster) if limits else ():
+        longest, most = (limit_of(limits, key, cluster) for key in ("duration", "active_jobs"))
         where = f" on {cluster}" if cluster else ""
         if longest is not None and not 0 < request.duration <= longest:
             asked = f"asks for {request.duration:g} s" if request.duration else "has no time limit"
-            told = f"account {account.name} allows {longest:g} s a job{where}, and this one {asked}; use --time"
-            raise OverBudget(told, account=account.name, limit="duration")
-        if most is not None and (there := charges.active_jobs(connection, below, cluster)) >= most:
-            told = f"account {account.name} has {there} active jobs{where}, the limit is {most:g}"
-            raise TooMany(told, retry_after=30, limit="active_jobs", account=account.name)
+            told = f"{kind} {name} allows {longest:g} s a job{where}, and this one {asked}; use --time"
+            raise OverBudget(told, **{kind: name}, limit="duration")
+        if most is not None and (there := active(cluster)) >= most:
+            told = f"{kind} {name} has {there} active jobs{where}, the limit is {most:g}"
+            raise TooMany(told, retry_after=30, limit="active_jobs", **{kind: name})
 
 
 class Prices(dict[str, tuple[float, Any]]):

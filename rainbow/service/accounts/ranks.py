@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rainbow.accounts.budget import read_budget
 from rainbow.accounts.fair_tree import Key, Standing, standings
 from rainbow.accounts.tree import Tree
+from rainbow.scheduling.qos import Qos, Rules, read_qos
 from rainbow.store.accounts import charges, registry
 from rainbow.text import some
 
@@ -31,6 +32,8 @@ class Known:
     def __init__(self) -> None:
         self.version = -1  # of the tree; -1: not read
         self.tree = Tree()
+        self.qos: Mapping[str, Qos] = {}
+        self.rules: dict[str, Rules] = {}  # by cluster
         self.at = -inf  # of the standings
         self.standings: Mapping[Key, Standing] = {}
         self.lock = threading.Lock()
@@ -40,15 +43,22 @@ class Known:
         self.version, self.at = -1, -inf
 
 
-def tree_of(service: Service, connection: sa.Connection) -> Tree:
-    """Return all accounts; one server on SQLite asks the store only after a change of its own."""
+def known_of(service: Service, connection: sa.Connection) -> Known:
+    """Return what is known of accounts; one server on SQLite asks the store only after a change of its own."""
     known = service.state(Known)
     if known.version >= 0 and not service.store.many_processes:
-        return known.tree
+        return known
     version = registry.version(connection)
     if version != known.version:
-        known.tree, known.version, known.at = registry.tree(connection), version, -inf
-    return known.tree
+        known.tree, known.rules = registry.tree(connection), {}
+        known.qos = {name: read_qos(name, given) for name, given in registry.qos(connection).items()}
+        known.version, known.at = version, -inf
+    return known
+
+
+def tree_of(service: Service, connection: sa.Connection) -> Tree:
+    """Return all accounts."""
+    return known_of(service, connection).tree
 
 
 def standings_of(service: Service, connection: sa.Connection) -> Mapping[Key, Standing]:

@@ -170,7 +170,13 @@ def _files(request: Request) -> dict[str, str]:
 def _told(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[dict[str, Any]]]:
     """Return what an agent is told of its tasks: which must stop, be held, may continue, or should be given back."""
     named = tasks.told(connection, cluster_id, agent)
-    return {key: [{"id": task.id, "attempt": task.attempt} for task in found] for key, found in named.items()}
+    return {key: [_reference(task) for task in found] for key, found in named.items()}
+
+
+def _reference(task: Task) -> dict[str, Any]:
+    """Name a task and its attempt; of one that is preempted the signal that it gets first, and for how long."""
+    how = task.preempted if task.state is T.STOPPING and task.preempted else {}
+    return {"id": task.id, "attempt": task.attempt, **{key: how[key] for key in ("signal", "grace") if key in how}}
 
 
 def accept(

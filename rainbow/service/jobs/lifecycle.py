@@ -246,6 +246,7 @@ def _job(record: JobRecord, wait: Mapping[str, Any] | None) -> dict[str, Any]:
         "awaits",
         "rate",
         *([] if record.account else ["account"]),
+        *([] if record.qos else ["qos"]),
     )
     written = {key: value for key, value in asdict(record).items() if key not in hidden}
     written["cluster"] = record.cluster or None
@@ -260,7 +261,7 @@ def _units(service: Service, record: JobRecord) -> dict[str, Any]:
     return {"units": units} if units else {}
 
 
-_SHOWN = tuple(field.name for field in fields(Task) if field.name not in ("job", "account"))
+_SHOWN = tuple(field.name for field in fields(Task) if field.name not in ("job", "account", "preempted"))
 
 
 def _task(task: Task) -> dict[str, Any]:

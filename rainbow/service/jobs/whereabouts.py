@@ -118,6 +118,10 @@ def _accepted(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
 def _stopping(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
     if (wait := _silent(record, of, site)) is not None:
         return wait
+    if how := of.preempted:
+        told = f"{some(of.number, 'task')} told by {how['signal']}, ended in {how['grace']:g} s"
+        text = f"preempted by job {how['by']}: {told}"
+        return _wait("preempted", text, of.since, agent=of.agent, tasks=of.number, by=how["by"])
     text = f"{some(of.number, 'task')} told to stop; agent {of.agent} has not confirmed the end"
     return _wait("stopping", text, record.canceled_at or of.since, agent=of.agent, tasks=of.number)
 

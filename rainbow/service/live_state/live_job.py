@@ -165,6 +165,7 @@ class LiveJob:
             len(gangs) if self.independent else 0,
             elastic=elastic_of(self.read),
             account=self.record.account,
+            qos=self.record.qos,
         )
 
     @property

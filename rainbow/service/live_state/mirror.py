@@ -378,6 +378,8 @@ class Mirror:
             suspended=task.state is T.SUSPENDED,
             priority=job.record.priority,
             attributes=system_of(job.read),
+            account=job.record.account,
+            qos=job.record.qos,
         )
 
     def watch(self, task: Task) -> None:

@@ -266,7 +266,7 @@ class Placement:
             suspended_at=self.service.clock() if self.wanted.request.held else None,
             basis=asked.basis or "",
             tag=asked.tag or (job_id if asked.basis else ""),
-            account=accounts.account_of(self.service, connection, self.who, requestor, request, asked.account),
+            **accounts.rights_of(self.service, connection, self.who, requestor, request, asked.account),
         )
 
     def _awaits(self, connection: sa.Connection, record: JobRecord) -> list[str] | None:

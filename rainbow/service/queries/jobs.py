@@ -73,6 +73,7 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         record = visible_job(connection, who, job_id)
         decision = ledger.whole(connection, job_id)
         waits = waits_of(service, connection, [record])
+        by = tasks.preempted(connection, job_id) if record.state in PENDING else None
         of_account = (
             told(record.account, record.requestor, standings_of(service, connection)) if record.account else None
         )
@@ -87,6 +88,7 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         "wait": waiting,
         "eta": expectation(service, who, record),
         **({"account": of_account} if of_account else {}),
+        **({"preempted": {**by, "text": f"preempted by job {by['by']}; it waits in its old place"}} if by else {}),
     }
 
 

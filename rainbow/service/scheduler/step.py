@@ -22,13 +22,15 @@ from rainbow.scheduling import (
     Wait,
     check_plan,
     diagram,
-    located,
     policies,
+    ruled,
     slots_of,
     traits_of,
 )
 from rainbow.scheduling.interface import ManyReasons, OneText
 from rainbow.scheduling.invariants import every_wait, left, started
+from rainbow.scheduling.rules.running_limits import within
+from rainbow.service.accounts.quality import with_elsewhere
 from rainbow.service.agents.liveness import lose_the_silent
 from rainbow.service.core.limits import check_limits
 from rainbow.service.jobs.expectation import tell_broken
@@ -118,7 +120,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     )
     if seen is None:
         return False
-    plan = located(seen.view, policies.get(seen.record.policy).plan(seen.view))  # 4
+    plan = ruled(policies.get(seen.record.policy), seen.view)  # 4
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
@@ -157,7 +159,7 @@ def plan_only(service: Service, record: ClusterRecord) -> tuple[View, Plan] | No
         seen = freeze(service, mirror.entry, quiet=True)
         if seen is None:
             return None
-        plan = located(seen.view, policies.get(seen.record.policy).plan(seen.view))
+        plan = ruled(policies.get(seen.record.policy), seen.view)
         waits = tuple(every_wait(seen.view, plan))
         return seen.view, replace(plan, waits=waits, rest=None)
 
@@ -168,7 +170,7 @@ def wait_now(service: Service, record: ClusterRecord, job: str) -> Wait | None:
         seen = freeze(service, mirror.entry, quiet=True)
         if seen is None or job not in mirror.census.jobs:
             return None
-        plan = located(seen.view, policies.get(seen.record.policy).plan(seen.view))
+        plan = ruled(policies.get(seen.record.policy), seen.view)
         named = next((wait for wait in plan.waits if wait.job == job), None)
         if named or plan.rest is None:
             return named
@@ -187,8 +189,11 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
     if not (plan.orders or waits or remembers or promises or mirror.doomed or mirror.read > MANY):
         return False
     with turn.write() as connection:
+        plan = _within(connection, seen, plan)
         changed = list(_ordered(connection, seen, plan, now))
         tasks.save_all(connection, changed, now)
+        for job, why in _canceled(plan).items():
+            end(connection, job, now, why)
         if remembers:
             clusters.set_memory(connection, seen.record.id, plan.memory)
         for job, wait in waits:
@@ -202,6 +207,21 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
     return bool(changed or mirror.doomed)
 
 
+def _within(connection: sa.Connection, seen: Frozen, plan: Plan) -> Plan:
+    """Return a plan without what passes a limit over all clusters by what has started elsewhere since the view."""
+    rules = seen.view.rules
+    if rules is None or not rules.over_all or not any(isinstance(order, Start) for order in plan.orders):
+        return plan
+    view = replace(seen.view, rules=with_elsewhere(connection, seen.mirror.entry, rules))
+    return within(view, plan)
+
+
+def _canceled(plan: Plan) -> dict[str, str]:
+    """Return the jobs that end where their tasks are preempted, and why."""
+    stops = (order for order in plan.orders if isinstance(order, Stop) and order.cancels)
+    return {stop.task.rpartition("-")[0]: stop.why for stop in stops}
+
+
 def _ordered(connection: sa.Connection, seen: Frozen, plan: Plan, now: float) -> Iterator[Task]:
     """Yield the tasks as the orders make them; those that have moved since the view was frozen are left alone."""
     orders = {order.task: order for order in plan.orders if not isinstance(order, Reserve)}
@@ -211,7 +231,8 @@ def _ordered(connection: sa.Connection, seen: Frozen, plan: Plan, now: float) ->
         if task is None:
             continue
         if isinstance(order, Stop) and task.state in BOOKED and task.state is not T.STOPPING:
-            yield transition(task, StopOrdered(order.why), now)
+            how = {"by": order.by, "signal": order.signal, "grace": order.grace} if order.by else None
+            yield transition(task, StopOrdered(order.why, preempted=how), now)
         if isinstance(order, Start) and task.state is T.WAITING:
             given = Assigned(order.placement, order.held, _slots(seen.mirror, task))
             yield transition(task, given, now)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 from rainbow.jobspec.request import OF_ITS_OWN
 from rainbow.lazy import cached_property
 from rainbow.scheduling import JobProgress, JobView, ReservationView, RunProgress, RunView, View, traits_of
+from rainbow.service.accounts.quality import rules_of
 from rainbow.service.accounts.ranks import members_of, standings_of
 from rainbow.service.agents.liveness import alive, loads
 from rainbow.service.jobs.jobspecs import Reading, reading
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from rainbow.accounts.fair_tree import Standing
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
+    from rainbow.scheduling.qos import Rules
     from rainbow.service.core.service import Entry, Service
     from rainbow.service.live_state.mirror import Mirror
     from rainbow.store.clusters import ClusterRecord
@@ -108,6 +110,7 @@ def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, quiet: bo
         census=census,
         free=FreeSpace(mirror.placing, mirror.occupancy) if mirror.occupancy else None,
         standings=_standings(service, mirror),
+        rules=_rules(service, mirror),
     )
     traits = traits_of(record.policy)
     if not traits.by_census:
@@ -121,6 +124,14 @@ def _standings(service: Service, mirror: Mirror) -> Mapping[tuple[str, str], Sta
         return {}
     with service.store.read() as connection:
         return members_of(standings_of(service, connection))
+
+
+def _rules(service: Service, mirror: Mirror) -> Rules | None:
+    """Return the limits and rights to preempt that hold here, if anything waits."""
+    if not mirror.waiting:
+        return None
+    with service.store.read() as connection:
+        return rules_of(service, connection, mirror.entry)
 
 
 def _leave_behind(service: Service, mirror: Mirror) -> None:

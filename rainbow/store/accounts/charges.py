@@ -7,7 +7,7 @@ submit; the end of each attempt charges what it took, the last end of a task giv
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -17,10 +17,11 @@ from rainbow.accounts.budget import Budget
 from rainbow.accounts.usage import Run, days, decayed, held, used
 from rainbow.state_machine import BOOKED, ENDED, Task
 from rainbow.store.accounts import registry
-from rainbow.store.schema import budgets, holds, jobs, tasks, together, usage_days, usages
+from rainbow.store.accounts.tables import budgets, former_clusters, holds, usage_days, usages
+from rainbow.store.schema import clusters, jobs, tasks, together
 
 NAMED = 500  # tasks named in one statement
-_OF_JOB = (jobs.c.account, jobs.c.requestor, jobs.c.cluster, jobs.c.rate)
+_OF_JOB = (jobs.c.account, jobs.c.requestor, jobs.c.cluster_id, jobs.c.rate)
 _BEFORE = (
     sa.select(tasks.c.id, tasks.c.job, tasks.c.state, tasks.c.started_at, tasks.c.placement, *_OF_JOB)
     .join(jobs, jobs.c.id == tasks.c.job)
@@ -69,7 +70,7 @@ def _run(row: Any, after: Task, now: float) -> Run | None:
     if row.state not in BOOKED or began is None:
         return None
     end = now if after.ended_at is None else after.ended_at
-    return Run(row.account, row.requestor, row.cluster, held(row.placement), began, end, row.rate, row.job)
+    return Run(row.account, row.requestor, row.cluster_id, held(row.placement), began, end, row.rate, row.job)
 
 
 def _note(connection: sa.Connection, runs: Iterable[Run], now: float) -> None:
@@ -201,7 +202,7 @@ def running(connection: sa.Connection, now: float) -> list[Run]:
     rows = connection.execute(_RUNNING)
     found = ((row, now if row.started_at is None else row.started_at) for row in rows)
     return [
-        Run(row.account, row.requestor, row.cluster, held(row.placement), began, now, row.rate, row.job)
+        Run(row.account, row.requestor, row.cluster_id, held(row.placement), began, now, row.rate, row.job)
         for row, began in found
     ]
 
@@ -228,20 +229,53 @@ def totals(
         query = query.where(usage_days.c.day < until)
     if seen is not None:
         query = query.where(sa.or_(sa.false(), *(_of(users, clusters) for users, clusters in seen.items())))
+    names = _names(connection) if "cluster" in by else {}
     found: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in connection.execute(query.group_by(*key)).mappings():
-        own = found.setdefault(tuple(row[name] for name in by), {})
+        named = {**row, "cluster": names.get(row["cluster"], row["cluster"])}
+        own = found.setdefault(tuple(named[name] for name in by), {})
         own[row["type"]] = own.get(row["type"], 0.0) + float(row["amount"])
     return [{**dict(zip(by, key, strict=True)), "used": own} for key, own in sorted(found.items())]
 
 
-def _of(users: Collection[str] | None, clusters: Collection[str]) -> sa.ColumnElement[bool]:
-    there = usage_days.c.cluster.in_(clusters)
+def _names(connection: sa.Connection) -> dict[str, str]:
+    """Return what clusters are called, those that are gone too; one name may be that of several."""
+    now, before = (sa.select(table.c.id, table.c.name) for table in (clusters, former_clusters))
+    return {row.id: row.name for row in connection.execute(before.union_all(now))}
+
+
+def _of(users: Collection[str] | None, ids: Collection[str]) -> sa.ColumnElement[bool]:
+    there = usage_days.c.cluster.in_(ids)
     return there if users is None else there & usage_days.c.user.in_(users)
+
+
+_ELSEWHERE = (
+    sa.select(jobs.c.account, jobs.c.requestor, jobs.c.qos, tasks.c.placement)
+    .join(jobs, jobs.c.id == tasks.c.job)
+    .where(tasks.c.cluster_id != sa.bindparam("here"), tasks.c.state.in_(BOOKED))
+    .where(sa.or_(jobs.c.account != "", jobs.c.qos != ""))
+)
+
+
+def placed_elsewhere(
+    connection: sa.Connection, cluster_id: str
+) -> Iterator[tuple[tuple[str, str, str], Mapping[str, Mapping[str, int]]]]:
+    """Give (account, user, quality of service) and placement of each task that holds space on another cluster."""
+    for row in connection.execute(_ELSEWHERE, {"here": cluster_id}):
+        yield (row.account, row.requestor, row.qos), row.placement
+
+
+def active_of_qos(connection: sa.Connection, name: str, cluster: str | None = None) -> int:
+    """Count the jobs of a quality of service that have not ended."""
+    query = sa.select(sa.func.count()).where(jobs.c.qos == name, jobs.c.state.in_(_ACTIVE))
+    return connection.execute(query if cluster is None else query.where(jobs.c.cluster == cluster)).scalar_one()
+
+
+_ACTIVE = ("WAITING", "RUNNING", "UNPLACED")
 
 
 def active_jobs(connection: sa.Connection, accounts: Collection[str], cluster: str | None = None) -> int:
     """Count the jobs of some accounts that have not ended."""
     query = sa.select(sa.func.count()).where(jobs.c.account.in_(accounts), jobs.c.account != "")
-    query = query.where(jobs.c.state.in_(("WAITING", "RUNNING", "UNPLACED")))
+    query = query.where(jobs.c.state.in_(_ACTIVE))
     return connection.execute(query if cluster is None else query.where(jobs.c.cluster == cluster)).scalar_one()

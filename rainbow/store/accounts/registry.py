@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from rainbow.accounts.tree import ROOT, Account, Member, Tree
 from rainbow.accounts.usage import Rules
-from rainbow.store.schema import accounts, members
+from rainbow.store.accounts.tables import accounts, members
+from rainbow.store.accounts.tables import qos as qualities
 
 _VERSION = sa.select(accounts.c.changes).where(accounts.c.name == ROOT)
 _RULES = sa.select(accounts.c.limits).where(accounts.c.name == ROOT)
@@ -76,6 +77,23 @@ def remove(connection: sa.Connection, name: str) -> None:
     touch(connection)
     connection.execute(members.delete().where(members.c.account == name))
     connection.execute(accounts.delete().where(accounts.c.name == name))
+
+
+def qos(connection: sa.Connection) -> dict[str, dict[str, Any]]:
+    """Return the settings of each quality of service."""
+    return {row.name: row.given for row in connection.execute(sa.select(qualities))}
+
+
+def put_qos(connection: sa.Connection, name: str, given: Mapping[str, Any]) -> None:
+    """Store a quality of service, new or changed."""
+    remove_qos(connection, name)
+    connection.execute(qualities.insert().values(name=name, given=dict(given)))
+
+
+def remove_qos(connection: sa.Connection, name: str) -> None:
+    """Remove a quality of service."""
+    touch(connection)
+    connection.execute(qualities.delete().where(qualities.c.name == name))
 
 
 def touch(connection: sa.Connection) -> None:

@@ -1,0 +1,315 @@
+"""Preemption by quality of service: which running tasks end so that a waiting gang can start.
+
+    claim    a gang of a job whose quality of service may preempt others, that did not start
+    unit     the running tasks of one gang: they end together; the lowest priority first, of equal ones the youngest
+    fits     asks whether a claim fits if these tasks had ended; where, or None
+
+Of the units that may be preempted the shortest row is taken after which the claim fits, then every one of it that is
+not needed is left alone, the highest priority first: no part of what is preempted would do. Tasks that end already
+count as gone, so one claim preempts once. What was preempted waits in its old place, and not before the claim.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+from rainbow.scheduling.interface import Free, Plan, Start, Stop, View, Wait, census_of
+from rainbow.scheduling.qos import CANCEL, PREEMPTION, Rules
+from rainbow.scheduling.rules.running_limits import Cut
+from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunView
+from rainbow.state_machine import WorkerState
+from rainbow.text import some
+
+NAME = "preemption"  # what is remembered stands under this name in a cluster's memory
+MOST = 16  # gangs of one job that preempt in one step
+SLACK = 30.0  # seconds from the end of the grace in which a claim must have started
+AGAIN = 60.0  # seconds until a claim that did not start preempts again; twice as long each time
+NOT_SPACE = frozenset({"attributes", "running-limit", "never", "unfit", "cluster-wide", "array-limit"})
+Claim = Mapping[str, Any]  # of a job: {"tasks": preempted, "until": time, "again": time, "tries": count}
+
+
+class Unit(NamedTuple):
+    """The running tasks of one gang."""
+
+    priority: int
+    youngest: float  # minus the time of the last start
+    tasks: tuple[str, ...]
+    workers: frozenset[str]
+
+
+Fits = Callable[[Collection[str]], Collection[str] | None]
+
+
+def chosen(units: Sequence[Unit], fits: Fits) -> list[Unit]:
+    """Return the units to preempt, none if the claim does not fit after all of them.
+
+    >>> units = [Unit(0, -9.0, ("b",), frozenset("n")), Unit(0, -5.0, ("a",), frozenset("n"))]
+    >>> [unit.tasks for unit in chosen(units, lambda gone: "n" if "a" in gone else None)]
+    [('a',)]
+    """
+    ordered = sorted(units)
+    low, high = 0, len(ordered)
+    if not ordered or fits(_tasks(ordered)) is None:
+        return []
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(_tasks(ordered[:middle])) is not None else (middle + 1, high)
+    kept = ordered[:low]
+    where = frozenset(fits(_tasks(kept)) or ())
+    near = [unit for unit in kept if unit.workers & where]
+    kept = near if fits(_tasks(near)) is not None else kept
+    for unit in reversed(kept):
+        rest = [one for one in kept if one is not unit]
+        kept = rest if fits(_tasks(rest)) is not None else kept
+    return kept
+
+
+def _tasks(units: Iterable[Unit]) -> list[str]:
+    return [task for unit in units for task in unit.tasks]
+
+
+def units_for(view: View, rules: Rules, job: JobView, gone: Collection[str]) -> list[Unit]:
+    """Return what a job may preempt: nothing exempt, nothing of its own, and no gang in part."""
+    gangs: dict[tuple[str, int], list[RunView]] = {}
+    for run in census_of(view).runs.values():
+        if run.task not in gone:
+            gangs.setdefault((run.job, run.gang), []).append(run)
+    may = rules.of(job.qos).preempts
+    own = [runs for (owner, _), runs in gangs.items() if owner != job.id]
+    return [_unit(runs) for runs in own if all(_may_go(rules, run, may, view.now) for run in runs)]
+
+
+def _may_go(rules: Rules, run: RunView, may: Collection[str], now: float) -> bool:
+    qos = rules.of(run.qos)
+    return (
+        qos.name in may
+        and PREEMPTION not in qos.exempt
+        and now - run.started >= qos.exempt_seconds
+        and not run.stopping
+    )
+
+
+def _unit(runs: Sequence[RunView]) -> Unit:
+    workers = frozenset(worker for run in runs for worker in run.placement if worker)
+    youngest = -max(run.started for run in runs)
+    return Unit(runs[0].priority, youngest, tuple(sorted(run.task for run in runs)), workers)
+
+
+# ── what would be free ──
+
+
+class Space(Protocol):
+    """What is free, tried on."""
+
+    def after(self, gang: GangView, tasks: Collection[str], *, keep: bool = False) -> Collection[str] | None:
+        """Return the workers a gang would hold if these tasks had ended, None if it does not fit; `keep`: it does."""
+
+
+def _idle(view: View, plan: Plan, gone: Collection[str]) -> list[str]:
+    """Return the ready workers that nothing holds once some tasks have ended and a plan's starts have begun."""
+    census = census_of(view)
+    busy = {
+        name for run in census.runs.values() if run.task not in gone and not run.stopping for name in run.placement
+    }
+    busy |= {name for order in plan.orders if isinstance(order, Start) for name in order.placement}
+    return [name for name in census.everyone() if name not in busy]
+
+
+class Located:
+    """The vertices that are free; the plan's starts hold theirs."""
+
+    def __init__(self, view: View, plan: Plan, free: Free, *, whole: bool) -> None:
+        self._view, self._plan, self._free, self._whole = view, plan, free, whole
+        self._kept: set[str] = set()  # workers, and what ends for what was kept
+        self._gone: set[str] = set()
+        free.begin()
+        for order in plan.orders:
+            if isinstance(order, Start) and not (order.located and free.book([order.located])):
+                free.fill(order.placement)
+        free.release([run.task for run in census_of(view).runs.values() if run.stopping])
+
+    def after(self, gang: GangView, tasks: Collection[str], *, keep: bool = False) -> Collection[str] | None:
+        """Ask the matcher."""
+        mark = self._free.mark()
+        self._free.release(tasks)
+        gone = self._gone.union(tasks)
+        idle = set(_idle(self._view, self._plan, gone)) - self._kept if self._whole else None
+        taken = self._free.take(gang.demand, among=idle)
+        where = None if taken is None else {name for placed in taken.placements for name in placed if name}
+        if where is None or not keep:
+            self._free.undo(mark)
+            return where
+        self._kept |= where
+        self._gone = gone
+        return where
+
+
+@dataclass
+class Amounts:
+    """Amounts by worker, for a cluster whose vertices nobody knows."""
+
+    view: View
+    plan: Plan
+    free: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        workers = census_of(self.view).workers.values()
+        self.free = {one.id: Counter(one.free) for one in workers if one.state is WorkerState.READY}
+        self.free[""] = Counter(self.view.consumables)
+        self.kinds = {one.id: one.kind for one in workers}
+        self.runs = census_of(self.view).runs
+        for order in self.plan.orders:
+            if isinstance(order, Start):
+                _add(self.free, order.placement, -1)
+        for run in self.runs.values():
+            if run.stopping:
+                _add(self.free, run.placement, 1)
+
+    def after(self, gang: GangView, tasks: Collection[str], *, keep: bool = False) -> Collection[str] | None:
+        """Place every slot on the first worker with room."""
+        free = {name: Counter(amounts) for name, amounts in self.free.items()}
+        for task in tasks:
+            _add(free, self.runs[task].placement, 1)
+        used = self._placed(gang, free)
+        if used is not None and keep:
+            self.free = free
+        return used
+
+    def _placed(self, gang: GangView, free: dict[str, Counter[str]]) -> set[str] | None:
+        used: set[str] = set()
+        kinds = self.view.hosts(gang.demand)
+        hosts = [name for name in free if name and self.kinds[name] in kinds]
+        for slot in gang.slots:
+            there: set[str] = set()
+            for _ in range(slot.least):
+                name = next((n for n in hosts if not (slot.apart and n in there) and _has(free[n], slot.amounts)), "")
+                if not name or not _has(free[""], slot.outside):
+                    return None
+                _add(free, {name: slot.amounts, "": slot.outside}, -1)
+                there.add(name)
+            used |= there
+        return used if gang.slots else None
+
+
+def _has(free: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
+    return all(free.get(kind, 0) >= amount for kind, amount in wanted.items())
+
+
+def _add(free: Mapping[str, Counter[str]], placement: Placement, sign: int) -> None:
+    for name, amounts in placement.items():
+        for kind, amount in amounts.items():
+            if name in free:
+                free[name][kind] += sign * amount
+
+
+# ── a step ──
+
+
+@dataclass
+class Preemption:
+    """One step: the claims remembered from before, and those that a plan leaves."""
+
+    view: View
+    rules: Rules
+    claims: dict[str, Claim] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, view: View, rules: Rules) -> Preemption:
+        """Read the claims whose jobs still wait."""
+        known = view.memory.get(NAME, {})
+        jobs = census_of(view).jobs
+        return cls(view, rules, {job: claim for job, claim in known.items() if job in jobs})
+
+    @property
+    def live(self) -> dict[str, Claim]:
+        """The claims that are still to start."""
+        runs, now = census_of(self.view).runs, self.view.now
+        ending = {run.task for run in runs.values() if run.stopping}
+        ends = {job for job, one in self.claims.items() if not ending.isdisjoint(one["tasks"])}
+        return {job: one for job, one in self.claims.items() if now < one["until"] or job in ends}
+
+    def held_back(self) -> dict[str, Cut]:
+        """Hide the waiting jobs that a live claim may preempt: it starts before them."""
+        census, found = census_of(self.view), dict[str, Cut]()
+        claimants = [census.jobs[job] for job in sorted(self.live)]
+        for job in census.jobs.values() if claimants else ():
+            first = next((one for one in claimants if self._before(one, job)), None)
+            if first is not None:
+                found[job.id] = Cut(replace(job, gangs=(), waiting=0), self._told(job, first))
+        return found
+
+    def _before(self, claimant: JobView, job: JobView) -> bool:
+        mine, its = self.rules.of(claimant.qos), self.rules.of(job.qos)
+        return its.name in mine.preempts and claimant.id != job.id and PREEMPTION not in its.exempt
+
+    def _told(self, job: JobView, first: JobView) -> Wait:
+        was = any(task.rpartition("-")[0] == job.id for task in self.live[first.id]["tasks"])
+        by = f"job {first.id} (qos {self.rules.of(first.qos).name})"
+        text = f"preempted by {by}, which starts first" if was else f"{by} starts first: it may preempt this job"
+        return Wait(job.id, "preempted", text, {"by": first.id, "qos": self.rules.of(first.qos).name})
+
+    def orders(self, plan: Plan, cut: Collection[str], *, whole: bool = False) -> tuple[list[Stop], list[Wait]]:
+        """Return what is to be stopped for the claims a plan leaves, and what those jobs wait for."""
+        begun = {order.task for order in plan.orders if isinstance(order, Start)}
+        stops, waits = list[Stop](), list[Wait]()
+        self.claims = {job: one for job, one in self.claims.items() if not self._begins(job, begun)}
+        live, space = self.live, None
+        for job in self._claimants(plan, cut):
+            if job.id not in live and self.view.now >= self.claims.get(job.id, {}).get("again", 0.0):
+                space = space or self._space(plan, whole=whole)
+                stops += self._preempted(job, begun, space, {stop.task for stop in stops})
+            if job.id in self.live:
+                waits.append(self._waits(job))
+        if self.view.free is not None:
+            self.view.free.begin()
+        return stops, waits
+
+    def _begins(self, job: str, begun: Collection[str]) -> bool:
+        return any(task.rpartition("-")[0] == job for task in begun)
+
+    def _claimants(self, plan: Plan, cut: Collection[str]) -> Iterator[JobView]:
+        """Yield the jobs that may preempt and wait for space, the best first."""
+        said = {wait.job: wait.reason for wait in plan.waits}
+        waiting = (job for job in census_of(self.view).jobs.values() if self.rules.of(job.qos).preempts)
+        for job in sorted(waiting, key=lambda one: (-one.priority, one.submitted, one.id)):
+            if job.id not in cut and said.get(job.id) not in NOT_SPACE:
+                yield job
+
+    def _space(self, plan: Plan, *, whole: bool) -> Space:
+        free = self.view.free
+        return Amounts(self.view, plan) if free is None else Located(self.view, plan, free, whole=whole)
+
+    def _preempted(self, job: JobView, begun: Collection[str], space: Space, gone: Collection[str]) -> Iterator[Stop]:
+        gangs = [gang for gang in job.gangs[: MOST + len(begun)] if gang.tasks[0] not in begun][:MOST]
+        taken, qos = set(gone), self.rules.of(job.qos)
+        for gang in gangs:
+            if space.after(gang, (), keep=True) is not None:
+                continue
+            units = units_for(self.view, self.rules, job, taken)
+            found = chosen(units, lambda tasks, gang=gang: space.after(gang, tasks))  # type: ignore[misc]
+            if not found:
+                break
+            space.after(gang, _tasks(found), keep=True)
+            taken |= set(_tasks(found))
+        if tasks := sorted(taken - set(gone)):
+            self._claim(job, tasks, qos.grace)
+            why = f"preempted by job {job.id} (qos {qos.name})"
+            cancels = qos.how == CANCEL
+            yield from (Stop(task, why, job.id, qos.signal, qos.grace, cancels) for task in tasks)
+
+    def _claim(self, job: JobView, tasks: Sequence[str], grace: float) -> None:
+        tries = self.claims.get(job.id, {}).get("tries", 0) + 1
+        until = self.view.now + grace + SLACK
+        again = until + AGAIN * 2 ** min(tries - 1, 10)
+        self.claims[job.id] = {"tasks": list(tasks), "until": until, "again": again, "tries": tries}
+
+    def _waits(self, job: JobView) -> Wait:
+        """Say what ends for a job."""
+        tasks = self.claims[job.id]["tasks"]
+        of = sorted({task.rpartition("-")[0] for task in tasks})
+        named = ", ".join(of[:3]) + (", ..." if len(of) > 3 else "")
+        text = f"preempts {some(len(tasks), 'task')} of {some(len(of), 'job')} ({named}), which end first"
+        return Wait(job.id, "preempting", text, {"tasks": len(tasks), "jobs": of[:100]})
