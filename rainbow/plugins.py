@@ -88,10 +88,11 @@ class Registry(Generic[P]):
 
     def names(self) -> list[str]:
         """Return the names of all plug-ins of this kind, sorted."""
-        return sorted({*self._built_in, *(entry.name for entry in metadata.entry_points(group=self.group))})
+        return sorted({*self._built_in, *names_of(self.group)})
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.names()
+    def __contains__(self, name: object) -> bool:
+        # what is installed is read from the files of every package: built-ins need none of them
+        return name in self._built_in or name in self._installed or name in names_of(self.group)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())

@@ -14,7 +14,11 @@ from typing import Any
 
 import hypothesis
 import pytest
+import sqlalchemy as sa
 from flask import Flask
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.util import LRUCache
 
 from rainbow.api.rate_limit import Buckets
 from rainbow.api.server import create_app
@@ -51,6 +55,27 @@ def one_parser_at_a_time() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ast, "parse", parsed)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_cache_of_statements() -> Iterator[None]:
+    """Let all engines of a kind share what they have compiled: a third of a test of the service was spent on that.
+
+    SQLAlchemy keeps compiled statements by engine and dialect, and most tests open a store of their own.
+    """
+    compiled, create = LRUCache(2_000), sa.create_engine
+
+    def made(*args: Any, **named: Any) -> sa.Engine:
+        engine = create(*args, **named)
+        engine.update_execution_options(compiled_cache=compiled)
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (SQLiteDialect_pysqlite, PGDialect_psycopg):
+            patch.setattr(kind, "__hash__", lambda self: hash(type(self)))
+            patch.setattr(kind, "__eq__", lambda self, other: type(self) is type(other))
+        patch.setattr(sa, "create_engine", made)
         yield
 
 

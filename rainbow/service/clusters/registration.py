@@ -146,7 +146,7 @@ def check_policy(given: Any, default: str, cluster: Cluster) -> tuple[str, dict[
     if not isinstance(given, Mapping) or not set(given) <= {"name", "settings"}:
         raise PolicyError("a policy is {name, settings}", pointer="/policy")
     name, settings = given.get("name", default), given.get("settings", {})
-    if name not in policies.names():
+    if name not in policies:
         raise PolicyError(
             f"there is no policy {name}; there are: {', '.join(policies.names())}", pointer="/policy/name"
         )

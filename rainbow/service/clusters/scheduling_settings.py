@@ -132,7 +132,7 @@ def _check_parts(body: Mapping[str, Any]) -> None:
 
 
 def _policy(name: Any) -> str:
-    if not isinstance(name, str) or name not in policies.names():
+    if not isinstance(name, str) or name not in policies:
         raise PolicyError(f"unknown policy; available policies: {', '.join(policies.names())}", pointer="/policy")
     return name
 

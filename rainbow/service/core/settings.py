@@ -120,8 +120,9 @@ def _plugin(registry: Registry[Any]) -> Check:
     """The name of a plug-in that there is."""
 
     def check(value: Any, pointer: str) -> str:
-        name, known = text(value, pointer), registry.names()
-        if name not in known:
+        name = text(value, pointer)
+        if name not in registry:
+            known = registry.names()
             what, hint = pointer.removesuffix("/name").rpartition("/")[2], meant(name, known)
             told = f"{what} {name:.40} not found; {hint or 'there are: ' + ', '.join(known)}"
             raise ConfigError(told, pointer=pointer)
