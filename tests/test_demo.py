@@ -16,8 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from rainbow.cli import main
-from rainbow.cli.demo.outcome import Outcome, differences
-from rainbow.cli.demo.tables import NEXT
+from rainbow.cli.demo.tables import NEXT, Outcome, differences
 
 ROOT = Path(__file__).parents[1]
 DEMO = [sys.executable, "-m", "rainbow", "demo"]

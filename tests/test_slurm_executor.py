@@ -291,3 +291,81 @@ def test_what_has_not_begun_is_taken_back_and_what_has_begun_runs_on(shared: Slu
     found = ends(shared, 2)
     assert found["stuck", 1].result is Result.STOPPED
     assert (found["runs", 1].result, found["runs", 1].exit_code) == (Result.EXITED, 0)
+
+
+def test_1000_equal_tasks_of_a_job_are_handed_over_as_an_array_in_two_seconds_and_all_end_as_they_do(
+    shared: SlurmExecutor, on_slurm: Slurm
+) -> None:
+    """Held at the site, so that nothing else uses the machine meanwhile; a few of them run."""
+    asked = request(name="many", tasks=1_000, site={"slurm": {"begin": "now+1hour"}})
+    begun = time.process_time(), time.monotonic()
+    for number in range(1_000):
+        shared.start(Run((f"m-{number}", 1), "m", ("sh", "-c", f"echo {number}; exit {number % 3}"), request=asked))
+    until(lambda: all(active.native for active in shared._active.values()), 30)
+    used, took = time.process_time() - begun[0], time.monotonic() - begun[1]
+    assert len({active.native.partition("_")[0] for active in shared._active.values()}) == 1
+    assert used < 2  # of the processor: the machine may be busy with other things
+    print(f"1,000 handed over in {took:.2f} s, {used:.2f} s of the processor")
+    array = on_slurm.run("squeue", "-h", "-n", "many", "-o", "%F").split()[0]
+    for number in range(3, 1_000):
+        shared._active.pop((f"m-{number}", 1))
+    on_slurm.run("scancel", f"{array}_[3-999]")
+    on_slurm.run("scontrol", "update", f"jobid={array}", "starttime=now")
+    found = ends(shared, 3, seconds=60)
+    assert {task: (end.exit_code, end.output) for (task, _), end in found.items()} == {
+        f"m-{number}": (number, f"{number}\n") for number in range(3)
+    }
+
+
+ARRAY = """
+import os, sys, time
+from pathlib import Path
+from rainbow.agent import Run
+from rainbow.agent.executors.slurm.executor import SlurmExecutor
+folder, marks = sys.argv[1:]
+executor = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, Path(folder))
+slot = {"type": "slot", "count": 1, "label": "a", "with": [{"type": "core", "count": 1}]}
+asked = {"name": "twins", "resources": [slot], "system": {}, "site": {}, "gang": 1, "tasks": 2}
+for number in range(2):
+    command = ("sh", "-c", 'echo >> "$1"; echo "$2"', "sh", f"{marks}-{number}", str(number))
+    executor.start(Run((f"pair-{number}", 1), "pair", command, request=asked))
+time.sleep(60)
+"""
+
+
+def test_agent_killed_after_sbatch_finds_every_element_of_its_array(on_slurm: Slurm, tmp_path: Path) -> None:
+    killing = tmp_path / "bin" / "sbatch"
+    killing.parent.mkdir()
+    killing.write_text("#!/bin/sh\n" + SBATCH["after it"].format(real=shutil.which("sbatch")))
+    killing.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{killing.parent}:{os.environ['PATH']}"}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    words = [sys.executable, "-c", ARRAY, str(tmp_path / "state"), str(tmp_path / "mark")]
+    assert subprocess.run(words, env=environment, check=False).returncode == -9
+    again = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, tmp_path / "state")
+    try:
+        assert sorted(again.running()) == [("pair-0", 1), ("pair-1", 1)]
+        found = ends(again, 2)
+        assert {task: (end.result, end.output) for (task, _), end in found.items()} == {
+            f"pair-{number}": (Result.EXITED, f"{number}\n") for number in range(2)
+        }
+        assert [(tmp_path / f"mark-{number}").read_text() for number in range(2)] == ["\n", "\n"]
+        assert len(set(on_slurm.run("squeue", "-h", "-t", "all", "-n", "twins", "-o", "%F").split())) == 1
+        again.poll()
+        assert list((tmp_path / "state" / "lists").iterdir()) == []
+    finally:
+        again.close()
+
+
+def test_elements_of_a_script_are_the_array_that_sbatch_would_make(
+    shared: SlurmExecutor, on_slurm: Slurm, tmp_path: Path
+) -> None:
+    script = '#!/bin/sh\n#SBATCH --array=2,5\necho "$SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT"\n'
+    asked = request(script=script, name="elements", tasks=2)
+    for number, index in enumerate(("2", "5")):
+        told = {"RAINBOW_ARRAY_INDEX": index}
+        shared.start(Run((f"e-{number}", 1), "e", ("sh", "-c", "a loader"), str(tmp_path), told, request=asked))
+    found = ends(shared, 2, seconds=60)
+    assert sorted(end.output for end in found.values()) == ["2 of 2\n", "5 of 2\n"]
+    [array] = set(on_slurm.run("squeue", "-h", "-t", "all", "-n", "elements", "-o", "%F").split())
+    assert sorted(path.name for path in tmp_path.glob("*.out")) == [f"rainbow-{array}_{k}.out" for k in (2, 5)]

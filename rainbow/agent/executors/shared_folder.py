@@ -4,6 +4,7 @@
     begun/KEY    the same file, moved by the first node that begins: whoever moves a run has it
     marks/KEY    written before the resource manager is given it: what tells its job from all others
     natives/KEY  the number the resource manager gave it
+    lists/GROUP  the keys of runs that are one array there, each after its index; instead of marks
     claims/KEY   the number of the job that runs it: a second job of the same run ends at once
     outputs/KEY  what its job writes, where nobody asked for a file
     given/KEY    which cores and GPUs of which nodes the resource manager gave it
@@ -48,7 +49,7 @@ from rainbow.jobspec.hostlist import expand_hosts, expand_ids
 
 Given = dict[str, dict[str, list[int]]]  # {node: {"core": [0, 1], "gpu": [0]}}
 MOST = 100_000  # cores of a node, nodes of a job
-ROOMS = ("runs", "begun", "marks", "natives", "claims", "outputs", "given", "stops", "holds", "ends")
+ROOMS = ("runs", "begun", "lists", "marks", "natives", "claims", "outputs", "given", "stops", "holds", "ends")
 
 
 def key_of(run: RunId) -> str:
@@ -109,6 +110,26 @@ class Desk:
     def noted(self, run: RunId) -> str | None:
         """Return what was noted."""
         return self._read("marks", run)
+
+    def enlist(self, group: str, elements: Mapping[str, RunId]) -> None:
+        """Remember, on the disk before this returns, which runs are which elements of an array."""
+        lines = [f"{index} {key_of(run)}\n" for index, run in elements.items()]
+        self._write("lists", group, "".join(lines), lasting=True)
+
+    def listed(self) -> dict[str, tuple[str, str]]:
+        """Return {key of a run: (its array, its index)} of all arrays."""
+        found = {}
+        for path in (self.folder / "lists").glob("*[0-9a-f]"):
+            for line in path.read_text().splitlines():
+                index, _, key = line.partition(" ")
+                found[key] = (path.name, index)
+        return found
+
+    def strike(self, group: str, index: str, *, last: bool) -> None:
+        """Throw away what an element has written; the list of its array with the last of them."""
+        self.at("outputs", f"{group}-{index}").unlink(missing_ok=True)
+        if last:
+            self.at("lists", group).unlink(missing_ok=True)
 
     def claim(self, run: RunId, native: str) -> bool:
         """Take a run for a job; False if another job has it. All nodes of a job, and its requeued self, have it."""
@@ -239,7 +260,7 @@ def main(folder: str, key: str, count: str) -> None:
     if taken is None:  # nobody waits for it any more
         return
     run, environment = taken
-    native = next((os.environ[name] for name in NATIVE if name in os.environ), "")
+    native = _native()
     if native and not desk.claim(run.id, native):  # it was handed over twice, and the other job was faster
         return
     if desk.native(run.id) is None:
@@ -258,6 +279,13 @@ def main(folder: str, key: str, count: str) -> None:
     desk.end(place, end)
     sys.stdout.flush()
     os._exit(_code_of(end))  # what escaped from the run's group may hold a thread of ours
+
+
+def _native() -> str:
+    """Return how the resource manager calls our job; an element of an array by its array and index."""
+    if "SLURM_ARRAY_JOB_ID" in os.environ:
+        return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    return next((os.environ[name] for name in NATIVE if name in os.environ), "")
 
 
 _ON_NODES = re.compile(r"\bNodes=(\S+) CPU_IDs=(\S+) Mem=\S* GRES=(\S*)")

@@ -14,10 +14,8 @@ from typing import Any
 from rich.console import Console
 
 from rainbow.cli.demo import examples
-from rainbow.cli.demo.interrupts import Interrupted, install
-from rainbow.cli.demo.outcome import Outcome, differences
-from rainbow.cli.demo.processes import DemoError, Server, process, server
-from rainbow.cli.demo.tables import draw_placed, draw_refused, next_steps, progress, say
+from rainbow.cli.demo.processes import DemoError, Interrupted, Server, install, process, server
+from rainbow.cli.demo.tables import Outcome, differences, draw_placed, draw_refused, next_steps, progress, say
 from rainbow.cli.output import printer
 from rainbow.cli.output.printer import console as new_console
 from rainbow.client import Client, Problem

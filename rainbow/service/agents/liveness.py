@@ -7,7 +7,8 @@ it ends: agents could not reach a server that was away.
 
 Quarantine: a worker whose tasks repeatedly fail to start gets no new ones for a while. Only consecutive failures to
 start on the same worker count, not programs that end badly. Off until a cluster's limits say after how many
-(`quarantine_after`).
+(`quarantine_after`). So does a worker where tasks are lost `quarantine_after_lost` times, and none ends as it should
+between: that is more than one task may be lost, and a worker is not put away for a single one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from rainbow.errors import RainbowError
 from rainbow.service.core import leases
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.leases import PULLS
-from rainbow.service.jobs import losses
 from rainbow.service.jobs.lifecycle import settle
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
 from rainbow.store import jobs, tasks, workers
@@ -270,7 +270,7 @@ def _lose(service: Service, mirror: Mirror, lost_: _Lost, silent: list[str]) -> 
             elif fate == "stop":
                 tasks.save(connection, transition(task, StopOrdered(why, cause=LOST), now), now)
                 stopped += 1
-        losses.note(connection, entry.id, lost_tasks, mirror.limits, now)
+        note_losses(connection, entry.id, lost_tasks, mirror.limits, now)
     return bool(silent or lost_tasks or stopped)
 
 
@@ -335,3 +335,17 @@ def release(service: Service, mirror: Mirror, up: Collection[str]) -> bool:
             workers.move(connection, mirror.entry.id, [n for n in over if n in up], WorkerState.READY, now)
             workers.move(connection, mirror.entry.id, [n for n in over if n not in up], WorkerState.LOST, now)
     return bool(over)
+
+
+def note_losses(
+    connection: sa.Connection, cluster_id: str, found: Collection[Task], limits: Mapping[str, int], now: float
+) -> None:
+    """Count one loss for every worker that these tasks were lost on; put those away where tasks keep getting lost."""
+    after = limits["quarantine_after_lost"]
+    counts = workers.count_losses(connection, cluster_id, {name for task in found for name in task.placement if name})
+    bad = [name for name, times in counts.items() if 0 < after <= times]
+    if bad:
+        known = workers.of_cluster(connection, cluster_id)
+        away = [name for name in bad if known[name].state in (WorkerState.READY, WorkerState.LOST)]
+        workers.move(connection, cluster_id, away, WorkerState.QUARANTINED, now)
+        workers.forget_losses(connection, cluster_id, away)

@@ -22,7 +22,6 @@ from rainbow.service.core.event_stream import one_of_few
 from rainbow.service.core.leases import PULLS
 from rainbow.service.core.limits import check_limits
 from rainbow.service.core.pubsub import OFFERS, Pause
-from rainbow.service.jobs import losses
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import is_overdue, may_run, settle
 from rainbow.state_machine import BOOKED, ENDED, Task, TaskState, ran_for
@@ -123,7 +122,7 @@ def _request(connection: sa.Connection, task: Task) -> dict[str, Any]:
     kind = one.spec.per_resource[0] if one.spec.per_resource else ""
     each = one.spec.per_resource[1] if one.spec.per_resource else one.spec.per_slot
     count = one.spec.total or max(1, least(trees, kind or SLOT, () if kind else one.labels)) * each
-    told = handover(asked.request, one.labels, together, name, requestor)
+    told = {**handover(asked.request, one.labels, together, name, requestor), "tasks": len(asked.tasks)}
     if told["script"]:  # the command is a shell's that loads it: the site is given the script itself, and these
         told["arguments"] = started(replace(asked.request, script=""), one.spec, task.index)[0][1:]
     return {"processes": count, "request": told}
@@ -245,7 +244,7 @@ def _count_losses(
         names = {name for task in good for name in task.placement if name}
         workers.forget_losses(desk.connection, desk.cluster_id, names)
     if gone:
-        losses.note(desk.connection, desk.cluster_id, gone, desk.limits, now)
+        liveness.note_losses(desk.connection, desk.cluster_id, gone, desk.limits, now)
 
 
 def _happened(service: Service, desk: Desk, cluster: ClusterRecord, agent: str, event: Mapping[str, Any]) -> bool:

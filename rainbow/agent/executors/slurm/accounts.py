@@ -107,6 +107,11 @@ class Identity:
         self.own = pwd.getpwuid(os.getuid()).pw_name
         self._known(users)
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether jobs belong to other accounts than the agent's."""
+        return self.how in MAPPED
+
     def _known(self, users: Path | None) -> dict[str, dict[str, Any]]:
         return read_users(users) if users else {}
 

@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rainbow.agent.executors import bootstrap
 from rainbow.agent.executors.local import allowed
@@ -53,6 +54,13 @@ class Place:
         return {**allowed(self.environment), **(self.account.environment if self.account else {})}
 
 
+class Element(NamedTuple):
+    """A run's place in an array: the key of the list of all of its runs, and its number."""
+
+    group: str
+    number: str
+
+
 def folder_of(run: Run, place: Place) -> str:
     """Return where a job works: where it was asked for, if that is there, else at home."""
     there = run.cwd if run.cwd and os.path.isdir(run.cwd) else ""
@@ -78,20 +86,24 @@ def script_of(run: Run) -> str:
     return str((run.request or {}).get("script") or "")
 
 
-def call_of(run: Run, asked: Carried, mark: str, shares: int, place: Place) -> Call:
-    """Return the call for a run; NotCarriedError names what cannot be handed over."""
-    options, later = _options(run, asked, mark, place), asked.components[1:]
+def call_of(
+    run: Run, asked: Carried, mark: str, shares: int, place: Place, element: Element | None = None, ids: str = ""
+) -> Call:
+    """Return the call for a run, or for an array of these ids; NotCarriedError names what cannot be handed over."""
+    options, later = _options(run, asked, mark, place, element), asked.components[1:]
+    if element:
+        options["array"] = ids
     options = place.account.bounded(options) if place.account else options
     script = script_of(run)
     if not script and place.account:
         script = _as_script(run, shares)
     if not script:
         options["export"] = "NIL"  # a command gets its environment through the desk
-        return Call(_words(options, *later), _starter(run, shares, len(asked.components), place))
+        return Call(_words(options, *later), _starter(run, shares, len(asked.components), place, element))
     components = _directives(script)
     given = components[0]
     if index := run.environment.get(INDEX):
-        options["array"] = index
+        options["array"] = ids or index
     elif "array" in given:
         raise NotCarriedError("its script asks for an array: submit it with rainbow submit, or write system.array")
     if len(components) > len(asked.components):
@@ -128,27 +140,27 @@ def placed(run: Run, *, pinned: bool) -> Carried:
     return Carried(({**options, **time_limit(run.duration)},), max(1, len(workers)))
 
 
-def _options(run: Run, asked: Carried, mark: str, place: Place) -> Options:
+def _options(run: Run, asked: Carried, mark: str, place: Place, element: Element | None) -> Options:
     options, system = dict(asked.options), (run.request or {}).get("system") or {}
     options.setdefault("job-name", "rainbow")
     options["comment"] = f"{one_line(system.get('comment'))} {mark}".strip()
     options.setdefault("open-mode", "append")
     options["chdir"] = folder_of(run, place)
-    options["output"] = output_of(run, place)
+    options["output"] = output_of(run, place, element)
     for name in ("error", "input"):
         if system.get(name):
             options[name] = one_line(system[name])
     return options
 
 
-def output_of(run: Run, place: Place) -> str:
+def output_of(run: Run, place: Place, element: Element | None = None) -> str:
     """Return the file that a job writes to, as sbatch takes it: where it was asked for, else beside its work."""
     asked = one_line((run.request or {}).get("system", {}).get("output"))
     if not asked and not place.account and not (run.request and run.cwd and os.path.isdir(run.cwd)):
-        return str(place.desk / "outputs" / key_of(run.id))
+        return str(place.desk / "outputs" / (f"{element.group}-%a" if element else key_of(run.id)))
     index = run.environment.get(INDEX)
-    path = asked or ("rainbow-%A_%a.out" if index else "rainbow-%j.out")
-    if script_of(run) and index:  # such a job is an element in Slurm, too
+    path = asked or ("rainbow-%A_%a.out" if index or element else "rainbow-%j.out")
+    if element or (script_of(run) and index):  # such a job is an element in Slurm, too
         return path
     return path.replace("%A", "%j").replace("%a", index or "%a")
 
@@ -161,6 +173,8 @@ def errors_of(run: Run) -> str:
 def _exported(run: Run, place: Place) -> dict[str, str]:
     """Return the environment of a script: what the job says, and of the agent's own only what tasks may see."""
     own = {"RAINBOW_JOB": run.job, "RAINBOW_TASK": run.id[0], **run.environment}
+    if INDEX in own:  # elements have one environment: which one it is Slurm says
+        del own["RAINBOW_TASK"], own[INDEX]
     given = {**place.visible, **own}
     # what begins with SLURM_ Slurm says itself
     return {name: value for name, value in given.items() if value is not None and not name.startswith("SLURM_")}
@@ -186,7 +200,7 @@ def _as_script(run: Run, shares: int) -> str:
     return f"#!/bin/sh\n{ranked}export RAINBOW_WORKER=$SLURMD_NODENAME\nexec {words}\n"
 
 
-def _starter(run: Run, shares: int, components: int, place: Place) -> str:
+def _starter(run: Run, shares: int, components: int, place: Place, element: Element | None) -> str:
     words = bootstrap.command("shared_folder", str(place.desk), key_of(run.id), str(shares))
     if shares > 1:
         spread = f"--het-group=0-{components - 1}" if components > 1 else f"--ntasks={shares}"
@@ -195,4 +209,9 @@ def _starter(run: Run, shares: int, components: int, place: Place) -> str:
     if place.binds:
         node = "scontrol -o show node $SLURMD_NODENAME"
         lines.append(f'export {GIVEN}="$(scontrol -d -o show job $SLURM_JOB_ID; {node})"')
-    return "\n".join(["#!/bin/sh", *lines, "unset SLURM_EXPORT_ENV", f"exec {shlex.join(words)}", ""])
+    called = shlex.join(words)
+    if element:
+        listed = shlex.quote(str(place.desk / "lists" / element.group))
+        lines.append(f"""key=$(sed -n "s/^$SLURM_ARRAY_TASK_ID //p" {listed})""")
+        called = called.replace(key_of(run.id), '"$key"')
+    return "\n".join(["#!/bin/sh", *lines, "unset SLURM_EXPORT_ENV", f"exec {called}", ""])

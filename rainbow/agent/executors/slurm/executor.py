@@ -2,8 +2,7 @@
 
 desk      what runs, and how it ended, goes through a folder that all nodes see (shared_folder.py); a run whose
           jobspec has a script is the script itself, and its end is what Slurm says
-mark      ends each job's comment: rainbow=JOB/TASK/ATTEMPT/KEY; the key is written down before sbatch starts, so
-          that a job whose number we never heard is found, and none is handed over twice
+handover  each run goes to Slurm once (handover.py)
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import secrets
 import shlex
 import subprocess
 import sys
@@ -19,21 +17,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Written, shares, workers_of
-from rainbow.agent.executors.shared_folder import Desk, Given, merged
+from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Written
+from rainbow.agent.executors.shared_folder import Desk, Given, key_of, merged
 from rainbow.agent.executors.slurm import status
 from rainbow.agent.executors.slurm.accounts import Identity
-from rainbow.agent.executors.slurm.call import INDEX, Place, call_of, errors_of, placed
-from rainbow.agent.executors.slurm.commands import Commands, SilentError, words_of
+from rainbow.agent.executors.slurm.call import Element, Place, errors_of
+from rainbow.agent.executors.slurm.commands import Commands, SilentError
+from rainbow.agent.executors.slurm.handover import Handover
 from rainbow.agent.executors.slurm.job import Active, mark_of, news, requestor_of, tails
 from rainbow.agent.executors.slurm.status import Final, Phase, Row
-from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, one_line
 
-AT_ONCE = 8  # calls of sbatch
 LOOK = 0.2  # seconds between two looks into the folder
 QUICK, SLOW = 2.0, 15.0  # seconds between two questions to Slurm, shortly after a change and else
 LIVELY = 30.0  # seconds that count as shortly after a change
@@ -65,7 +61,7 @@ class SlurmExecutor:
     ) -> None:
         if mode and mode not in MODES:
             raise ValueError(f"the executor slurm has no mode {mode:.40}; it has: {', '.join(MODES)}")
-        self._owned = self._pinned = mode == "owned"
+        self._owned = mode == "owned"
         self._environment = environment
         self._identity = identity or Identity()
         self._commands = Commands(helper)
@@ -73,7 +69,8 @@ class SlurmExecutor:
         binds = self._owned and os.environ.get("RAINBOW_BIND") != "none"
         self._place = Place(self._desk.folder, environment, binds=binds)
         self._given: dict[RunId, Given] = {}
-        self._pool = ThreadPoolExecutor(AT_ONCE, "sbatch")
+        self._handover = Handover(self._commands, self._desk, self._place, self._identity, self._ask_as)
+        self._handover.pinned = self._owned
         self._active: dict[RunId, Active] = {}
         self._told: list[Active] = []
         self._begun: list[RunId] = []
@@ -81,7 +78,6 @@ class SlurmExecutor:
         self._changed = time.monotonic()
         self._rows: dict[str, Row] = {}
         self._queue: tuple[float, str, dict[str, list[int]]] = (-math.inf, "", {})
-        self._hosts: list[str] | None = None
         self._silent_since: str = ""
         self._explained: tuple[float, dict[RunId, Pending]] = (-math.inf, {})
         self.odd = 0  # rows of squeue that could not be read
@@ -89,8 +85,9 @@ class SlurmExecutor:
         self._written: dict[RunId, Written] = {}
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             self._guard()
+        listed = self._desk.listed()
         for run in self._desk.there():
-            self._adopt(run)
+            self._adopt(run, listed)
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="squeue", daemon=True)
         self._watcher.start()
@@ -101,90 +98,25 @@ class SlurmExecutor:
         """Leave a run for the nodes and hand it over, in the background."""
         if run.id in self._active:
             return
-        key = secrets.token_hex(4)
-        active = self._active[run.id] = Active(run, mark_of(run, key))
+        active = self._active[run.id] = Active(run)
         try:
             self._desk.put(run, self._environment)
-            self._desk.note(run.id, key)
         except (OSError, ValueError) as fault:
             active.end = Ended(run.id, Result.FAILED, detail=f"failed to start: {fault}")
             return
-        self._hand_over(active)
+        self._handover.start(active)
+        self._changed = time.monotonic()
 
-    def _adopt(self, run: Run) -> None:
+    def _adopt(self, run: Run, listed: Mapping[str, tuple[str, str]]) -> None:
         """Go on with a run of an agent that was killed: by its number, or by the mark in its job's comment."""
         key = self._desk.noted(run.id)
-        if key is None and self._desk.take_back(run.id):  # killed before anything was handed over
+        group, index = listed.get(key_of(run.id), ("", ""))
+        if key is None and not group and self._desk.take_back(run.id):  # killed before anything was handed over
             return
-        active = self._active[run.id] = Active(run, mark_of(run, key or ""))
-        with contextlib.suppress(NotCarriedError):
-            active.account = self._identity.account(requestor_of(run))
-            active.shares = self._shares(run, self._carried(run))
+        active = self._active[run.id] = Active(run, mark_of(run, group or key or "", of_array=bool(group)))
+        active.element = Element(group, index) if group else None
+        self._handover.adopted(active)
         active.native = self._desk.native(run.id)
-
-    def _hand_over(self, active: Active) -> None:
-        active.submitting = True
-        self._pool.submit(self._submit, active)
-
-    def _submit(self, active: Active) -> None:
-        try:
-            run, requestor = active.run, requestor_of(active.run)
-            active.account = self._identity.account(requestor)
-            asked = self._carried(run)
-            active.shares = self._shares(run, asked)
-            mark = (
-                f"for={one_line(requestor)} {active.mark}"
-                if requestor and self._identity.how == "service"
-                else active.mark
-            )
-            call = call_of(run, asked, mark, active.shares, replace(self._place, account=active.account))
-            said = self._commands.sbatch(call, active.account, requestor)
-            active.native = self._named(active, said.strip().partition(";")[0])
-            if call.release:
-                self._ask_as(active, "scontrol", "release", active.native)
-        except NotCarriedError as fault:
-            self._refuse(active, f"not handed over to Slurm: {fault}")
-        except SilentError:
-            active.sought = []  # the watcher looks for its mark
-        except subprocess.CalledProcessError as fault:
-            self._refuse(active, f"Slurm does not take it: {words_of(fault.output)}")
-        except Exception as fault:  # whatever it is, it is one run's end
-            self._refuse(active, f"cannot be handed over: {type(fault).__name__}: {fault}")
-        finally:
-            active.submitting = False
-            self._changed = time.monotonic()
-
-    def _named(self, active: Active, number: str) -> str:
-        """Note the number of a job that was handed over; an element of an array has its index beside it."""
-        index = active.run.environment.get(INDEX) if active.has_script else None
-        native = f"{number}_{index}" if index else number
-        if not number.isdecimal():
-            raise NotCarriedError(f"sbatch has not told the number of a job, but {number!r:.60}")
-        self._desk.name(active.run.id, native)
-        return native
-
-    def _refuse(self, active: Active, detail: str) -> None:
-        if self._desk.take_back(active.run.id):
-            active.end = Ended(active.run.id, Result.FAILED, detail=detail)
-
-    def _carried(self, run: Run) -> Carried:
-        if run.request and not run.placement:
-            return carried(run.request, run.duration, self._all_hosts(run.request))
-        return placed(run, pinned=self._pinned)
-
-    def _all_hosts(self, request: Mapping[str, object]) -> Sequence[str]:
-        """Return the names of all nodes, where a request chooses among some of them."""
-        if "hostlist" not in str(request.get("constraint")):
-            return ()
-        if self._hosts is None:
-            self._hosts = sorted(set(self._ask("sinfo", "-h", "-N", "-o", "%N").split()))
-        return self._hosts
-
-    def _shares(self, run: Run, asked: Carried) -> int:
-        """Return how many times our own program starts: once on each node, or for each process of its own slot."""
-        if run.request and not run.placement:
-            return max(1, min(run.processes, asked.tasks))
-        return len(shares(run)) if workers_of(run) else 1
 
     # ── what Slurm is asked, in the background ──
 
@@ -242,8 +174,8 @@ class SlurmExecutor:
             return
         users = set(self._ask("squeue", "-h", "-t", "PD,R,CF,S", "-o", "%u").split()) - {self._identity.own}
         self._guarded = time.monotonic()
-        if self._pinned is bool(users):
-            self._pinned = not users
+        if self._handover.pinned is bool(users):
+            self._handover.pinned = not users
             said = (
                 f"{', '.join(sorted(users)[:3])} have jobs on this Slurm, too: tasks are not pinned to nodes (shared)"
             )
@@ -264,8 +196,8 @@ class SlurmExecutor:
         said = self._ask("squeue", "-h", "-r", "-t", "all", *self._whose(), "-o", status.COMMENTS)
         found, now = status.read_marks(said, [one.mark for one in unknown]), time.monotonic()
         for one in unknown:
-            if one.mark in found:
-                self._desk.name(one.run.id, sorted(found[one.mark])[0])
+            if ids := one.among(found.get(one.mark, ())):
+                self._desk.name(one.run.id, min(ids))
             if self._desk.native(one.run.id):  # heard of by its comment, or by the node that has begun it
                 one.native = self._desk.native(one.run.id)
             elif one.is_stopping and (one.sought or not one.has_script) and self._desk.take_back(one.run.id):
@@ -274,7 +206,7 @@ class SlurmExecutor:
                 one.sought.append(now)
                 if len(one.sought) > 1:
                     one.sought = []
-                    self._hand_over(one)
+                    self._handover.again(one)
 
     def _is_over(self, one: Active, rows: Mapping[str, Row]) -> bool:
         """Return whether Slurm is to be asked how a job ended: it is over or gone, and its nodes have not told us."""
@@ -321,6 +253,9 @@ class SlurmExecutor:
         """Return what has ended; files of what was returned before are thrown away."""
         for active in self._told:
             self._desk.clear(active.run.id, range(active.shares))
+            if element := active.element:
+                others = (one.element for one in self._active.values() if one.element)
+                self._desk.strike(*element, last=all(one.group != element.group for one in others))
         self._told = []
         now = time.monotonic()
         if now < self._looked + LOOK:
@@ -369,7 +304,7 @@ class SlurmExecutor:
             return active.end
         if now >= active.hard_at and active.native:
             active.hard_at = now + HARD
-            self._pool.submit(self._cancel, active)
+            self._handover.pool.submit(self._cancel, active)
         final = active.final
         if final is None or active.over_since is None:
             return None
@@ -431,7 +366,7 @@ class SlurmExecutor:
         self._desk.ask_to_stop(run)
         active.hard_at = time.monotonic() + HARD
         if active.native and (active.has_script or not self._desk.begun(run)):
-            self._pool.submit(self._cancel, active)
+            self._handover.pool.submit(self._cancel, active)
         self._changed = time.monotonic()
 
     def withdraw(self, run: RunId) -> None:
@@ -439,7 +374,7 @@ class SlurmExecutor:
         active = self._active.get(run)
         if active is not None and active.native and not active.has_begun:
             active.is_withdrawn = True
-            self._pool.submit(self._cancel, active, "--state=PENDING")
+            self._handover.pool.submit(self._cancel, active, "--state=PENDING")
             self._changed = time.monotonic()
 
     def suspend(self, run: RunId) -> None:
@@ -463,7 +398,7 @@ class SlurmExecutor:
         """Cancel every job."""
         for active in list(self._active.values()):
             self.stop(active.run.id)
-        self._pool.shutdown(wait=True)
+        self._handover.pool.shutdown(wait=True)
         end = time.monotonic() + HARD
         while self._active and time.monotonic() < end:
             self.poll()

@@ -6,6 +6,7 @@ import contextlib
 import math
 import subprocess
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from rainbow.agent.executors.process import read_end
 from rainbow.agent.executors.run import Ended, Run, Written
 from rainbow.agent.executors.shared_folder import key_of
 from rainbow.agent.executors.slurm.accounts import Account
-from rainbow.agent.executors.slurm.call import Place, errors_of, folder_of, output_of, script_of
+from rainbow.agent.executors.slurm.call import INDEX, Element, Place, errors_of, folder_of, output_of, script_of
 from rainbow.agent.executors.slurm.commands import Commands, SilentError
 from rainbow.agent.executors.slurm.status import Final
 
@@ -23,7 +24,8 @@ class Active:
     """A run and its job: `native` is its number, `mark` ends its comment, `end` is told by us alone."""
 
     run: Run
-    mark: str
+    mark: str = ""
+    element: Element | None = None  # of an array, in which tasks of its job were handed over together
     key: str = ""  # what its files are called
     shares: int = 1
     native: str | None = None
@@ -50,10 +52,20 @@ class Active:
         """Whether Slurm alone says how it goes: a script of the user's, or a job of an account that has no desk."""
         return bool(self.account or script_of(self.run))
 
+    def named(self, number: str) -> str:
+        """Return how Slurm calls its job, by the number that sbatch has told."""
+        index = self.element.number if self.element else self.run.environment.get(INDEX) if self.has_script else None
+        return f"{number}_{index}" if index else number
 
-def mark_of(run: Run, key: str) -> str:
+    def among(self, ids: Iterable[str]) -> list[str]:
+        """Return which of the jobs with its mark may be its own."""
+        return [each for each in ids if not self.element or each.endswith(f"_{self.element.number}")]
+
+
+def mark_of(run: Run, key: str, *, of_array: bool = False) -> str:
     """Return what ends a job's comment and tells it from all others."""
-    return f"rainbow={run.job}/{run.id[0].removeprefix(run.job + '-')}/{run.id[1]}/{key}"
+    task = "*" if of_array else run.id[0].removeprefix(run.job + "-")
+    return f"rainbow={run.job}/{task}/{run.id[1]}/{key}"
 
 
 def requestor_of(run: Run) -> str:
@@ -66,7 +78,7 @@ def files(active: Active, place: Place) -> list[Path]:
     number, _, index = (active.native or "").partition("_")
     place = replace(place, account=active.account)
     base = Path(folder_of(active.run, place))
-    named = [output_of(active.run, place), errors_of(active.run)]
+    named = [output_of(active.run, place, active.element), errors_of(active.run)]
     found = [name.replace("%A", number).replace("%a", index) for name in named if name]
     return [base / (name if index else name.replace("%j", number)) for name in found]
 
