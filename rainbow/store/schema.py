@@ -50,6 +50,28 @@ def together(rows: list[Row]) -> Row | list[Row]:
     return rows[0] if len(rows) == 1 else rows
 
 
+class Plain:
+    """A statement that goes to the driver as it was compiled once: a third of the time, where every submit needs it.
+
+    Its values are written as they are: plain ASCII, numbers, and JSON as text.
+    """
+
+    def __init__(self, statement: sa.Insert | sa.Update) -> None:
+        self._statement = statement
+        self._compiled: dict[str, tuple[str, list[str] | None]] = {}
+
+    def __call__(self, connection: sa.Connection, values: Row) -> int:
+        """Execute it; return how many rows it changed."""
+        text, names = self._compiled.get(connection.dialect.name) or self._compile(connection.dialect)
+        given = values if names is None else tuple([values[name] for name in names])
+        return connection.exec_driver_sql(text, given).rowcount
+
+    def _compile(self, dialect: Any) -> tuple[str, list[str] | None]:
+        found = self._statement.compile(dialect=dialect)
+        self._compiled[dialect.name] = str(found), found.positiontup if found.positional else None
+        return self._compiled[dialect.name]
+
+
 class Words(sa.TypeDecorator[str]):
     """Text that any database can hold: NUL and halves of surrogate pairs become the replacement character.
 

@@ -6,8 +6,10 @@ submit; the end of each attempt charges what it took, the last end of a task giv
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -18,7 +20,7 @@ from rainbow.accounts.usage import Run, days, decayed, held, used
 from rainbow.state_machine import BOOKED, ENDED, Task
 from rainbow.store.accounts import registry
 from rainbow.store.accounts.tables import budgets, former_clusters, holds, usage_days, usages
-from rainbow.store.schema import clusters, jobs, tasks, together
+from rainbow.store.schema import Plain, clusters, jobs, tasks
 
 NAMED = 500  # tasks named in one statement
 _OF_JOB = (jobs.c.account, jobs.c.requestor, jobs.c.cluster_id, jobs.c.rate)
@@ -36,11 +38,12 @@ Pair = tuple[str, str]  # account and user
 SLACK = 1e-9  # of a budget: sums of fractions
 _OF_BUDGET = (budgets.c.account == sa.bindparam("of_account"), budgets.c.period == sa.bindparam("of_period"))
 _BALANCE = sa.select(budgets.c.held, budgets.c.charged).where(*_OF_BUDGET)
-_TAKE = (
+_TAKE = Plain(
     budgets.update()
     .where(*_OF_BUDGET, budgets.c.held + budgets.c.charged + sa.bindparam("more") <= sa.bindparam("most"))
     .values(held=budgets.c.held + sa.bindparam("more"))
 )
+_HOLD = Plain(holds.insert())
 
 
 class Balance(NamedTuple):
@@ -118,7 +121,7 @@ def take(connection: sa.Connection, account: str, period: str, amount: float, wh
     """Hold an amount of a budget if so much is left of the whole; return whether it is."""
     most = whole * (1 + SLACK)
     named = {"of_account": account, "of_period": period, "more": amount, "most": most}
-    if connection.execute(_TAKE, named).rowcount:
+    if _TAKE(connection, named):
         return True
     if amount > most or connection.execute(_BALANCE, named).one_or_none() is not None:
         return False
@@ -133,12 +136,19 @@ def give_up(connection: sa.Connection, account: str, period: str, amount: float)
 
 def keep(connection: sa.Connection, job: str, count: int, held: Mapping[str, tuple[Budget, str, float]]) -> None:
     """Note what is held for a job of so many tasks: {account: (budget, period, amount)}."""
-    rows = [
-        {"job": job, "account": account, "period": period, "of": dict(budget.of), "held": amount, "charged": 0.0}
-        | {"per_task": amount / max(1, count)}
-        for account, (budget, period, amount) in held.items()
-    ]
-    connection.execute(holds.insert(), together(rows))
+    for account, (budget, period, amount) in held.items():
+        row = {"job": job, "account": account, "period": period, "of": _json(budget.of), "held": amount}
+        _HOLD(connection, {**row, "charged": 0.0, "per_task": amount / max(1, count)})
+
+
+@lru_cache(1_000)
+def _text(of: tuple[tuple[str, float], ...]) -> str:
+    return json.dumps(dict(of))
+
+
+def _json(of: Mapping[str, float]) -> str:
+    """Write what a budget counts as the store keeps it."""
+    return _text(tuple(of.items()))
 
 
 def balance(connection: sa.Connection, account: str, period: str) -> Balance:
@@ -208,6 +218,7 @@ def running(connection: sa.Connection, now: float) -> list[Run]:
 
 
 BY = ("day", "account", "user", "cluster")
+_BY = ("account", "user", "cluster")
 _KEY = (usage_days.c.account, usage_days.c.user, usage_days.c.cluster, usage_days.c.type)
 
 
@@ -230,11 +241,13 @@ def totals(
     if seen is not None:
         query = query.where(sa.or_(sa.false(), *(_of(users, clusters) for users, clusters in seen.items())))
     names = _names(connection) if "cluster" in by else {}
+    places = [[*_BY, "day"].index(name) for name in by]
     found: dict[tuple[Any, ...], dict[str, float]] = {}
-    for row in connection.execute(query.group_by(*key)).mappings():
-        named = {**row, "cluster": names.get(row["cluster"], row["cluster"])}
-        own = found.setdefault(tuple(named[name] for name in by), {})
-        own[row["type"]] = own.get(row["type"], 0.0) + float(row["amount"])
+    for row in connection.execute(query.group_by(*key)).all():
+        account, user, cluster, kind, *day, amount = row
+        named = (account, user, names.get(cluster, cluster), *day)
+        own = found.setdefault(tuple([named[k] for k in places]), {})
+        own[kind] = own.get(kind, 0.0) + float(amount)
     return [{**dict(zip(by, key, strict=True)), "used": own} for key, own in sorted(found.items())]
 
 
