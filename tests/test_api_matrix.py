@@ -106,24 +106,19 @@ def _prepared(api: Api, oak: Cluster, path: str) -> dict[str, str]:
     return {"job": job, "token": api.good("POST", "/v1/tokens", {"clusters": ["oak"]}, ADMIN)["id"]}
 
 
+EXAMPLES = {"name": "oak", "subsystem": "io", "worker": "n0", "account": "bio", "qos": "urgent"} | {
+    f"{kind}_id": f"{{{kind}}}" for kind in ("job", "token", "reservation")
+}
+
+
 def test_the_table_has_every_verb(api: Api) -> None:
     there = set()
     for rule in api.app.url_map.iter_rules():
         if rule.endpoint.startswith("page."):  # sessions open these: tests/test_page_sessions.py
             continue
-        path = (
-            re.sub(r"<any\((\w+)[^>]*>", r"\1", rule.rule.replace("<id:", "<"))
-            .replace("<name>", "oak")
-            .replace("<subsystem>", "io")
-        )
-        path = (
-            path.replace("<job_id>", "{job}")
-            .replace("<token_id>", "{token}")
-            .replace("<path:worker>", "n0")
-            .replace("<worker:worker>", "n0")
-        )
-        path = path.replace("<account>", "bio")
-        path = path.replace("<reservation_id>", "{reservation}")
+        path = re.sub(r"<any\((\w+)[^>]*>", r"\1", re.sub(r"<\w+:(?=\w+>)", "<", rule.rule))
+        for argument, example in EXAMPLES.items():
+            path = path.replace(f"<{argument}>", example)
         there |= {f"{method} {path}" for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}
     listed = [row["verb"].replace("?follow=false", "") for row in TABLE["verbs"]]
     assert sorted(listed) == sorted(there)
