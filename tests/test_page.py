@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from rainbow.page.frame import HEADERS
 from rainbow.page.words import clean
 from rainbow.service.core import sessions
-from tests.conftest import ADMIN, Api, Clock, Cluster, grid
+from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
 from tests.page_client import Browser, every_page, read, submit
 
 HOSTILE = [
@@ -120,6 +120,17 @@ def test_figures_of_the_fleet_are_those_of_the_api(api: Api, oak: Cluster, clock
     assert clean(first["why"]) in text
     counts = api.good("GET", "/v1/jobs:counts?by=state", None, ADMIN)["counts"]
     assert counts["WAITING"] == told["jobs"]["waiting"]
+
+
+def test_accounts_show_the_tree_with_shares_use_factors_and_budgets(api: Api, oak: Cluster) -> None:
+    api.good("PUT", "/v1/accounts/bio", {"shares": 2, "budget": {"amount": 7}, "users": {"ann": {}}}, ADMIN)
+    api.good("PUT", "/v1/accounts/dna", {"parent": "bio", "users": {"<script>": {}}}, ADMIN)
+    page = Browser(api, ADMIN).get("/accounts")
+    for part in ("bio", "· dna", "7 of 7", "1.0000", "&lt;script&gt;"):
+        assert part in page
+    body = {"jobspec": jobspec(duration=9), "requestor": "ann"}
+    job = api.good("POST", "/v1/jobs", body, oak.token)["id"]
+    assert "account bio has used 0 % of its share" in Browser(api, oak.token).get(f"/jobs/{job}")
 
 
 def test_a_job_shows_the_clusters_that_match_and_why_others_do_not(api: Api, oak: Cluster) -> None:

@@ -114,8 +114,8 @@ if (live && $("[data-live]")) {
 if (live && !$("[data-live]")) say("");
 
 // keys
-const KEYS = [["/", "search"], ["j, k", "next row, row before"], ["Enter", "open the row"], ["g f", "fleet"], ["g j", "jobs"], ["g c", "clusters"], ["g m", "where would it run"], ["g t", "try priorities"], ["Esc", "leave a field, close this"], ["?", "these keys"]];
-const PLACES = {f: "/fleet", j: "/jobs", c: "/clusters", m: "/match", t: "/try"};
+const KEYS = [["/", "search"], ["j, k", "next row, row before"], ["Enter", "open the row"], ["g f", "fleet"], ["g j", "jobs"], ["g c", "clusters"], ["g a", "accounts"], ["g m", "where would it run"], ["g t", "try priorities"], ["Esc", "leave a field, close this"], ["?", "these keys"]];
+const PLACES = {f: "/fleet", j: "/jobs", c: "/clusters", a: "/accounts", m: "/match", t: "/try"};
 let before = "", row = -1;
 function help() {
   let box = $("dialog.keys");

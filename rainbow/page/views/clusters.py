@@ -1,4 +1,4 @@
-"""Clusters: the fleet at a glance, a list, and one with its nodes, timeline, queue, shares and next plan."""
+"""Clusters: the fleet at a glance, a list, one with its nodes, timeline, queue, shares and plan; and accounts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rainbow.errors import Forbidden, RequestError
 from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.page.frame import guarded, page, render, service, who
 from rainbow.page.words import clean
+from rainbow.service.accounts import administration
 from rainbow.service.clusters import drain, inventory, scheduling_settings
 from rainbow.service.queries import fleet as fleet_queries
 from rainbow.service.queries import forecasts, monitoring, occupancy
@@ -25,6 +26,7 @@ SMALL = 200  # tiles, above which they are small
 ROWS = 50  # bars in the table beside the picture
 MOST_WORKERS = 1_000  # that one form moves
 HOURS = (1, 6, 24, 168)  # windows of the timeline
+BRANCHES = 500  # accounts and users
 TABS = ("nodes", "timeline", "queue", "shares", "plan", "settings")
 VERBS = ("drain", "offline", "reinstate")
 
@@ -49,6 +51,21 @@ def clusters() -> Any:
     following = f"/clusters?{urlencode({'q': wanted, 'state': state, 'from': more})}" if more else None
     shown = {"rows": rows[first : first + PAGE], "count": len(rows), "states": told["states"]}
     return render("clusters.html", here="clusters", **shown, following=following, q=wanted, state=state)
+
+
+@page.get("/accounts")
+@guarded
+def accounts() -> Any:
+    """Show the tree of accounts and users: shares, what part of them is used, and who comes first."""
+    rows = [row for one in administration.listing(service(), who())["accounts"] for row in _branch(one)]
+    return render("accounts.html", here="accounts", rows=rows[:BRANCHES], more=len(rows) > BRANCHES, count=len(rows))
+
+
+def _branch(one: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of an account: its own, and one for each user."""
+    own = {**one, "account": one["name"], "user": "", "key": one["name"]}
+    users = [{**u, "account": one["name"], "depth": one["depth"], "budget": None} for u in one["users"]]
+    return [own, *({**user, "key": f"{user['account']}/{user['user']}"} for user in users)]
 
 
 def _number(key: str, default: int, most: int = 10**9) -> int:
