@@ -23,7 +23,7 @@ import yaml
 from rainbow.errors import SelectionError
 from rainbow.selection.expression.analysis import RISES, SIZE, Known, Trend, bounds, narrowed, never, trend
 from rainbow.selection.expression.compiler import Expression, compile_expression, split_calc
-from rainbow.selection.variables import MATCHED, OURS
+from rainbow.selection.variables import ACCOUNT, FORECAST, MATCHED, OURS
 from rainbow.text import meant
 
 MAX_GROUPS = 256
@@ -299,9 +299,22 @@ def _read_stale_after(written: Any) -> float | None:
 
 QUEUE = ("waiting_tasks", "running_tasks", "idle_workers")
 OUR_NAMES = frozenset(
-    [*(f"matched.{name}" for name in MATCHED), *(f"queue.{name}" for name in QUEUE), "state.age"],
+    [
+        *(f"matched.{name}" for name in MATCHED),
+        *(f"queue.{name}" for name in QUEUE),
+        "state.age",
+        *FORECAST,
+        *ACCOUNT,
+    ],
 )
-USUAL_NAMES = OUR_NAMES | {UNINFORMED_SORT, "nodes_free", "memory_per_node", "node_memory_gb", "seconds_per_gb"}
+BY_SITES = (  # what agents of a resource manager report
+    *("cores_free", "cores_taken", "pending_jobs", "pending_core_seconds"),
+    *("expected_wait", "expected_wait_low", "expected_wait_high"),
+)
+USUAL_NAMES = OUR_NAMES | {
+    *(UNINFORMED_SORT, "nodes_free", "memory_per_node", "node_memory_gb", "seconds_per_gb"),
+    *BY_SITES,
+}
 
 
 def advise(settings: Settings, options: Mapping[str, Any]) -> list[str]:

@@ -29,6 +29,18 @@ if TYPE_CHECKING:
 MATCHED = ("nodes", "cores", "gpus", "memory", "fits", "switches")
 SWITCHES = "matched.switches"
 SAME = {"node_memory_gb": "memory_per_node", "memory_per_node": "node_memory_gb"}  # two names of one variable
+FORECAST = {
+    "eta.known": "whether the cluster has a forecast that says so, for all that the job asks",
+    "eta.wait": "seconds until the job would start",
+    "eta.start": "when it would start",
+    "eta.finish": "when it would end",
+    "eta.total": "seconds until it would end",
+    "eta.low": "when it would end: 8 in 10 between this",
+    "eta.high": "and this",
+    "eta.length": "seconds it would run",
+    "eta.age": "seconds since the forecast",
+}
+ACCOUNT = ("account.factor", "account.used", "account.left")
 OURS = ("matched.", "queue.", "state.", "eta.", "account.")  # what no job may set
 MISSING = object()
 _NOTHING: Mapping[str, Scalar] = {}

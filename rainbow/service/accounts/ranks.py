@@ -73,9 +73,6 @@ def standings_of(service: Service, connection: sa.Connection) -> Mapping[Key, St
         return known.standings
 
 
-VARIABLES = ("account.factor", "account.used", "account.left")  # of selection
-
-
 def variables(service: Service, connection: sa.Connection, account: str, user: str) -> dict[str, float]:
     """Return what selection reads of a job's account: factor, part of its share that is used, what budgets leave."""
     tree, found = tree_of(service, connection), standings_of(service, connection)

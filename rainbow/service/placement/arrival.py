@@ -20,6 +20,7 @@ from rainbow.lru_cache import Memory
 from rainbow.scheduling import SlotsView
 from rainbow.scheduling.gangs import slots_on
 from rainbow.selection import read_of
+from rainbow.selection.variables import FORECAST
 from rainbow.service.core.outlook import Arrivals, Ask, Outlook, Told
 from rainbow.store import statistics
 
@@ -31,17 +32,6 @@ if TYPE_CHECKING:
     from rainbow.service.jobs.jobspecs import Reading
     from rainbow.service.placement.match_cache import Match
 
-VARIABLES = {
-    "eta.known": "whether the cluster has a forecast that says so, for all that the job asks",
-    "eta.wait": "seconds until the job would start",
-    "eta.start": "when it would start",
-    "eta.finish": "when it would end",
-    "eta.total": "seconds until it would end",
-    "eta.low": "when it would end: 8 in 10 between this",
-    "eta.high": "and this",
-    "eta.length": "seconds it would run",
-    "eta.age": "seconds since the forecast",
-}
 MOST = 4_096  # shapes that are remembered
 FOLLOWED = 5.0  # seconds between two looks at what other processes have forecast
 OLDEST = 600.0  # seconds: older ones are not read
@@ -117,7 +107,7 @@ def arriving(
     service: Service, connection: sa.Connection, job: Arrival, found: Match, states: Mapping[str, dict[str, Any]]
 ) -> Arriving | None:
     """Add to the candidates' states the variables that a decision may read; None if it reads none."""
-    names = read_of(job.selector, job.options, VARIABLES)
+    names = read_of(job.selector, job.options, FORECAST)
     if not names:
         return None
     made = arrivals(service, connection, job, found.candidates, found.ids)

@@ -21,7 +21,7 @@ from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.storable import keeping
 from rainbow.matching import backends, match, shown, shown_explained
 from rainbow.selection import Choice, check_options, read_of, reads, reads_states, select
-from rainbow.selection.variables import SWITCHES
+from rainbow.selection.variables import ACCOUNT, SWITCHES
 from rainbow.service.accounts import admission as accounts
 from rainbow.service.accounts import ranks
 from rainbow.service.core.access import Caller, requestor_of
@@ -219,7 +219,7 @@ class Placement:
         idle, spans = (reads(self.selector, self.options, name) for name in ("queue.idle_workers", SWITCHES))
         states = sized(states_of(self.service, connection, self.found.ids, idle), self.found.candidates, spans)
         self.arrivals = arriving(self.service, connection, self.arrival(), self.found, states)
-        if read_of(self.selector, self.options, ranks.VARIABLES):
+        if read_of(self.selector, self.options, ACCOUNT):
             self._tell_account(connection, states)
         return states
 
