@@ -7,12 +7,14 @@ it fails them, for there nobody reads what was skipped. One more service is one 
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,11 +66,20 @@ def missing(service: str) -> str:
 
 
 def without(reason: str) -> None:
-    """Leave a test that lacks what it needs, if there is a reason to: skipped here, failed in CI."""
+    """Leave a test or a module that lacks what it needs, if there is a reason to: skipped here, failed in CI."""
     if reason and CI:
         pytest.fail(f"must not be skipped where CI is set: {reason}", pytrace=False)
     if reason:
-        pytest.skip(reason)
+        pytest.skip(reason, allow_module_level=True)
+
+
+def package(name: str) -> Any:
+    """Import a package that the extra `dev` brings; leave the test or the module where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as fault:
+        without(f"{fault.name} is not installed (pip install -e '.[dev]')")
+        raise
 
 
 def require(service: str) -> None:

@@ -17,8 +17,9 @@ from rainbow.matching import Verdict
 from rainbow.selection import integer_program
 from rainbow.selection.assignment import Assignment, BatchJob, Offer, Solution, assign, greedy, offers_of, total
 from tests.conftest import Api, examples, grid, jobspec
+from tests.services import package
 
-pytest.importorskip("scipy", reason="the extra `optimal` is not installed")
+package("scipy")
 
 solve = partial(integer_program.solve, clock=monotonic)
 NAMES = ["a", "b", "c"]

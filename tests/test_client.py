@@ -23,6 +23,7 @@ from rainbow.jobspec import parse_jobspec
 from tests.blocking import Blocking
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.live import Answer, Script, agent_of, http, rainbow_at, url_of
+from tests.services import package
 
 JSON = {"Content-Type": "application/json"}
 CREATED: Answer = (201, JSON, b'{"id": "1", "cluster": "oak", "state": "WAITING", "decision": {}}')
@@ -40,7 +41,7 @@ BUSY: Answer = (429, JSON, b'{"code": "too-many", "detail": "too many jobs"}')
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both clients pass the same suite."""
     if request.param == "AsyncClient":
-        pytest.importorskip("greenlet", reason="the extra async is not installed")
+        package("greenlet")
         monkeypatch.setitem(globals(), "Client", Blocking)
 
 
@@ -335,7 +336,7 @@ def test_a_jobspec_that_is_a_path_is_refused_in_words() -> None:
 
 
 def test_async_client_has_every_method_and_waits_for_many_at_the_same_time() -> None:
-    pytest.importorskip("greenlet", reason="the extra async is not installed")
+    package("greenlet")
     from rainbow.client import AsyncClient
 
     def slow(request: Request) -> Answer:

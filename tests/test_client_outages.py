@@ -18,6 +18,7 @@ from rainbow.errors import TryLater, Unavailable
 from tests.blocking import Blocking
 from tests.conftest import REGISTRATION, Clock, grid, jobspec
 from tests.live import Answer, Script, agent_of, http, rainbow_at, service_at, url_of
+from tests.services import package
 
 JSON = {"Content-Type": "application/json"}
 AWAY: Answer = (503, JSON, b'{"code": "unavailable", "detail": "the store is away"}')
@@ -30,7 +31,7 @@ DONE: Answer = (200, JSON, b'{"id": "j1", "state": "COMPLETED"}')
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both clients pass the same suite."""
     if request.param == "AsyncClient":
-        pytest.importorskip("greenlet", reason="the extra async is not installed")
+        package("greenlet")
         monkeypatch.setitem(globals(), "Client", Blocking)
 
 

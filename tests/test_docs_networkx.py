@@ -18,6 +18,7 @@ from rainbow.errors import GraphError, RequestError
 from rainbow.graph import read_cluster, write_jgf
 from tests.conftest import REGISTRATION
 from tests.live import rainbow_at
+from tests.services import package
 
 PAGE = (Path(__file__).parents[1] / "docs" / "networkx.md").read_text()
 
@@ -174,7 +175,7 @@ def test_to_networkx_marks_what_is_taken_and_what_it_contains(backend: str) -> N
 
 
 def test_to_frame_has_a_row_for_each_vertex_verdict_and_candidate() -> None:
-    pandas = pytest.importorskip("pandas", reason="the extra notebook is not installed")
+    pandas = package("pandas")
     job = rainbow.parse_jobspec("resources: {w: {type: core, count: 5}}")
     clusters = [read_cluster(drawn(), name) for name in ("ash", "elm")] + [
         read_cluster({"nodes": [{"id": "n", "type": "node"}], "edges": []}, "oak")

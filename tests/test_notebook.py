@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.services import package
+
 NOTEBOOK = json.loads((Path(__file__).parents[1] / "docs" / "tutorial.ipynb").read_text())
 CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
@@ -28,8 +30,8 @@ def test_stored_without_outputs() -> None:
 
 
 def test_cells_build_match_explain_choose_and_draw(capsys: pytest.CaptureFixture[str]) -> None:
-    matplotlib = pytest.importorskip("matplotlib", reason="the extra notebook is not installed")
-    pytest.importorskip("pandas", reason="the extra notebook is not installed")
+    matplotlib = package("matplotlib")
+    package("pandas")
     matplotlib.use("agg")
     names: dict[str, Any] = {}
     results = [shown(cell, names) for cell in CODE]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rainbow.client import Client
-from tests.services import require
+from tests.services import package, require
 
-chromium: Any = pytest.importorskip("tests.chromium", reason="playwright is not installed")
+chromium = package("tests.chromium")
 ROOT = Path(__file__).parents[1]
 PATHS = (
     *("/fleet", "/jobs", "/jobs?state=WAITING&sort=oldest", "/clusters", "/match", "/try", "/jobs/{late}"),

@@ -41,6 +41,16 @@ def test_what_cannot_be_installed_fails_in_ci_only(
     assert "no-such-program" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("ci", "left"), [(True, pytest.fail.Exception), (False, pytest.skip.Exception)])
+def test_package_that_is_not_installed_fails_in_ci_and_skips_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, ci: bool, left: type[BaseException]
+) -> None:
+    monkeypatch.setattr(services, "CI", ci)
+    with pytest.raises(left, match="no_such_package is not installed"):
+        services.package("no_such_package")
+    assert services.package("json").dumps({}) == "{}"
+
+
 def test_folder_that_was_named_is_looked_in_first(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("RAINBOW_POSTGRES_BIN", str(tmp_path))
     assert services.SERVICES["PostgreSQL"].absent() == ["initdb", "pg_ctl"]

@@ -14,6 +14,7 @@ from rainbow.agent import Executor, Result
 from rainbow.agent.executors.local import LocalExecutor, allowed
 from rainbow.testing.runs import PYTHON, ends, python, run_of, sleepers, until
 from tests.contract.executing import NAMES, opened, there_of
+from tests.services import package
 
 LEFT_BEHIND = """
 import os, signal, sys, time
@@ -67,7 +68,7 @@ def test_local_kills_what_does_not_mind_term() -> None:
 
 
 def test_a_command_does_not_run_again_because_dask_lost_its_worker(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    distributed = package("distributed")
     mark, seconds = tmp_path / "mark", f"66.{os.getpid()}"
     with distributed.LocalCluster(n_workers=1, threads_per_worker=4, dashboard_address=None) as cluster:
         dask = opened(f"dask:{cluster.scheduler_address}, kept", tmp_path)
