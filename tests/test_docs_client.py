@@ -1,15 +1,13 @@
-"""docs/client.md: its examples run against a live server with an agent, and it names every method and code."""
+"""docs/client.md: its examples run against a live server with an agent, and each method has a docstring."""
 
 from __future__ import annotations
 
 import doctest
 import json
-import re
 import time
 from pathlib import Path
 from typing import Any
 
-from rainbow.api.problems import STATUS
 from rainbow.client import Client
 from rainbow.client.transport import FIRST_PAUSE, LONGEST_PAUSE, TRIES
 from tests.conftest import REGISTRATION
@@ -52,20 +50,10 @@ def _until_the_agent_was_heard(owner: Client) -> None:
         time.sleep(0.05)
 
 
-def test_page_names_every_method() -> None:
-    table = PAGE.split("## Every method")[1].split("\n\nEach")[0]
-    with Client("http://127.0.0.1:1") as client:
-        public = {name for name in dir(client) if not name.startswith("_")}
-    assert set(re.findall(r"`(\w+)`", table)) == public
-
-
-def test_page_has_every_code_with_its_status() -> None:
-    table = PAGE.split("go by them")[1].split("## ")[0]
-    found: dict[str, str] = {}
-    for statuses, codes in re.findall(r"^\| ([\d, ]+) \| (.*) \|$", table, re.M):
-        numbers, names = statuses.split(", "), re.findall(r"`([a-z-]+)`", codes)
-        found |= dict(zip(names, numbers if len(numbers) > 1 else numbers * len(names), strict=True))
-    assert found == {code: str(status) for code, status in STATUS.items()}
+def test_every_method_has_words_for_the_page_made_from_them() -> None:
+    public = [name for name in dir(Client) if not name.startswith("_")]
+    assert len(public) > 40
+    assert [name for name in public if not getattr(Client, name).__doc__] == []
 
 
 def test_page_says_how_often_and_after_what_pauses_a_call_is_sent_again() -> None:

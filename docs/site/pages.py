@@ -129,6 +129,7 @@ def python_api() -> str:
         for name in NAMES[module]:
             kind = "autofunction" if name[0].islower() else "autoclass"
             members = "" if kind == "autofunction" or module == "rainbow.testing" else "   :members:\n"
+            members += "   :inherited-members:\n" if name == "Client" else ""
             parts.append(f"```{{eval-rst}}\n.. {kind}:: {module}.{name}\n{members}```")
     return "\n\n".join(parts) + "\n"
 
