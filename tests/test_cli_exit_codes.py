@@ -62,7 +62,7 @@ def test_what_fits_nowhere_is_3_with_the_reasons(shell: Shell) -> None:
     for verb in ("submit", "match"):
         result = shell(verb, "-N", "3", "--", "true")
         assert result.exit_code == Exit.NO_MATCH
-        assert re.search(r"oak\s.*requested 3 of node in total, the cluster has 2", result.stdout)
+        assert re.search(r"oak\s.*requested 3 nodes in total, the cluster has 2", result.stdout)
         found = shell(verb, "-o", "json", "-N", "3", "--", "true")
         assert found.exit_code == Exit.NO_MATCH
         assert json.loads(found.stdout)["refusals"][0]["cluster"] == "oak"

@@ -20,7 +20,7 @@ def test_queue_limits_slots_and_who_may_use_it():
     ]
     made = plan(view(jobs, queues=known))
     assert placed(made) == {"a": {"n0": 1}, "b": {"n1": 1}, "e": {"n1": 1}}
-    assert waits(made)["d"].facts["reasons"] == {"no access": 4}
+    assert waits(made)["d"].facts["reasons"] == {"in no enabled queue": 2, "no access": 2}
 
 
 def test_queue_slots_of_what_runs_are_remembered():

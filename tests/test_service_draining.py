@@ -72,7 +72,7 @@ def test_a_new_cluster_begins_with_the_limits_its_server_is_configured_with(data
     for name in [f"r{k}" for k in range(10)]:
         api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": name}, oak.token)
     told = api.problem(429, "too-many", "POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "r10"}, oak.token)
-    assert "is limited to 10 requestors with live jobs and has 10" in told["detail"]
+    assert "has 10 of at most 10 requestors with active jobs" in told["detail"]
     assert "rainbow scheduler set oak --max-requestors N" in told["detail"]
     api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"max_requestors": 11}}, oak.secret)
     api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "r10"}, oak.token)

@@ -6,7 +6,8 @@ import re
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +16,54 @@ import yaml
 
 from rainbow.cli import session
 from rainbow.client import Client
-from tests.conftest import REGISTRATION, grid
+from rainbow.service import Limits
+from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.live import rainbow_at
 from tests.shell import Shell, variables_of
 
 CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "cases" / "why" / "cases.yaml").read_text())
 
 FILES = ("options", "jobspec")
+ACCEPTED: dict[str, Any] = {}  # the task accepted last, by cluster
+
+
+SERVERS: dict[str, dict[str, Any]] = {
+    "": {},
+    "accounts": {},  # from the first account on, every job of a server needs one
+    "hurried": {"limits": Limits(match_seconds=1e-6)},
+    "short": {"lease": 0.5, "grace": 0.1},
+}
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with rainbow_at(tmp_path_factory.mktemp("why"), tick=0.05) as url:
-        yield url
+def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with ExitStack() as open_:
+        yield {
+            name: open_.enter_context(rainbow_at(tmp_path_factory.mktemp("why"), tick=0.05, **settings))
+            for name, settings in SERVERS.items()
+        }
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_first_line_is_the_answer(case: dict[str, Any], url: str, tmp_path: Path) -> None:
-    name = f"c{CASES.index(case)}"
+def test_first_line_is_the_answer(case: dict[str, Any], urls: dict[str, str], tmp_path: Path) -> None:
+    name, url = f"c{CASES.index(case)}", urls[case.get("server", "")]
     shell = Shell(tmp_path, url, "", "", variables_of(url, tmp_path / "credentials.json"))
-    known = {"c": name} | {key: str(shell.file(f"{key}.json", case[key])) for key in FILES if key in case}
+    known = {"c": name, "user": getuser()}
+    known |= {key: str(shell.file(f"{key}.json", case[key])) for key in FILES if key in case}
+    with Client(url, ADMIN) as admin:
+        for account, fields in case.get("accounts", {}).items():
+            admin.put_account(account, fields)
     with registered(case["cluster"], name, url, tmp_path) as agent:
         *steps, question = case["steps"]
         for step in steps:
             if isinstance(step, dict):
-                report(agent, name, "pending", **step["pending"])
+                [(event, told)] = step.items()
+                report(agent, name, event, **told)
             else:
                 type_in(shell, agent, step, known)
         wanted = re.compile(fill(case.get("first") or case["row"], known))
         said = ""
-        for _ in range(30):
+        for _ in range(60):
             said = shell(*shlex.split(fill(question, known))).output
             lines = said.splitlines()[: 1 if "first" in case else None]
             if any(wanted.fullmatch(line.rstrip()) for line in lines):
@@ -89,11 +108,13 @@ def type_in(shell: Shell, agent: Client, step: str, known: dict[str, str]) -> No
             report(agent, known["c"], "started")
 
 
-def report(agent: Client, cluster: str, event: str, **told: str) -> None:
-    """Accept a task as an agent does, and report an event of it."""
+def report(agent: Client, cluster: str, event: str, **told: Any) -> None:
+    """Report an event of the next task offered, which is accepted before; `ended`: of the one accepted last."""
     if event == "pending":
         agent.heartbeat(cluster, "a")
-    [offered] = agent.receive(cluster, "a", 1, 10)["tasks"]
-    task = {"id": offered["id"], "attempt": offered["attempt"]}
-    agent.accept(cluster, "a", [task])
+    if event != "ended":
+        [offered] = agent.receive(cluster, "a", 1, 10)["tasks"]
+        agent.accept(cluster, "a", [{"id": offered["id"], "attempt": offered["attempt"]}])
+        ACCEPTED[cluster] = offered
+    task = ACCEPTED[cluster]
     agent.events(cluster, "a", [{"task": task["id"], "attempt": task["attempt"], "event": event, **told}])

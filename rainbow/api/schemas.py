@@ -161,7 +161,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Job": _of(**JOB),
     "JobShown": _of(**JOB, counts=ANY_OBJECT, tasks=_array(TASK), next=_maybe(WHOLE)),
     "Jobs": _of(jobs=_array(_ref("Job")), next=_maybe(WORD)),
-    "Why": _of(id=WORD, cluster=_maybe(WORD), state=WORD, decision=ANY_OBJECT, wait=_maybe(ANY_OBJECT)),
+    "Why": _of(id=WORD, cluster=_maybe(WORD), state=WORD, answer=WORD, decision=ANY_OBJECT, wait=_maybe(ANY_OBJECT)),
     "Replay": _of(id=WORD, cluster=WORD, equal=YES, selection=ANY_OBJECT, replayed=ANY_OBJECT),
     "Decisions": _of(decisions=_array(_of(id=WORD, submitted_at=TIME)), next=_maybe(WORD)),
     "TokenShown": _of(**TOKEN),

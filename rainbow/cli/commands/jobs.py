@@ -277,20 +277,13 @@ def _more(job: Document) -> str:
 
 def _draw_why(console: Console, found: Document) -> None:
     waits = (found.get("wait") or {}) if found["state"] in WAITS else {}
-    console.print(Text(_answer(found, waits)), soft_wrap=True)
+    console.print(Text(printer.one_line(found.get("answer") or found["state"])), soft_wrap=True)
     account = {key: found[key]["text"] for key in ("account", "preempted") if found.get(key)}
     told = {"id": found["id"], **_waiting(waits, found.get("verify") or {}), **_expected(found), **account}
     console.print(printer.facts(told))
     draw_decision(console, found["decision"])
     draw_steps(console, found["decision"].get("selection") or {})
     _draw_moves(console, found["decision"].get("moves") or [])
-
-
-def _answer(found: Document, waits: Document) -> str:
-    """Return where the job is and, while it waits, what it waits for, in one line."""
-    where = f"{found['state']} on {found['cluster']}" if found["cluster"] else found["state"]
-    said = waits.get("text") or waits.get("reason") or ""
-    return printer.one_line(f"{where}: {said}" if said else where)
 
 
 def _expected(job: Document) -> dict[str, str]:

@@ -79,7 +79,7 @@ def unexplained() -> Reason:
 
 def undecided() -> Reason:
     """Say that the budget ended before the answer; alike on every machine, whichever budget it was."""
-    return Reason(Why.UNDECIDED, "undecided: the search ended at its time limit; the job may still fit")
+    return Reason(Why.UNDECIDED, "the search ended at its time limit; the job may still fit")
 
 
 def _are_both_unmet(resource: Resource, counts: Counts) -> bool:
@@ -104,7 +104,8 @@ def _needing(resource: Resource, counts: Counts) -> Reason:
         if miss or meeting < part.count.min:
             names = ", ".join(dict.fromkeys(need.subsystem for need in needs))
             why = f"; {miss.text}" if miss else ""
-            text = f"{meeting} of {some(candidates, kind)} meet the {names} requirements{why}"
+            meet = "meets" if candidates == 1 else "meet"
+            text = f"{meeting} of {some(candidates, kind)} {meet} the {names} requirements{why}"
             facts = {"nearest": miss.text if miss else ""}
             return Reason(Why.NEED_UNMET, text, names, part.count.min, meeting, facts)
     names = ", ".join(dict.fromkeys(need.subsystem for part in resource.walk() for need in part.needs))
@@ -212,9 +213,13 @@ def quick_check(resources: tuple[Resource, ...], types: Iterable[str], totals: T
             return Reason(Why.TYPE_MISSING, text, kind, units, 0)
         found = totals.total(kind, unit)
         if found is not None and found < units:
-            text = f"requested {_amount(units, unit)} of {kind} in total, the cluster has {_amount(found, unit)}"
+            text = f"requested {_of_kind(units, unit, kind)} in total, the cluster has {_amount(found, unit)}"
             return Reason(Why.TOTAL_TOO_SMALL, text, kind, units, found)
     return None
+
+
+def _of_kind(units: int, unit: str, kind: str) -> str:
+    return f"{_amount(units, unit)} of {kind}" if unit or kind in UNCOUNTED else some(units, kind)
 
 
 def _amount(units: int, unit: str) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ from rainbow.state_machine import WorkerState
 from rainbow.text import rfc3339
 
 UNFIT, SMALL, STATE, ACCESS, LOADED, CLOSED = "unfit", "too small", "not ready", "no access", "overloaded", "closed"
-BUSY, KEPT, QUOTA = "busy", "reserved for other jobs", "quota exceeded"
+BUSY, ADVANCE, KEPT, QUOTA = "busy", "reserved in advance", "reserved for other jobs", "quota exceeded"
+DISABLED = "in no enabled queue"
 ENVIRONMENT, CLUSTER = "parallel environment full", "cluster-wide resource exhausted"
 FITS = "room for one slot"
 
@@ -68,9 +70,17 @@ class Reasons:
         if not self._text:
             until = f" until {clock(self.until + offset, now + offset)}" if isfinite(self.until) else ""
             ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
-            parts = [f"{count} {reason}{until if reason == BUSY else ''}" for reason, count in ordered]
+            named = {reason: self._limits(reason) for reason in self.counts} | dict.fromkeys((BUSY, ADVANCE), until)
+            parts = [f"{count} {reason}{named[reason]}" for reason, count in ordered]
             self._text = f"{self.counts.get(FITS, 0)}/{self.workers} workers: {', '.join(parts) or 'none'}"
         return self._text
+
+    def _limits(self, reason: str) -> str:
+        """Name the quotas, environments or amounts of the whole cluster that are used up."""
+        begin = {QUOTA: "quota ", ENVIRONMENT: "pe ", CLUSTER: "cluster "}.get(reason)
+        lines = [line.removeprefix(begin) for line in self.lines if begin and line.startswith(begin)]
+        names = sorted({re.split("[/ ]", line)[0] for line in lines})
+        return f" ({', '.join(names)})" if names else ""
 
     def facts(self) -> Mapping[str, Any]:
         """Return the same as facts."""
@@ -83,7 +93,22 @@ class Reasons:
         return self._facts
 
 
-ORDER = (UNFIT, SMALL, STATE, ACCESS, CLOSED, LOADED, QUOTA, ENVIRONMENT, CLUSTER, BUSY, KEPT, FITS)
+ORDER = (
+    UNFIT,
+    SMALL,
+    STATE,
+    DISABLED,
+    ACCESS,
+    CLOSED,
+    LOADED,
+    QUOTA,
+    ENVIRONMENT,
+    CLUSTER,
+    BUSY,
+    ADVANCE,
+    KEPT,
+    FITS,
+)
 
 
 class Explainer:
@@ -157,7 +182,7 @@ class Explainer:
 
     def _best(self, item: Item, spots: Iterable[Spot], usable: set[Spot] | None, reasons: Reasons) -> str:
         said = [self._say(item, spot, usable is None or spot in usable, reasons) for spot in spots]
-        return said[0] if len(said) == 1 else max(said or [ACCESS], key=ORDER.index)
+        return said[0] if len(said) == 1 else max(said or [DISABLED], key=ORDER.index)
 
     def _say(self, item: Item, spot: Spot, usable: bool, reasons: Reasons) -> str:
         """Return what one queue on a worker says."""
@@ -193,9 +218,15 @@ class Explainer:
         if line and not line.startswith(("quota ", "pe ")):
             reasons.busy.append((line, kind))
             reasons.until = min(reasons.until, self._more((line, kind)))
-            return BUSY
+            return ADVANCE if self._free(line, kind) + self._in_advance(line, kind) >= need.amount else BUSY
         reasons.lines[f"{line or 'cluster'} {kind}"] = need.amount
         return CLUSTER if not line else QUOTA if line.startswith("quota ") else ENVIRONMENT
+
+    def _in_advance(self, line: str, kind: str) -> int:
+        """Return what advance reservations keep of a line now."""
+        now = self.lines.view.now
+        kept = [one.placement.get(line, {}) for one in self.lines.view.reservations if one.start <= now < one.end]
+        return sum(amounts.get(kind, 0) for amounts in kept)
 
     def _free(self, line: str, kind: str) -> int:
         """Return what of a line is free now."""

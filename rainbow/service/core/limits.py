@@ -45,8 +45,8 @@ SCHEMA: dict[str, tuple[Any, Check]] = {
     "replace": (None, optional(record(REPLACE))),  # null: jobs stay where they are
 }
 WORDS = {
-    "max_requestors": "requestors with live jobs",
-    "max_jobs_per_requestor": "live jobs of one requestor",
+    "max_requestors": "requestors with active jobs",
+    "max_jobs_per_requestor": "active jobs of one requestor",
     "max_waiting_tasks": "tasks waiting",
     "throttle": "tasks waiting and running",
 }
@@ -65,7 +65,8 @@ def admit(connection: sa.Connection, record: JobRecord, new: int, limits: Mappin
     limited = {key: limits[key] for key in WORDS if limits[key] >= 0}
     for key, (has, adds) in _counted(connection, record, new).items() if limited else ():
         if key in limited and adds and has + adds > limited[key]:
-            text = f"cluster {record.cluster} is limited to {limited[key]} {WORDS[key]} and has {has}"
+            text = f"cluster {record.cluster} has {has} of at most {limited[key]} {WORDS[key]}"
+            text += f", this job adds {adds}" if adds > 1 else ""
             more = f"rainbow scheduler set {record.cluster} --{key.replace('_', '-')} N"
             text += f"; try again when some have ended, or ask its operator to raise it ({more})"
             raise TooMany(text, limit=key, most=limited[key], present=has)

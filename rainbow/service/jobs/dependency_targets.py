@@ -50,11 +50,11 @@ def target(record: JobRecord) -> Target:
 
 def wait_of(job: str, one: Awaited) -> Wait:
     """Say why a job with unmet dependencies waits."""
-    texts = list(one.waits[:TOLD])
+    texts = [f"waits for {', '.join(one.waits[:TOLD])}"] if one.waits else []
     if one.until is not None:
-        texts.append(f"{_shown(one.until)} to come")
+        texts.append(f"does not start before {_shown(one.until)}")
     facts = {"jobs": list(one.jobs[:TOLD]), "until": None if one.until is None else rfc3339(one.until)}
-    return Wait(job, "dependency" if one.waits else "begin-time", f"waits for {', '.join(texts)}", facts)
+    return Wait(job, "dependency" if one.waits else "begin-time", ", ".join(texts), facts)
 
 
 def _shown(seconds: float) -> str:

@@ -250,7 +250,7 @@ class LiveJob:
         array = self.read.request.array
         most = array.at_once if array else 0
         text = (
-            f"{some(len(self.booked), 'element')} of its array running, the limit is {most}; {len(self.order)} wait"
+            f"{len(self.booked)} of at most {some(most, 'element')} of its array running; {len(self.order)} waiting"
         )
         facts = {"running": len(self.booked), "limit": most, "waiting": len(self.order)}
         return Wait(self.record.id, "array-limit", text, facts)
@@ -267,9 +267,8 @@ class LiveJob:
         """Say which of its own tasks must complete before anything may start."""
         unended = self._unended()
         names = sorted({name for gang in self.read.gangs for name in waits_for(gang, unended)})
-        return Wait(
-            self.record.id, "dependency", f"waiting for task(s) {', '.join(names)} to complete", {"tasks": names}
-        )
+        text = f"waits for {'task' if len(names) == 1 else 'tasks'} {', '.join(names)} to complete"
+        return Wait(self.record.id, "dependency", text, {"tasks": names})
 
 
 class Gangs(Sequence[GangView]):

@@ -17,6 +17,7 @@ from rainbow.service.jobs.lifecycle import _job, visible_job
 from rainbow.service.jobs.whereabouts import waits_of
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement import ledger
+from rainbow.service.queries.answer import ITS_OWN, answer_of
 from rainbow.service.scheduler.step import wait_now
 from rainbow.service.scheduler.view import freeze
 from rainbow.store import clusters, jobs, tasks
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Service
 
 
-# reasons that lie with the job: they come before what its cluster is
-ITS_OWN = {"dependency", "begin-time", "suspended", "canceled", "array-limit", "pending", "stopping", "not-accepted"}
-
-
 def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
-    """Show the whole decision, and why the job waits by the numbers of now."""
+    """Show the answer, the whole decision, and why the job waits by the numbers of now."""
+    found = _waits_now(service, who, job_id)
+    with service.store.read() as connection:
+        record = visible_job(connection, who, job_id)
+        return {**found, "answer": answer_of(connection, record, found["wait"], found.get("account"))}
+
+
+def _waits_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     told = why(service, who, job_id)
     if told["wait"] is None:
         return told
