@@ -9,7 +9,7 @@ demo: .venv/installed ## clusters, jobs, agents: the main job from end to end; K
 	$(BIN)/rainbow demo $(if $(KEEP),--keep)
 
 test: .venv/dev lint services ## everything that must hold before a commit
-	$(BIN)/pytest -n 4 --dist loadfile -m "not soak"
+	$(BIN)/pytest -n 4 --dist loadfile -m "not soak and not docs"
 
 soak: .venv/dev services ## long campaigns: many examples, crashes, load
 	RAINBOW_SOAK=1 $(BIN)/pytest -m "soak or hypothesis"
@@ -33,7 +33,7 @@ page: .venv/dev services ## the web page's budgets, measured, and its pictures i
 
 docs: .venv/docs ## the site in build/site, a warning is an error; then the examples of the pages are run
 	$(BIN)/python docs/site/build.py
-	$(BIN)/pytest -q tests/test_docs.py tests/test_docs_site.py tests/test_notebook.py
+	$(BIN)/pytest -q -n 2 --dist load tests/test_docs.py tests/test_docs_site.py tests/test_docs_blocks.py tests/test_docs_typed.py tests/test_notebook.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv || { apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv .venv; }

@@ -22,7 +22,8 @@ from tests.test_examples import read
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "jobspec.md").read_text()
-EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+OTHERS = (ROOT / "docs" / "coming-from-others.md").read_text()
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE + OTHERS, re.S)
 BY_POLICY = set(re.findall(r'\(given, "(\w+)"', inspect.getsource(model)))
 FOUR = "{type: core, replicas: 4}"
 
@@ -124,7 +125,7 @@ def said(cell: str) -> list[Any]:
     return [yaml.safe_load(text) for text in code(cell) if ": " in text]
 
 
-@pytest.mark.parametrize("cell", [row[3] for row in rows(section("From Slurm, Flux, Kubernetes"))])
+@pytest.mark.parametrize("cell", [row[3] for row in rows(OTHERS.split("## Options side by side")[1])])
 def test_words_for_slurm_flux_and_kubernetes_are_read(cell: str) -> None:
     for given in said(cell):
         if "type" in given:

@@ -43,7 +43,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {**kept, **ours, "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "110"}
 
 
-def in_a_shell(folder: Path, script: str) -> str:
+def in_a_shell(folder: Path, script: str, seconds: float = 120) -> str:
     """Run it and return what it printed; whatever it left running is ended."""
     with (folder / "printed").open("w+") as out:
         shell = subprocess.Popen(
@@ -55,7 +55,7 @@ def in_a_shell(folder: Path, script: str) -> str:
             start_new_session=True,
         )
         try:
-            shell.wait(120)
+            shell.wait(seconds)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
