@@ -80,6 +80,12 @@ def revisions(connection: sa.Connection) -> dict[str, tuple[str, int]]:
     return {row.name: (row.id, row.revision) for row in rows}
 
 
+def extent(connection: sa.Connection) -> tuple[int, int]:
+    """Return how many clusters there are, and the sum of their revisions: it changes with any of their graphs."""
+    count, revisions_ = connection.execute(sa.select(sa.func.count(), sa.func.sum(clusters.c.revision))).one()
+    return int(count), int(revisions_ or 0)
+
+
 def confining(connection: sa.Connection, cluster_ids: Collection[str]) -> set[str]:
     """Return those of these clusters that show a requestor's token its own jobs only."""
     query = sa.select(clusters.c.id).where(clusters.c.id.in_(sorted(cluster_ids)), clusters.c.visibility == OWN)

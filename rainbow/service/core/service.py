@@ -161,6 +161,7 @@ class Service:
         self.turns = Turns(store)
         self.ending = False
         self._states: dict[type, Any] = {}
+        self._extent = (0, 0)  # of the clusters, when all of them were looked at
         self._compile_all()
 
     def _compile_all(self) -> None:
@@ -198,14 +199,25 @@ class Service:
                 self.drop_entry(name)
             return made
 
+    def catch_up(self, catalogue: Mapping[str, Entry]) -> bool:
+        """Take over what other processes have changed; return whether this catalogue of before is outdated."""
+        if not self.store.many_processes:
+            return False
+        with self.store.read() as connection:
+            extent = clusters.extent(connection)
+        if extent != self._extent:
+            self.refresh()
+        return self.catalogue is not catalogue
+
     def refresh(self) -> None:
         """Take over what other processes have changed since the catalogue was made."""
         with self.store.read() as connection:
-            stored = clusters.revisions(connection)
+            extent, stored = clusters.extent(connection), clusters.revisions(connection)
         known = {name: (entry.id, entry.revision) for name, entry in self.catalogue.items()}
         for name in sorted(set(stored) | set(known)):
             if stored.get(name) != known.get(name):
                 self.compile(name)
+        self._extent = extent
 
     def put_entry(self, entry: Entry) -> None:
         """Let all see a cluster's new form, in one assignment."""

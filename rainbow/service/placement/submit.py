@@ -345,9 +345,6 @@ ATTEMPTS = 3  # of a submit whose cluster gets other graphs while it is matched
 Placed = tuple[dict[str, Any], bool] | RainbowError  # a job and whether it was sent before, or why there is none
 
 
-# ── match ──
-
-
 def find_for(service: Service, who: Caller, asked: Submission) -> Found:
     """Match a jobspec against every cluster the caller may submit to, or those asked for."""
     names = asked.clusters if asked.place is None else [asked.place]
@@ -372,9 +369,6 @@ def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
     return shown_explained(request, among, verdicts, backends.get(backend), settings.budget())
 
 
-# ── submit ──
-
-
 def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, Any], bool]:
     """Place a job; return it and whether it is an earlier one sent again. Refused says why no cluster takes it."""
     [placed] = submit_all(service, [(who, asked)])
@@ -385,6 +379,7 @@ def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, 
 
 def submit_all(service: Service, many: Sequence[tuple[Caller, Submission]]) -> list[Placed]:
     """Place several jobs, each or not, in order; what became of each. One wait for the disk for all of them."""
+    matched = service.catalogue
     answers = _attempt(service, dict(enumerate(many)))
     for _ in range(ATTEMPTS - 1):
         outdated = {k: found.cluster for k, found in answers.items() if isinstance(found, refusal.Outdated)}
@@ -393,6 +388,9 @@ def submit_all(service: Service, many: Sequence[tuple[Caller, Submission]]) -> l
         for cluster in sorted(set(outdated.values())):
             service.compile(cluster)
         answers |= _attempt(service, {k: many[k] for k in outdated})
+    refused = {k: many[k] for k, found in answers.items() if isinstance(found, Refused)}
+    if refused and service.catch_up(matched):  # what was matched has been replaced by another process
+        answers |= _attempt(service, refused)
     for found in answers.values():
         count("rainbow_submits", _told_of(found))
     return [answers[k] for k in range(len(many))]
