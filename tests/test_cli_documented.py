@@ -80,6 +80,7 @@ def test_json_has_the_keys_that_are_documented(
         result = shell(*words, "-o", "json", RAINBOW_REGISTRATION_SECRET=REGISTRATION, RAINBOW_TOKEN=admin)
         assert result.exit_code in case["exits"], (name, result.output)
         text = result.stdout.splitlines()[0] if name == "events" else result.stdout
+        assert text, (name, result.output)
         found = json.loads(text)
         found = found[0] if "json_list" in case else found
         assert list(found) == case.get("json_list", case.get("json")), name

@@ -230,3 +230,64 @@ def test_timeline_shows_what_is_kept_once(api, oak, clock):
     oak.take()
     (line,) = api.good("GET", "/v1/clusters/oak/timeline", None, oak.secret)["lines"]
     assert line["steps"] == [[clock.now, 2], [clock.now + 50, 0]]
+
+
+def maintain(api, cluster, clock, workers="n[0-1]", query="", status=201, **more):
+    asked = {"workers": workers, "start": at(clock, 100), "duration": 700, **more}
+    answer = api.call("POST", f"/v1/clusters/oak/reservations{query}", asked, cluster.secret)
+    assert answer.status_code == status, answer.get_data(as_text=True)
+    return answer.json
+
+
+def test_nothing_runs_on_a_worker_in_maintenance_and_the_reason_names_it(api, oak, clock):
+    maintain(api, oak, clock, "n0", name="bios")
+    endless, long_, short = (submit(api, oak, seconds) for seconds in (0, 150, 90))
+    offers = {offer["job"]: offer for offer in oak.take()}
+    assert {job: list(show(api, oak, job)["tasks"][0]["placement"]) for job in offers} == {
+        endless: ["n1"],
+        short: ["n0"],
+    }
+    wait = show(api, oak, long_)["wait"]
+    assert wait["facts"]["start"] == rfc3339(clock.now + 800)
+    clock.now += 101
+    oak.say("heartbeat")
+    oak.end(offers[short])
+    assert oak.take() == []
+    begin, end = (datetime.fromtimestamp(clock.now + after, UTC) for after in (-1, 699))
+    told = show(api, oak, long_)["wait"]
+    assert f"; n0 is in maintenance from {begin:%H:%M} to {end:%H:%M}" in told["text"]
+    assert told["facts"]["maintenance"]["n0"]["end"] == rfc3339(end.timestamp())
+
+
+def test_a_job_without_a_limit_waits_for_a_maintenance_it_would_run_into(api, oak, clock):
+    maintain(api, oak, clock)
+    endless = submit(api, oak, 0)
+    assert oak.take() == []
+    told = show(api, oak, endless)["wait"]["text"]
+    assert told.startswith("0/2 workers: 2 in maintenance; n0 is in maintenance from ")
+    assert "s would start now" in told
+
+
+def test_a_preview_of_maintenance_lists_what_is_in_the_way_and_makes_nothing(api, oak, clock):
+    endless, long_ = submit(api, oak, 0), submit(api, oak, 500)
+    oak.take()
+    promised = submit(api, oak, 60)
+    step(api.service, "oak")
+    kept = reserve(api, oak, body(clock, start=600, nodes=1, requestor="ann"))
+    found = maintain(api, oak, clock, query="?preview=true", status=200)
+    assert sorted(found["must_end"]) == sorted([f"{endless}-0", f"{long_}-0"])
+    assert (found["promised"], found["reservations"], found["id"]) == ([promised], [kept["id"]], None)
+    assert len(api.good("GET", "/v1/clusters/oak/reservations", None, oak.secret)["reservations"]) == 1
+
+
+def test_maintenance_is_the_clusters_own_to_make_and_to_end(api, oak, clock):
+    asked = {"workers": ["n0"], "start": at(clock, 100), "duration": 50}
+    path = "/v1/clusters/oak/reservations"
+    api.problem(403, "forbidden", "POST", path, asked, oak.token)
+    made = maintain(api, oak, clock, ["n0"])
+    assert api.good("GET", f"{path}/{made['id']}", None, oak.token)["maintenance"] is True
+    api.problem(403, "forbidden", "DELETE", f"{path}/{made['id']}", None, oak.token)
+    asked["workers"] = "n[1-2]"
+    assert api.problem(422, "unsatisfiable", "POST", path, asked, oak.secret)["pointer"] == "/workers"
+    assert api.call("DELETE", f"{path}/{made['id']}", None, oak.secret).status_code == 204
+    assert len(oak.take()) == 0

@@ -327,6 +327,10 @@ ENVELOPE = {
 MOMENT = {"type": "string", "format": "date-time", "pattern": "^(?!0000)"}  # no calendar of ours has a year 0
 LASTING = {"required": ["duration"], "properties": {"duration": {"type": "number"}, "end": {"type": "null"}}}
 FROM_TO = {"start": {"type": "string"}, "end": {"type": "string"}, "duration": {"type": "null"}}
+SOME = {**WORDS, "minLength": 1}
+BOTH = ["jobspec", "workers"]
+EITHER = {"anyOf": [{"required": [one]} for one in BOTH], "not": {"required": BOTH}}
+FROM_0 = {"type": "number", "minimum": 0}
 OPTIMAL = {"required": ["assign"], "properties": {"assign": {"const": "optimal"}}}
 CHANGE = _object(
     ["op"],
@@ -391,12 +395,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         backend=ENVELOPE["backend"],
         assign=_or_null({"enum": ["greedy", "optimal"]}),
         minimise=_or_null(WORDS),
-        time_limit={"type": "number", "minimum": 0},
+        time_limit=FROM_0,
     )
-    | {"if": OPTIMAL, "then": _object(["minimise"], minimise={**WORDS, "minLength": 1})},
-    "Receive": _object(
-        ["agent"], agent=AGENT, max={"type": "number", "minimum": 0}, wait={"type": "number", "minimum": 0}
-    ),
+    | {"if": OPTIMAL, "then": _object(["minimise"], minimise=SOME)},
+    "Receive": _object(["agent"], agent=AGENT, max=FROM_0, wait=FROM_0),
     "Accept": _object(["agent", "tasks"], agent=AGENT, tasks=_list(RUN), seq=SEQ),
     "Events": _object(["agent", "events"], agent=AGENT, events=_list(EVENT), seq=SEQ),
     "Heartbeat": _object(
@@ -412,8 +414,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         **_object(
             [],
             clusters={**_list({**NAME}, 1_000), "minItems": 1},
-            requestors=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
-            accounts=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
+            requestors=_or_null(_list(SOME, 1_000)),
+            accounts=_or_null(_list(SOME, 1_000)),
             monitor={"const": True},
             expires_at=_or_null(MOMENT),
             name=_or_null({"type": "string", "maxLength": 100}),
@@ -425,7 +427,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     },
     "Account": _closed(
         [],
-        parent=_or_null({**WORDS, "minLength": 1}),
+        parent=_or_null(SOME),
         shares=_or_null(SHARES),
         limits=_or_null(_closed([], **ACCOUNT_LIMITS, clusters=OF_CLUSTERS)),
         budget=_or_null(BUDGET),
@@ -439,24 +441,22 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     ),
     "Qos": ANY_OBJECT,
     "Reservation": _object(
-        ["jobspec"],
+        [],
         jobspec={"type": ["string", "object"]},
+        workers={"anyOf": [SOME, {**_list(SOME, 10_000), "minItems": 1}]},
         start=_or_null(MOMENT),
         end=_or_null(MOMENT),
         duration=_or_null({"type": "number", "exclusiveMinimum": 0, "maximum": 2**31}),
-        requestor=_or_null({**WORDS, "minLength": 1}),
-        requestors=_or_null(_list({**WORDS, "minLength": 1}, 1_000)),
+        requestor=_or_null(SOME),
+        requestors=_or_null(_list(SOME, 1_000)),
         name=_or_null({"type": "string", "maxLength": 100}),
     )
-    | {"oneOf": [LASTING, {"required": ["start", "end"], "properties": FROM_TO}]},
+    | {"oneOf": [LASTING, {"required": ["start", "end"], "properties": FROM_TO}], **EITHER},
     "Problem": _object(
         ["type", "title", "status", "code", "detail"],
         type={"type": "string", "format": "uri"},
-        title={"type": "string"},
         status={"type": "integer"},
-        code={"type": "string"},
-        detail={"type": "string"},
-        pointer={"type": "string"},
+        **{key: {"type": "string"} for key in ("title", "code", "detail", "pointer")},
         line={"type": "integer"},
         column={"type": "integer"},
     ),

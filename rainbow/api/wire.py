@@ -245,6 +245,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     },
     "metrics.show": {"brief": {"type": "boolean"}},
     "clusters.put_graph": {"drain": {"type": "boolean"}},
+    "reservations.create": {"preview": {"type": "boolean"}},
     "reservations.listing": {"over": {"type": "boolean"}},
     "clusters.patch_graph": {"drain": {"type": "boolean"}},
     "jobs.show": {"limit": PAGE["limit"], "after": {"type": "integer", "minimum": 0, "maximum": 99_999_999}},

@@ -361,6 +361,17 @@ class Client(Waiting):
         body |= given(requestors=requestors and list(requestors))
         return self._object("POST", of_cluster(cluster, "reservations"), body, repeatable=False)
 
+    def maintain(
+        self, cluster: str, workers: str | Sequence[str], *, preview: bool = False, **when: str | float | None
+    ) -> dict[str, Any]:
+        """Let nothing run on workers (a hostlist or names) for a time; `preview`: say what would be in the way.
+
+        `when`: start, end, duration and name, as of `reserve`.
+        """
+        body = {"workers": workers if isinstance(workers, str) else list(workers)} | given(**when)
+        query = given(preview="true" if preview else None)
+        return self._object("POST", of_cluster(cluster, "reservations"), body, query=query, repeatable=preview)
+
     def reservations(self, cluster: str, *, over: bool = False) -> list[dict[str, Any]]:
         """List a cluster's reservations one may see, the first to start first; `over`: those that are over too."""
         query = given(over="true" if over else None)

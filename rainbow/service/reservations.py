@@ -1,22 +1,25 @@
-"""Advance reservations by users: made, listed, shown and ended, where the cluster's policy honors them.
+"""Advance reservations and maintenance: made, listed, shown and ended, where the cluster's policy honors them.
 
 The cluster's secret sees and ends all of them; a submit token those of the requestors it may act for, and it sees
 those they may run in. A reservation is made in the cluster's turn, like a step: two never get the same space.
+Maintenance is a reservation of whole workers for no job, by the cluster's secret alone. It is made whatever runs or
+is reserved there: what has to end or to move before it begins is listed, and a preview lists it beforehand.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, NotFound, Refused, RequestError, TooMany, TryLater
 from rainbow.jobspec import parse_jobspec
+from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, policies
-from rainbow.service.core.access import Caller, requestor_of, visible_cluster
+from rainbow.service.core.access import Caller, own_cluster, requestor_of, visible_cluster
 from rainbow.service.core.limits import check_limits
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.scheduler.view import Frozen, freeze
@@ -37,29 +40,46 @@ if TYPE_CHECKING:
 LATE = 60.0  # seconds that a start may lie in the past, and is taken for now
 PATIENCE = 5.0  # seconds to wait for the cluster's turn
 ANYBODY = "*"
+MOST_WORKERS = 10_000  # of one maintenance
 
 
-def create(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep space for a jobspec's resources; Refused says why there is none. `body` has the form `Reservation`."""
-    request = parse_jobspec(body["jobspec"])
+def create(
+    service: Service, who: Caller, name: str, body: Mapping[str, Any], *, preview: bool = False
+) -> dict[str, Any]:
+    """Keep space for a jobspec's resources, or workers for maintenance; Refused says why there is none.
+
+    `body` has the form `Reservation`. With `preview` nothing is made.
+    """
+    request = parse_jobspec(body["jobspec"]) if "jobspec" in body else None
     with service.store.read() as connection:
-        record = visible_cluster(connection, who, name)
+        record = (visible_cluster if request else own_cluster)(connection, who, name)
         limits = check_limits(clusters.limits(connection, record.id))
+    if request is None:
+        limits = {**limits, "reservation_days": 0}
     owner = _owner(who, record, body.get("requestor"))
     start, seconds = _times(service, body, limits)
     with _turn(service, record) as turn:
         with mirrored(service, service.entry(record)) as mirror:
             frozen = freeze(service, mirror.entry, quiet=True)
-            kept = _kept(frozen, request, owner, start, seconds) if frozen else Kept(text="it has no workers")
-        if kept.placement is None:
+            if frozen is None:
+                kept = Kept(text="it has no workers")
+            elif request is None:
+                kept = _emptied(frozen, body["workers"], start, seconds)
+            else:
+                kept = _kept(frozen, request, owner, start, seconds)
+        if kept.placement is None or frozen is None:
             raise Refused(f"no room for this reservation on cluster {name}: {kept.text}", cluster=name)
+        made = _record(service, record, owner, body, kept)
+        told = _shown(made, service.clock()) | {"must_end": list(kept.ends)} | _in_the_way(frozen, made)
+        if preview:
+            return {**told, "id": None}
         with turn.write() as connection:
-            _admit(connection, record, owner, limits, service.clock())
-            made = _record(service, record, owner, body, kept)
+            if request is not None:
+                _admit(connection, record, owner, limits, service.clock())
             reservations.add(connection, made)
             _note(connection, service, who, record, made, None, "made")
     service.tell(record.id)
-    return _shown(made, service.clock()) | {"must_end": list(kept.ends)}
+    return told
 
 
 def listing(service: Service, who: Caller, name: str, *, every: bool = False) -> list[dict[str, Any]]:
@@ -84,6 +104,8 @@ def delete(service: Service, who: Caller, name: str, reservation_id: str) -> Non
     with service.store.write() as connection:
         record = visible_cluster(connection, who, name)
         found = _visible(connection, who, record, reservation_id)
+        if found.maintenance:
+            own_cluster(connection, who, name)
         if not who.speaks_for(found.cluster_id, found.requestor):
             raise Forbidden(f"reservation {reservation_id} belongs to {found.requestor}")
         if found.end <= now:
@@ -103,7 +125,7 @@ def _owner(who: Caller, record: ClusterRecord, asked: str | None) -> str:
 
 
 def _sees(who: Caller, found: ReservationRecord) -> bool:
-    if who.speaks_for(found.cluster_id, found.requestor) or found.requestors is None:
+    if who.speaks_for(found.cluster_id, found.requestor) or found.requestors is None or found.maintenance:
         return True
     return bool(set(found.requestors) & set(who.submits.get(found.cluster_id) or ()))
 
@@ -175,6 +197,43 @@ def _kept(frozen: Frozen, request: Request, owner: str, start: float | None, sec
     return policy.keep(frozen.view, JobView("reservation", owner, frozen.view.now, (view,)), start, seconds)
 
 
+def _emptied(frozen: Frozen, wanted: Sequence[str] | str, start: float | None, seconds: float) -> Kept:
+    """Return all of some workers over a time, and the tasks there that may still run when it begins."""
+    policy = policies.get(frozen.record.policy)
+    if not isinstance(policy, Keeps):
+        drain = "drain the workers instead (rainbow worker drain)"
+        raise Conflict(f"policy {frozen.record.policy} keeps no maintenance, priority does; {drain}")
+    names = expand_hosts(wanted, MOST_WORKERS) if isinstance(wanted, str) else list(wanted)
+    capacity = frozen.placing.capacity
+    unknown = [name for name in names or () if name not in capacity]
+    if not names or unknown:
+        named = f"there is no worker {unknown[0][:100]}" if unknown else f"name 1 to {MOST_WORKERS:,} workers"
+        raise Refused(named, pointer="/workers")
+    begin = frozen.view.now if start is None else start
+    held = {name: {kind: n for kind, n in capacity[name].items() if n} for name in dict.fromkeys(names)}
+    there = [run for run in frozen.view.runs if held.keys() & run.placement.keys()]
+    ends = tuple(run.task for run in there if not run.until or run.until > begin)
+    return Kept(held, begin, begin + seconds, ends=ends)
+
+
+def _in_the_way(frozen: Frozen, made: ReservationRecord) -> dict[str, Any]:
+    """Say what maintenance takes space from beside running tasks: promised starts and reservations."""
+    if not made.maintenance:
+        return {}
+    space = made.placement.keys()
+    promised = {
+        one.job
+        for one in frozen.view.promises
+        if one.at < made.end and one.until > made.start and space & one.booking.keys()
+    }
+    others = [
+        one.id
+        for one in frozen.view.reservations
+        if one.start < made.end and one.end > made.start and space & one.placement.keys()
+    ]
+    return {"promised": sorted(promised), "reservations": others}
+
+
 def _admit(
     connection: sa.Connection, record: ClusterRecord, owner: str, limits: Mapping[str, int], now: float
 ) -> None:
@@ -188,19 +247,20 @@ def _admit(
 def _record(
     service: Service, record: ClusterRecord, owner: str, body: Mapping[str, Any], kept: Kept
 ) -> ReservationRecord:
-    others = body.get("requestors")
+    others, maintenance = body.get("requestors"), "workers" in body
     allowed = None if others and ANYBODY in others else list(dict.fromkeys([owner, *(others or ())]))
     placement = {worker: dict(amounts) for worker, amounts in (kept.placement or {}).items()}
     return ReservationRecord(
         id=secrets.token_hex(6),
         cluster_id=record.id,
         requestor=owner,
-        requestors=allowed,
+        requestors=[] if maintenance else allowed,
         start=kept.start,
         end=kept.end,
         placement=placement,
         created_at=service.clock(),
         name=body.get("name") or "",
+        maintenance=maintenance,
     )
 
 
@@ -232,6 +292,7 @@ def _shown(one: ReservationRecord, now: float) -> dict[str, Any]:
         "start": _written(one.start),
         "end": _written(one.end),
         "placement": one.placement,
+        "maintenance": one.maintenance,
         "created_at": _written(one.created_at),
     }
 

@@ -353,12 +353,16 @@ reservations = Blueprint("reservations", __name__, url_prefix="/v1/clusters/<nam
 
 @reservations.post("")
 def create(name: str) -> Any:
-    """Reserve resources in advance.
+    """Reserve resources in advance, or workers for maintenance.
 
-    `start` may be left out: as soon as there is room. 422 lists every worker's reason if there is no room.
+    `start` may be left out: as soon as there is room. 422 lists every worker's reason if there is no room. With
+    `workers` (a list or a hostlist) in place of `jobspec` nothing starts there that would still run then; needs the
+    cluster's secret. `must_end` lists tasks to end before, `promised` the jobs whose promised starts break,
+    `reservations` those that lose workers. With `preview=true` nothing is made.
     """
-    asking = who()
-    return jsonify(service_reservations.create(service(), asking, name, read_mapping("Reservation"))), 201
+    asking, preview = who(), flag("preview")
+    made = service_reservations.create(service(), asking, name, read_mapping("Reservation"), preview=preview)
+    return jsonify(made), 200 if preview else 201
 
 
 @reservations.get("", endpoint="listing")

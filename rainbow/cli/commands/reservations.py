@@ -1,4 +1,4 @@
-"""`rainbow reserve`: create, list, show, delete."""
+"""`rainbow reserve`: create, maintenance, list, show, delete, reopen."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import click
 from rainbow.cli.input.files import text_of
 from rainbow.cli.input.job_options import some_duration
 from rainbow.cli.output import printer
-from rainbow.cli.session import with_tokens
+from rainbow.cli.session import with_secret, with_tokens
 from rainbow.client import Client
 
 
 @click.group()
 def reserve() -> None:
-    """Manage advance reservations: create, list, show, delete.
+    """Manage advance reservations and maintenance: create, maintenance, list, show, delete, reopen.
 
     A job runs in it that names it: attributes.system.reservation of its jobspec.
     """
@@ -76,6 +76,28 @@ def _jobspec(nodes: int | None, cores: int | None, gpus: int | None) -> dict[str
     return jobspec_of(("true",), nodes=nodes or 0, cores=cores or 1, gpus=gpus or 0, duration=0.0)
 
 
+@reserve.command()
+@click.argument("workers")
+@click.option("--cluster", required=True)
+@click.option("--start", help="Start time, as 2030-01-31T12:00:00Z. Default: now.")
+@click.option("--end", help="End time; alternative to --duration.")
+@click.option(
+    "-t",
+    "--duration",
+    metavar="DURATION",
+    callback=some_duration,
+    help="Duration: seconds, or 10m, 2h, 1d, HH:MM:SS.",
+)
+@click.option("--name", help="Name of the maintenance.")
+@click.option("--preview", is_flag=True, help="List what is in the way, and make nothing.")
+@printer.output_option
+@with_secret
+def maintenance(client: Client, cluster: str, workers: str, output: str, **given: Any) -> None:
+    """Keep WORKERS (a hostlist) free of jobs for a time; list what must end or moves."""
+    made = client.maintain(cluster, workers, **given)
+    printer.show(output, made, lambda console: console.print(printer.facts(made)))
+
+
 @reserve.command(name="list")
 @click.option("--cluster", required=True)
 @click.option("--over", is_flag=True, help="Include reservations that have ended.")
@@ -90,7 +112,7 @@ def list_reservations(client: Client, cluster: str, over: bool, output: str) -> 
 
 
 def _row(one: dict[str, Any]) -> list[Any]:
-    anybody = "anybody" if one["requestors"] is None else one["requestors"]
+    anybody = "anybody" if one["requestors"] is None else one["requestors"] or "maintenance"
     times = [printer.when(one["start"]), printer.when(one["end"])]
     return [one["id"], one["name"], one["state"], one["requestor"], anybody, *times, one["placement"]]
 
@@ -112,4 +134,13 @@ def show(client: Client, reservation_id: str, cluster: str, output: str) -> None
 @with_tokens
 def delete(client: Client, reservation_id: str, cluster: str) -> None:
     """Delete a reservation. Jobs that use it are stopped."""
+    client.delete_reservation(cluster, reservation_id)
+
+
+@reserve.command()
+@click.argument("reservation_id")
+@click.option("--cluster", required=True)
+@with_secret
+def reopen(client: Client, reservation_id: str, cluster: str) -> None:
+    """End a maintenance now: jobs start on its workers again."""
     client.delete_reservation(cluster, reservation_id)

@@ -24,7 +24,7 @@ from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.endless_tasks import SomeDay
 from rainbow.scheduling.priority.placement.lines import Lines
 from rainbow.scheduling.priority.promises import Entered
-from rainbow.scheduling.priority.reasons import FITS, KEPT, Ahead, Explainer, Reasons
+from rainbow.scheduling.priority.reasons import FITS, KEPT, MAINTENANCE, Ahead, Explainer, Reasons
 from rainbow.scheduling.priority.suspension import suspended_spots
 
 STARTED, RESERVED, REFUSED, BEHIND, LIMITED, FAULTY = "started", "reserved", "refused", "behind", "limited", "faulty"
@@ -83,7 +83,8 @@ class Dispatch:
         self.heads = self.settings["discipline"] != FCFS and self.settings["compat"] != GRID_ENGINE
         self.some_day = SomeDay(self.lines, self.settings) if self.heads else None
         for one in self.view.reservations:
-            self._keep("reservation", one.id, one.start, one.end)
+            kind, name = ("maintenance", one.name) if one.maintenance else ("reservation", "")
+            self._keep(kind, name or one.id, one.start, one.end)
         if self.lines.queues:
             self._sort_out()
 
@@ -192,7 +193,7 @@ class Dispatch:
         An item fits for any shorter time if it does for a longer one, so halving the times at which space is kept
         finds the longest.
         """
-        if not {KEPT, FITS} & set(reasons.counts) or not item.groups:
+        if not {KEPT, FITS, MAINTENANCE} & set(reasons.counts) or not item.groups:
             return None
         now, kept = self.lines.view.now, self._kept(item)
         low, high = 0, len(kept)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
@@ -17,13 +17,14 @@ from rainbow.scheduling.priority.config.queues import Tag, instances, tag
 from rainbow.scheduling.priority.model import Item, Need, Spot
 from rainbow.scheduling.priority.placement.lines import Lines
 from rainbow.scheduling.resource_timeline import Line
-from rainbow.scheduling.snapshot import Placement, WorkerView
+from rainbow.scheduling.snapshot import Placement, ReservationView, WorkerView
 from rainbow.state_machine import WorkerState
 from rainbow.text import rfc3339
 
 UNFIT, SMALL, STATE, ACCESS, LOADED, CLOSED = "unfit", "too small", "not ready", "no access", "overloaded", "closed"
 BUSY, ADVANCE, KEPT, QUOTA = "busy", "reserved in advance", "reserved for other jobs", "quota exceeded"
 DISABLED = "in no enabled queue"
+MAINTENANCE = "in maintenance"
 ENVIRONMENT, CLUSTER = "parallel environment full", "cluster-wide resource exhausted"
 FITS = "room for one slot"
 
@@ -32,7 +33,7 @@ FITS = "room for one slot"
 class Ahead:
     """Space kept for a job or in advance that an item would outlast; with a limit of `seconds` it would start now."""
 
-    kind: str  # "job" or "reservation"
+    kind: str  # "job", "reservation" or "maintenance"
     name: str
     start: float
     end: float
@@ -62,6 +63,7 @@ class Reasons:
     until: float = inf
     lines: dict[str, int] = field(default_factory=dict)  # limits used up, by line
     busy: list[Line] = field(default_factory=list)  # what is in use of workers
+    maintained: dict[str, ReservationView] = field(default_factory=dict)  # by worker
     _text: str = ""  # said once for all items it is about
     _facts: dict[str, Any] = field(default_factory=dict)
 
@@ -73,6 +75,7 @@ class Reasons:
             named = {reason: self._limits(reason) for reason in self.counts} | dict.fromkeys((BUSY, ADVANCE), until)
             parts = [f"{count} {reason}{named[reason]}" for reason, count in ordered]
             self._text = f"{self.counts.get(FITS, 0)}/{self.workers} workers: {', '.join(parts) or 'none'}"
+            self._text += "".join(self._maintenance(now, offset))
         return self._text
 
     def _limits(self, reason: str) -> str:
@@ -82,12 +85,23 @@ class Reasons:
         names = sorted({re.split("[/ ]", line)[0] for line in lines})
         return f" ({', '.join(names)})" if names else ""
 
+    def _maintenance(self, now: float, offset: float) -> Iterator[str]:
+        """Say of the first workers in maintenance when that is."""
+        for worker, kept in sorted(self.maintained.items())[:NAMED]:
+            begin, end = (clock(time + offset, now + offset) for time in (kept.start, kept.end))
+            yield f"; {worker} is in maintenance from {begin} to {end}"
+
     def facts(self) -> Mapping[str, Any]:
         """Return the same as facts."""
         if not self._facts:
             self._facts = {"workers": self.workers, "reasons": dict(self.counts)}
             if isfinite(self.until):
                 self._facts["busy_until"] = rfc3339(self.until)
+            if self.maintained:
+                times = {name: (rfc3339(one.start), rfc3339(one.end)) for name, one in self.maintained.items()}
+                self._facts["maintenance"] = {
+                    name: {"start": times[name][0], "end": times[name][1]} for name in sorted(times)
+                }
             if self.lines:
                 self._facts["limits"] = sorted(self.lines)
         return self._facts
@@ -106,9 +120,11 @@ ORDER = (
     CLUSTER,
     BUSY,
     ADVANCE,
+    MAINTENANCE,
     KEPT,
     FITS,
 )
+NAMED = 3  # workers in maintenance that a text names
 
 
 class Explainer:
@@ -119,6 +135,7 @@ class Explainer:
         self.free: dict[Line, int] = {}  # line → free now
         self.more: dict[Line, float] = {}  # line → when more is
         self.told: dict[Hashable, tuple[Reasons, list[str]]] = {}  # since the last start; workers to be asked again
+        self.maintenance = [one for one in lines.view.reservations if one.maintenance]
         self.spots: dict[str, list[Spot]] = {}
         for spot in instances(lines.queues, lines.workers.values()):
             self.spots.setdefault(spot.worker, []).append(spot)
@@ -149,10 +166,14 @@ class Explainer:
         if not again and until == before.until:
             return before
         counts = Counter(before.counts)
+        asked = self._asked(item, again)[0]
+        maintained = {name: one for name, one in before.maintained.items() if name not in again}
         counts.subtract({said: counts[said] for said in (FITS, KEPT)})
-        counts.update(self._asked(item, again)[0].counts)
+        counts.subtract({MAINTENANCE: len(before.maintained) - len(maintained)})
+        counts.update(asked.counts)
         counted = {said: count for said, count in sorted(counts.items()) if count}
-        return Reasons(before.workers, counted, until, before.lines, before.busy)
+        both = maintained | asked.maintained
+        return Reasons(before.workers, counted, until, before.lines, before.busy, both)
 
     def _key(self, item: Item) -> Hashable:
         """Name what the workers' words depend on, None if that is more than one slot's amounts."""
@@ -174,11 +195,20 @@ class Explainer:
                 by_kind[worker.kind] = _unsuited(item, worker)
             said = by_kind[worker.kind] or ("" if worker.state is WorkerState.READY else STATE)
             said = said or self._best(item, self.spots.get(name, ()), usable, reasons)
-            counts[said] += 1
+            kept = self._maintained(item, name) if said in (KEPT, BUSY, ADVANCE) else None
             if said in (FITS, KEPT):
                 room.append(name)
+            if kept is not None and (said == KEPT or kept.start <= self.lines.view.now):
+                reasons.maintained[name], said = kept, MAINTENANCE
+            counts[said] += 1
         reasons.counts = dict(sorted(counts.items()))
         return reasons, room
+
+    def _maintained(self, item: Item, worker: str) -> ReservationView | None:
+        """Return the first maintenance of a worker before an item that starts now would end."""
+        now = self.lines.view.now
+        kept = (one for one in self.maintenance if worker in one.placement)
+        return next((one for one in kept if one.start < now + item.duration and one.end > now), None)
 
     def _best(self, item: Item, spots: Iterable[Spot], usable: set[Spot] | None, reasons: Reasons) -> str:
         said = [self._say(item, spot, usable is None or spot in usable, reasons) for spot in spots]
@@ -194,7 +224,7 @@ class Explainer:
         if not usable:
             return LOADED
         if not item.groups:
-            return self._whole(spot, reasons)
+            return self._whole(item, spot, reasons)
         needs = lines.wanted(item, 0, spot, item.environments[0])
         worst = FITS
         for need in (*needs.each, *needs.per_worker, *needs.per_job):
@@ -202,13 +232,15 @@ class Explainer:
             worst = said if said and ORDER.index(said) < ORDER.index(worst) else worst
         return worst
 
-    def _whole(self, spot: Spot, reasons: Reasons) -> str:
+    def _whole(self, item: Item, spot: Spot, reasons: Reasons) -> str:
         """Return what a worker says to an item that wants it wholly."""
-        now = self.lines.view.now
-        in_use = [use for use in self.lines.timeline.lines.get(spot.worker, {}).values() if use.level(now)]
+        now, uses = self.lines.view.now, self.lines.timeline.lines.get(spot.worker, {}).values()
+        in_use = [use for use in uses if use.level(now)]
         for use in in_use:
             reasons.until = min(reasons.until, next(use.ends_after(now), inf))
-        return BUSY if in_use else FITS
+        if in_use:
+            return BUSY
+        return KEPT if any(use.most(now, now + item.duration) for use in uses) else FITS
 
     def _line(self, item: Item, need: Need, reasons: Reasons) -> str:
         """Return what stands in the way on one line, "" if nothing does."""
