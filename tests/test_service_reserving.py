@@ -99,7 +99,7 @@ def test_what_has_no_room_is_refused_with_every_workers_reason(api, oak, clock):
     assert told["detail"].endswith("1/2 workers: 1 busy until 16:33, 1 room for one slot")
     reserve(api, oak, body(clock, nodes=1))
     told = api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", body(clock, nodes=1), oak.token)
-    assert "2 busy" in told["detail"]
+    assert "1 reserved in advance" in told["detail"]
     big = {**body(clock), "jobspec": wide(1, 5)}
     assert (
         "too small"

@@ -342,8 +342,6 @@ class Client(Waiting):
         """Resume a suspended job."""
         return self._object("POST", path("jobs", job_id) + ":resume")
 
-    # ── reservations ────────────────────────────────────────────────────────────────────────────────────────
-
     def reserve(
         self,
         cluster: str,
@@ -364,10 +362,7 @@ class Client(Waiting):
     def maintain(
         self, cluster: str, workers: str | Sequence[str], *, preview: bool = False, **when: str | float | None
     ) -> dict[str, Any]:
-        """Let nothing run on workers (a hostlist or names) for a time; `preview`: say what would be in the way.
-
-        `when`: start, end, duration and name, as of `reserve`.
-        """
+        """Let nothing run on workers for a time; `when`: as of `reserve`; `preview`: list what is in the way."""
         body = {"workers": workers if isinstance(workers, str) else list(workers)} | given(**when)
         query = given(preview="true" if preview else None)
         return self._object("POST", of_cluster(cluster, "reservations"), body, query=query, repeatable=preview)
@@ -385,8 +380,6 @@ class Client(Waiting):
     def delete_reservation(self, cluster: str, reservation_id: str) -> None:
         """End one now; the jobs that name it end with it."""
         self._calls.call("DELETE", of_cluster(cluster, "reservations", reservation_id))
-
-    # ── tokens ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def mint_token(
         self,
@@ -490,8 +483,6 @@ class Client(Waiting):
         body = {"agent": agent, "workers": workers, "running": list(running)}
         body |= given(seq=seq, load=load, on_lost_server=on_lost_server)
         return cast("responses.Beat", self._calls.call("POST", of_cluster(name, "heartbeat"), body))
-
-    # ── the server ──────────────────────────────────────────────────────────────────────────────────────────
 
     def ready(self) -> bool:
         """Return whether the server is there and can serve."""
