@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rainbow.agent.executors.interface import Final, Phase, Row
 from rainbow.agent.executors.run import Result
 from rainbow.agent.executors.slurm import status
-from rainbow.agent.executors.slurm.status import Final, Phase, Row
 
 RUN = ("t", 1)
 SQUEUE = """\
@@ -45,7 +45,7 @@ def test_each_row_is_read_whatever_its_reason() -> None:
 def test_foreign_rows_with_any_text_change_nothing_for_others(reason: str, lines: list[str]) -> None:
     ours = "77|PENDING|N/A|5|(null)|batch||Priority"
     text = "\n".join([*lines, f"78|WHATEVER|?|9|||x|{reason}", ours])
-    assert status.read_rows(text)[0]["77"] == Row("77", "PENDING", "", 5, "", "batch", "", "Priority")
+    assert status.read_rows(text)[0]["77"] == Row("77", "PENDING", Phase.WAITING, "", 5, "", "batch", "", "Priority")
 
 
 def test_state_of_a_newer_slurm_concludes_nothing() -> None:
@@ -79,7 +79,9 @@ def test_state_of_a_newer_slurm_concludes_nothing() -> None:
     ],
 )
 def test_reason_to_wait_is_told_with_its_class_and_as_it_is(reason: str, kind: str) -> None:
-    told = status.waiting(Row("7", "PENDING", "", 5, "", "batch", "", reason), {"batch": [5, 9]}, "06:31")
+    told = status.waiting(
+        Row("7", "PENDING", Phase.WAITING, "", 5, "", "batch", "", reason), {"batch": [5, 9]}, "06:31"
+    )
     assert told.facts.get("class", "") == kind
     assert (told.facts["reason"], told.facts["rank"]) == (reason, 2)
     assert told.code == f"site:{reason.partition(',')[0]}"[:100]

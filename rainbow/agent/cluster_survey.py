@@ -13,12 +13,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from rainbow.agent.executors.local import for_managers
 from rainbow.agent.executors.slurm import status
+from rainbow.agent.executors.slurm.site import Slurm
 from rainbow.client import Client, Problem
 from rainbow.errors import RainbowError, RequestError, Unavailable
 from rainbow.graph import read_cluster
@@ -165,12 +165,12 @@ def _waits_in_slurm() -> dict[str, float]:
 
 
 def _asked_of_slurm() -> dict[str, float]:
-    counted = status.cores(_said("sinfo", "-h", "-o", status.CORES))
+    slurm, waits = Slurm(), dict[int, float | None]()
+    counted = slurm.cores().read(_said(*slurm.cores().command))
     queued = status.backlog(_said("squeue", "-h", "-r", "-t", "PD", "-o", status.PENDING))
-    waits: dict[int, float | None] = {}
-    for size, question in status.questions(counted[2]):
-        told = _done(*question).stderr.decode("utf-8", "replace")  # refused: nothing is known of this size
-        waits[size] = status.planned(told, datetime.now())
+    for size, question in slurm.waits(counted[2]):
+        told = _done(*question.command).stderr.decode("utf-8", "replace")  # refused: nothing is known of this size
+        waits[size] = question.read(told)
     return status.variables(waits, counted, queued)
 
 

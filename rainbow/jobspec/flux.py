@@ -13,13 +13,13 @@ by our own reader of them; no Flux has been asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rainbow.errors import JobspecError
 from rainbow.jobspec.batch import loader
 from rainbow.jobspec.handover import handover
-from rainbow.jobspec.request import SLOT, Request, Resource, TaskSpec
+from rainbow.jobspec.request import SLOT, Request
 
 TYPES = frozenset(("node", "socket", "core", "gpu", SLOT))
 FILES = {"output": ("output", "stdout"), "error": ("output", "stderr"), "input": ("input", "stdin")}
@@ -39,59 +39,83 @@ def flux_jobspec(request: Request) -> dict[str, Any]:
     [task] = request.tasks
     if request.array or task.replicas > 1:
         raise JobspecError("Flux has no arrays; submit each element", pointer="/attributes/system/array")
-    if len(request.resources) != 1:
-        told = f"a job of Flux has one kind of slot, the jobspec has {len(request.resources)}"
-        raise JobspecError(told, pointer=RESOURCES)
     label = task.slots[0] if task.slots else "job"
+    told = handover(request, (), 1, request.name, "")
+    environment = {**request.environment, **task.environment}
+    count = {"total": task.total} if task.total else {"per_slot": task.per_slot}
+    where = request.cwd or request.submitted_from
+    command = loader(request.script, task.command) if request.script else task.command
+    document = flux_document(told, command, count, request.duration, where, environment, label)
+    after = [{"scheme": one.scheme, "value": one.value} for one in request.dependencies]
+    document["attributes"]["system"] |= {"dependencies": after} if after else {}
+    return document
+
+
+def flux_document(
+    told: Mapping[str, Any],
+    command: Sequence[str],
+    count: int | Mapping[str, int],
+    duration: float,
+    cwd: str,
+    environment: Mapping[str, str | None],
+    label: str = "",
+) -> dict[str, Any]:
+    """Return the document for one task as it is handed over (handover.py); `count`: processes, or as RFC 14 has them.
+
+    JobspecError names what Flux cannot be told.
+    """
+    trees = told.get("resources") or []
+    if len(trees) != 1:
+        raise JobspecError(f"a job of Flux has one kind of slot, the jobspec has {len(trees)}", pointer=RESOURCES)
+    if not command:
+        raise JobspecError("the task has no command", pointer="/tasks/0")
+    label = label or _label(trees[0]) or "job"
+    task = {
+        "command": list(command),
+        "slot": label,
+        "count": {"total": count} if isinstance(count, int) else dict(count),
+    }
     return {
         "version": 1,
-        "resources": [_part(request.resources[0], label)],
-        "tasks": [{"command": _command(request, task), "slot": label, "count": _count(task)}],
-        "attributes": {"system": _system(request)},
+        "resources": [_part(trees[0], label)],
+        "tasks": [task],
+        "attributes": {"system": _system(told, duration, cwd, environment)},
     }
 
 
-def _part(part: Resource, label: str) -> dict[str, Any]:
-    if part.type not in TYPES or part.unit or part.needs:
-        raise JobspecError(f"Flux cannot be asked for {part.type}: it has nodes, cores and GPUs", pointer=RESOURCES)
-    least, most = part.count.min, part.count.max
-    if most != least:
-        raise JobspecError(f"Flux takes one number of {part.type}, not a range", pointer=RESOURCES)
-    told: dict[str, Any] = {"type": part.type, "count": least}
-    told |= {"label": label} if part.is_slot else {}
-    told |= {"exclusive": True} if part.exclusive else {}
-    return {**told, "with": [_part(child, label) for child in part.children]} if part.children else told
+def _label(part: Mapping[str, Any]) -> str:
+    below = (_label(child) for child in part.get("with", ()))
+    return str(part.get("label") or next(filter(None, below), ""))
 
 
-def _command(request: Request, task: TaskSpec) -> list[str]:
-    if request.script:
-        return loader(request.script, task.command)
-    if not task.command:
-        raise JobspecError("the task has no command", pointer="/tasks/0")
-    return list(task.command)
+def _part(part: Mapping[str, Any], label: str) -> dict[str, Any]:
+    kind = part["type"]
+    if kind not in TYPES or part.get("unit") or part.get("needs"):
+        raise JobspecError(f"Flux cannot be asked for {kind}: it has nodes, cores and GPUs", pointer=RESOURCES)
+    if not isinstance(part["count"], int):
+        raise JobspecError(f"Flux takes one number of {kind}, not a range", pointer=RESOURCES)
+    found: dict[str, Any] = {"type": kind, "count": part["count"]}
+    found |= {"label": label} if kind == SLOT else {}
+    found |= {"exclusive": True} if part.get("exclusive") else {}
+    below = [_part(child, label) for child in part.get("with", ())]
+    return {**found, "with": below} if below else found
 
 
-def _count(task: TaskSpec) -> dict[str, int]:
-    return {"total": task.total} if task.total else {"per_slot": task.per_slot}
-
-
-def _system(request: Request) -> dict[str, Any]:
-    told = handover(request, (), 1, request.name, "")
-    given: Mapping[str, Any] = told["system"]
+def _system(
+    told: Mapping[str, Any], duration: float, cwd: str, environment: Mapping[str, str | None]
+) -> dict[str, Any]:
+    given: Mapping[str, Any] = told.get("system") or {}
     options: dict[str, dict[str, Any]] = {}
     for key, (stream, name) in FILES.items():
         if given.get(key):
             options.setdefault(stream, {})[name] = {"type": "file", "path": _pattern(str(given[key]))}
-    environment = {key: value for key, value in request.environment.items() if value is not None}
-    after = [{"scheme": one.scheme, "value": one.value} for one in request.dependencies]
     found = {
-        "duration": request.duration,
-        "cwd": request.cwd or request.submitted_from,
-        "environment": environment,
-        "constraints": told["constraint"],
+        "duration": duration,
+        "cwd": cwd,
+        "environment": {key: value for key, value in environment.items() if value is not None},
+        "constraints": told.get("constraint"),
         "queue": given.get("queue"),
-        "dependencies": after,
-        "job": {"name": request.name} if request.name else None,
+        "job": {"name": told["name"]} if told.get("name") else None,
         "shell": {"options": options} if options else None,
     }
     return {key: value for key, value in found.items() if value or key == "duration"}

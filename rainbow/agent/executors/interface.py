@@ -1,11 +1,13 @@
-"""The interface of an executor, and the registry of executors."""
+"""The interfaces of an executor and of a site, and the registry of executors."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from rainbow.agent.executors.run import Ended, Pending, Run, RunId, Written
 from rainbow.plugins import Registry, UnknownPlugin
@@ -107,6 +109,107 @@ class Writes(Protocol):
 
     def written(self) -> Mapping[RunId, Written]:
         """Return the end of what runs have written, of those that have written more since the last call."""
+
+
+# ── what an executor asks a resource manager, and what the answers mean: nothing is started here ──
+
+T = TypeVar("T", covariant=True)
+Cores = tuple[int, int, int]  # free, taken, in all
+
+
+class Phase(StrEnum):
+    """The state of a job, as a task sees it."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    HELD = "suspended"
+    ENDED = "ended"
+    UNKNOWN = "unknown"  # a state of a newer release: nothing is concluded from it
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job as its resource manager lists it; texts that say nothing are empty."""
+
+    id: str
+    state: str
+    phase: Phase = Phase.UNKNOWN
+    start: str = ""
+    priority: int = 0
+    planned: str = ""
+    partition: str = ""
+    nodes: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """A job that is over: codes are (exit code, signal)."""
+
+    state: str
+    code: tuple[int, int] = (0, 0)
+    derived: tuple[int, int] = (0, 0)
+    reason: str = ""
+    by: str = ""  # whose user id canceled it, where that is recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """A command, what it reads on its standard input, and how its answer is read."""
+
+    command: tuple[str, ...]
+    read: Callable[[str], T]
+    told: str = ""
+
+
+class Site(Protocol):
+    """What every resource manager is asked. A row that cannot be read is left out, or among the odd lines.
+
+    Ids are texts. What a site cannot be asked is an empty command, or no question at all.
+    """
+
+    @property
+    def name(self) -> str:
+        """How people call it."""
+
+    def submit(self, run: Run, mark: str) -> Question[str]:
+        """Ask for a run as a job whose records have the mark; read its id. NotCarriedError: it cannot be said."""
+
+    def jobs(self, accounts: Sequence[str]) -> Question[tuple[dict[str, Row], list[str]]]:
+        """Ask where the jobs of these accounts are (none: our own); read them by id, and the odd lines."""
+
+    def marked(self, accounts: Sequence[str], marks: Sequence[str]) -> Question[dict[str, list[str]]]:
+        """Ask which jobs have which of these marks."""
+
+    def queue(self) -> Question[dict[str, list[int]]]:
+        """Ask for the priorities of everybody's waiting jobs, by queue."""
+
+    def over(self) -> Question[dict[str, Final]]:
+        """Ask how all jobs ended that are still remembered."""
+
+    def final(self, job: str) -> Sequence[Question[dict[str, Final]]]:
+        """Ask how one job ended: one question after the other, until one knows all of it."""
+
+    def cancel(self, job: str, *, pending: bool = False) -> tuple[str, ...]:
+        """Return the command that ends a job; `pending`: only if it has not begun."""
+
+    def users(self) -> Question[set[str]]:
+        """Ask who has jobs there."""
+
+    def nodes(self) -> Question[list[str]]:
+        """Ask for the names of all nodes."""
+
+    def cores(self) -> Question[Cores]:
+        """Ask how many cores are free, taken, and there."""
+
+    def waits(self, cores: int) -> Iterator[tuple[int, Question[float | None]]]:
+        """Ask in how many seconds a job of an hour would start, for sizes up to all cores."""
+
+    def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending:
+        """Say why a job has not begun; `asked`: when the queue was looked up."""
+
+    def ended(self, run: RunId, job: str, final: Final, *, ours: bool) -> Ended:
+        """Say how a run ended; `ours`: we have asked for its end."""
 
 
 # called with what follows the colon in "name:argument", the environment every task starts from, and the folder in

@@ -16,7 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rainbow.agent.executors import bootstrap, lease
+from rainbow.agent import bare
+from rainbow.agent.executors import lease
 from rainbow.agent.executors.interface import Executor, executors
 from rainbow.agent.executors.keeper import APART, PATIENCE, SLOW, address
 from rainbow.agent.executors.local import LocalExecutor
@@ -181,7 +182,7 @@ class KeptExecutor:
     def _start_keeper(self) -> subprocess.Popen[bytes]:
         with (self._folder / "keeper.log").open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - our own module
-                bootstrap.command("keeper", str(self._folder), str(self._patience), self._how),
+                bare.command("keeper", str(self._folder), str(self._patience), self._how),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

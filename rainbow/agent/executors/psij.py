@@ -25,12 +25,12 @@ from typing import Any
 import psij
 from psij.executors.batch.batch_scheduler_executor import BatchSchedulerExecutorConfig, check_status_exit_code
 
-from rainbow.agent.executors import bootstrap
+from rainbow.agent import bare
+from rainbow.agent.executors.interface import Phase, Row
 from rainbow.agent.executors.local import allowed, for_managers
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, shares, workers_of
 from rainbow.agent.executors.shared_folder import Desk, key_of, merged
 from rainbow.agent.executors.slurm import status
-from rainbow.agent.executors.slurm.status import Phase, Row
 
 POLL = 1  # seconds between two questions to the resource manager; PSI/J's own default shows a state after 32
 PATIENCE = 3_600  # questions in a row that it may leave unanswered before PSI/J calls all jobs failed
@@ -144,7 +144,7 @@ class BatchExecutor:
                 active.end = Ended(run.id, Result.FAILED, detail=f"{self._name} rejected the job: {_one_line(fault)}")
 
     def _spec(self, run: Run) -> psij.JobSpec:
-        python, *arguments = bootstrap.command(
+        python, *arguments = bare.command(
             "shared_folder", str(self._desk.folder), key_of(run.id), str(self._shares(run))
         )
         spec = psij.JobSpec(executable=python, arguments=arguments, directory=Path("/"), inherit_environment=False)

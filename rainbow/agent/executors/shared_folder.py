@@ -13,7 +13,7 @@
     ends/KEY.N   written by the N-th node: how its share ended
 
 Every file appears whole, by renaming. A resource manager starts a share of a run on a node with
-`python bootstrap.py shared_folder FOLDER KEY SHARES`: the command and its end go through these files, never through a
+`python bare.py shared_folder FOLDER KEY SHARES`: the command and its end go through these files, never through a
 shell's command line. Needs only the standard library.
 """
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from rainbow.agent.executors import bootstrap
+from rainbow.agent import bare
 from rainbow.agent.executors.local import allowed
 from rainbow.agent.executors.run import Run, workers_of
 from rainbow.agent.executors.shared_folder import GIVEN, key_of
@@ -201,7 +201,7 @@ def _as_script(run: Run, shares: int) -> str:
 
 
 def _starter(run: Run, shares: int, components: int, place: Place, element: Element | None) -> str:
-    words = bootstrap.command("shared_folder", str(place.desk), key_of(run.id), str(shares))
+    words = bare.command("shared_folder", str(place.desk), key_of(run.id), str(shares))
     if shares > 1:
         spread = f"--het-group=0-{components - 1}" if components > 1 else f"--ntasks={shares}"
         words = ["srun", spread, "--kill-on-bad-exit=0", "--export=ALL", *words]

@@ -20,15 +20,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from rainbow.agent.executors.interface import Final, Phase, Question, Row, T
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Written
 from rainbow.agent.executors.shared_folder import Desk, Given, key_of, merged
-from rainbow.agent.executors.slurm import status
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import Element, Place, errors_of
 from rainbow.agent.executors.slurm.commands import Commands, SilentError
 from rainbow.agent.executors.slurm.handover import Handover
 from rainbow.agent.executors.slurm.job import Active, mark_of, news, requestor_of, tails
-from rainbow.agent.executors.slurm.status import Final, Phase, Row
+from rainbow.agent.executors.slurm.site import Slurm
 
 LOOK = 0.2  # seconds between two looks into the folder
 QUICK, SLOW = 2.0, 15.0  # seconds between two questions to Slurm, shortly after a change and else
@@ -69,6 +69,7 @@ class SlurmExecutor:
         binds = self._owned and os.environ.get("RAINBOW_BIND") != "none"
         self._place = Place(self._desk.folder, environment, binds=binds)
         self._given: dict[RunId, Given] = {}
+        self._site = Slurm()
         self._handover = Handover(self._commands, self._desk, self._place, self._identity, self._ask_as)
         self._handover.pinned = self._owned
         self._active: dict[RunId, Active] = {}
@@ -120,17 +121,17 @@ class SlurmExecutor:
 
     # ── what Slurm is asked, in the background ──
 
-    def _ask(self, *command: str) -> str:
-        return self._commands.ask(*command)
+    def _ask(self, question: Question[T]) -> T:
+        return question.read(self._commands.ask(*question.command, told=question.told))
 
     def _ask_as(self, active: Active, *command: str) -> str:
         """Ask as the account that a job belongs to."""
         return self._commands.ask(*command, account=active.account, requestor=requestor_of(active.run))
 
-    def _whose(self) -> tuple[str, ...]:
-        """Return the words that list the jobs of all accounts we submit as."""
+    def _whose(self) -> list[str]:
+        """Return all accounts we submit as; none: our own alone."""
         names = {one.account.name for one in list(self._active.values()) if one.account}
-        return ("-u", ",".join(sorted({*names, self._identity.own}))) if names else ("--me",)
+        return sorted({*names, self._identity.own}) if names else []
 
     def _watch(self) -> None:
         """Ask again and again: what our jobs are, where those without a number are, how those ended that are over."""
@@ -157,14 +158,14 @@ class SlurmExecutor:
 
     def _look(self) -> None:
         began = time.monotonic()
-        rows, odd = status.read_rows(self._ask("squeue", "-h", "-r", "-t", "all", *self._whose(), "-o", status.ROWS))
+        rows, odd = self._ask(self._site.jobs(self._whose()))
         self._took = time.monotonic() - began
         self._rows, self.odd = rows, len(odd)
         active = list(self._active.values())
         self._rank([one for one in active if one.native and not one.has_begun])
         self._seek([one for one in active if not one.native and not one.submitting and one.end is None])
         over = [one for one in active if one.native and one.final is None and self._is_over(one, rows)]
-        told = status.read_records(self._ask("scontrol", "-o", "show", "job")) if len(over) > FEW else {}
+        told = self._ask(self._site.over()) if len(over) > FEW else {}
         for one in over:
             self._note(one, rows.get(one.native or ""), told)
 
@@ -172,7 +173,7 @@ class SlurmExecutor:
         """Pin nothing while others have jobs here: Slurm may have given them what a policy of ours chose."""
         if not self._owned or time.monotonic() < self._guarded + GUARDED:
             return
-        users = set(self._ask("squeue", "-h", "-t", "PD,R,CF,S", "-o", "%u").split()) - {self._identity.own}
+        users = self._ask(self._site.users()) - {self._identity.own}
         self._guarded = time.monotonic()
         if self._handover.pinned is bool(users):
             self._handover.pinned = not users
@@ -186,15 +187,14 @@ class SlurmExecutor:
         now = time.monotonic()
         pending = [one for one in waiting if one.native in self._rows and self._rows[one.native or ""].reason]
         if pending and now >= self._queue[0] + RANKS:
-            said = self._ask("squeue", "-h", "-r", "-t", "PD", "-o", status.QUEUE)
-            self._queue = (now, time.strftime("%H:%M"), status.read_queue(said))
+            self._queue = (now, time.strftime("%H:%M"), self._ask(self._site.queue()))
 
     def _seek(self, unknown: Sequence[Active]) -> None:
         """Look for jobs whose number we never heard, by their marks; twice in vain: they are handed over again."""
         if not unknown:
             return
-        said = self._ask("squeue", "-h", "-r", "-t", "all", *self._whose(), "-o", status.COMMENTS)
-        found, now = status.read_marks(said, [one.mark for one in unknown]), time.monotonic()
+        found = self._ask(self._site.marked(self._whose(), [one.mark for one in unknown]))
+        now = time.monotonic()
         for one in unknown:
             if ids := one.among(found.get(one.mark, ())):
                 self._desk.name(one.run.id, min(ids))
@@ -237,14 +237,12 @@ class SlurmExecutor:
             self._changed = now
 
     def _final(self, native: str) -> Final | None:
-        try:
-            found = status.read_record(self._ask("scontrol", "-o", "show", "job", native))
-        except subprocess.CalledProcessError:
-            found = None
-        if found is None or found.state == "CANCELLED":  # who canceled it is in the accounts alone
-            with contextlib.suppress(subprocess.CalledProcessError, SilentError):
-                told = self._ask("sacct", "-a", "-X", "-n", "-P", "-o", status.ACCOUNTED, "-j", native)
-                return status.read_accounted(told).get(native, found)
+        found: Final | None = None
+        for question in self._site.final(native):
+            with contextlib.suppress(subprocess.CalledProcessError, *([SilentError] if found else [])):
+                found = self._ask(question).get(native, found)
+            if found is not None and found.state != "CANCELLED":  # who canceled it, not everybody knows
+                break
         return found
 
     # ── what the agent asks ──
@@ -320,7 +318,7 @@ class SlurmExecutor:
         if final.state == "COMPLETED" and not active.has_script:
             return Ended(run, Result.LOST, detail=f"Slurm job {native} ended without a word from its nodes")
         taken_back = active.is_withdrawn and not active.has_begun and final.state == "CANCELLED"
-        end = status.ended(run, native, final, ours=active.is_stopping or taken_back)
+        end = self._site.ended(run, native, final, ours=active.is_stopping or taken_back)
         return Ended(
             run, end.result, end.exit_code, *tails(active, self._place, self._commands), end.detail, end.cause
         )
@@ -355,7 +353,7 @@ class SlurmExecutor:
         if row is None or row.phase is not Phase.WAITING:
             text = f"Slurm job {active.native} " + ("has nodes, which have not begun it" if row else "is submitted")
             return Pending(f"site:{row.state if row else 'submitted'}", text, {"native_id": active.native})
-        return status.waiting(row, self._queue[2], self._queue[1])
+        return self._site.waiting(row, self._queue[2], self._queue[1])
 
     def stop(self, run: RunId) -> None:
         """Ask the nodes to end a run; a job that does not run yet is canceled."""
@@ -374,7 +372,7 @@ class SlurmExecutor:
         active = self._active.get(run)
         if active is not None and active.native and not active.has_begun:
             active.is_withdrawn = True
-            self._handover.pool.submit(self._cancel, active, "--state=PENDING")
+            self._handover.pool.submit(self._cancel, active, pending=True)
             self._changed = time.monotonic()
 
     def suspend(self, run: RunId) -> None:
@@ -385,9 +383,9 @@ class SlurmExecutor:
         """Ask the nodes to let a run continue."""
         self._desk.ask_to_go_on(run)
 
-    def _cancel(self, active: Active, *which: str) -> None:
+    def _cancel(self, active: Active, *, pending: bool = False) -> None:
         with contextlib.suppress(subprocess.CalledProcessError, SilentError):  # it is asked again after HARD seconds
-            self._ask_as(active, "scancel", "-Q", *which, active.native or "")
+            self._ask_as(active, *self._site.cancel(active.native or "", pending=pending))
         self._changed = time.monotonic()
 
     def running(self) -> Sequence[RunId]:

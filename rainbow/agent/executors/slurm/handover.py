@@ -25,6 +25,7 @@ from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import INDEX, Element, Place, call_of, errors_of, output_of, placed, script_of
 from rainbow.agent.executors.slurm.commands import Commands, SilentError, words_of
 from rainbow.agent.executors.slurm.job import Active, mark_of, requestor_of
+from rainbow.agent.executors.slurm.site import Slurm, number_of
 from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, one_line
 
 AT_ONCE = 8  # calls of sbatch
@@ -128,9 +129,9 @@ class Handover:
         mark = f"for={one_line(requestor)} {first.mark}" if told else first.mark
         ids = ",".join(active.element.number for active in batch if active.element)
         call = call_of(run, asked, mark, first.shares, replace(self._place, account=account), first.element, ids)
-        number = self._commands.sbatch(call, account, requestor).strip().partition(";")[0]
-        if not number.isdecimal():
-            raise NotCarriedError(f"sbatch has not told the number of a job, but {number!r:.60}")
+        said = self._commands.sbatch(call, account, requestor)
+        if not (number := number_of(said)):
+            raise NotCarriedError(f"sbatch has not told the number of a job, but {said!r:.60}")
         for active in batch:
             active.native = active.named(number)
             self._desk.name(active.run.id, active.native)
@@ -167,7 +168,8 @@ class Handover:
         if "hostlist" not in str(request.get("constraint")):
             return ()
         if self._hosts is None:
-            self._hosts = sorted(set(self._commands.ask("sinfo", "-h", "-N", "-o", "%N").split()))
+            asked = Slurm().nodes()
+            self._hosts = asked.read(self._commands.ask(*asked.command))
         return self._hosts
 
     def shares(self, run: Run, asked: Carried) -> int:

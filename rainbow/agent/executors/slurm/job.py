@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from rainbow.agent.executors.interface import Final
 from rainbow.agent.executors.process import read_end
 from rainbow.agent.executors.run import Ended, Run, Written
 from rainbow.agent.executors.shared_folder import key_of
 from rainbow.agent.executors.slurm.accounts import Account
 from rainbow.agent.executors.slurm.call import INDEX, Element, Place, errors_of, folder_of, output_of, script_of
 from rainbow.agent.executors.slurm.commands import Commands, SilentError
-from rainbow.agent.executors.slurm.status import Final
 
 
 @dataclass(slots=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
+from rainbow.agent.executors.interface import Final, Phase, Row
 from rainbow.agent.executors.run import Ended, Pending, Result, RunId
 
 ROWS = "%i|%T|%S|%Q|%Y|%P|%N|%r"  # of squeue: id, state, start, priority, planned nodes, partition, nodes, reason
@@ -21,16 +20,6 @@ COMMENTS = "%i|%k"
 ACCOUNTED = "JobIDRaw,State,ExitCode,DerivedExitCode,Reason"
 FIRST = "+0"  # ends the id of a job's first component, by which the whole job is called
 NONE = frozenset({"", "N/A", "(null)", "None", "none", "Unknown"})
-
-
-class Phase(StrEnum):
-    """The state of a job, as a task sees it."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    HELD = "suspended"
-    ENDED = "ended"
-    UNKNOWN = "unknown"  # a state of a newer Slurm: nothing is concluded from it
 
 
 PHASES: Mapping[str, Phase] = {
@@ -48,23 +37,9 @@ PHASES: Mapping[str, Phase] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A job as squeue lists it; texts that say nothing are empty."""
-
-    id: str
-    state: str
-    start: str = ""
-    priority: int = 0
-    planned: str = ""
-    partition: str = ""
-    nodes: str = ""
-    reason: str = ""
-
-    @property
-    def phase(self) -> Phase:
-        """The state."""
-        return PHASES.get(self.state.partition(" ")[0].rstrip("+"), Phase.UNKNOWN)
+def phase_of(state: str) -> Phase:
+    """Return what a state of Slurm's is to a task."""
+    return PHASES.get(state.partition(" ")[0].rstrip("+"), Phase.UNKNOWN)
 
 
 def read_rows(text: str) -> tuple[dict[str, Row], list[str]]:
@@ -81,7 +56,7 @@ def read_rows(text: str) -> tuple[dict[str, Row], list[str]]:
             continue
         job, state, start, priority, *others = ("" if part in NONE else part for part in parts)
         job = job.removesuffix(FIRST)
-        rows[job] = Row(job, state, start, int(priority), *others)
+        rows[job] = Row(job, state, phase_of(state), start, int(priority), *others)
     return rows, odd
 
 
@@ -135,7 +110,7 @@ def class_of(reason: str) -> tuple[str, str]:
 def waiting(row: Row, queue: Mapping[str, Iterable[int]], asked: str) -> Pending:
     """Say why a job has not begun. `queue` are the priorities of pending jobs, `asked` when that was looked up.
 
-    >>> waiting(Row("7", "PENDING", "2026-11-22T06:44:00", 10, "n[1-2]", "batch", "", "Priority"),
+    >>> waiting(Row("7", "PENDING", Phase.WAITING, "2026-11-22T06:44:00", 10, "n[1-2]", "batch", "", "Priority"),
     ...         {"batch": [10, 11, 12]}, "06:31").text
     'Slurm job 7 waits on partition batch for its turn: Priority; priority 10, 3rd of 3; planned for 06:44 on n[1-2]'
     """
@@ -180,17 +155,6 @@ def _ordinal(number: int) -> str:
 
 
 # ── how it ended ──
-
-
-@dataclass(frozen=True, slots=True)
-class Final:
-    """A job that is over, as scontrol or sacct tell it: codes are (exit code, signal)."""
-
-    state: str
-    code: tuple[int, int] = (0, 0)
-    derived: tuple[int, int] = (0, 0)
-    reason: str = ""
-    by: str = ""  # whose user id canceled it, where that is recorded
 
 
 _FIELD = re.compile(r"\b(JobState|Reason|ExitCode|DerivedExitCode)=(\S*)")

@@ -1,0 +1,94 @@
+"""Slurm as a site: the words of its commands, and who reads what they print (status.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from rainbow.agent.executors.interface import Cores, Final, Question, Row
+from rainbow.agent.executors.run import Ended, Pending, Run, RunId
+from rainbow.agent.executors.slurm import status
+from rainbow.agent.executors.slurm.call import Place, call_of, placed
+from rainbow.jobspec.sbatch.request import carried
+
+
+class Slurm:
+    """The site of the executor `slurm`; tested on a real one."""
+
+    name = "Slurm"
+
+    def submit(self, run: Run, mark: str) -> Question[str]:
+        """Ask for a run; arrays, other accounts and what only the executor knows are in handover.py."""
+        asked = carried(run.request, run.duration) if run.request else placed(run, pinned=False)
+        call = call_of(run, asked, mark, 1, Place(Path("/tmp"), {}))  # noqa: S108 - nothing is written
+        return Question(("sbatch", "--parsable", *call.words), number_of, call.script)
+
+    def jobs(self, accounts: Sequence[str]) -> Question[tuple[dict[str, Row], list[str]]]:
+        """Ask for all rows of squeue, elements of arrays one by one."""
+        return Question(("squeue", "-h", "-r", "-t", "all", *_of(accounts), "-o", status.ROWS), status.read_rows)
+
+    def marked(self, accounts: Sequence[str], marks: Sequence[str]) -> Question[dict[str, list[str]]]:
+        """Ask for comments, which end with the marks."""
+        words = ("squeue", "-h", "-r", "-t", "all", *_of(accounts), "-o", status.COMMENTS)
+        return Question(words, lambda said: status.read_marks(said, marks))
+
+    def queue(self) -> Question[dict[str, list[int]]]:
+        """Ask for the priorities of all pending jobs."""
+        return Question(("squeue", "-h", "-r", "-t", "PD", "-o", status.QUEUE), status.read_queue)
+
+    def over(self) -> Question[dict[str, Final]]:
+        """Ask for all records of the controller, which keeps them for MinJobAge."""
+        return Question(("scontrol", "-o", "show", "job"), status.read_records)
+
+    def final(self, job: str) -> Sequence[Question[dict[str, Final]]]:
+        """Ask the controller; who canceled a job is in the accounts alone."""
+
+        def recorded(said: str) -> dict[str, Final]:
+            found = status.read_record(said)
+            return {job: found} if found else {}
+
+        words = ("sacct", "-a", "-X", "-n", "-P", "-o", status.ACCOUNTED, "-j", job)
+        return (
+            Question(("scontrol", "-o", "show", "job", job), recorded),
+            Question(words, status.read_accounted),
+        )
+
+    def cancel(self, job: str, *, pending: bool = False) -> tuple[str, ...]:
+        """Return the words of scancel."""
+        return ("scancel", "-Q", *(["--state=PENDING"] if pending else []), job)
+
+    def users(self) -> Question[set[str]]:
+        """Ask who has jobs that have not ended."""
+        return Question(("squeue", "-h", "-t", "PD,R,CF,S", "-o", "%u"), lambda said: set(said.split()))
+
+    def nodes(self) -> Question[list[str]]:
+        """Ask for the nodes of all partitions."""
+        return Question(("sinfo", "-h", "-N", "-o", "%N"), lambda said: sorted(set(said.split())))
+
+    def cores(self) -> Question[Cores]:
+        """Ask for the cores of all nodes."""
+        return Question(("sinfo", "-h", "-o", status.CORES), status.cores)
+
+    def waits(self, cores: int) -> Iterator[tuple[int, Question[float | None]]]:
+        """Ask `sbatch --test-only`, which answers on its standard error and submits nothing."""
+        for size, words in status.questions(cores):
+            yield size, Question(words, lambda said: status.planned(said, datetime.now()))
+
+    def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending:
+        """Say why a job has not begun, in Slurm's words and ours."""
+        return status.waiting(row, queue, asked)
+
+    def ended(self, run: RunId, job: str, final: Final, *, ours: bool) -> Ended:
+        """Say how a run ended."""
+        return status.ended(run, job, final, ours=ours)
+
+
+def number_of(said: str) -> str:
+    """Return the number of the job that `sbatch --parsable` tells, before the name of a cluster; "": none."""
+    number = said.strip().partition(";")[0]
+    return number if number.isdecimal() else ""
+
+
+def _of(accounts: Sequence[str]) -> tuple[str, ...]:
+    return ("-u", ",".join(accounts)) if accounts else ("--me",)
