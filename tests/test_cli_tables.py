@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from rainbow.cli.output import printer
 from rainbow.cli.output.printer import FREE, KEPT, WHOLE, fitted
-from tests.shell import Shell, server, shell
+from tests.shell import ROOT, Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
 
@@ -122,8 +123,45 @@ LISTS = [
 def test_headers_of_every_list_are_whole_and_a_short_id_is_taken(shell: Shell, command: str) -> None:
     made = shell.json("submit", "-n", "1", "--", "true")["id"]
     titles = shell(*command.split(), COLUMNS="500").stdout.partition("\n")[0].split()
-    for width in ("80", "200")[command == "history" :]:  # sacct's nine columns need 109 characters
-        first = shell(*command.split(), COLUMNS=width).stdout.partition("\n")[0].split()
+    for width in ("80", "200"):
+        lines = shell(*command.split(), COLUMNS=width).stdout.splitlines()
+        first = lines[0].split()
         assert first, command
-        assert first == titles[: len(first)], width  # the last column may stand below its row, without a title
+        assert max(map(len, lines)) <= int(width)
+        assert first == titles[: len(first)], width  # the last may be below its row, or left out of sacct's columns
     assert shell.json("job", "show", made[:22])["id"] == made
+
+
+def test_history_leaves_columns_out_where_there_is_no_room_unless_they_are_named(shell: Shell) -> None:
+    made = shell.json("submit", "-n", "1", "--name", "n" * 60, "--", "true")["id"]
+    titles = ["JOBID", "JOBNAME", "USER", "CLUSTER", "STATE", "EXITCODE", "ELAPSED", "NNODES", "END"]
+    for width, shown in (("80", titles[:-2]), ("110", titles)):
+        head, row, *_ = shell("history", "--job", made, COLUMNS=width).stdout.splitlines()
+        assert head.split() == shown
+        assert len(row) <= int(width)
+    named = shell("history", "--format", "JobID,State,Start,End,Submit", COLUMNS="80").stdout.splitlines()[0]
+    assert named.split() == ["JOBID", "STATE", "START", "END", "SUBMIT"]
+
+
+def titles_in_the_source() -> list[list[str]]:
+    """Return the titles of every table that a command draws, as they are written in its source."""
+    found = []
+    for path in sorted((ROOT / "rainbow" / "cli").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            words = [getattr(one, "value", None) for one in node.elts] if isinstance(node, ast.List) else []
+            if len(words) > 1 and all(
+                isinstance(word, str) and word[:1].isupper() and word.upper() == word for word in words
+            ):
+                found.append(words)
+    return found
+
+
+def test_titles_of_every_table_have_room_in_80_columns() -> None:
+    found = titles_in_the_source()
+    assert len(found) > 20
+    for titles in found:
+        rows = [["x" * 12, *("x" * 40 for _ in titles[1:])]]
+        lines = drawn(80, titles, rows)
+        head = lines[0].split()
+        assert head == " ".join(titles).split()[: len(head)], titles
+        assert max(map(len, lines)) <= 80, titles

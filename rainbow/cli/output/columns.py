@@ -37,6 +37,7 @@ class Shape:
     header: bool = True
     chosen: bool = False  # the caller named the columns
     bars: bool = False  # fields divided by |
+    spare: Sequence[str] = ()  # columns that a narrow terminal does without, the first of these first
 
     def write(self, rows: Sequence[Document]) -> None:
         """Write the rows to stdout; JSON without a choice of columns is what the API answers."""
@@ -50,9 +51,20 @@ class Shape:
         elif any(width for _, width in self.columns):
             self._cut(cells)
         else:
-            titles = [column.title for column, _ in self.columns]
-            table = printer.table(titles, cells)
-            printer.console().print(table if self.header else printer.without_titles(table))
+            self._table(cells)
+
+    def _table(self, cells: Sequence[Sequence[Any]]) -> None:
+        """Draw a table; columns that nobody asked for by name are left out where they have no room."""
+        console, shown = printer.console(), list(range(len(self.columns)))
+        names = [column.name for column, _ in self.columns]
+        for spare in ("", *(() if self.chosen else self.spare)):
+            shown = [k for k in shown if names[k] != spare]
+            table = printer.table(
+                [self.columns[k][0].title for k in shown], [[row[k] for k in shown] for row in cells]
+            )
+            if table.least() <= console.width:
+                break
+        console.print(table if self.header else printer.without_titles(table))
 
     def _fields(self, cells: Iterable[Sequence[Any]]) -> None:
         into = io.StringIO()
@@ -85,9 +97,12 @@ def _plain(value: Any) -> Any:
 
 
 def list_options(
-    columns: Sequence[Column], shown: Sequence[str]
+    columns: Sequence[Column], shown: Sequence[str], spare: Sequence[str] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command --format, --noheader, --parsable2 and -o with csv, as its parameter `shape`."""
+    """Give a command --format, --noheader, --parsable2 and -o with csv, as its parameter `shape`.
+
+    `spare`: columns that a narrow terminal does without.
+    """
     known = {column.name.lower(): column for column in columns}
     names = ", ".join(column.name for column in columns)
 
@@ -106,7 +121,7 @@ def list_options(
         @functools.wraps(command)
         def run(wanted: str | None, noheader: bool, bars: bool, output: str, **rest: Any) -> Any:
             chosen = _read(wanted or ",".join(shown), known)
-            return command(shape=Shape(chosen, output, not noheader, wanted is not None, bars), **rest)
+            return command(shape=Shape(chosen, output, not noheader, wanted is not None, bars, spare), **rest)
 
         return run
 

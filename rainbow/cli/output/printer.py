@@ -177,7 +177,8 @@ GAP, INDENT = 2, 4  # columns between two cells, and before what stands below it
 FREE, KEPT, WHOLE = range(3)  # is cut soon; late; never
 ID = re.compile(r"[0-9a-f]{12,}|-")
 PLAIN = re.compile(
-    r"[A-Z_]+|\d{4}-\d\d-\d\d( \d\d:\d\d(:\d\d)?)?|[\d.]+/?\d*|up|drained|being deleted|no agent seen|-"
+    r"[A-Z_]+|\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?|(\d+-)?\d\d:\d\d(:\d\d)?|[\d.]+/?\d*"
+    r"|up|drained|being deleted|no agent seen|-"
 )
 
 
@@ -204,6 +205,14 @@ class Listing:
             yield from self._drawn(head, widths, console, options)
         for row in self.rows:
             yield from self._drawn(row, widths, console, options)
+
+    def least(self) -> int:
+        """Return the width below which a title, an id, a state or a time would be cut."""
+        widths = [
+            max(map(cell_len, self._lines(column)), default=0) if self._rank(column) != FREE else self._least(column)
+            for column in range(len(self.titles))
+        ]
+        return _total(widths)
 
     def _lines(self, column: int) -> Iterator[str]:
         if self.header:

@@ -90,6 +90,7 @@ HISTORY = [
     Column("Reason", "REASON", lambda job: (job.get("wait") or {}).get("reason") or "None"),
 ]
 SHOWN = ("JobID", "JobName", "User", "Cluster", "State", "ExitCode", "Elapsed", "NNodes", "End")
+SPARE = ("End", "NNodes", "User", "JobName")  # at 80 columns the first two are left out
 
 
 def _since(_: click.Context, option: click.Parameter, value: str | None) -> float | None:
@@ -109,7 +110,7 @@ def _since(_: click.Context, option: click.Parameter, value: str | None) -> floa
 @click.option("--cluster", help="Show only jobs of this cluster.")
 @click.option("-s", "--state", "states", metavar="STATE[,STATE]", help="Only these states, in the words of sacct.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
-@list_options(HISTORY, SHOWN)
+@list_options(HISTORY, SHOWN, SPARE)
 @with_tokens
 def history(
     client: Client,
@@ -124,7 +125,8 @@ def history(
 ) -> None:
     """List jobs that have ended and those that have not, the newest first, with the columns of sacct.
 
-    An array is one line; --elements lists its elements.
+    An array is one line; --elements lists its elements. A terminal of less than
+    110 columns shows fewer of them; --format names those you want.
     """
     if elements and not ids:
         raise click.UsageError("--elements needs --job")
