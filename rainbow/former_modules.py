@@ -1,6 +1,6 @@
 """Modules that have moved: what a plug-in imports from where it was can still be imported from there.
 
-A former module is made when somebody asks for it. It looks its names up where they are now, so they are the same
+A former module is made when it is imported. It looks its names up where they are now, so they are the same
 objects; it has no others.
 """
 

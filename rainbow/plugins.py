@@ -29,7 +29,7 @@ class UnknownPlugin(RainbowError):
 
 
 class PluginFault(RainbowError):
-    """An installed plug-in failed; whoever wrote it can mend it."""
+    """An installed plug-in failed; its author can mend it."""
 
     code = "plugin-failed"
 
@@ -79,7 +79,7 @@ class Registry(Generic[P]):
         return cast("P", found() if isinstance(found, type) else found)
 
     def fault(self, name: str, fault: Exception) -> PluginFault:
-        """Return what is told of an exception of an installed plug-in."""
+        """Return the report of an exception of an installed plug-in."""
         return PluginFault(f"plug-in {name} of {self.group} failed: {type(fault).__name__}: {str(fault)[:200]}")
 
     def is_installed(self, name: str) -> bool:
@@ -102,7 +102,7 @@ Blame = Callable[[Exception], PluginFault]
 
 
 def _guarded(plugin: Any, blame: Blame) -> Any:
-    """Return what is used in place of a plug-in: its attributes, and calls whose exceptions are told as its own."""
+    """Return what is used in place of a plug-in: its attributes, and calls whose exceptions become its own."""
     public = [name for name in dir(plugin) if not name.startswith("_")]
     inside: dict[str, Any] = {name: property(_reading(plugin, name, blame)) for name in public}
     if callable(plugin):

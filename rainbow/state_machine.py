@@ -14,7 +14,7 @@ from rainbow.errors import Conflict
 
 
 class TaskState(StrEnum):
-    """Where a task stands."""
+    """The state of a task."""
 
     WAITING = "WAITING"  # in its cluster's queue
     ASSIGNED = "ASSIGNED"  # an order is written and its space booked; no agent has it yet
@@ -38,7 +38,7 @@ class Hold(StrEnum):
 
 
 class JobState(StrEnum):
-    """Where a job stands, derived from its tasks once a cluster has it."""
+    """The state of a job, derived from its tasks once a cluster has it."""
 
     UNPLACED = "UNPLACED"  # some cluster matches, and none has taken it yet
     WAITING = "WAITING"  # no task has started

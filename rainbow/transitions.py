@@ -108,21 +108,21 @@ class StopOrdered:
 
 @dataclass(frozen=True, slots=True)
 class CancelOrdered:
-    """Nobody wants it any more."""
+    """It is not wanted any more."""
 
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """It was offered, and nobody has begun it."""
+    """It was offered, and no agent has begun it."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Nobody knows of this attempt any more. `most_lost` as of the cluster's limits; 0: any number."""
+    """This attempt is lost. `most_lost` as of the cluster's limits; 0: any number."""
 
     why: str
     most_lost: int
@@ -179,7 +179,7 @@ def transition(task: Task, event: Event, now: float) -> Task:
 
 
 def pause(losses: int) -> float:
-    """Return how many seconds a task waits after so many losses.
+    """Return how many seconds a task waits after its losses.
 
     >>> [pause(n) for n in (1, 2, 3, 30)]
     [1.0, 2.0, 4.0, 300.0]

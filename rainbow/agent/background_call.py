@@ -20,9 +20,9 @@ NOT_OURS = frozenset({401, 403, 404})  # the secret is no (longer) good, or the 
 
 
 class Line:
-    """One call at a time. `wake` is set when an answer is there; `note` is told of every passing fault, then None.
+    """One call at a time. `wake` is set when an answer is there; `note` gets every passing fault, then None.
 
-    `heard` is told of every good answer: when it was asked for, so that the server can only have taken it later.
+    `heard` gets every good answer: when it was asked for, so that the server can only have taken it later.
     """
 
     def __init__(

@@ -157,7 +157,7 @@ def _idle_in_slurm(up: Sequence[str]) -> int:
 def _waits_in_slurm() -> dict[str, float]:
     """Return what Slurm's default partition says of waiting there, and of cores that are taken, by whomever.
 
-    These are hints: where Slurm does not give them, the rest is told without.
+    These are hints: where Slurm does not give them, the rest is reported without.
     """
     with suppress(Unavailable, RequestError):
         return _asked_of_slurm()
@@ -199,7 +199,7 @@ WHOLE = frozenset({409, 412, 422})  # how the server refuses changes of a graph 
 
 
 class Watch:
-    """Tells the server what is new in a cluster; `see` is told which workers are up."""
+    """Tells the server what is new in a cluster; `see` gets the workers that are up."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class Watch:
         self._say("the cluster's graph has changed")
 
     def _changed(self, changes: list[dict[str, Any]] | None, revision: int) -> dict[str, Any] | None:
-        """Change the graph; None if it must be told whole, as where somebody else has changed it meanwhile."""
+        """Change the graph; None if it must be told whole, as where another client has changed it meanwhile."""
         if changes is None:
             return None
         try:

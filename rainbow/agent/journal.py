@@ -100,7 +100,7 @@ class Journal:
         self._db.execute("UPDATE runs SET starting = 1 WHERE task = ? AND attempt = ?", run)
 
     def drop(self, run: RunId) -> None:
-        """Forget a run: nobody wants to hear of it."""
+        """Delete a run that needs no further reports."""
         self.offers.pop(run, None)
         self.starting.discard(run)
         self._db.execute("DELETE FROM runs WHERE task = ? AND attempt = ?", run)

@@ -136,7 +136,7 @@ class Agent:
             self._executor.close()
 
     def _adopt(self) -> None:
-        """Go on where an agent of this journal was killed: what still runs is ours, what is not known is lost."""
+        """Recover after a crash: adopt runs that are still executing and report the rest as lost."""
         known = set(self._executor.running())
         for run in sorted(known - self._journal.starting):  # disowned, or told as ended
             self._executor.stop(run)
@@ -400,7 +400,7 @@ class Agent:
             self._say(f"task {end.id[0]} {_in_words(end)}")
 
     def _tell_output(self) -> None:
-        """Tell what runs write, where their executor sees it and the server has heard all else: it is told again."""
+        """Tell what runs write, where their executor sees it and the server has all else: report it again."""
         if isinstance(self._executor, Writes) and not self._journal.has_news:
             for run, written in self._executor.written().items():
                 if run in self._journal.starting:

@@ -172,7 +172,7 @@ class Connection(HttpToolsProtocol):
         self._set_timer(self._limits.idle_seconds, self._too_slow)
 
     def resume_writing(self) -> None:
-        """Go on writing."""
+        """Continue writing."""
         self._stop_timer()
         super().resume_writing()
 

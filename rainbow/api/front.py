@@ -66,7 +66,7 @@ LIVE = Answer(200, [(b"content-type", b"application/json"), (b"content-length", 
 
 
 class Gone(Exception):
-    """Nobody is there any more to be answered."""
+    """The client has closed its connection."""
 
 
 class Front:

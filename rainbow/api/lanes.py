@@ -54,7 +54,7 @@ class Lane:
 
 
 class Lanes:
-    """The lanes of a server with so many threads for its work."""
+    """The lanes of a server with `threads` for its work."""
 
     def __init__(self, threads: int) -> None:
         self.door = Lane("door", 2)

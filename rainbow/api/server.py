@@ -55,7 +55,7 @@ from rainbow.service.scheduler.loop import Loop
 
 
 class _Id(BaseConverter):
-    """An id: without a colon, so that what stands after one is a verb."""
+    """An id: without a colon, so that what follows one is a verb."""
 
     regex = "[^/:]+"
 
@@ -118,7 +118,7 @@ def log_to_stderr(level: str = "info") -> None:
 
 
 def hide(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Leave every secret out of what is logged, wherever it stands.
+    """Leave every secret out of what is logged, wherever it appears.
 
     >>> hide(None, "", {"fault": "bad rbt_abcdefgh at postgresql://u:pw@host/db"})
     {'fault': 'bad ... at postgresql://u:...@host/db'}
@@ -147,7 +147,7 @@ log = structlog.get_logger("rainbow.server")
 
 @dataclass(frozen=True)
 class Served:
-    """What a worker process is told."""
+    """The settings of a worker process."""
 
     database: str
     config: str | None

@@ -20,7 +20,7 @@ log = structlog.get_logger("rainbow.server")
 
 
 class Supervisor:
-    """Keeps one worker running. `start` starts one; `grace` is what it gets, in seconds, to end when it is told."""
+    """Keeps one worker running. `start` starts one; `grace` is what it gets, in seconds, to end after the signal."""
 
     def __init__(
         self, start: Callable[[], BaseProcess], grace: float, clock: Callable[[], float] = time.monotonic

@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 
 
 class Registration(TypedDict):
-    """A new cluster. `token` and `secret` are told this once."""
+    """A new cluster. `token` and `secret` are shown this once."""
 
     name: str
     token: str
@@ -69,7 +69,7 @@ class Offer(RunRef):
 class Received(TypedDict):
     """New offers, tasks that must stop, be held or continue, and how long the server goes without a heartbeat.
 
-    `jobs` ({id, name, requestor, jobspec}) are told to who pulls whole jobs.
+    `jobs` ({id, name, requestor, jobspec}) are sent to takers of whole jobs.
     """
 
     tasks: list[Offer]

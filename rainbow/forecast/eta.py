@@ -31,7 +31,7 @@ class Rooms:
         self.capacity: dict[str, Floats] = {}  # of one worker: (cluster, kind)
 
     def put(self, row: int, room: Room | None) -> None:
-        """Enter a cluster's room; None: nobody knows what is free there, nothing starts."""
+        """Enter a cluster's room; None: what is free there is unknown, nothing starts."""
         self.times[row], self.there[row] = inf, False
         for levels in (*self.free.values(), *self.capacity.values()):
             levels[row] = 0.0

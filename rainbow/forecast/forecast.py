@@ -41,7 +41,7 @@ class Bounds:
 class Expected:
     """When a job is expected to start and end; `low` to `high` is where 8 in 10 such starts lie.
 
-    `how`: running, ahead, one-pass or unknown; `text` says why it is unknown. Times that nobody knows are infinite.
+    `how`: running, ahead, one-pass or unknown; `text` says why it is unknown. Unknown times are infinite.
     `planned` is the start before it was corrected: scores compare with that, or one correction would undo the next.
     """
 

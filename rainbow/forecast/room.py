@@ -35,7 +35,7 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Room:
-    """What is free from each of `times` on, until the next; of workers by kind those that nobody holds."""
+    """What is free from each of `times` on, until the next; of workers by kind those that are free."""
 
     times: Floats
     free: Mapping[str, Floats]
@@ -112,7 +112,7 @@ def _free(whole: float, edges: Floats, changes: Iterable[tuple[float, float]]) -
 
 
 def _idle(ready: Mapping[str, WorkerView], uses: Iterable[Use], edges: Floats, now: float) -> dict[str, Floats]:
-    """Count the workers of each kind that nobody holds."""
+    """Count the free workers of each kind."""
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for use in uses:
         for name in use.placement:

@@ -42,7 +42,7 @@ class Lengths(Protocol):
         """Predict a gang that waits."""
 
     def left(self, run: RunView, now: float) -> float:
-        """Predict how many more seconds a task runs; infinite: nobody knows."""
+        """Predict how many more seconds a task runs; infinite: unknown."""
 
 
 @dataclass(slots=True)

@@ -163,7 +163,7 @@ def edges(items: Any, pointer: str, limits: Limits) -> list[Edge]:
 
 
 def edge(item: Any, pointer: str, place: int) -> Edge:
-    """Read one edge: its relation and subsystem stand in it or in its metadata."""
+    """Read one edge: its relation and subsystem are in it or in its metadata."""
     item = mapping(item, pointer, "an edge")
     source = identity(item.get("source"), f"{pointer}/source")
     target = identity(item.get("target"), f"{pointer}/target")

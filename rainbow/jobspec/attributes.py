@@ -206,7 +206,7 @@ def system_needs(value: Any, pointer: str) -> tuple[Need, ...]:
 
 
 def named_needs(value: Any, pointer: str, named: Mapping[str, tuple[Need, ...]]) -> tuple[Need, ...]:
-    """Read `requires` where it stands: a list of needs, or the name of a list that the jobspec gives at its top."""
+    """Read `requires` in its place: a list of needs, or the name of a list that the jobspec gives at its top."""
     if not isinstance(value, str):
         return requires(value, pointer)
     if value not in named:

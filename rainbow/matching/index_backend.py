@@ -447,5 +447,5 @@ def names_of(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
 
 
 def is_in_order(verdicts: Sequence[Verdict]) -> bool:
-    """Return whether verdicts are known to stand in order of name."""
+    """Return whether verdicts are known to be in order of name."""
     return isinstance(verdicts, Verdicts)

@@ -287,7 +287,7 @@ FEW = 64  # changes that are searched for one by one; more are sorted in at once
 class Ranked(Generic[Item]):
     """A sorted list. A change costs a search; very many changes together cost one sort.
 
-    What is added is not there, what is taken out is: whoever changes it knows.
+    Callers add only absent items and remove only present ones; neither is checked.
 
     >>> ranked = Ranked([(2, "b"), (1, "a")])
     >>> ranked.add((0, "c"))

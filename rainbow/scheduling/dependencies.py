@@ -37,7 +37,7 @@ _ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELED})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How another job stands; `started`: some task of it runs or has run."""
+    """The state of another job; `started`: some task of it runs or has run."""
 
     state: JobState
     started: bool
@@ -54,7 +54,7 @@ class Awaited:
 
 
 def awaited(wanted: Iterable[Dependency], find: Callable[[str], Target | None], now: float) -> Awaited:
-    """Say what is left to wait for; `find` names how a job stands, None if nobody knows it any more.
+    """Say what is left to wait for; `find` names the state of a job, None if it is not known any more.
 
     >>> from rainbow.jobspec import Dependency
     >>> awaited([Dependency("afterok", "7")], lambda _: Target(JobState.RUNNING, True), 0.0).waits

@@ -17,7 +17,7 @@ from rainbow.state_machine import WorkerState
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether a job can run, and if not what stands in its way."""
+    """Whether a job can run, and if not what prevents it."""
 
     can: bool
     text: str = ""

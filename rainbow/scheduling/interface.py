@@ -86,7 +86,7 @@ class Free(Protocol):
         """Give back what was taken or kept."""
 
     def release(self, tasks: Iterable[str]) -> None:
-        """Go on as if these tasks had ended."""
+        """Continue as if these tasks had ended."""
 
     def mark(self) -> int:
         """Return a point to come back to."""

@@ -120,7 +120,7 @@ class Rules:
     _known: dict[Owner, tuple[Limit, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, name: str) -> Qos:
-        """Return a quality of service; one that nobody defined has no rights."""
+        """Return a quality of service; one that is not defined has no rights."""
         return self.qos.get(name or DEFAULT) or Qos(name or DEFAULT)
 
     def limits(self, owner: Owner) -> tuple[Limit, ...]:

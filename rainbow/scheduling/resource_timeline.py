@@ -209,7 +209,7 @@ class Profile:
         self.add(start, end, -amount)
 
     def _split(self, time: float) -> None:
-        """See to it that a step stands at a time."""
+        """Ensure a step at a time."""
         if not self._blocks:
             self._blocks, self._starts = [Block([time], [0])], [time]
             return

@@ -174,7 +174,7 @@ def read_settings(document: str | bytes, check: CheckSettings) -> Mapping[str, A
 
 
 def load_settings(document: str | bytes) -> tuple[Mapping[str, Any], Positions]:
-    """Read YAML that is a mapping, and where everything of it stands."""
+    """Read YAML that is a mapping, and the place of each part."""
     try:
         settings, positions = load(document, Limits())
     except JobspecError as fault:
@@ -185,7 +185,7 @@ def load_settings(document: str | bytes) -> tuple[Mapping[str, Any], Positions]:
 
 
 def located(fault: PolicyError, positions: Positions, above: str = "") -> PolicyError:
-    """Say where a fault stands; what it points at lies below `above` in another document."""
+    """Locate a fault; what it points at lies below `above` in another document."""
     pointer = (fault.pointer or "").removeprefix(above)
     line, column = positions.nearest(pointer) or (1, 1)
     return PolicyError(fault.message, pointer=pointer, line=line, column=column)

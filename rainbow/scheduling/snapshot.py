@@ -116,7 +116,7 @@ class GangView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One job that has not ended; no gangs: all its tasks run. Jobs stand in order of submission, then id."""
+    """One job that has not ended; no gangs: all its tasks run. Jobs are in order of submission, then id."""
 
     id: str
     requestor: str
@@ -162,7 +162,7 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class ReservationView:
-    """Space kept in advance over [start, end) for the jobs that name it; `requestors` None: of anybody.
+    """Space kept in advance over [start, end) for the jobs that name it; `requestors` None: of any requestor.
 
     `maintenance`: whole workers, for no job.
     """

@@ -422,7 +422,7 @@ def _about_names(step: Instruction, computed: Collection[str]) -> Iterator[tuple
 
 
 def _column(step: Instruction, name: str) -> int:
-    """Return where in the step's argument a variable stands first, from 1."""
+    """Return where in the step's argument a variable appears first, from 1."""
     tree = step.expression.tree if step.expression else ast.Constant(None)
     found = [node.col_offset for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
     return min(found) + 1

@@ -89,7 +89,7 @@ class Variables:
     # ── what is known ───────────────────────────────────────────────────────────────────────────────────────
 
     def known(self, name: str) -> bool:
-        """Return whether anybody gives this variable: the job, or any candidate."""
+        """Return whether the job or any candidate gives this variable."""
         if name not in self._known:
             self._known[name] = any(value is not MISSING for value in self.values(name))
         return self._known[name]

@@ -71,7 +71,7 @@ class World:
 
 
 def machine(cores: int, name: str = "machine") -> Cluster:
-    """Return a cluster of one node with so many cores: a machine as traces know it."""
+    """Return a cluster of one node with some cores: a machine as traces know it."""
     vertices = {"c": {"type": "cluster"}, "n": {"type": "node"}, "k": {"type": "core", "count": cores}}
     edges = [{"source": "c", "target": "n"}, {"source": "n", "target": "k"}]
     document = {"graph": {"nodes": {key: {"metadata": data} for key, data in vertices.items()}, "edges": edges}}

@@ -14,7 +14,7 @@ from rainbow.store.schema import credentials, grants, sessions
 
 @dataclass(frozen=True, slots=True)
 class CredentialRecord:
-    """One credential. `requestors` are those it may speak for, None: any; `clusters` are ids."""
+    """One credential. `requestors` are those it may act for, None: any; `clusters` are ids."""
 
     id: str
     kind: str

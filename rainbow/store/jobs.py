@@ -160,7 +160,7 @@ def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
 
 
 def beginning_with(connection: sa.Connection, prefix: str, most: int) -> list[JobRecord]:
-    """Return the jobs whose ids begin with these hexadecimal digits, at most so many."""
+    """Return at most `most` jobs whose ids begin with these hexadecimal digits."""
     within = (jobs.c.id >= prefix, jobs.c.id < prefix + "g")  # no digit comes after f: the index answers
     return [_record(row) for row in connection.execute(_BY_PREFIX.where(*within).limit(most))]
 
@@ -472,7 +472,7 @@ def touch_staged(connection: sa.Connection, job_id: str, now: float) -> bool:
 
 
 def older_staged(connection: sa.Connection, before: float) -> list[str]:
-    """Return the rows nobody has touched since a time."""
+    """Return the rows not touched since a time."""
     query = sa.select(jobs.c.id).where(*_OURS, jobs.c.submitted_at < before).order_by(jobs.c.id)
     return list(connection.execute(query).scalars())
 

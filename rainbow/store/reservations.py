@@ -18,7 +18,7 @@ from rainbow.store.schema import promises, reservations, together
 
 @dataclass(frozen=True, slots=True)
 class ReservationRecord:
-    """Whose it is, whose jobs may run in it (None: anybody's), what of which worker it keeps, over [start, end)."""
+    """Whose it is, whose jobs may run in it (None: all), what of which worker it keeps, over [start, end)."""
 
     id: str
     cluster_id: str

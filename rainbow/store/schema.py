@@ -75,7 +75,7 @@ class Plain:
 class Words(sa.TypeDecorator[str]):
     """Text that any database can hold: NUL and halves of surrogate pairs become the replacement character.
 
-    PostgreSQL refuses them. What is looked up under such a name is then simply not found.
+    PostgreSQL refuses them. A lookup by such a name finds nothing.
     """
 
     impl = sa.String

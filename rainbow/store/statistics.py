@@ -260,7 +260,7 @@ def later_than(connection: sa.Connection, at: float) -> dict[str, tuple[float, M
 
 
 def unscored(connection: sa.Connection, cluster_id: str) -> dict[str, Mapping[str, Any]]:
-    """Return {job: its first forecast} of a cluster's jobs that had not started when somebody looked last."""
+    """Return {job: its first forecast} of a cluster's jobs that had not started at the last look."""
     query = sa.select(job_etas.c.job, job_etas.c.first)
     own = (job_etas.c.cluster_id == cluster_id, job_etas.c.score.is_(None))
     return {row.job: row.first for row in connection.execute(query.where(*own))}

@@ -1,7 +1,7 @@
 """A control group for each run, where the agent may make one: a bound on its memory, cores and processes.
 
 Version 2 of the kernel's interface, or version 1 where the controllers are mounted so; no systemd is asked. A run
-that needs more memory than it holds is ended by the kernel, and that is told as the cause. Needs nothing but the
+that needs more memory than it holds is ended by the kernel, and that is reported as the cause. Needs nothing but the
 standard library.
 """
 

@@ -46,7 +46,7 @@ class Executor(Protocol):
         """Return the runs whose end `poll` has not told yet."""
 
     def close(self) -> None:
-        """End everything at once and let go of it."""
+        """End everything at once and release it."""
 
 
 @runtime_checkable
@@ -73,7 +73,7 @@ class Warns(Protocol):
     """What an executor has beside, if it can tell runs by a signal that they end soon."""
 
     def warn(self, run: RunId, name: str, grace: float) -> None:
-        """Send a signal, such as USR1, and stop the run so many seconds later; asked twice it is the same."""
+        """Send a signal, such as USR1, and stop the run `grace` seconds later; asked twice it is the same."""
 
 
 @runtime_checkable

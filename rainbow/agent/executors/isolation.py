@@ -1,6 +1,6 @@
 """A run in a space of processes of its own: it signals nobody else, and all of it ends with its first process.
 
-Linux lets root do so, and where user namespaces are allowed anybody. Needs nothing but the standard library.
+Linux lets root do so, and where user namespaces are allowed any user. Needs nothing but the standard library.
 """
 
 from __future__ import annotations

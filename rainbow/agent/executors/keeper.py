@@ -89,7 +89,7 @@ class Keeper:
         self._selector.register(woken, selectors.EVENT_READ, partial(_drain, woken))
 
     def _adopt(self) -> None:
-        """Find the runs of an earlier keeper: what is watched continues, how the rest ended is told."""
+        """Find the runs of an earlier keeper: what is watched continues, how the rest ended is reported."""
         for run in self._wards.there().values():
             self._watched[run] = 0
 

@@ -107,7 +107,7 @@ class KeptExecutor:
         self._ask("stop", run=run)
 
     def warn(self, run: RunId, name: str, grace: float) -> None:
-        """Send a signal to a run, and begin to end it so many seconds later."""
+        """Send a signal to a run, and begin to end it `grace` seconds later."""
         self._ask("stop", run=run, signal=name, grace=grace)
 
     def suspend(self, run: RunId) -> None:

@@ -302,7 +302,7 @@ def _bound_to(cpus: Collection[int]) -> Iterator[None]:
 
 
 def _told_of(run: Run, environment: Mapping[str, str], cpus: Collection[int]) -> dict[str, str]:
-    """Say what a process is bound to; the number of its threads, unless somebody has said that."""
+    """Say what a process is bound to; the number of its threads, unless the job has said that."""
     if not cpus:
         return {}
     held = run.binding[environment["RAINBOW_WORKER"]]

@@ -107,7 +107,7 @@ class BatchExecutor:
         return len(shares(run)) if self._name in SPREAD else 1
 
     def _adopt(self, run: Run) -> None:
-        """Go on with a run of an agent that was killed; one that was perhaps never submitted is taken back."""
+        """Continue a run of an agent that was killed; one that was perhaps never submitted is taken back."""
         native = self._desk.native(run.id)
         if native is None and self._desk.take_back(run.id):
             return

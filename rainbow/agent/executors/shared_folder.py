@@ -1,7 +1,7 @@
 """A folder that an agent shares with the nodes of its cluster: runs to start there, and how they ended.
 
     runs/KEY     written by the agent: what is to run
-    begun/KEY    the same file, moved by the first node that begins: whoever moves a run has it
+    begun/KEY    the same file, moved by the first node that begins: the node that moves a run has it
     marks/KEY    written before the resource manager is given it: what tells its job from all others
     natives/KEY  the number the resource manager gave it
     lists/GROUP  the keys of runs that are one array there, each after its index; instead of marks

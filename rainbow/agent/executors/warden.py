@@ -78,7 +78,7 @@ def heed() -> None:
 
 
 def _alone(lock: int) -> None:
-    """Leave the keeper's session, and let go of what it has open: its sockets and its lock."""
+    """Leave the keeper's session, and close what it has open: its sockets and its lock."""
     os.setsid()
     signal.set_wakeup_fd(-1)
     os.closerange(3, lock)

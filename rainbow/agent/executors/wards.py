@@ -67,7 +67,7 @@ class Wards:
 
     @contextlib.contextmanager
     def put(self, run: Run) -> Iterator[int]:
-        """Leave a run for its warden, who inherits the lock that says that somebody watches it."""
+        """Leave a run for its warden, who inherits the lock that says that it is watched."""
         draft = self._at(run.id, ".draft")
         _put(draft, json.dumps(run_to_json(run)), os.O_CREAT | os.O_TRUNC)
         lock = os.open(draft, os.O_RDONLY | os.O_CLOEXEC)

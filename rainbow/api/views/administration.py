@@ -76,7 +76,7 @@ def show() -> Any:
 
 
 def _check_reader() -> None:
-    """Refuse whoever has no credential for it: a proxy in front makes every address the loopback's."""
+    """Refuse a caller without a credential for it: a proxy in front makes every address the loopback's."""
     if service().settings.server.metrics != "everybody" and not who().monitors:
         raise Forbidden("admin or monitor token required (rainbow token mint --monitor)")
 

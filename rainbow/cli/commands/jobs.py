@@ -287,7 +287,7 @@ def _draw_why(console: Console, found: Document) -> None:
 
 
 def _expected(job: Document) -> dict[str, str]:
-    """Say when a job that waits is expected, if somebody knows."""
+    """Return when a job that waits is expected, if that is known."""
     said = expected(job.get("eta"), time.time()) if job["state"] in WAITS else ""
     return {"eta": said} if said else {}
 

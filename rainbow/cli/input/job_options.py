@@ -132,7 +132,7 @@ class JobCommand(click.Command):
     """A command that knows whether there was a `--`: click takes it away, and what follows need not be a file."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, and keep what stands after the first `--`."""
+        """Parse, and keep what follows the first `--`."""
         if "--" in args:
             ctx.meta[AFTER] = tuple(args[args.index("--") + 1 :])
         return super().parse_args(ctx, args)

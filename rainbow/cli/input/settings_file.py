@@ -31,7 +31,7 @@ class Written:
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Let a fault of {policy, settings}, found here or by the server, say where in the file it stands."""
+        """Let a fault of {policy, settings}, found here or by the server, say where in the file it is."""
         try:
             yield
         except (PolicyError, Problem) as fault:

@@ -54,7 +54,7 @@ class Shape:
             self._table(cells)
 
     def _table(self, cells: Sequence[Sequence[Any]]) -> None:
-        """Draw a table; columns that nobody asked for by name are left out where they have no room."""
+        """Draw a table; columns not named by the caller are left out where they have no room."""
         console, shown = printer.console(), list(range(len(self.columns)))
         names = [column.name for column, _ in self.columns]
         for spare in ("", *(() if self.chosen else self.spare)):

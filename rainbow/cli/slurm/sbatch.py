@@ -90,7 +90,7 @@ FORMS = ("jobspec", "json", "sbatch", "script", "flux")
 def jobspec(file: Path | None, source: str, form: str | None) -> None:
     """Translate a batch script into a jobspec, or a jobspec into the call of sbatch; no server is asked.
 
-    What is carried in another form is told on stderr; what cannot be said is refused.
+    What is carried in another form is reported on stderr; what cannot be said is refused.
     """
     if source not in ("auto", "sbatch", "jobspec"):
         file, source = file or Path(source), "auto"

@@ -1,6 +1,6 @@
 """Graphs from what a cluster's own software says of it: text in, a JSON Graph Format document out.
 
-Pure: whoever calls runs the command, or reads the file.
+Pure: the caller runs the command, or reads the file.
 """
 
 from __future__ import annotations

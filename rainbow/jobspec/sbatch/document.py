@@ -183,7 +183,7 @@ class _Shape:
         }
 
     def _memory(self) -> int:
-        """Return the MiB of a slot; 0 if nobody named any."""
+        """Return the MiB of a slot; 0 if none is named."""
         if (text := self.options.get("mem-per-cpu")) is not None:
             return _mebibytes("mem-per-cpu", text) * self.cores
         if (text := self.options.get("mem")) is None:

@@ -118,7 +118,7 @@ class Reach:
         return self._known[kind.number]
 
     def _least(self, kind: Kind, pool: Pool) -> int:
-        """The least amount of a pool that one sibling of a kind gives to whoever may take from it."""
+        """The least amount of a pool that one sibling of a kind gives to all that may take from it."""
         if self.barring and self.rooted.worker_type in kind.types and kind.type != self.rooted.worker_type:
             return min(k.amount for k in kind.closure() if k.is_leaf and k.pool == pool)
         return min(kind.content[pool], self.rooted.outside[kind.number].get(pool) or kind.content[pool])

@@ -16,7 +16,7 @@ The short form has the kinds the root is made of and the cluster's totals, which
     kinds    [[type, size, unit, properties, [[place of a kind, how many], ...]], ...], the root last
     sizes    {type: size of all vertices}            numbers    {type: how many vertices}
 
-It is JSON, compressed. Whoever changes what it says, or what kinds are, counts FORMAT up: others are not read.
+It is JSON, compressed. A change of what it says, or of what kinds are, counts FORMAT up: others are not read.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Taken:
         return True
 
     def take_whole(self, i: int) -> bool:
-        """Take a vertex and everything in it; what is inside is left to whoever took it."""
+        """Take a vertex and everything in it; what is inside is left to the taker."""
         above = self.layout.parents[i]
         inside = {pool: self.room(i, pool) for pool in self.layout.content[i]}
         self.touch(i)

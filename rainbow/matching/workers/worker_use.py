@@ -341,7 +341,7 @@ class Stand:
         )
 
     def taken(self, state: State) -> Taken:
-        """Lay out what is taken in a state, to be searched; whoever changes it undoes that."""
+        """Lay out what is taken in a state, to be searched; a search that changes it undoes that."""
         if self._laid is None or self._laid[0] != state.number:
             taken = Taken(self.layout)
             for i in sorted(state.whole):

@@ -110,7 +110,7 @@ def change(job_id: str, verb: str) -> Any:
 @page.post("/ui/jobs")
 @guarded
 def change_many() -> Any:
-    """Do the same to all jobs that were selected; what one of them refuses is told at the end."""
+    """Do the same to all jobs that were selected; what one of them refuses is shown at the end."""
     verb, ids = request.form.get("verb", ""), request.form.getlist("job")[:MOST_TOGETHER]
     if verb not in VERBS:
         raise RequestError("the verb must be cancel, suspend or resume", pointer="/verb")

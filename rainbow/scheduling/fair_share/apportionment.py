@@ -150,7 +150,7 @@ def _whole(quanta: int, order: int) -> int:
 
 
 def _deserved(working: Sequence[Entity], quanta: int, classic: bool) -> list[int]:
-    """Divide by weight; the odd ones go to whoever would still have least for its weight, classic: to the first."""
+    """Divide by weight; the odd ones go to the claimant with least for its weight, classic: to the first."""
     weight = sum(e.weight for e in working)
     deserved = [floor(quanta * (e.weight / weight)) for e in working] if classic else _owed(working, quanta)
     turn = list(range(len(working)))
@@ -178,7 +178,7 @@ def _owed(working: Sequence[Entity], quanta: int) -> list[int]:
 
 
 def _bonus(entities: Sequence[Entity], table: Table, classic: bool) -> None:
-    """Hand round what is left, one share at a time, to whoever a free size fits exactly."""
+    """Hand round what is left, one share at a time, to claimants that a free size fits exactly."""
     more = True
     while more:
         more = False
@@ -192,7 +192,7 @@ def _bonus(entities: Sequence[Entity], table: Table, classic: bool) -> None:
 
 
 def _remnants(entities: Sequence[Entity], table: Table) -> None:
-    """Hand round what fits only by splitting, to whoever would still have least for its weight."""
+    """Hand round what fits only by splitting, to the claimant that would still have least for its weight."""
     while claims := _servable(entities, table):
         e = min(claims, key=lambda claim: (total_quanta(claim.given) + 1) / claim.weight)
         counts = share_counts(table)

@@ -49,7 +49,7 @@ class Cascade:
     def _pack(self, left: dict[Pool, Tables]) -> None:
         """Take what was counted out of the tables: the largest first, and the deepest nodepools, that have no choice.
 
-        Over nested pools the sizes may not work out; then whoever comes last is counted one less, so that every
+        Over nested pools the sizes may not work out; then the last is counted one less, so that every
         share that is counted has a place.
         """
         alike: dict[tuple[int, int, str], list[Job]] = {}
@@ -64,7 +64,7 @@ class Cascade:
                 max(own, key=lambda job: (job.counted - job.settled, *job.rank)).counted -= 1
 
     def _hand_round(self, left: dict[Pool, Tables]) -> None:
-        """Give what got lost between class, user and job to whoever would still have least, a share at a time."""
+        """Distribute shares lost between class, user and job, one at a time, to the claimant with the least."""
         held: dict[tuple[str, str], int] = {}  # quanta by class and user
         for cls, jobs in self.of_class.items():
             for job in jobs:

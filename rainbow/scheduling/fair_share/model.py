@@ -57,7 +57,7 @@ class Share:
 
     @property
     def preemptable(self) -> bool:
-        """Whether it may be taken away for somebody else."""
+        """Whether it may be taken away for another job."""
         return self.job.cls.fair and not self.pinned
 
     def evict(self, why: str) -> None:
@@ -112,7 +112,7 @@ class Machine:
 
 @dataclass(slots=True, eq=False)
 class Pool:
-    """One nodepool; children stand in search order."""
+    """One nodepool; children are in search order."""
 
     name: str
     parent: Pool | None = None
@@ -200,7 +200,7 @@ class Job:
 
     @property
     def rank(self) -> tuple[float, str]:
-        """Where it stands among the jobs of its class."""
+        """Its place among the jobs of its class."""
         return self.submitted, self.id
 
     def reach(self) -> Iterator[Pool]:

@@ -297,7 +297,7 @@ class ClassSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything the policy is told."""
+    """All settings of the policy."""
 
     quantum_type: str
     quantum: int

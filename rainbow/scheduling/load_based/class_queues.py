@@ -94,7 +94,7 @@ class Queue:
         self.gangs -= len(job.gangs) - self._next(job)
 
     def advance(self) -> None:
-        """Go on to the next gang of the job at the head, and to the job whose turn comes then."""
+        """Move to the next gang of the job at the head, and to the job whose turn comes then."""
         now, job = self._pop()
         begun = job.gangs[self._next(job)]
         self._begun[job.id] = self._next(job) + 1
@@ -190,7 +190,7 @@ Name = TypeVar("Name", bound=Hashable)
 def take_turns(jobs: Iterable[tuple[Name, int, int]], most: int) -> list[Name]:
     """Name the job of every start, from (name, running, waiting) in order of arrival.
 
-    Jobs that run equally many stand in the order in which they came to that number.
+    Jobs that run equally many are in the order in which they came to that number.
 
     >>> take_turns([("a", 0, 5), ("b", 1, 5)], 4)
     ['a', 'b', 'a', 'b']

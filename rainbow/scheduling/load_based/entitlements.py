@@ -7,8 +7,8 @@ Whole workers for fractional shares:
 
 `targets` is the quota method of Balinski and Young ("The quota method of apportionment", American Mathematical
 Monthly 82, 1975): seat by seat the one that is due first, so one more worker never costs a class one. `divide` hands
-out what is free one by one to whoever has least for its weight (Jefferson's divisor rule), which is monotone too and
-takes into account what each holds already. See docs/design/targets-keep-the-quota.md.
+out what is free one by one to the class with least for its weight (Jefferson's divisor rule), which is monotone too
+and takes into account what each holds already. See docs/design/targets-keep-the-quota.md.
 
 A class whose share is less than one worker runs its share over time:
 
@@ -43,7 +43,7 @@ MOST_SEATS = 200_000  # given one by one; of more (bytes, say) only the last few
 def targets(workers: int, weights: Mapping[str, float], first: str = "") -> dict[str, int]:
     """Apportion workers by weight; `first` names a class that gets its first seat before all others.
 
-    Whoever comes first, every target stays its quota rounded up or down: one seat leaves room for all others.
+    Whichever comes first, every target stays its quota rounded up or down: one seat leaves room for all others.
 
     >>> targets(10, {"a": 50, "b": 30, "c": 20})
     {'a': 5, 'b': 3, 'c': 2}
@@ -87,7 +87,7 @@ def _whole(weights: Mapping[str, float]) -> dict[str, int]:
 
 
 def _seats(count: int, weights: Mapping[str, int], first: str) -> list[str]:
-    """Name who gets each of so many seats: of those whose quota allows one more, the one due first."""
+    """Name who gets each seat: of those whose quota allows one more, the one due first."""
     total, scale = sum(weights.values()), lcm(*weights.values())
     taken = [first] if count and first in weights else []
     ready: list[tuple[int, int, str, int]] = []  # due, larger weight first, name, seats held

@@ -335,7 +335,7 @@ class NoWorker:
 
     @property
     def common(self) -> str:
-        """What all of them are told."""
+        """The text for all of them."""
         return f"no worker is available: {cluster_index.told(self._census)}"
 
     def of(self, job: str) -> Wait:

@@ -188,7 +188,7 @@ class Rebalance:
     def due(self, spread: float, excess: float | None, now: float, *, clears: bool) -> tuple[bool, float | None]:
         """Return whether to rebalance now, and since when the spread is over the threshold from here on.
 
-        `clears`: a spread back under the threshold ends the excess (the original continues counting).
+        `clears`: a spread back under the threshold ends the excess (Scoot continues counting).
 
         >>> Rebalance(10, 4).due(20, 0.0, 241.0, clears=True)
         (True, None)

@@ -53,7 +53,7 @@ class Rooms:
         return self._touched.get(worker) or self._census.workers[worker].free
 
     def has(self, worker: str, amounts: Amounts) -> bool:
-        """Return whether a worker has so much free."""
+        """Return whether a worker has an amount free."""
         return _holds(self.free(worker), amounts)
 
     def take(self, worker: str, amounts: Amounts) -> None:
@@ -102,7 +102,7 @@ class Rooms:
 
 
 class Stream:
-    """A row of workers, read as far as somebody has looked."""
+    """A row of workers, read as far as a caller has looked."""
 
     def __init__(self, places: Iterator[Place]) -> None:
         self._places = places

@@ -69,7 +69,7 @@ class Exact:
 
 @dataclass
 class Classic:
-    """Counts as the original; `counts` in order of percents as it normalises them."""
+    """Counts as Scoot; `counts` in order of percents as it normalises them."""
 
     workers: int
     clears: bool = False

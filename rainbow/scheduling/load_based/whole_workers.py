@@ -101,7 +101,7 @@ class Placing:
 
     @property
     def ends(self) -> Ends:
-        """When what runs must have ended; looked up when somebody has to wait for it."""
+        """When what runs must have ended; looked up when a job has to wait for it."""
         if self._ends is None:
             self._ends = Ends(self.census, self.view.now)
         while self._begun:

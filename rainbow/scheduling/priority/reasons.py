@@ -243,7 +243,7 @@ class Explainer:
         return KEPT if any(use.most(now, now + item.duration) for use in uses) else FITS
 
     def _line(self, item: Item, need: Need, reasons: Reasons) -> str:
-        """Return what stands in the way on one line, "" if nothing does."""
+        """Return what prevents a slot on one line, "" if nothing does."""
         now, line, kind = self.lines.view.now, need.line, need.kind
         if self._free(line, kind) >= need.amount:
             return "" if self.lines.timeline.free(line, kind, now, now + item.duration) >= need.amount else KEPT

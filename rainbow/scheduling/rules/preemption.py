@@ -149,7 +149,7 @@ class Located:
 
 @dataclass
 class Amounts:
-    """Amounts by worker, for a cluster whose vertices nobody knows."""
+    """Amounts by worker, for a cluster of unknown vertices."""
 
     view: View
     plan: Plan

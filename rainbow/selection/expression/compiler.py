@@ -187,7 +187,7 @@ def _comparison(node: ast.Compare, names: dict[str, None]) -> ast.expr:
 
 
 def _options(node: ast.expr, names: dict[str, None]) -> ast.expr:
-    """Translate what stands right of a comparison: a list after in, or a value."""
+    """Translate the right side of a comparison: a list after in, or a value."""
     if isinstance(node, ast.Tuple):
         return ast.Tuple([_translate(option, names) for option in node.elts], ast.Load())
     return _translate(node, names)

@@ -267,7 +267,7 @@ class _Parser:
         return _at(ast.Call(func=name, args=self.listed(")"), keywords=[]), token)
 
     def listed(self, closing: str) -> list[ast.expr]:
-        """Read values between commas up to the closing sign; a comma may stand before it."""
+        """Read values between commas up to the closing sign; a comma may precede it."""
         values: list[ast.expr] = []
         while not self.take(closing):
             values.append(self.expression())

@@ -140,7 +140,7 @@ def _users(who: Caller) -> Collection[str] | None:
 
 
 def _counted(service: Service, who: Caller) -> dict[Collection[str] | None, list[str]] | None:
-    """Return {users: clusters} whose usage the caller sees, None for all users: everywhere of whom they speak for."""
+    """Return {users: clusters} whose usage the caller sees, None for all users: everywhere of those they act for."""
     if who.admin:
         return None
     found: dict[Collection[str] | None, list[str]] = {}
@@ -152,7 +152,7 @@ def _counted(service: Service, who: Caller) -> dict[Collection[str] | None, list
 
 
 def _seen(tree: Tree, who: Caller) -> Collection[str]:
-    """Return the accounts a caller sees: all, or those of the users they speak for and above."""
+    """Return the accounts a caller sees: all, or those of the users they act for and above."""
     users = _users(who)
     if users is None:
         return tree.accounts

@@ -111,7 +111,7 @@ def admit(
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What is held for a job of so many tasks: {account: (budget, period, amount)}."""
+    """What is held for a job of some tasks: {account: (budget, period, amount)}."""
 
     held: Mapping[str, tuple[Budget, str, float]]
     tasks: int

@@ -78,7 +78,7 @@ def _note(
     beats: bool,
     keeps: bool = False,
 ) -> ClusterRecord:
-    """Renew the lease; workers the agents now speak for are ready, those they no longer speak for are lost."""
+    """Renew the lease; workers the agents now serve are ready, those they no longer serve are lost."""
     now = service.clock()
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
@@ -158,7 +158,7 @@ def _store(
 
 
 def spoken_for(signs: Iterable[AgentRecord], known: Collection[str]) -> set[str]:
-    """Return the workers some of these agents speak for.
+    """Return the workers some of these agents serve.
 
     >>> spoken_for([AgentRecord("a", 0.0, frozenset({"n1", "other"}))], ["n0", "n1"])
     {'n1'}
@@ -170,7 +170,7 @@ def spoken_for(signs: Iterable[AgentRecord], known: Collection[str]) -> set[str]
 
 
 def loads(signs: Iterable[AgentRecord], known: Iterable[str]) -> dict[str, Mapping[str, float]]:
-    """Return {worker: load} as the agents that speak for it measured it; of several the last seen is believed."""
+    """Return {worker: load} as the agents that serve it measured it; of several the last seen is believed."""
     found: dict[str, Mapping[str, float]] = {}
     names = list(known)
     for sign in sorted((sign for sign in signs if sign.load), key=lambda sign: sign.seen_at):
@@ -195,7 +195,7 @@ def missed_beats(
 
 
 def lose_the_silent(service: Service, mirror: Mirror) -> bool:
-    """Call workers nobody serves lost, and give tasks lost with their worker or agent back to the queue.
+    """Mark workers without an agent as lost, and give tasks lost with their worker or agent back to the queue.
 
     Leases end by time, so it is looked again after a while, or when workers have changed. Tells whether anything
     was written.
@@ -322,7 +322,7 @@ def note(desk: Desk, task: Task, *, started: bool, now: float) -> None:
 
 
 def release(service: Service, mirror: Mirror, up: Collection[str]) -> bool:
-    """Let workers go whose time is over; those nobody serves are lost. Tells whether there were any."""
+    """Let workers go whose time is over; those without an agent are lost. Tells whether there were any."""
     if not mirror.states[WorkerState.QUARANTINED]:
         return False
     now, most = service.clock(), mirror.limits["quarantine_minutes"] * 60

@@ -43,7 +43,7 @@ HELD = (T.ACCEPTED, T.RUNNING, T.SUSPENDED, T.STOPPING)
 
 
 def receive(service: Service, who: Caller, name: str, agent: str, most: int, seconds: float) -> dict[str, Any]:
-    """Offer the tasks that are assigned and accepted by nobody; wait for some if there are none.
+    """Offer the tasks that are assigned and not accepted; wait for some if there are none.
 
     Who pulls (`PULLS`) is offered whole jobs, at most so many, with their jobspecs.
     """
@@ -167,7 +167,7 @@ def _files(request: Request) -> dict[str, str]:
 
 
 def _told(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[dict[str, Any]]]:
-    """Return what an agent is told of its tasks: which must stop, be held, may continue, or should be given back."""
+    """Return the orders to an agent: which tasks must stop, be held, may continue, or should be given back."""
     named = tasks.told(connection, cluster_id, agent)
     return {key: [_reference(task) for task in found] for key, found in named.items()}
 

@@ -123,7 +123,7 @@ def _drained(service: Service, elsewhere: Elsewhere, record: ClusterRecord, job:
 
 
 def _take_back(connection: sa.Connection, record: ClusterRecord, own: list[Task], now: float) -> None:
-    """Offer no more what nobody has accepted."""
+    """Stop offering tasks that are not accepted."""
     why = f"cluster {record.name} is drained"
     offered = [transition(task, TakenBack(why), now) for task in own if task.state is TaskState.ASSIGNED]
     tasks.save_all(connection, offered, now)
@@ -136,7 +136,7 @@ AWAY = {WorkerState.OFFLINE, WorkerState.DRAINING, WorkerState.QUARANTINED}
 def move(service: Service, who: Caller, name: str, worker: str, verb: str) -> dict[str, Any]:
     """Put a worker into the state the verb asks for; what runs on it continues. Said twice it is the same.
 
-    A reinstated worker nobody serves is lost at the next step, and comes back by itself.
+    A reinstated worker without an agent is lost at the next step, and comes back by itself.
     """
     to, now = VERBS[verb], service.clock()
     with service.store.write() as connection:

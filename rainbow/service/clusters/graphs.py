@@ -36,7 +36,7 @@ TRIES = 4  # of a change that others overtake
 
 
 class _Overtaken(Conflict):
-    """Somebody else has changed the cluster's graphs."""
+    """Another client has changed the cluster's graphs."""
 
 
 def put_graph(
@@ -72,7 +72,7 @@ def patch_graph(
 
 
 def _as_often_as_needed(change: Callable[[], T]) -> T:
-    """Make a change; again if somebody else has changed the same cluster's graphs while it was made ready."""
+    """Make a change; again if another client has changed the same cluster's graphs while it was made ready."""
     for _ in range(TRIES - 1):
         with suppress(_Overtaken):
             return change()

@@ -39,7 +39,7 @@ def check_name(name: Any, what: str) -> str:
 
 
 def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Register a cluster with its subsystems, state and policy, all or nothing; its credentials are told once."""
+    """Register a cluster with its subsystems, state and policy, all or nothing; its credentials are shown once."""
     if not who.registers:
         raise Forbidden("the registration secret is required to register a cluster")
     name = check_name(body.get("name"), "cluster")
@@ -116,7 +116,7 @@ def _read(body: Mapping[str, Any], name: str, documents: Mapping[str, Any]) -> C
 
 
 class _below:  # noqa: N801 - reads as a preposition where it is used
-    """Lengthens the pointer of a fault to where the document stands in the request."""
+    """Lengthens the pointer of a fault by the document's place in the request."""
 
     def __init__(self, pointer: str) -> None:
         self.pointer = pointer

@@ -169,7 +169,7 @@ def own_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRec
 
 
 def requestor_of(asked: str | None, allowed: list[str] | None, login: str | None = None) -> str:
-    """Return who a job is for: what the request says, if the token may speak for them, else the caller's login."""
+    """Return who a job is for: what the request says, if the token may act for them, else the caller's login."""
     if allowed is None:
         return asked or login or "anonymous"
     if asked is None and login in allowed:

@@ -61,7 +61,7 @@ def check_limits(given: Any) -> dict[str, Any]:
 
 
 def admit(connection: sa.Connection, record: JobRecord, new: int, limits: Mapping[str, int]) -> None:
-    """Let a job with so many tasks in; TooMany names the limit that is reached."""
+    """Admit a job with `new` tasks; TooMany names the limit that is reached."""
     limited = {key: limits[key] for key in WORDS if limits[key] >= 0}
     for key, (has, adds) in _counted(connection, record, new).items() if limited else ():
         if key in limited and adds and has + adds > limited[key]:

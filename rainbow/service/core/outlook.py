@@ -65,7 +65,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """When a job would start and end on each of some clusters, as arrays; infinite: nobody knows, or never."""
+    """When a job would start and end on each of some clusters, as arrays; infinite: unknown, or never."""
 
     start: Floats
     finish: Floats

@@ -62,7 +62,7 @@ class Peers:
             thread.join(timeout=5)
 
     def tell(self, topics: Iterable[str], changed: bool) -> None:
-        """Send these topics soon; what is told meanwhile goes with them."""
+        """Send these topics soon; topics published meanwhile go with them."""
         self._unsent.update(topics)
         self._changed |= changed
         self._some.set()

@@ -225,7 +225,7 @@ class Service:
             self.catalogue = {**self.catalogue, entry.cluster.name: entry}
 
     def drop_entry(self, name: str) -> None:
-        """Let nobody see a cluster any more."""
+        """Hide a cluster from all callers."""
         with self.changing:
             gone = self.catalogue.get(name)
             self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}

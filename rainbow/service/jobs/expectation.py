@@ -28,7 +28,7 @@ TIMES = ("start", "end", "low", "high")
 
 
 def expectation(service: Service, who: Caller, record: JobRecord) -> dict[str, Any] | None:
-    """Return in short when a job of the caller's own is expected; None where nobody knows better than `wait`."""
+    """Return in short when a job of the caller's own is expected; None where nothing more than `wait` is known."""
     if record.state not in (JobState.WAITING, JobState.RUNNING) or not is_own(who, record):
         return None
     now = service.clock()
@@ -60,7 +60,7 @@ def take_back(connection: sa.Connection, cluster_id: str, cluster: str, broken: 
 
 
 def whole(service: Service, connection: sa.Connection, record: JobRecord) -> dict[str, Any]:
-    """Return when a job is expected, why nobody knows, and what it was told at first."""
+    """Return when a job is expected, why that is unknown, and what it was told at first."""
     now = service.clock()
     told = service.state(Outlook).of(record.cluster_id, now) if record.cluster_id else None
     one = told.expected(record.id) if told else None

@@ -66,7 +66,7 @@ def sees(connection: sa.Connection, who: Caller, record: JobRecord) -> bool:
 def whole_id(service: Service, who: Caller, text: str) -> str:
     """Return the id of the one job that exists for this caller and begins so; NotFound if several do.
 
-    A text that is no beginning of an id is returned as it is: whoever looks the job up says what is wrong.
+    A text that is no beginning of an id is returned as it is: the lookup of the job says what is wrong.
     """
     if len(text) >= WHOLE_ID or not _DIGITS.fullmatch(text):
         return text
@@ -119,7 +119,7 @@ def show(
 
 
 def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
-    """End a job: what has not started is canceled, what runs is told to stop.
+    """End a job: what has not started is canceled, what runs is ordered to stop.
 
     Of a job with very many tasks each transaction ends a piece, and others write between them. What is left after
     CANCEL_SECONDS the cluster's steps end, as they do when a server is killed meanwhile; nothing of it starts.
@@ -168,7 +168,7 @@ def _hold(service: Service, who: Caller, job_id: str, verb: str) -> dict[str, An
 
 
 def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> bool:
-    """Cancel a job's tasks that have not started, tell the others to stop; `why` is what people are told.
+    """Cancel a job's tasks that have not started, tell the others to stop; `why` is shown to people.
 
     From now on nothing of the job starts. Of very many tasks the first are ended: True, some are left, the job's wait
     says so, and the cluster's steps end them.

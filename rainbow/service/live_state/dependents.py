@@ -64,7 +64,7 @@ class Dependents:
                 del self._open[target]
 
     def foreign(self, here: Mapping[str, LiveJob]) -> set[str]:
-        """Name the jobs somebody waits for that are not live here."""
+        """Name the jobs that others wait for and that are not live here."""
         return self._open.keys() - here.keys()
 
     def affected(self, changed: Iterable[str]) -> set[str]:

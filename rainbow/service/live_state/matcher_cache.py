@@ -189,7 +189,7 @@ class FreeSpace:
             self._occupancy.release(number)
 
     def release(self, tasks: Iterable[str]) -> None:
-        """Go on as if these tasks had ended."""
+        """Continue as if these tasks had ended."""
         for task in tasks:
             if task in self._occupancy.held:
                 self._occupancy.release(task)

@@ -188,7 +188,7 @@ T = TaskState
 
 
 class Mirror:
-    """One cluster. Whoever reads or changes it holds `lock`."""
+    """One cluster. Readers and writers hold `lock`."""
 
     def __init__(self, entry: Entry, backend: str) -> None:
         self.entry = entry

@@ -101,7 +101,7 @@ def candidate_ids(service: Service, verdicts: Sequence[Verdict]) -> dict[str, st
 def unattended(service: Service, connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
     """Name the candidates ({id: name}) that no agent works for, where another has one; else none.
 
-    A policy that needs no worker hands jobs over to whoever comes for them, so its clusters have no agent to miss.
+    A policy that needs no worker hands jobs over to any taker, so its clusters have no agent to miss.
     """
     if len(ids) <= FEW:
         return _unattended(connection, ids)

@@ -62,7 +62,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def told(choice: Choice, found: Match) -> dict[str, Any]:
-    """Write a choice as a submit is answered: of many clusters only what it says of those that are told."""
+    """Write a choice as a submit is answered: of many clusters only what it says of those listed."""
     whole = written(choice)
     if found.is_told:
         return whole
@@ -83,7 +83,7 @@ def _of(names: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def longer(choice: Choice, found: Match, selector: str) -> dict[str, Part]:
-    """Return what is kept of a decision beyond what is told: the match and the choice, whole."""
+    """Return the complete match and choice for the decision log; empty if the response has them."""
     if found.is_told:
         return {}
     if not reads_states(selector):  # it has looked at no candidate either
@@ -92,7 +92,7 @@ def longer(choice: Choice, found: Match, selector: str) -> dict[str, Part]:
 
 
 def entry(parts: Mapping[str, Part]) -> dict[str, Any]:
-    """Return what stands with a decision: the digest of every part, and the short ones themselves."""
+    """Return the log entry of a decision: the digest of each part, plus short parts inline."""
     texts = {name: part.text for name, part in parts.items() if len(part.text) <= SHORT}
     return {**texts, "digests": {name: part.digest for name, part in parts.items()}}
 

@@ -37,7 +37,7 @@ class Staged:
 
 
 def stage(service: Service, to_be: Staged, new: Iterator[Task]) -> Staged:
-    """Store the tasks of a job to be, so many in each transaction."""
+    """Store the tasks of a job to be, a limited number in each transaction."""
     with service.store.write() as connection:
         jobs.begin_staged(connection, to_be.job, service.clock())
     while piece := list(islice(new, LARGE)):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What a submit brings: the jobspec, and what may stand beside it in an envelope."""
+    """What a submit brings: the jobspec, and what may be beside it in an envelope."""
 
     jobspec: str | bytes | Mapping[str, Any]
     selector: str | None = None

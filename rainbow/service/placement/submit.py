@@ -56,7 +56,7 @@ States = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What selection said of a job, what it was given, and the decision as it is told."""
+    """What selection said of a job, what it was given, and the decision as it is answered."""
 
     job: str
     states: States

@@ -3,7 +3,7 @@
 entered    in the transaction of the submit, with the clusters its caller may submit to
 tried      when a state, a graph or a booking of a cluster changes, and every RETRY seconds for what else may
 in turn    the requestor who was served longest ago first, of each the oldest job first
-placed     in one transaction, like a submit: whoever tries again after a crash finds it placed, or waiting
+placed     in one transaction, like a submit: a retry after a crash finds it placed, or waiting
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Line:
             self._asleep = {one: None for one in self._asleep if one in self._names}
 
     def known(self, ids: Collection[str]) -> set[str]:
-        """Return those of some clusters that stand in it; ALL among them is every one."""
+        """Return those of some clusters that are in it; ALL among them is every one."""
         return set(self._names if ALL in ids else self._names.keys() & ids)
 
     def name(self, cluster_id: str) -> str:
@@ -246,7 +246,7 @@ class Loop:
         return {one for one, policy in found.items() if traits_of(policy).needs_workers}
 
     def _look_around(self, touched: set[str], now: float) -> None:
-        """Take over what other processes have changed, now and then, and when a cluster nobody here knows is told."""
+        """Take over what other processes have changed, now and then, and when a cluster unknown here is published."""
         unknown = touched - {ALL} - self._line.known(touched)
         over = now - self._swept >= self.service.settings.lease / LEASE_PARTS
         if over or unknown:

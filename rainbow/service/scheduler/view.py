@@ -51,12 +51,12 @@ class Frozen:
 
     @property
     def placing(self) -> Placing:
-        """The matcher's answers, for whoever asks about more."""
+        """The matcher's answers, for callers that ask about more."""
         return self.mirror.placing
 
 
 class Rows(Sequence[Item], Generic[Item]):
-    """A row of a view, written out when somebody looks at all of it: who asks the census need not pay for that."""
+    """A row of a view, written out when all of it is read: a census does not pay for that."""
 
     def __init__(self, write: Callable[[], Iterable[Item]], length: int) -> None:
         self._write = write

@@ -135,7 +135,7 @@ def give_up(connection: sa.Connection, account: str, period: str, amount: float)
 
 
 def keep(connection: sa.Connection, job: str, count: int, held: Mapping[str, tuple[Budget, str, float]]) -> None:
-    """Note what is held for a job of so many tasks: {account: (budget, period, amount)}."""
+    """Note what is held for a job of some tasks: {account: (budget, period, amount)}."""
     for account, (budget, period, amount) in held.items():
         row = {"job": job, "account": account, "period": period, "of": _json(budget.of), "held": amount}
         _HOLD(connection, {**row, "charged": 0.0, "per_task": amount / max(1, count)})

@@ -1,7 +1,7 @@
 """Whose jobs an agent's are: the site decides which of its accounts a requestor is.
 
 self     the agent's own account, for its owner alone
-service  the agent's own account, for everybody; the comment says for whom
+service  the agent's own account, for every requestor; the comment says for whom
 root     the requestor's account, which the agent, as root, becomes for every call
 helper   the same by a program that root has allowed the agent to start (helper.py)
 

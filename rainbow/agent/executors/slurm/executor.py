@@ -109,7 +109,7 @@ class SlurmExecutor:
         self._changed = time.monotonic()
 
     def _adopt(self, run: Run, listed: Mapping[str, tuple[str, str]]) -> None:
-        """Go on with a run of an agent that was killed: by its number, or by the mark in its job's comment."""
+        """Continue a run of an agent that was killed: by its number, or by the mark in its job's comment."""
         key = self._desk.noted(run.id)
         group, index = listed.get(key_of(run.id), ("", ""))
         if key is None and not group and self._desk.take_back(run.id):  # killed before anything was handed over

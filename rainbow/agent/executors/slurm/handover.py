@@ -139,7 +139,7 @@ class Handover:
             self._ask_as(first, "scontrol", "release", number)
 
     def _mark(self, batch: Sequence[Active]) -> None:
-        """Write down, before Slurm is given them, how the jobs of these runs are told from all others."""
+        """Write down, before Slurm is given them, how the jobs of these runs are distinguished from all others."""
         key, first = secrets.token_hex(4), batch[0]
         if len(batch) == 1:
             first.mark = mark_of(first.run, key)

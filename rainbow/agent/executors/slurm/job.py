@@ -21,7 +21,7 @@ from rainbow.agent.executors.slurm.commands import Commands, SilentError
 
 @dataclass(slots=True)
 class Active:
-    """A run and its job: `native` is its number, `mark` ends its comment, `end` is told by us alone."""
+    """A run and its job: `native` is its number, `mark` ends its comment, `end` is reported by us alone."""
 
     run: Run
     mark: str = ""

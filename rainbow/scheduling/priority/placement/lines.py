@@ -173,7 +173,7 @@ class Lines:
             self.timeline.add({line: amounts}, kept.end, inf)
 
     def _kept_there(self, kept: ReservationView, worker: str) -> dict[str, int]:
-        """What its jobs may hold of a worker: no more than is really there, whoever else still runs on it."""
+        """What its jobs may hold of a worker: no more than is really there, whatever else still runs on it."""
         if kept.start > self.view.now or worker not in self.workers:
             return dict(kept.placement[worker])
         there = Counter(self.workers[worker].free)

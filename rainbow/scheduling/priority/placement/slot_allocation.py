@@ -67,7 +67,7 @@ def fixed(each: int, count: int, workers: Iterable[str], take: Take) -> bool:
 
 
 def admissible(rule: str | int, counts: Sequence[int]) -> list[int]:
-    """Drop the counts a rule can never meet; among the rest, whoever can have more can have less."""
+    """Drop the counts a rule can never meet; among the rest, an item that can have more can have less."""
     return [n for n in counts if not isinstance(rule, int) or n % rule == 0]
 
 

@@ -1,4 +1,4 @@
-"""Credentials for several clusters, agents' signs of life, draining, and events."""
+"""Credentials for several clusters, agents' heartbeats, draining, and events."""
 
 from __future__ import annotations
 

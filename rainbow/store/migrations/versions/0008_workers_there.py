@@ -12,6 +12,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Index the workers somebody speaks for or has spoken for lately."""
+    """Index the workers an agent serves or has served lately."""
     there = sa.text("state NOT IN ('NEW', 'LOST')")
     op.create_index("ix_workers_there", "workers", ["cluster_id"], sqlite_where=there, postgresql_where=there)

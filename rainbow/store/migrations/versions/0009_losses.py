@@ -1,4 +1,4 @@
-"""Lost attempts, why a task ended, and agents whose tasks go on without the server."""
+"""Lost attempts, why a task ended, and agents whose tasks continue without the server."""
 
 from __future__ import annotations
 
