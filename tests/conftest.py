@@ -206,8 +206,10 @@ ON_BOTH = ("test_store", "test_api", "test_service", "test_two_processes")
 RIGHTS = ("test_api_matrix", "test_api_openapi", "test_api_owning", "test_api_rights")
 POLICIES = ("fair_share", "forecasts", "located", "priority", "reserving", "shares", "suspending", "symbols", "tags")
 QUEUES = ("dependencies", "draining", "pending", "retries", "steps")  # what they store, others store on both
+FORMS = ("test_api_answers", "test_api_faults", "test_api_forms")  # refused before a store is asked
 SOAKED_ON_BOTH = (
     *RIGHTS,
+    *FORMS,
     *(f"test_service_{policy}" for policy in (*POLICIES, *QUEUES)),
     "test_nobody_waits",
     "test_no_starvation",

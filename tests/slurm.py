@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import pwd
 import random
 import shutil
 import socket
@@ -58,6 +59,7 @@ MaxJobCount=100000
 MinJobAge=300
 KillWait=5
 TreeWidth=65533
+GetEnvTimeout=0
 MessageTimeout=60
 {nodes}
 PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP
@@ -100,6 +102,7 @@ class Slurm:
         (self.folder / "state").mkdir()
         for name in self.nodes:
             (self.folder / "spool" / name).mkdir(parents=True, exist_ok=True)
+        self._know_logins()
         host = socket.gethostname().partition(".")[0]
         nodes = [
             NODE.format(name=name, host=host, port=port, cores=self._cores)
@@ -108,6 +111,14 @@ class Slurm:
         user = getpass.getuser()
         text = CONF.format(host=host, user=user, port=ports[0], folder=self.folder, nodes="\n".join(nodes))
         self.conf.write_text(text)
+
+    def _know_logins(self) -> None:
+        """Say what a login of each account would set: else Slurm starts a login shell for every job."""
+        (self.folder / "state" / "env_cache").mkdir()
+        for account in pwd.getpwall():
+            said = {"USER": account.pw_name, "HOME": account.pw_dir, "PATH": os.environ["PATH"]}
+            text = "".join(f"{name}={value}\n" for name, value in said.items())
+            (self.folder / "state" / "env_cache" / account.pw_name).write_text(text)
 
     def _start(self) -> None:
         self._start_controller()

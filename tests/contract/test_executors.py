@@ -37,7 +37,7 @@ def test_every_process_knows_its_rank_and_worker(executor: Executor, request: py
 
 def test_many_runs_at_once_all_end_with_their_own_output(executor: Executor, request: pytest.FixtureRequest) -> None:
     quick = request.node.callspec.params["executor"].startswith("local")  # a thousand are soaked
-    many_at_once(executor, 200 if quick else 30, 120)
+    many_at_once(executor, 100 if quick else 12, 120)
 
 
 @pytest.mark.soak
