@@ -10,7 +10,7 @@ from benchmarks.agents import running_tasks
 from benchmarks.host import hosting
 from benchmarks.load_based import planning
 from benchmarks.located import locating
-from benchmarks.presence import present
+from benchmarks.presence import present, refreshed
 from benchmarks.selecting import selecting
 from benchmarks.shares import sharing
 from benchmarks.simulating import simulating
@@ -26,6 +26,7 @@ PARTS = {
     "shares": sharing,
     "host": hosting,
     "presence": present,
+    "refresh": refreshed,
     "priority": priority.main,
     "fair_share": fair_share.epochs,
     "forecast": forecast.main,

@@ -34,6 +34,38 @@ def present() -> None:
     print(f"{'exponent':>10}{exponents[0]:>14.2f}{exponents[1]:>14.2f}{exponents[2]:>16.2f}   (wanted <= 0.1)")
 
 
+CATALOGUES = (100, 1_000, 10_000)
+
+
+def refreshed() -> None:
+    """Print milliseconds of CPU for a graph that another server has changed: found among all, or told by its id."""
+    print(f"{'clusters':>10}{'looked for ms':>16}{'told ms':>16}")
+    found: dict[int, tuple[float, float]] = {}
+    for size in CATALOGUES:
+        with server() as service:
+            for k in range(size):
+                register(service, WHO, {"name": f"c{k}", "graph": tiny()})
+            one = service.catalogue["c7"]
+            looked, told = (_refreshed(service, ids) for ids in (None, {one.id}))
+            found[size] = looked, told
+        print(f"{size:>10}{looked:>16.2f}{told:>16.2f}", flush=True)
+    grown = math.log(CATALOGUES[-1] / CATALOGUES[0])
+    ends = zip(found[CATALOGUES[0]], found[CATALOGUES[-1]], strict=True)
+    looked, told = (math.log(last / first) / grown for first, last in ends)
+    print(f"{'exponent':>10}{looked:>16.2f}{told:>16.2f}   (wanted: what is told does not grow)")
+
+
+def tiny() -> dict[str, Any]:
+    """Return the graph of one node."""
+    vertices = {"c": {"type": "cluster"}, "n": {"type": "node"}}
+    nodes = {key: {"metadata": data} for key, data in vertices.items()}
+    return {"graph": {"nodes": nodes, "edges": [{"source": "c", "target": "n"}]}}
+
+
+def _refreshed(service: Service, ids: set[str] | None) -> float:
+    return timed(lambda: service.refresh(ids), 21) / 1e3
+
+
 def _messages(service: Service, size: int) -> tuple[float, ...]:
     vertices = {"c": {"type": "cluster"}, "n": {"type": "node", "count": size}}
     nodes = {key: {"metadata": data} for key, data in vertices.items()}

@@ -178,9 +178,17 @@ def test_news_comes_to_the_other_process(pair: list[Service]) -> None:
     here, there = map(Api, pair)
     oak = here.register("oak")
     until(lambda: "oak" in there.service.catalogue, seconds=10)
+    elm = here.register("elm")
+    until(lambda: "elm" in there.service.catalogue, seconds=10)
+    quiet = there.service.news.pause([f"{OFFERS}{there.service.catalogue['elm'].id}"], 0)
+    here.good("PUT", "/v1/clusters/oak/graph", grid(3, 2), oak.secret)
+    until(lambda: there.service.catalogue["oak"].revision == 2, seconds=10)
+    assert not there.service.news.is_over(quiet)  # a graph wakes the agents of its own cluster
     version = there.service.news.version()
     here.good("POST", "/v1/jobs", jobspec(), oak.token)
     assert there.service.news.wait("", version, 10) > version
+    here.good("DELETE", "/v1/clusters/elm", None, elm.secret)
+    until(lambda: "elm" not in there.service.catalogue, seconds=10)
     for each in peers:
         each.stop()
 

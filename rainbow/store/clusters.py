@@ -74,9 +74,10 @@ def policies(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[st
     return {row.id: (row.policy, row.settings) for row in connection.execute(query)}
 
 
-def revisions(connection: sa.Connection) -> dict[str, tuple[str, int]]:
-    """Return {name: (id, revision)} of all clusters."""
-    rows = connection.execute(sa.select(clusters.c.name, clusters.c.id, clusters.c.revision))
+def revisions(connection: sa.Connection, ids: Collection[str] | None = None) -> dict[str, tuple[str, int]]:
+    """Return {name: (id, revision)} of these clusters, None: of all."""
+    query = sa.select(clusters.c.name, clusters.c.id, clusters.c.revision)
+    rows = connection.execute(query if ids is None else query.where(clusters.c.id.in_(sorted(ids))))
     return {row.name: (row.id, row.revision) for row in rows}
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from rainbow.errors import RainbowError
-from rainbow.service.core.pubsub import OFFERS
+from rainbow.service.core.pubsub import ALL, OFFERS
 from rainbow.service.core.service import log
 from rainbow.store import tasks
 
@@ -112,7 +112,10 @@ class Peers:
     def _hear(self, notice: Any) -> None:
         message = json.loads(notice.payload)
         if message["from"] != self._me:
-            if message["changed"]:
+            named = {topic for topic in message["topics"] if not topic.startswith(OFFERS)}
+            if message["changed"] and named and ALL not in named:
+                self.service.refresh(named)
+            elif message["changed"]:
                 self._changed_elsewhere()
             self.service.news.hear(message["topics"])
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -161,7 +161,6 @@ class Service:
         self.turns = Turns(store)
         self.ending = False
         self._states: dict[type, Any] = {}
-        self._extent = (0, 0)  # of the clusters, when all of them were looked at
         self._compile_all()
 
     def _compile_all(self) -> None:
@@ -203,21 +202,24 @@ class Service:
         """Take over what other processes have changed; return whether this catalogue of before is outdated."""
         if not self.store.many_processes:
             return False
+        known = self.catalogue.values()
         with self.store.read() as connection:
             extent = clusters.extent(connection)
-        if extent != self._extent:
+        if extent != (len(known), sum(entry.revision for entry in known)):
             self.refresh()
         return self.catalogue is not catalogue
 
-    def refresh(self) -> None:
-        """Take over what other processes have changed since the catalogue was made."""
+    def refresh(self, ids: Collection[str] | None = None) -> None:
+        """Take over what other processes have changed since the catalogue was made; None: of any cluster."""
         with self.store.read() as connection:
-            extent, stored = clusters.extent(connection), clusters.revisions(connection)
-        known = {name: (entry.id, entry.revision) for name, entry in self.catalogue.items()}
-        for name in sorted(set(stored) | set(known)):
-            if stored.get(name) != known.get(name):
+            stored = clusters.revisions(connection, ids)
+        known = self.catalogue
+        gone = known if ids is None else set(ids) - {found for found, _ in stored.values()}
+        others = [name for name, entry in known.items() if ids is None or entry.id in gone] if gone else []
+        for name in sorted({*stored, *others}):
+            entry = known.get(name)
+            if stored.get(name) != (entry and (entry.id, entry.revision)):
                 self.compile(name)
-        self._extent = extent
 
     def put_entry(self, entry: Entry) -> None:
         """Let all see a cluster's new form, in one assignment."""
