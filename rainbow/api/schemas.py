@@ -97,16 +97,8 @@ SCHEDULING = {
     "warnings": _array(WORD),
     "visibility": WORD,
 }
-OFFER = _of(
-    id=WORD,
-    attempt=WHOLE,
-    job=WORD,
-    name=WORD,
-    command=_array(WORD),
-    duration=NUMBER,
-    placement=ANY_OBJECT,
-    units=ANY_OBJECT,
-)
+HELD = {"placement": ANY_OBJECT, "units": ANY_OBJECT}
+OFFER = _of(id=WORD, attempt=WHOLE, job=WORD, name=WORD, command=_array(WORD), duration=NUMBER, **HELD)
 # binding: where cores and GPUs are located; request: under the policy delegate
 OFFER["properties"] |= {"output": WHOLE, "files": ANY_OBJECT, "binding": ANY_OBJECT, "request": ANY_OBJECT}
 
@@ -255,6 +247,7 @@ EXAMPLES: dict[str, Any] = {
     "jobs.submit": {"jobspec": JOBSPEC, "name": "hello", "requestor": "ann"},
     "jobs.match": {"jobspec": JOBSPEC},
     "jobs.eta_of_jobspec": {"jobspec": JOBSPEC},
+    "clusters.plan": {"jobs": [{"jobspec": JOBSPEC, "count": 3}], "workers": {"n0": "OFFLINE"}},
     "batch.submit": {"jobs": [{"jobspec": JOBSPEC}, {"jobspec": JOBSPEC, "name": "second"}]},
     "agents.receive": {"agent": "a", "max": 4, "wait": 0},
     "agents.accept": {"agent": "a", "tasks": []},
@@ -327,8 +320,9 @@ ENVELOPE = {
 MOMENT = {"type": "string", "format": "date-time", "pattern": "^(?!0000)"}  # no calendar of ours has a year 0
 LASTING = {"required": ["duration"], "properties": {"duration": {"type": "number"}, "end": {"type": "null"}}}
 FROM_TO = {"start": {"type": "string"}, "end": {"type": "string"}, "duration": {"type": "null"}}
-SOME = {**WORDS, "minLength": 1}
-BOTH = ["jobspec", "workers"]
+SPEC, RANK = {"type": ["string", "object"]}, {"type": "integer", "minimum": -1023, "maximum": 1024}
+COUNT = {"type": "integer", "minimum": 1, "maximum": 1_000}
+SOME, BOTH = {**WORDS, "minLength": 1}, ["jobspec", "workers"]
 EITHER = {"anyOf": [{"required": [one]} for one in BOTH], "not": {"required": BOTH}}
 FROM_0 = {"type": "number", "minimum": 0}
 OPTIMAL = {"required": ["assign"], "properties": {"assign": {"const": "optimal"}}}
@@ -442,7 +436,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "Qos": ANY_OBJECT,
     "Reservation": _object(
         [],
-        jobspec={"type": ["string", "object"]},
+        jobspec=SPEC,
         workers={"anyOf": [SOME, {**_list(SOME, 10_000), "minItems": 1}]},
         start=_or_null(MOMENT),
         end=_or_null(MOMENT),
@@ -452,6 +446,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         name=_or_null({"type": "string", "maxLength": 100}),
     )
     | {"oneOf": [LASTING, {"required": ["start", "end"], "properties": FROM_TO}], **EITHER},
+    "Supposition": _closed(
+        [],
+        jobs=_list(_closed(["jobspec"], jobspec=SPEC, requestor=_or_null(SOME), priority=RANK, count=COUNT), 1_000),
+        settings={"type": "object"},
+        workers={"type": "object", "additionalProperties": {"enum": ["READY", "OFFLINE", "LOST", "DRAINING"]}},
+    ),
     "Problem": _object(
         ["type", "title", "status", "code", "detail"],
         type={"type": "string", "format": "uri"},

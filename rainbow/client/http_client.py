@@ -163,9 +163,9 @@ class Client(Waiting):
         """Take one step of the cluster's scheduling now."""
         return self._object("POST", of_cluster(name, "step"))
 
-    def plan(self, name: str) -> dict[str, Any]:
-        """Say what the cluster's next step would do, without doing it."""
-        return self._object("POST", of_cluster(name, "plan"))
+    def plan(self, name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Say what the next step would do, with other `jobs`, `settings` and `workers` if they are given."""
+        return self._object("POST", of_cluster(name, "plan"), given)
 
     def timeline(self, name: str) -> dict[str, Any]:
         """Show the cluster's resource diagram after the next step."""

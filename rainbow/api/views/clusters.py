@@ -344,8 +344,14 @@ def step(name: str) -> Any:
 
 @clusters.post("/<name>/plan")
 def plan(name: str) -> Any:
-    """Return the plan of the next scheduling cycle, without carrying it out."""
-    return jsonify(monitoring.plan(service(), who(), name))
+    """Return the plan of the next scheduling cycle, without carrying it out.
+
+    A body supposes other things: `jobs` ({jobspec, requestor, priority, count}, at most 1,000; they are called
+    supposed-1, ...), `settings` (merged; null: the default) and `workers` ({name: READY, OFFLINE, LOST or DRAINING}).
+    """
+    asking, is_given = who(), request.content_length or "Transfer-Encoding" in request.headers
+    given = read_mapping("Supposition") if is_given else None
+    return jsonify(monitoring.plan(service(), asking, name, given))
 
 
 reservations = Blueprint("reservations", __name__, url_prefix="/v1/clusters/<name>/reservations")

@@ -43,11 +43,11 @@ def step_now(service: Service, who: Caller, name: str) -> dict[str, Any]:
     return {"ordered": ordered, "fault": service.faults.get(record.id)}
 
 
-def plan(service: Service, who: Caller, name: str) -> dict[str, Any]:
-    """Say what the next step would do."""
+def plan(service: Service, who: Caller, name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Say what the next step would do, with other jobs, settings and workers if they are given."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-    decided = plan_only(service, record)
+    decided = plan_only(service, record, given)
     if decided is None:
         return {"orders": [], "waits": [], "figures": {}}
     made = decided[1]

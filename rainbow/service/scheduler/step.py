@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import is_away, is_leaving, leave
 from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import move_to_sooner
+from rainbow.service.scheduler.supposition import supposed
 from rainbow.service.scheduler.view import Frozen, freeze, frozen
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState
 from rainbow.store import clusters, jobs, reservations, tasks
@@ -153,15 +154,20 @@ def look_around(service: Service, mirror: Mirror, record: ClusterRecord) -> bool
     return stop_the_overdue(service, mirror) or wrote
 
 
-def plan_only(service: Service, record: ClusterRecord) -> tuple[View, Plan] | None:
-    """Say what the next step would do, without doing it, and of what; figures even if nothing waits."""
+def plan_only(
+    service: Service, record: ClusterRecord, given: Mapping[str, Any] | None = None
+) -> tuple[View, Plan] | None:
+    """Say what the next step would do, without doing it, and of what; figures even if nothing waits.
+
+    `given`: what is supposed to be different, of the form `Supposition`.
+    """
     with mirrored(service, service.entry(record)) as mirror:
         seen = freeze(service, mirror.entry, quiet=True)
         if seen is None:
             return None
-        plan = ruled(policies.get(seen.record.policy), seen.view)
-        waits = tuple(every_wait(seen.view, plan))
-        return seen.view, replace(plan, waits=waits, rest=None)
+        with supposed(seen, given or {}) as view:
+            plan = ruled(policies.get(seen.record.policy), view)
+            return view, replace(plan, waits=tuple(every_wait(view, plan)), rest=None)
 
 
 def wait_now(service: Service, record: ClusterRecord, job: str) -> Wait | None:
