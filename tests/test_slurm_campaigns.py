@@ -153,14 +153,17 @@ def test_a_shared_slurm_serves_our_jobs_as_it_serves_sbatch(
         print(f"\n{len(jobs)} jobs, mean wait: sbatch {waits[0]:.2f} s, Rainbow {waits[1]:.2f} s, ", end="")
         held = f"in Rainbow's hands {sum(late) / len(late):.2f} s, at most {max(late):.2f} s"
         print(f"ratio {waits[1] / waits[0]:.3f}; {held}")
-    differing, longer = {}, 0
+    differing = {}
+    longer = [int(row[4]) - int(by_sbatch[number][4]) for number, row in by_us.items()]
     for number, row in by_us.items():
         plain = by_sbatch[number]
-        longer += abs(int(row[4]) - int(plain[4])) > 1  # seconds are cut off, and the machine is busy
         if row[1:4] != plain[1:4] or row[7].partition(" for=ann rainbow=")[0] != plain[7]:
             differing[number] = f"{plain[1:5]} {plain[7]}, {row[1:5]} {row[7]}"
     assert not differing, "\n".join(differing.values())
-    assert longer <= 0.05 * len(jobs)
+    # sacct cuts a begin and an end to seconds, so that a job may differ from its equal by one second either way; over
+    # all jobs that levels out, and a tenth of a second more for each would show
+    assert max(map(abs, longer)) <= 2, Counter(longer)
+    assert abs(sum(longer) / len(jobs)) <= 0.3, Counter(longer)
     assert max(late) < LATE
     assert waits[1] <= 1.05 * waits[0]
 

@@ -15,7 +15,7 @@ import pytest
 from rainbow.agent import Ended, Executor, Explains, Pending, Result, RunId, open_executor
 from rainbow.agent.executors.interface import Warns
 from rainbow.agent.executors.local import GRACE, allowed
-from rainbow.agent.executors.run import TAIL
+from rainbow.agent.executors.run import TAIL, Run
 from rainbow.testing.runs import LEAVE_A_CHILD, PYTHON, end_of, ends, python, run_of, sleepers, until
 
 BY_RANK = """
@@ -24,6 +24,35 @@ rank = int(os.environ["RAINBOW_TASK_RANK"])
 time.sleep(0.2 * (3 - rank))
 sys.exit([0, 5, 7, 0][rank])
 """
+
+
+MUCH = "import sys; sys.stdout.write('x' * 200_000); sys.stdout.flush(); sys.stderr.write('the end')"
+SEEN = "import os; print(os.environ.get('A'), os.environ.get('LC_ALL'), 'PATH' in os.environ)"
+ARGUMENTS = "import sys; sys.stdout.buffer.write(repr(sys.argv[1:]).encode())"
+WORDS = ["naïve ☂ 雪", "a  b", 'it\'s "quoted"', "$HOME", "`id`", "*", "", "-n", "\\n", "\n"]
+
+
+def plain(folder: Path) -> dict[str, tuple[Run, dict[str, object]]]:
+    """Return runs by what they are about, each with what its end says."""
+    here = {"cwd": str(folder)}
+    return {
+        "success": (run_of("echo", "hello"), {"exit_code": 0, "output": "hello\n", "detail": ""}),
+        "failure": (python("import sys; sys.exit(17)"), {"exit_code": 17}),
+        "signal": (python("import os; os.kill(os.getpid(), 9)"), {"exit_code": 137, "detail": "killed by SIGKILL"}),
+        "last-bytes-of-both-streams": (python(MUCH), {"output": "x" * (TAIL - 7) + "the end"}),
+        "as-much-as-it-says": (python(MUCH, output=100_000), {"output": "x" * (100_000 - 7) + "the end"}),
+        "no-text": (python(r"import sys; sys.stdout.buffer.write(b'\xff\x00ok')"), {"output": "\ufffd\ufffdok"}),
+        "arguments": (run_of(PYTHON, "-c", ARGUMENTS, *WORDS), {"output": repr(WORDS)}),
+        "no-shell": (
+            run_of("echo", "; touch x", "&& touch y", "> z", **here),
+            {"output": "; touch x && touch y > z\n"},
+        ),
+        "directory": (python("import os; print(os.getcwd())", **here), {"output": f"{folder.resolve()}\n"}),
+        "environment": (python(SEEN, environment={"A": "ö", "LC_ALL": None}), {"output": "ö None True\n"}),
+        "first-code-by-rank": (python(BY_RANK, processes=4), {"exit_code": 5}),
+        "empty-input": (run_of("cat"), {"exit_code": 0, "output": ""}),
+        "within-its-limit": (run_of("sleep", "0.1", duration=20.0), {"exit_code": 0}),
+    }
 
 
 IMPOSSIBLE = [
@@ -72,41 +101,20 @@ class ExecutorContract:
         yield found
         found.close()
 
-    def test_success_is_exit_code_0(self, executor: Executor) -> None:
-        assert end_of(executor, run_of("echo", "hello")) == Ended(("t1", 1), Result.EXITED, 0, "hello\n")
-
-    def test_failure_keeps_its_code(self, executor: Executor) -> None:
-        end = end_of(executor, python("import sys; sys.exit(17)"))
-        assert (end.result, end.exit_code) == (Result.EXITED, 17)
-
-    def test_a_signal_is_128_and_its_number_and_named(self, executor: Executor) -> None:
-        end = end_of(executor, python("import os; os.kill(os.getpid(), 9)"))
-        assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 137, "killed by SIGKILL")
-
-    def test_output_keeps_its_last_bytes_of_both_streams(self, executor: Executor) -> None:
-        much = "import sys; sys.stdout.write('x' * 200_000); sys.stdout.flush(); sys.stderr.write('the end')"
-        end = end_of(executor, python(much))
-        assert len(end.output) == TAIL
-        assert end.output == "x" * (TAIL - 7) + "the end"
-
-    def test_as_much_output_is_kept_as_the_run_says(self, executor: Executor) -> None:
-        end = end_of(executor, python("import sys; sys.stdout.write('x' * 200_000 + 'the end')", output=100_000))
-        assert end.output == "x" * (100_000 - 7) + "the end"
-
-    def test_output_that_is_no_text_is_replaced(self, executor: Executor) -> None:
-        end = end_of(executor, python(r"import sys; sys.stdout.buffer.write(b'\xff\x00ok')"))
-        assert end.output == "\ufffd\ufffdok"
-
-    def test_argv_reaches_the_program_as_it_is(self, executor: Executor) -> None:
-        words = ["naïve ☂ 雪", "a  b", 'it\'s "quoted"', "$HOME", "`id`", "*", "", "-n", "\\n", "\n"]
-        show = "import sys; sys.stdout.buffer.write(repr(sys.argv[1:]).encode())"
-        end = end_of(executor, run_of(PYTHON, "-c", show, *words))
-        assert end.output == repr(words)
-
-    def test_a_semicolon_is_an_argument_and_no_command(self, executor: Executor, tmp_path: Path) -> None:
-        end = end_of(executor, run_of("echo", "; touch x", "&& touch y", "> z", cwd=str(tmp_path)))
-        assert end.output == "; touch x && touch y > z\n"
-        assert list(tmp_path.iterdir()) == []
+    def test_codes_signals_output_arguments_and_place_are_those_of_the_run(
+        self, executor: Executor, tmp_path: Path
+    ) -> None:
+        """All start together: where a resource manager queues them, each would wait for its turn."""
+        wanted = plain(tmp_path)
+        for task, (run, _) in wanted.items():
+            executor.start(replace(run, id=(task, 1)))
+        found = ends(executor, len(wanted), 120)
+        told = {
+            task: {field: getattr(found[task, 1], field) for field in fields} for task, (_, fields) in wanted.items()
+        }
+        assert told == {task: fields for task, (_, fields) in wanted.items()}
+        assert {end.result for end in found.values()} == {Result.EXITED}
+        assert list(tmp_path.glob("[xyz]")) == []
 
     def test_what_has_not_begun_is_explained_where_the_executor_can(self, executor: Executor) -> None:
         if not isinstance(executor, Explains):
@@ -132,18 +140,6 @@ class ExecutorContract:
             assert (end.result, end.exit_code, end.output) == (Result.FAILED, None, "")
             assert end.detail.startswith(said)
         assert executor.running() == []
-
-    def test_a_run_works_in_its_directory(self, executor: Executor, tmp_path: Path) -> None:
-        end = end_of(executor, python("import os; print(os.getcwd())", cwd=str(tmp_path)))
-        assert end.output == f"{tmp_path.resolve()}\n"
-
-    def test_the_runs_environment_comes_over_the_agents(self, executor: Executor) -> None:
-        show = "import os; print(os.environ.get('A'), os.environ.get('LC_ALL'), 'PATH' in os.environ)"
-        end = end_of(executor, python(show, environment={"A": "ö", "LC_ALL": None}))
-        assert end.output == "ö None True\n"
-
-    def test_the_first_code_by_rank_is_the_runs(self, executor: Executor) -> None:
-        assert end_of(executor, python(BY_RANK, processes=4)).exit_code == 5
 
     def test_a_run_is_running_until_its_end_is_told(self, executor: Executor) -> None:
         executor.start(run_of("true"))
@@ -176,9 +172,6 @@ class ExecutorContract:
         executor.stop(("t1", 1))
         assert ends(executor)[("t1", 1)].result is Result.STOPPED
 
-    def test_standard_input_is_empty(self, executor: Executor) -> None:
-        assert end_of(executor, run_of("cat")).exit_code == 0
-
     def test_a_run_over_its_limit_is_ended_with_all_it_started(self, executor: Executor) -> None:
         begun = time.monotonic()
         end = end_of(executor, python(f"{LEAVE_A_CHILD}; import time; time.sleep(60)", duration=1.0))
@@ -190,10 +183,6 @@ class ExecutorContract:
         until(
             lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE
         )
-
-    def test_a_run_within_its_limit_is_left_alone(self, executor: Executor) -> None:
-        end = end_of(executor, run_of("sleep", "0.1", duration=20.0))
-        assert (end.result, end.exit_code) == (Result.EXITED, 0)
 
     def test_stop_ends_a_run_and_says_stopped(self, executor: Executor) -> None:
         executor.start(run_of("sleep", "60"))

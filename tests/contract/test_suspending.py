@@ -10,7 +10,7 @@ import pytest
 from rainbow.agent import Executor, Result
 from rainbow.agent.executors.interface import Suspends
 from rainbow.agent.work_loop import hold
-from rainbow.testing.runs import end_of, ends, python, run_of, until
+from rainbow.testing.runs import ends, python, run_of, until
 
 TICK = """
 import sys, time
@@ -20,6 +20,7 @@ with open(sys.argv[1], "ab", buffering=0) as file:
         time.sleep(0.05)
 """
 STILL = 1.5  # seconds in which a held run must do nothing
+TICKS, LIMIT = 60, 5.5  # 3 seconds of work and twice STILL are beyond the limit, had time not stood still
 
 
 @pytest.fixture
@@ -33,45 +34,39 @@ def ticking(able: Executor, file: Path, ticks: int, **more: object):
     base = python(TICK, **more)
     run = run_of(*base.command, str(file), str(ticks), **more)
     able.start(run)
-    until(lambda: able.poll() == [] and file.exists() and file.stat().st_size > 1, 30)
     return run
 
 
-def settled(file: Path) -> int:
-    """Return how much was written once nothing more is."""
-    limit = time.monotonic() + 10
-    while (size := file.stat().st_size) is not None and time.monotonic() < limit:
+def settled(files: list[Path]) -> list[int]:
+    """Return how much was written to each once nothing more is."""
+    limit, before = time.monotonic() + 10, list[int]()
+    while (sizes := [file.stat().st_size for file in files]) != before:
+        assert time.monotonic() < limit, "they go on"
+        before = sizes
         time.sleep(STILL)
-        if file.stat().st_size == size:
-            return size
-    raise AssertionError("it goes on")
+    return sizes
 
 
-def test_held_run_stands_still_goes_on_and_has_its_whole_time(able: Executor, tmp_path: Path) -> None:
-    run = ticking(able, tmp_path / "ticks", 40, duration=4.0)
-    able.suspend(run.id)
-    able.suspend(run.id)
-    size = settled(tmp_path / "ticks")
-    time.sleep(2.5)  # beyond its limit, had its time not stood still
-    assert able.poll() == []
-    assert (tmp_path / "ticks").stat().st_size == size < 40
-    able.resume(run.id)
-    end = ends(able)[run.id]
-    assert (end.result, end.exit_code, (tmp_path / "ticks").stat().st_size) == (Result.EXITED, 0, 40)
-
-
-def test_held_run_ends_when_it_is_stopped(able: Executor, tmp_path: Path) -> None:
-    run = ticking(able, tmp_path / "ticks", 600)
-    able.suspend(run.id)
-    settled(tmp_path / "ticks")
-    able.stop(run.id)
-    assert ends(able)[run.id].result is Result.STOPPED
-
-
-def test_what_is_not_running_is_neither_held_nor_resumed(able: Executor) -> None:
+def test_held_runs_stand_still_and_have_their_whole_time_or_end_when_stopped(able: Executor, tmp_path: Path) -> None:
+    """Two at once; and what is not running is neither held nor resumed."""
     able.suspend(("nobody", 1))
     able.resume(("nobody", 1))
-    assert end_of(able, run_of("true")).exit_code == 0
+    runs = [ticking(able, tmp_path / name, TICKS, task=name, duration=LIMIT) for name in ("resumed", "stopped")]
+    begun = [tmp_path / run.id[0] for run in runs]
+    until(lambda: able.poll() == [] and all(file.exists() and file.stat().st_size > 1 for file in begun), 30)
+    for run in [*runs, runs[0]]:
+        able.suspend(run.id)
+    sizes = settled(begun)
+    time.sleep(STILL)
+    assert able.poll() == []
+    assert [file.stat().st_size for file in begun] == sizes
+    assert max(sizes) < TICKS
+    able.stop(runs[1].id)
+    able.resume(runs[0].id)
+    found = ends(able, 2)
+    assert found[runs[1].id].result is Result.STOPPED
+    end = found[runs[0].id]
+    assert (end.result, end.exit_code, (tmp_path / "resumed").stat().st_size) == (Result.EXITED, 0, TICKS)
 
 
 class Plain:
