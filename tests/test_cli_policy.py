@@ -71,7 +71,7 @@ def test_cases_under_another_configuration_say_what_came_instead() -> None:
         ({"reason": "priority 2"}, "the reason is 'priority 1: first of 2"),
         ({"dropped": {"b": "x"}}, "b: it was not dropped"),
         ({"dropped": {"c": "price"}}, "c: priority 1, calc: twice: cost is not known"),
-        ({"warnings": ["uninformed"]}, "there is no warning 'uninformed'"),
+        ({"warnings": ["uninformed"]}, "warning 'uninformed' not found"),
         ({"values": {"a": {"twice": "2/3"}}}, "twice of a is 2, not 2/3"),
         ({"values": {"a": {"thrice": 3}}}, "thrice of a is None, not 3"),
         ({"values": {"a": {"twice": "1/0"}}}, "twice of a is 2, not 1/0"),

@@ -117,7 +117,7 @@ def test_only_those_it_is_for_run_in_it(api, oak, clock):
     assert {offer["job"] for offer in oak.take()} == {jobs["ann"], jobs["bob"]}
     eve, lost = (show(api, oak, jobs[who])["wait"] for who in ("eve", "lost"))
     assert (eve["reason"], eve["text"]) == ("attributes", f"advance reservation {made['id']!r} cannot be used by eve")
-    assert lost["text"] == "there is no advance reservation 'nothing'"
+    assert lost["text"] == "advance reservation 'nothing' not found"
     assert reserve(api, oak, body(clock, 500, requestors=["*"]))["requestors"] is None
 
 

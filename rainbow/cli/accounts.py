@@ -264,7 +264,7 @@ def _quality(one: Mapping[str, Any]) -> list[Any]:
 @click.argument("name")
 @click.option("--priority", type=int, help="Added to the priority of its jobs; -1023 to 1024.")
 @click.option(
-    "--user", "users", multiple=True, metavar="USER", help="User who may use it; else everybody. Repeatable."
+    "--user", "users", multiple=True, metavar="USER", help="User who may use it. Repeatable. Default: every user."
 )
 @click.option("--account", "accounts", multiple=True, metavar="NAME", help="Account that may use it. Repeatable.")
 @click.option(

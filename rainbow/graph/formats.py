@@ -221,7 +221,7 @@ def _properties(properties: Any, ranks: Mapping[int, Any], limits: Limits) -> di
         limits.check("edges", total, place)  # a short text can hang every property on every rank
         for rank in named:
             if rank not in ranks:
-                raise GraphError(f"there is no rank {rank}", pointer=place)
+                raise GraphError(f"rank {rank} not found", pointer=place)
             found.setdefault(rank, {})[name] = ""
     return found
 

@@ -175,7 +175,7 @@ def _faults(choice: Choice, expect: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {choice.drops.get(name, 'it was not dropped')}"
     for text in expect.get("warnings", ()):
         if not any(str(text) in warning for warning in choice.warnings):
-            yield f"there is no warning {text!r}"
+            yield f"warning {text!r} not found"
     yield from _value_faults(choice, expect.get("values", {}))
 
 

@@ -223,7 +223,7 @@ def _check_groups(priorities: Iterable[Priority], groups: Groups) -> None:
     for priority in priorities:
         if priority.group and priority.group not in groups:
             hint = nearest(priority.group, groups)
-            message = f"priority {priority.number}: there is no group {priority.group:.60}{hint}"
+            message = f"priority {priority.number}: group {priority.group:.60} not found{hint}"
             pointer = f"/priorities/{priority.index}/group"
             raise SelectionError(message, pointer=pointer, priority=priority.number)
 

@@ -133,7 +133,7 @@ def _sees(who: Caller, found: ReservationRecord) -> bool:
 def _visible(connection: sa.Connection, who: Caller, record: ClusterRecord, name: str) -> ReservationRecord:
     found = reservations.get(connection, record.id, name)
     if found is None or not _sees(who, found):
-        raise NotFound(f"there is no reservation {name[:100]}")
+        raise NotFound(f"reservation {name[:100]} not found")
     return found
 
 

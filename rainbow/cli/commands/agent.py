@@ -115,7 +115,7 @@ HANDED_OVER = 10_000  # tasks at once where another queues them
     type=click.IntRange(min=0),
     default=PROCESSES,
     show_default=True,
-    help="Most processes of a task for each core it holds, whatever the server says; 0 is no limit.",
+    help="Most processes of a task for each core it holds, also where the server allows more; 0 is no limit.",
 )
 @click.option(
     "--on-lost-server",

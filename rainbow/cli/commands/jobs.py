@@ -297,7 +297,7 @@ HOW = {
     "running": "its tasks run; the end is that of runs like it",
     "ahead": "the policy's plans, run ahead of time",
     "one-pass": "the earliest time with room, after the plans that were run ahead",
-    "unknown": "nobody knows",
+    "unknown": "unknown",
 }
 
 

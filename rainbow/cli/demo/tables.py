@@ -44,7 +44,7 @@ def differences(outcomes: Sequence[Outcome], expected: Mapping[str, Sequence[str
     lines = [f"{file} is expected, and there is no such jobspec" for file in sorted(set(expected) - seen)]
     for outcome in outcomes:
         if outcome.file not in expected:
-            lines.append(f"{outcome.file}: nobody says what is expected of it")
+            lines.append(f"{outcome.file}: no expectation is listed for it")
         else:
             lines += [f"{outcome.file}: {line}" for line in _differs(outcome, sorted(expected[outcome.file]))]
     return lines

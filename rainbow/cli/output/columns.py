@@ -135,7 +135,7 @@ def _read(text: str, known: Mapping[str, Column]) -> list[tuple[Column, int]]:
         column = known.get(name.lower())
         if column is None:
             hint = meant(name.lower(), known) or f"known are: {', '.join(column.name for column in known.values())}"
-            raise click.BadParameter(f"there is no column {name[:40]!r}; {hint}", param_hint="--format")
+            raise click.BadParameter(f"column {name[:40]!r} not found; {hint}", param_hint="--format")
         if width and not width.removeprefix("-").isdecimal():
             told = f"the width of {name} must be a number, got {width[:20]!r}"
             raise click.BadParameter(told, param_hint="--format")

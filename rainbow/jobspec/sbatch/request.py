@@ -318,7 +318,7 @@ def site_options(given: Mapping[str, Any]) -> Options:
     options: Options = {}
     for name, value in given.items():
         if not NAME.fullmatch(name):
-            raise NotCarriedError(f"{name!r:.60} is no option of sbatch")
+            raise NotCarriedError(f"{name!r:.60} is not an option of sbatch")
         if name in REFUSED:
             raise NotCarriedError(f"--{name} cannot be asked for: {REFUSED[name]}")
         if value is False:

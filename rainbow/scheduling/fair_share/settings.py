@@ -148,7 +148,7 @@ def _resolved(name: str, written: Mapping[str, Mapping[str, Any]]) -> dict[str, 
     here, chain = f"/classes/{step(name)}", [name]
     while (parent := written[chain[-1]].get("parent")) is not None:
         if parent not in written:
-            raise PolicyError(f"there is no class {parent!r}", pointer=f"/classes/{step(chain[-1])}/parent")
+            raise PolicyError(f"class {parent!r} not found", pointer=f"/classes/{step(chain[-1])}/parent")
         if parent in chain:
             raise PolicyError(
                 f"classes inherit in a circle: {' from '.join([*chain, parent])}", pointer=f"{here}/parent"
@@ -173,9 +173,9 @@ def _check_class(name: str, one: dict[str, Any], pools: Mapping[str, Any], class
     one.setdefault("priority", PRIORITIES[one["policy"]])
     one.setdefault("nodepool", next(iter(pools)))
     if one["nodepool"] not in pools:
-        raise PolicyError(f"there is no nodepool {one['nodepool']!r}", pointer=f"{here}/nodepool")
+        raise PolicyError(f"nodepool {one['nodepool']!r} not found", pointer=f"{here}/nodepool")
     if one.get("debug") is not None and one["debug"] not in classes:
-        raise PolicyError(f"there is no class {one['debug']!r}", pointer=f"{here}/debug")
+        raise PolicyError(f"class {one['debug']!r} not found", pointer=f"{here}/debug")
 
 
 def _check_priorities(classes: Mapping[str, Any]) -> None:
@@ -227,7 +227,7 @@ def _check_ancestry(name: str, pools: Mapping[str, Any]) -> None:
     seen, above = [name], pools[name].get("parent")
     while above is not None:
         if above not in pools:
-            raise PolicyError(f"there is no nodepool {above!r}", pointer=f"/nodepools/{step(seen[-1])}/parent")
+            raise PolicyError(f"nodepool {above!r} not found", pointer=f"/nodepools/{step(seen[-1])}/parent")
         if above in seen:
             raise PolicyError(f"nodepools in a circle: {' in '.join([*seen, above])}", pointer=f"{here}/parent")
         seen.append(above)

@@ -226,7 +226,7 @@ class Building:
     def _job(self, view: JobView, runs: Sequence[RunView]) -> None:
         cls = self._class(view)
         if cls is None:
-            self._refuse(view, "no-class", f"there is no class {view.job_class}", {"class": view.job_class})
+            self._refuse(view, "no-class", f"class {view.job_class} not found", {"class": view.job_class})
             self._limbo(view, runs)
         elif cls.users is not None and view.requestor not in cls.users and not runs:
             text = f"{view.requestor} may not use class {cls.name}"

@@ -103,7 +103,7 @@ def _possible(view: View, job: JobView, asks: Asks, environments: Mapping[str, E
     if asks.pe and not _environments(asks, environments):
         return Asks(fault=f"unknown parallel environment {asks.pe!r}")
     if asks.reservation and all(kept.id != asks.reservation for kept in view.reservations):
-        return Asks(fault=f"there is no advance reservation {asks.reservation!r}")
+        return Asks(fault=f"advance reservation {asks.reservation!r} not found")
     if asks.reservation and any(kept.id == asks.reservation and not admits(kept, job) for kept in view.reservations):
         return Asks(fault=f"advance reservation {asks.reservation!r} cannot be used by {job.requestor}")
     return asks

@@ -135,7 +135,7 @@ def check_state(values: Any) -> dict[str, Any]:
         raise StateError("a state is a flat mapping", pointer="")
     for key, value in values.items():
         if not isinstance(key, str) or not VARIABLE.fullmatch(key):
-            raise StateError(f"{str(key)[:40]!r} is no name of a variable", pointer=f"/{key}")
+            raise StateError(f"{str(key)[:40]!r} is not a valid name of a variable", pointer=f"/{key}")
         if not isinstance(value, (str, bool, int, float)) or (isinstance(value, float) and not math.isfinite(value)):
             raise StateError(f"{key} must be a number, text or a boolean", pointer=f"/{key}")
     return dict(values)
@@ -148,7 +148,7 @@ def check_policy(given: Any, default: str, cluster: Cluster) -> tuple[str, dict[
     name, settings = given.get("name", default), given.get("settings", {})
     if name not in policies:
         raise PolicyError(
-            f"there is no policy {name}; there are: {', '.join(policies.names())}", pointer="/policy/name"
+            f"policy {name} not found; there are: {', '.join(policies.names())}", pointer="/policy/name"
         )
     if not isinstance(settings, Mapping):
         raise PolicyError("settings is a mapping", pointer="/policy/settings")

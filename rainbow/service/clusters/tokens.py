@@ -106,7 +106,7 @@ def _own(connection: sa.Connection, who: Caller, credential_id: str) -> Credenti
     """Return a credential all of whose clusters the caller owns; one that is not is as if it did not exist."""
     record = credentials.get(connection, credential_id)
     if record is None or not (who.admin or (record.clusters and set(record.clusters) <= who.secrets)):
-        raise NotFound(f"there is no credential {credential_id}")
+        raise NotFound(f"credential {credential_id} not found")
     return record
 
 

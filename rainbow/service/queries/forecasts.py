@@ -71,7 +71,7 @@ def _why_not(service: Service, cluster: str) -> str:
     told = service.state(Outlook).of(entry.id, service.clock()) if entry else None
     if told is None:
         return "the cluster has no forecast yet"
-    return told.fault or "it does not fit what is expected to be free, or nobody knows how long it runs"
+    return told.fault or "it does not fit what is expected to be free, or its length is unknown"
 
 
 def of_cluster(service: Service, who: Caller, name: str, limit: int, after: str | None) -> dict[str, Any]:

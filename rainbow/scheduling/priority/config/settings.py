@@ -226,5 +226,5 @@ def _check_subordinates(queues: Mapping[str, Any]) -> None:
         for below in queue["subordinates"]:
             if below not in queues or below == name:
                 raise PolicyError(
-                    f"there is no other queue {below}", pointer=at(at("/queues", name) + "/subordinates", below)
+                    f"queue {below} not found", pointer=at(at("/queues", name) + "/subordinates", below)
                 )
