@@ -33,7 +33,7 @@ page: .venv/dev services ## the web page's budgets, measured, and its pictures i
 
 docs: .venv/docs ## the site in build/site, a warning is an error; then the examples of the pages are run
 	$(BIN)/python docs/site/build.py
-	$(BIN)/pytest -q -n 2 --dist load tests/test_docs.py tests/test_docs_site.py tests/test_docs_blocks.py tests/test_docs_typed.py tests/test_notebook.py
+	$(BIN)/pytest -q -n 2 --dist load tests/test_docs.py tests/test_docs_site.py tests/test_docs_blocks.py tests/test_docs_console.py tests/test_docs_typed.py tests/test_notebook.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv || { apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv .venv; }
