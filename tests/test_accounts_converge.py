@@ -13,7 +13,7 @@ from tests.conftest import ADMIN, grid
 
 SHARES = {"bio": 50, "cfd": 30, "qcd": 20}
 LENGTHS = (10.0, 30.0, 60.0, 120.0)
-TOGETHER = 250
+WAITING = 20  # jobs of each account that wait on each cluster while there are any: more make steps no truer
 CLUSTERS = {"oak": (2, 8), "elm": (4, 4), "ash": (1, 16)}
 
 
@@ -34,10 +34,22 @@ class World:
         self.accounts: dict[str, str] = {}  # by job
         self.waiting: dict[tuple[str, str], int] = {}  # by cluster and account
 
-    def submit(self, accounts: list[str], chance: random.Random) -> None:
-        """Submit a job for each of these accounts, together."""
+    def top_up(self, most: int, chance: random.Random) -> int:
+        """Submit so many jobs at most where few of an account wait; return how many."""
+        lacking = [
+            (account, cluster)
+            for cluster in self.clusters
+            for account in SHARES
+            if (there := self.waiting.get((cluster.name, account), 0)) <= WAITING // 2
+            for _ in range(WAITING - there)
+        ][:most]
+        if lacking:
+            self.submit([account for account, _ in lacking], [cluster for _, cluster in lacking], chance)
+        return len(lacking)
+
+    def submit(self, accounts: list[str], where: list, chance: random.Random) -> None:
+        """Submit a job for each of these accounts to each of these clusters, together."""
         cores, lengths = (chance.choices(values, k=len(accounts)) for values in ((1, 2, 3, 4), LENGTHS))
-        where = chance.choices(self.clusters, k=len(accounts))
         jobs = [
             {
                 "jobspec": jobspec(*asked),
@@ -96,12 +108,10 @@ def run(api, clock, jobs: int, policy=None) -> tuple[dict[str, float], World]:
         api.good("PUT", f"/v1/accounts/{name}", {"shares": shares, "users": {f"of-{name}": {}}}, ADMIN)
     for cluster in world.clusters:
         cluster.say("heartbeat", workers=[f"n{k}" for k in range(CLUSTERS[cluster.name][0])])
-    every = [("bio", "bio", "bio", "cfd", "cfd", "qcd")[k % 6] for k in range(jobs)]
-    for k in range(0, jobs, TOGETHER):
-        world.submit(every[k : k + TOGETHER], chance)
     while True:
+        jobs -= world.top_up(jobs, chance)
         world.start(world.accounts)
-        if not all(world.waiting.values()):
+        if not jobs and not all(world.waiting.values()):
             break
         world.advance()
     with api.service.store.read() as connection:
