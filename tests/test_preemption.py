@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -44,7 +45,9 @@ def waiting(name, cores, slots=1, qos="urgent", **more):
 def seen(workers, jobs, runs, policy, rules=RULES, **more):
     settings = {"unit": "core"} if isinstance(policy, LoadBased) else {}
     view = make_view(NOW, {name: {"core": cores} for name, cores in workers.items()}, jobs, runs, settings, **more)
-    return replace(view, rules=rules, place=place_on(workers))
+    tasks = Counter(name for one in runs for name in one.placement)
+    there = [replace(one, tasks=tasks[one.id]) for one in view.workers]
+    return replace(view, rules=rules, place=place_on(workers), workers=there)
 
 
 def place_on(workers):
@@ -227,3 +230,46 @@ def test_settings_of_a_quality_are_checked_by_pointer():
         with pytest.raises(PolicyError) as caught:
             read_qos("a", given_)
         assert caught.value.pointer == pointer
+
+
+LENDING = Rules(
+    "oak",
+    {"safe": QOS["safe"]},
+    {name: ((name, {"guaranteed_cores": 4}), ("org", {"running_cores": 8})) for name in ("bio", "cfd")},
+    parents={"bio": "org", "cfd": "org"},
+)
+
+
+def borrowing(cores, workers, count=6, qos=""):
+    """Return a view in which bio runs so many tasks of one core, and cfd waits."""
+    runs = [replace(run(f"b{k}", 1, started=float(k), qos=qos), account="bio") for k in range(count)]
+    job = waiting("claim", cores, qos="", account="cfd")
+    return seen({"n0": workers}, [job], runs, Priority(), LENDING)
+
+
+@pytest.mark.parametrize("workers", [8, 20], ids=["no space", "no room under the cohort's limit"])
+def test_what_an_account_is_guaranteed_comes_back_from_those_who_borrow(workers):
+    assert sorted(stopped(ruled(Priority(), borrowing(2, workers, 8)))) == ["b6-0", "b7-0"]  # the last to start
+    assert stopped(ruled(Priority(), borrowing(5, workers, 8))) == []  # beyond its guarantee it waits like others
+
+
+@given(st.integers(0, 8), st.integers(1, 4))
+def test_nobody_loses_what_is_guaranteed_and_no_more_comes_back_than_is_owed(count, cores):
+    plan = ruled(Priority(), view := borrowing(cores, 8, count))
+    gone, begun = stopped(plan), any(isinstance(order, Start) for order in plan.orders)
+    assert begun == (count + cores <= 8)
+    assert len(gone) == (0 if begun else count + cores - 8)
+    assert count - len(gone) >= min(count, 4)
+    assert stopped(ruled(Priority(), borrowing(cores, 8, count, qos="safe"))) == []
+    check_plan(view, plan)
+
+
+def test_borrowers_wait_while_what_they_borrowed_goes_back():
+    plan, after = step(borrowing(2, 6), Priority())
+    assert [order.why for order in plan.orders if isinstance(order, Stop)] == [
+        "preempted by job claim (account cfd)"
+    ] * 2
+    left = [one for one in after.runs if not one.stopping]
+    back = waiting("b5", 1, qos="", account="bio", submitted=0.0)
+    view = seen({"n0": 6}, [back, *after.jobs], left, Priority(), LENDING, memory=after.memory)
+    assert [order.task for order in ruled(Priority(), view).orders if isinstance(order, Start)] == ["claim-0"]

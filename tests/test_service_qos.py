@@ -139,3 +139,17 @@ def test_usage_of_a_cluster_is_not_shown_to_who_registers_its_name_again(api, ce
     again = api.register("oak")
     assert api.good("GET", asked, None, again.secret)["rows"] == []
     assert api.good("GET", asked, None, ADMIN)["rows"] == rows  # statements name it still
+
+
+def test_an_account_shows_what_it_borrows_and_lends_and_gets_back_what_it_is_guaranteed(api, centre):
+    api.good("PUT", "/v1/accounts/org", {"limits": {"running_cores": 4}}, ADMIN)
+    for name in ("bio", "cfd"):
+        api.good("PUT", f"/v1/accounts/{name}", {"parent": "org", "limits": {"guaranteed_cores": 2}}, ADMIN)
+    fill(api, centre, None, None, None)
+    shown = [api.good("GET", f"/v1/accounts/{name}", None, ADMIN)["cores"] for name in ("bio", "cfd")]
+    assert shown[0] == {"guaranteed": 2, "running": 3, "borrowed": 1, "lent": 0}
+    assert shown[1] == {"guaranteed": 2, "running": 0, "borrowed": 0, "lent": 1}
+    jobs = [submit(api, centre, "bob").get_json()["id"] for _ in range(3)]
+    [first] = centre.take()
+    step(api.service, "oak")
+    assert (first["job"], len(centre.say("receive")["stop"])) == (jobs[0], 1)

@@ -23,6 +23,7 @@ PERIODS = ("month", "quarter", "year", "always")
 REFUSE, LOWEST = "refuse", "lowest"
 HOUR = 3_600.0
 LIMITS = ("active_jobs", "duration", "running_cores", "user_running_cores")
+GUARANTEED = "guaranteed_cores"  # over all clusters: what others of its parent borrow of it comes back
 Used = Mapping[str, float]  # amounts times seconds, by type
 
 
@@ -77,7 +78,7 @@ def read_budget(given: Mapping[str, Any], at: str = "/budget") -> Budget | None:
 
 def read_limits(given: Mapping[str, Any], at: str = "/limits") -> dict[str, Any]:
     """Check an account's limits and return them; RequestError names the key."""
-    _known(given, (*LIMITS, "clusters"), at)
+    _known(given, (*LIMITS, GUARANTEED, "clusters"), at)
     clusters = given.get("clusters", {})
     if not isinstance(clusters, Mapping) or not all(isinstance(own, Mapping) for own in clusters.values()):
         raise RequestError("clusters must be limits by cluster", pointer=f"{at}/clusters")

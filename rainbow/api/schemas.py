@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.protocols import Validator
 
-from rainbow.accounts.budget import LIMITS, LOWEST, PERIODS, REFUSE
+from rainbow.accounts.budget import GUARANTEED, LIMITS, LOWEST, PERIODS, REFUSE
 from rainbow.accounts.usage import COST
 from rainbow.errors import RequestError
 from rainbow.service.clusters.registration import VARIABLE
@@ -423,7 +423,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         [],
         parent=_or_null(SOME),
         shares=_or_null(SHARES),
-        limits=_or_null(_closed([], **ACCOUNT_LIMITS, clusters=OF_CLUSTERS)),
+        limits=_or_null(_closed([], **ACCOUNT_LIMITS, **{GUARANTEED: AMOUNT}, clusters=OF_CLUSTERS)),
         budget=_or_null(BUDGET),
         users={
             "type": "object",

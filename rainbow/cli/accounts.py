@@ -36,7 +36,8 @@ def _changes(command: Any) -> Any:
                 "limits",
                 multiple=True,
                 metavar="[CLUSTER:]KEY=N",
-                help="Limit: active_jobs, running_cores, user_running_cores (of each user), or duration in seconds. "
+                help="Limit: active_jobs, running_cores, user_running_cores (of each user), guaranteed_cores (what "
+                "siblings borrow of it comes back), or duration in seconds. "
                 "Replaces all limits. Repeatable.",
             ),
             click.option(
@@ -194,9 +195,9 @@ def _budget(one: Mapping[str, Any]) -> list[Any]:
 
 
 def _show(found: Mapping[str, Any], output: str) -> None:
-    hidden = ("users", "depth", "budget", "limits", "level")
+    hidden = ("users", "depth", "budget", "limits", "cores", "level")
     told = {key: value for key, value in found.items() if key not in hidden}
-    for part in ("budget", "limits"):
+    for part in ("budget", "limits", "cores"):
         told |= {f"{part}.{key}": value for key, value in (found.get(part) or {}).items()}
     told |= {f"user {one['user']}": f"factor {one['factor']:.6f}" for one in found.get("users", [])}
     printer.show(output, dict(found), lambda console: console.print(printer.facts(told)))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from rainbow.accounts.budget import read_limits
+from rainbow.accounts.budget import GUARANTEED, read_limits
 from rainbow.errors import PolicyError, RequestError
 from rainbow.jobspec.request import HIGHEST, LOWEST
 from rainbow.scheduling.settings_schema import Check, Fields, filled, integer, listed, number, one_of, record
@@ -110,13 +110,14 @@ Owner = tuple[str, str, str]  # account, user, quality of service
 class Rules:
     """What holds on one cluster. `lines`: each account's name and limits with those above it.
 
-    `elsewhere`: the cores that run on other clusters under each limit over all clusters.
+    `parents`: of those with a guarantee. `elsewhere`: the cores that run on other clusters under each limit over all.
     """
 
     cluster: str = ""
     qos: Mapping[str, Qos] = field(default_factory=dict)
     lines: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = field(default_factory=dict)
     elsewhere: Mapping[Limit, float] = field(default_factory=dict)
+    parents: Mapping[str, str] = field(default_factory=dict)
     _known: dict[Owner, tuple[Limit, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, name: str) -> Qos:
@@ -128,6 +129,21 @@ class Rules:
         if owner not in self._known:
             self._known[owner] = tuple(self._limits(*owner))
         return self._known[owner]
+
+    def guarantee(self, owner: Owner) -> Limit | None:
+        """Return what the nearest account above a job is guaranteed; what siblings run beyond theirs they borrow."""
+        line = self.lines.get(owner[0], ()) if self.parents else ()
+        found = next(((name, own[GUARANTEED]) for name, own in line if GUARANTEED in own), None)
+        return Limit("guarantee", found[0], "", "", float(found[1])) if found else None
+
+    def counted(self, owner: Owner) -> tuple[Limit, ...]:
+        """Return all that a job's cores are counted under."""
+        own = self.guarantee(owner)
+        return (*self.limits(owner), own) if own else self.limits(owner)
+
+    def are_siblings(self, one: Limit, other: Limit) -> bool:
+        """Return whether two guarantees are of accounts that lend each other what they do not use."""
+        return one != other and self.parents[one.name] == self.parents[other.name]
 
     def _limits(self, account: str, user: str, name: str) -> Iterator[Limit]:
         qos = self.of(name)
@@ -153,9 +169,8 @@ class Rules:
     @cached_property
     def over_all(self) -> bool:
         """Whether there is one over all clusters."""
-        return any(_has(own) for line in self.lines.values() for _, own in line) or any(
-            _has(one.limits) for one in self.qos.values()
-        )
+        given = [own for line in self.lines.values() for _, own in line] + [one.limits for one in self.qos.values()]
+        return bool(self.parents) or any(map(_has, given))
 
 
 def _has(limits: Mapping[str, Any]) -> bool:

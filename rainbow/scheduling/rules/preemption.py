@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from rainbow.scheduling.interface import Free, Plan, Start, Stop, View, Wait, census_of
-from rainbow.scheduling.qos import CANCEL, PREEMPTION, Rules
-from rainbow.scheduling.rules.running_limits import Cut
+from rainbow.scheduling.qos import CANCEL, PREEMPTION, Limit, Owner, Rules
+from rainbow.scheduling.rules.running_limits import Cut, cores_of, held_cores, owner_of
 from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunView
 from rainbow.state_machine import WorkerState
 from rainbow.text import some
@@ -214,14 +214,18 @@ class Preemption:
 
     view: View
     rules: Rules
+    used: Counter[Limit] = field(default_factory=Counter)  # but for what ends already
     claims: dict[str, Claim] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, view: View, rules: Rules) -> Preemption:
+    def of(cls, view: View, rules: Rules, used: Mapping[Limit, float] | None = None) -> Preemption:
         """Read the claims whose jobs still wait."""
-        known = view.memory.get(NAME, {})
-        jobs = census_of(view).jobs
-        return cls(view, rules, {job: claim for job, claim in known.items() if job in jobs})
+        known, census = view.memory.get(NAME, {}), census_of(view)
+        stay = Counter(used or {})
+        for run in census.runs.values() if used else ():
+            if run.stopping:
+                stay.subtract(dict.fromkeys(rules.counted(owner_of(run)), held_cores(run.placement)))
+        return cls(view, rules, stay, {job: claim for job, claim in known.items() if job in census.jobs})
 
     @property
     def live(self) -> dict[str, Claim]:
@@ -243,24 +247,36 @@ class Preemption:
 
     def _before(self, claimant: JobView, job: JobView) -> bool:
         mine, its = self.rules.of(claimant.qos), self.rules.of(job.qos)
-        return its.name in mine.preempts and claimant.id != job.id and PREEMPTION not in its.exempt
+        may = its.name in mine.preempts or self._lends(claimant, job)
+        return may and claimant.id != job.id and PREEMPTION not in its.exempt
+
+    def _lends(self, claimant: JobView, job: JobView) -> bool:
+        """Return whether the account of a job has all it is guaranteed, and borrows of a claimant's."""
+        mine, its = (self.rules.guarantee(owner_of(one)) for one in (claimant, job))
+        if mine is None or its is None:
+            return False
+        return self.rules.are_siblings(mine, its) and self.used.get(its, 0) >= its.most
 
     def _told(self, job: JobView, first: JobView) -> Wait:
         was = any(task.rpartition("-")[0] == job.id for task in self.live[first.id]["tasks"])
-        by = f"job {first.id} (qos {self.rules.of(first.qos).name})"
+        by = self._called(first)
         text = f"preempted by {by}, which starts first" if was else f"{by} starts first: it may preempt this job"
         return Wait(job.id, "preempted", text, {"by": first.id, "qos": self.rules.of(first.qos).name})
 
-    def orders(self, plan: Plan, cut: Collection[str], *, whole: bool = False) -> tuple[list[Stop], list[Wait]]:
+    def orders(self, plan: Plan, cut: Mapping[str, Cut], *, whole: bool = False) -> tuple[list[Stop], list[Wait]]:
         """Return what is to be stopped for the claims a plan leaves, and what those jobs wait for."""
         begun = {order.task for order in plan.orders if isinstance(order, Start)}
+        for order in plan.orders:
+            if isinstance(order, Start) and (gang := census_of(self.view).gang_of(order.task)):
+                self._count(owner_of(census_of(self.view).jobs[gang.job]), held_cores(order.placement))
         stops, waits = list[Stop](), list[Wait]()
         self.claims = {job: one for job, one in self.claims.items() if not self._begins(job, begun)}
         live, space = self.live, None
         for job in self._claimants(plan, cut):
             if job.id not in live and self.view.now >= self.claims.get(job.id, {}).get("again", 0.0):
                 space = space or self._space(plan, whole=whole)
-                stops += self._preempted(job, begun, space, {stop.task for stop in stops})
+                limit = self._cohort(job, cut[job.id]) if job.id in cut else None
+                stops += self._preempted(job, begun, space, {stop.task for stop in stops}, limit)
             if job.id in self.live:
                 waits.append(self._waits(job))
         if self.view.free is not None:
@@ -270,35 +286,98 @@ class Preemption:
     def _begins(self, job: str, begun: Collection[str]) -> bool:
         return any(task.rpartition("-")[0] == job for task in begun)
 
-    def _claimants(self, plan: Plan, cut: Collection[str]) -> Iterator[JobView]:
+    def _claimants(self, plan: Plan, cut: Mapping[str, Cut]) -> Iterator[JobView]:
         """Yield the jobs that may preempt and wait for space, the best first."""
         said = {wait.job: wait.reason for wait in plan.waits}
-        waiting = (job for job in census_of(self.view).jobs.values() if self.rules.of(job.qos).preempts)
+        jobs = census_of(self.view).jobs.values()
+        waiting = (job for job in jobs if self.rules.of(job.qos).preempts or self._is_owed(job, job.gangs[0]))
         for job in sorted(waiting, key=lambda one: (-one.priority, one.submitted, one.id)):
-            if job.id not in cut and said.get(job.id) not in NOT_SPACE:
+            if job.id in cut:
+                if self._cohort(job, cut[job.id]) is not None:
+                    yield job
+            elif said.get(job.id) not in NOT_SPACE:
                 yield job
+
+    def _is_owed(self, job: JobView, gang: GangView) -> bool:
+        """Return whether a gang is within what its account is guaranteed."""
+        own = self.rules.guarantee(owner_of(job))
+        return own is not None and self.used.get(own, 0) + cores_of(gang) <= own.most
+
+    def _cohort(self, job: JobView, cut: Cut) -> Limit | None:
+        """Return the limit that a job waits for, if siblings that borrow can give room under it."""
+        own = self.rules.guarantee(owner_of(job))
+        if own is None or cut.limit is None or not self._is_owed(job, job.gangs[0]):
+            return None
+        return cut.limit if (cut.limit.kind, cut.limit.name) == ("account", self.rules.parents[own.name]) else None
 
     def _space(self, plan: Plan, *, whole: bool) -> Space:
         free = self.view.free
         return Amounts(self.view, plan) if free is None else Located(self.view, plan, free, whole=whole)
 
-    def _preempted(self, job: JobView, begun: Collection[str], space: Space, gone: Collection[str]) -> Iterator[Stop]:
+    def _preempted(
+        self, job: JobView, begun: Collection[str], space: Space, gone: Collection[str], limit: Limit | None
+    ) -> Iterator[Stop]:
         gangs = [gang for gang in job.gangs[: MOST + len(begun)] if gang.tasks[0] not in begun][:MOST]
         taken, qos = set(gone), self.rules.of(job.qos)
         for gang in gangs:
-            if space.after(gang, (), keep=True) is not None:
+
+            def fits(tasks: Collection[str], gang: GangView = gang) -> Collection[str] | None:
+                return space.after(gang, tasks) if self._has_room(gang, limit, tasks) else None
+
+            if fits(()) is not None:
+                space.after(gang, (), keep=True)
+                self._count(owner_of(job), cores_of(gang))
                 continue
             units = units_for(self.view, self.rules, job, taken)
-            found = chosen(units, lambda tasks, gang=gang: space.after(gang, tasks))  # type: ignore[misc]
+            found = chosen(units, fits)
+            if not found and self._is_owed(job, gang):
+                found = chosen(self._borrowed(job, taken), fits)
             if not found:
                 break
             space.after(gang, _tasks(found), keep=True)
             taken |= set(_tasks(found))
+            self._count(owner_of(job), cores_of(gang))
+            for run in map(census_of(self.view).runs.__getitem__, _tasks(found)):
+                self._count(owner_of(run), -held_cores(run.placement))
         if tasks := sorted(taken - set(gone)):
             self._claim(job, tasks, qos.grace)
-            why = f"preempted by job {job.id} (qos {qos.name})"
+            why = f"preempted by {self._called(job)}"
             cancels = qos.how == CANCEL
             yield from (Stop(task, why, job.id, qos.signal, qos.grace, cancels) for task in tasks)
+
+    def _called(self, job: JobView) -> str:
+        """Name a claimant, with what lets it preempt."""
+        qos = self.rules.of(job.qos)
+        return f"job {job.id} ({f'qos {qos.name}' if qos.preempts else f'account {job.account}'})"
+
+    def _count(self, owner: Owner, cores: int) -> None:
+        self.used.update(dict.fromkeys(self.rules.counted(owner), cores))
+
+    def _has_room(self, gang: GangView, limit: Limit | None, gone: Collection[str]) -> bool:
+        """Return whether a gang passes no limit once some tasks have ended."""
+        if limit is None:
+            return True
+        runs = (census_of(self.view).runs[task] for task in gone)
+        back = sum(held_cores(run.placement) for run in runs if limit in self.rules.counted(owner_of(run)))
+        return self.used.get(limit, 0) + cores_of(gang) - back <= limit.most
+
+    def _borrowed(self, job: JobView, gone: Collection[str]) -> list[Unit]:
+        """Return what siblings run beyond what they are guaranteed, their last starts first."""
+        own, found, over = self.rules.guarantee(owner_of(job)), list[Unit](), dict[Limit, float]()
+        gangs: dict[tuple[str, int], list[RunView]] = {}
+        for run in census_of(self.view).runs.values():
+            gangs.setdefault((run.job, run.gang), []).append(run)
+        for runs in sorted(gangs.values(), key=lambda runs: (-runs[0].started, runs[0].task)):
+            its, kind = self.rules.guarantee(owner_of(runs[0])), self.rules.of(runs[0].qos)
+            free = all(not run.stopping and run.task not in gone for run in runs) and PREEMPTION not in kind.exempt
+            if own is None or its is None or not free or not self.rules.are_siblings(own, its):
+                continue
+            cores = sum(held_cores(run.placement) for run in runs)
+            left = over.get(its, self.used.get(its, 0) - its.most)
+            if cores <= left:
+                over[its] = left - cores
+                found.append(_unit(runs))
+        return found
 
     def _claim(self, job: JobView, tasks: Sequence[str], grace: float) -> None:
         tries = self.claims.get(job.id, {}).get("tries", 0) + 1

@@ -46,8 +46,9 @@ class _Ruled:
     def __init__(self, policy: Policy, view: View, rules: Rules) -> None:
         self.policy, self.view, self.rules = policy, view, rules
         self.census = census_of(view)
-        self.preemption = Preemption.of(view, rules) if rules.preempt else None
-        self.used = used_cores(rules, self.census.runs.values()) if rules.limit else {}
+        counts = rules.limit or rules.parents
+        self.used = used_cores(rules, self.census.runs.values()) if counts else {}
+        self.preemption = Preemption.of(view, rules, self.used) if rules.preempt or rules.parents else None
         own = {key: value for key, value in view.memory.items() if key != NAME}
         self.seen = replace(view, memory=own) if NAME in view.memory else view
 

@@ -50,7 +50,7 @@ def used_cores(rules: Rules, runs: Iterable[RunView]) -> Counter[Limit]:
     """Count the cores that run under each limit."""
     used: Counter[Limit] = Counter(rules.elsewhere)
     for run in runs:
-        if limits := rules.limits(owner_of(run)):
+        if limits := rules.counted(owner_of(run)):
             cores = held_cores(run.placement)
             used.update(dict.fromkeys(limits, cores))
     return used

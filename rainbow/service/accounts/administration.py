@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.accounts.budget import HOUR, read_budget, read_limits
+from rainbow.accounts.budget import GUARANTEED, HOUR, read_budget, read_limits
 from rainbow.accounts.tree import ROOT, Account, Member, Tree
 from rainbow.accounts.usage import COST, DAY
 from rainbow.errors import ConfigError, Conflict, Forbidden, LimitError, NotFound, RequestError
@@ -181,6 +182,7 @@ def _account(
         **_standing(found.get(account.name)),
         "limits": dict(account.limits),
         "budget": _budget(service, connection, account),
+        **({"cores": _cores(service, connection, tree, account)} if GUARANTEED in account.limits else {}),
         "users": [
             {"user": one.user, "shares": one.shares, "default": one.default, **_standing(found.get(one.key))}
             for one in own
@@ -199,6 +201,22 @@ def _standing(found: Standing | None) -> dict[str, Any]:
         "factor": found.factor,
         "ahead": found.ahead,
     }
+
+
+def _cores(service: Service, connection: sa.Connection, tree: Tree, account: Account) -> dict[str, float]:
+    """Return what an account is guaranteed and runs, what it borrows, and what its siblings borrow of it."""
+    running: Counter[str] = Counter()
+    for run in charges.running(connection, service.clock()):
+        for one in tree.line(run.account):
+            running[one.name] += int(run.amounts.get("core", 0))
+    beside = [one for one in tree.below(account.parent) if GUARANTEED in one.limits]
+    over = {one.name: running[one.name] - float(one.limits[GUARANTEED]) for one in beside}
+    borrowed = sum(more for more in over.values() if more > 0)
+    unused = -sum(less for less in over.values() if less < 0)
+    own = over[account.name]
+    lent = min(-own, borrowed * -own / unused) if own < 0 else 0.0
+    whole = float(account.limits[GUARANTEED])
+    return {"guaranteed": whole, "running": running[account.name], "borrowed": max(0.0, own), "lent": lent}
 
 
 def _budget(service: Service, connection: sa.Connection, account: Account) -> dict[str, Any] | None:

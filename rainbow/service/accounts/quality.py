@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from rainbow.accounts.budget import GUARANTEED
 from rainbow.accounts.tree import Tree
 from rainbow.errors import Conflict, Forbidden, JobspecError, NotFound, PolicyError, RequestError
 from rainbow.scheduling.qos import DEFAULT, Limit, Qos, Rules, check_qos, read_qos
@@ -68,7 +69,7 @@ def rules_of(service: Service, connection: sa.Connection, entry: Entry) -> Rules
     if name not in known.rules:
         known.rules[name] = _rules(known.tree, known.qos, name)
     rules = known.rules[name]
-    if not (rules.limit or rules.preempt):
+    if not (rules.limit or rules.preempt or rules.parents):
         return None
     return with_elsewhere(connection, entry, rules)
 
@@ -79,14 +80,15 @@ def with_elsewhere(connection: sa.Connection, entry: Entry, rules: Rules) -> Rul
         return rules
     used: Counter[Limit] = Counter()
     for owner, placement in charges.placed_elsewhere(connection, entry.id):
-        over_all = [limit for limit in rules.limits(owner) if not limit.cluster]
+        over_all = [limit for limit in rules.counted(owner) if not limit.cluster]
         used.update(dict.fromkeys(over_all, held_cores(placement)))
     return replace(rules, elsewhere=dict(used))
 
 
 def _rules(tree: Tree, qos: Mapping[str, Qos], cluster: str) -> Rules:
     lines = {name: tuple((one.name, one.limits) for one in tree.line(name) if one.limits) for name in tree.accounts}
-    return Rules(cluster, qos, {name: line for name, line in lines.items() if line})
+    lending = {name: one.parent for name, one in tree.accounts.items() if GUARANTEED in one.limits}
+    return Rules(cluster, qos, {name: line for name, line in lines.items() if line}, parents=lending)
 
 
 # ── verbs ──
