@@ -11,6 +11,7 @@ import pytest
 
 from rainbow.cli import main, session
 from rainbow.client import Client
+from tests.agent_sites import until
 from tests.conftest import ADMIN, REGISTRATION
 from tests.live import rainbow_at
 from tests.shell import ROOT, Shell, variables_of
@@ -96,6 +97,9 @@ def test_commands_of_the_page_run(shell: Shell, page: str, monkeypatch: pytest.M
     if page.startswith("reference-"):
         shell("scheduler", "set", "willow", "--policy", "delegate" if page == "reference-agent.md" else "load_based")
         job = shell.json("submit", "--", "true")["id"]
+        until(
+            lambda: page != "reference-agent.md" or shell.json("job", "show", job)["tasks"][0]["state"] == "ASSIGNED"
+        )
         instead |= {" ID ": f" {job} ", " 18ea ": f" {job} "}
     for command, _ in [one for block in BLOCK.findall((DOCS / page).read_text()) for one in COMMAND.findall(block)]:
         for written, ours in instead.items():
