@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.service.placement.replacement import WHY
+from rainbow.service.placement.replacement import WHY, is_unfinished
 from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
@@ -164,3 +164,17 @@ def test_rules_that_are_none_are_refused_where_they_are_wrong(
     body = {"limits": {"replace": rules}}
     told = api.problem(422, "policy-invalid", "PATCH", "/v1/clusters/oak/scheduler", body, oak.secret)
     assert told["pointer"] == pointer
+
+
+def test_a_look_that_is_cut_short_goes_on_at_the_next_step(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, *waiting = (site.submit() for _ in range(4))
+    site.oak.take()
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(site.api.service, "monotonic", lambda: next(ticks) * 0.3)
+    site.look()
+    assert is_unfinished(site.api.service, site.api.service.catalogue["oak"].id)
+    for _ in range(6):
+        step(site.api.service, "oak")
+    assert not is_unfinished(site.api.service, site.api.service.catalogue["oak"].id)
+    assert site.where(running) == "oak"
+    assert sorted(site.where(job) for job in waiting).count("elm") >= 1

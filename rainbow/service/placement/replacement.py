@@ -57,30 +57,54 @@ class Rules:
         return there < here - max(self.least, self.gain * (here - now))
 
 
-class Reviews(ByCluster[float]):
-    """{cluster id: when its jobs were looked at last}."""
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A look at a cluster's jobs: when it began, and the jobs that it was too short for; the next step has those."""
+
+    at: float
+    left: tuple[str, ...] = ()
+
+
+class Reviews(ByCluster[Review]):
+    """{cluster id: the last look at its jobs}."""
 
 
 def is_due(service: Service, cluster_id: str, limits: Mapping[str, Any]) -> bool:
-    """Return whether it is time to look at a cluster's jobs."""
-    since = service.clock() - service.state(Reviews).get(cluster_id, -inf)
-    return limits.get("replace") is not None and not 0 <= since < limits["replace"]["every"]
+    """Return whether it is time to look at a cluster's jobs, or to go on with a look that was cut short."""
+    review = service.state(Reviews).get(cluster_id)
+    since = service.clock() - review.at if review else -inf
+    rules = limits.get("replace")
+    return rules is not None and (bool(review and review.left) or not 0 <= since < rules["every"])
+
+
+def is_unfinished(service: Service, cluster_id: str) -> bool:
+    """Return whether the last look was cut short."""
+    review = service.state(Reviews).get(cluster_id)
+    return bool(review and review.left)
 
 
 def move_to_sooner(service: Service, mirror: Departed) -> bool:
     """Move what ends sooner elsewhere, in one short transaction; return whether anything was moved."""
-    told = service.state(Outlook).of(mirror.entry.id, service.clock())
+    told, before = (
+        service.state(Outlook).of(mirror.entry.id, service.clock()),
+        service.state(Reviews).get(mirror.entry.id),
+    )
     if not is_due(service, mirror.entry.id, mirror.limits) or told is None or told.forecast is None:
+        if before and before.left:
+            service.state(Reviews)[mirror.entry.id] = Review(before.at)
         return False
-    service.state(Reviews)[mirror.entry.id] = service.clock()
-    rules = Rules(**mirror.limits["replace"])
+    begun = before.at if before and before.left else service.clock()
+    rules, job_ids = Rules(**mirror.limits["replace"]), _first(mirror, before.left if before else ())
     with service.store.read() as connection:
         looking = _Looking(service, connection, rules, told)
-        gains = sorted(looking.gains(_first(mirror)), reverse=True)
-    if not gains:
-        return False
-    with service.store.write() as connection:
-        moved = dict(_moved(_Looking(service, connection, rules, told, looking.elsewhere.verdicts), gains))
+        gains = sorted(looking.gains(job_ids), reverse=True)
+    moved, late = {}, []
+    if gains:
+        with service.store.write() as connection:
+            again = _Looking(service, connection, rules, told, looking.elsewhere.verdicts)
+            moved = dict(again.moved(gains))
+            late = [job_id for _, job_id in gains[again.looked :]]
+    service.state(Reviews)[mirror.entry.id] = Review(begun, (*late, *job_ids[looking.looked :]))
     for job_id in moved:
         mirror.see_off(job_id)
     if moved:
@@ -88,31 +112,21 @@ def move_to_sooner(service: Service, mirror: Departed) -> bool:
     return bool(moved)
 
 
-def _first(mirror: Departed) -> list[str]:
-    """Return the jobs that were submitted first of those that wait and may move by what is known in memory."""
+def _first(mirror: Departed, left: tuple[str, ...]) -> list[str]:
+    """Return the jobs that are left, or were submitted first, of those that wait and may move by all in memory."""
     may = [
         (live.record.submitted_at, job_id)
         for job_id, live in mirror.jobs.items()
         if not live.booked and not live.dependencies and not _is_promised(live.record)
     ]
-    return [job_id for _, job_id in sorted(may)[:LOOKED_AT]]
+    known = set(left)
+    return [job_id for _, job_id in sorted(may) if not left or job_id in known][:LOOKED_AT]
 
 
 def _is_promised(record: JobRecord) -> bool:
     """Return whether a job has a promised start, or space is kept for it."""
     wait = record.wait or {}
     return wait.get("reason") == "reserved" and ("promised" in wait["facts"] or wait["facts"].get("start") is None)
-
-
-def _moved(looking: _Looking, gains: list[tuple[float, str]]) -> Iterator[tuple[str, str]]:
-    """Move jobs while the transaction is short; yield each with the cluster that has it now."""
-    began = looking.monotonic()
-    for _, job_id in gains:
-        if looking.monotonic() - began > SLICE:
-            return
-        found = looking.best(job_id)
-        if found and (move := looking.carry_out(*found)):
-            yield job_id, move.record.cluster_id
 
 
 class _Looking:
@@ -123,17 +137,30 @@ class _Looking:
     ) -> None:
         self._service, self._connection = service, connection
         self._rules, self._told, self._now, self.monotonic = rules, told, service.clock(), service.monotonic
+        self.looked = 0  # jobs
         self.elsewhere = Elsewhere(service, connection, {} if verdicts is None else verdicts, back_after=WHY)
 
     def gains(self, job_ids: list[str]) -> Iterator[tuple[float, str]]:
         """Yield the seconds that each job would gain that moves by the rules, until the time is over."""
         began = self.monotonic()
         for job_id in job_ids:
-            if self.monotonic() - began > LONGEST:
+            if self.looked and self.monotonic() - began > LONGEST:
                 return
+            self.looked += 1
             if found := self.best(job_id):
                 record, arriving, name = found
                 yield self._end_here(record) - _finish(arriving, name), job_id
+
+    def moved(self, gains: list[tuple[float, str]]) -> Iterator[tuple[str, str]]:
+        """Move jobs while the transaction is short; yield each with the cluster that has it now."""
+        began = self.monotonic()
+        for _, job_id in gains:
+            if self.looked and self.monotonic() - began > SLICE:
+                return
+            self.looked += 1
+            found = self.best(job_id)
+            if found and (move := self.carry_out(*found)):
+                yield job_id, move.record.cluster_id
 
     def best(self, job_id: str) -> tuple[JobRecord, Arriving, str] | None:
         """Return a job that would gain by a move, its ends elsewhere, and the cluster where it ends first."""

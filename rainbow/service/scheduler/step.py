@@ -38,7 +38,7 @@ from rainbow.service.jobs.lifecycle import end, end_more, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import is_away, is_leaving, leave
 from rainbow.service.placement.recall import recall
-from rainbow.service.placement.replacement import move_to_sooner
+from rainbow.service.placement.replacement import is_unfinished, move_to_sooner
 from rainbow.service.scheduler.supposition import supposed
 from rainbow.service.scheduler.view import Frozen, freeze, frozen
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState
@@ -116,9 +116,8 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
         record = follow(service, mirror)
     seen = frozen(service, mirror, record) if record else None  # 3
     service.restless.discard(entry.id)
-    (service.unfinished.add if mirror.ending or is_leaving(service, entry.id) else service.unfinished.discard)(
-        entry.id
-    )
+    more = mirror.ending or is_leaving(service, entry.id) or is_unfinished(service, entry.id)
+    (service.unfinished.add if more else service.unfinished.discard)(entry.id)
     if seen is None:
         return False
     plan = ruled(policies.get(seen.record.policy), seen.view)  # 4
