@@ -328,3 +328,33 @@ def test_a_script_goes_where_it_would_start_first_of_two_slurms_and_a_machine(tm
 
 def waits_at(user: Client, name: str) -> float:
     return float(user.state(name)["effective"].get("expected_wait") or 0.0)
+
+
+@pytest.mark.timeout(600)
+def test_a_job_that_is_stuck_at_one_slurm_ends_at_the_other(tmp_path: Path) -> None:
+    """Its partition allows ten minutes at one site and any time at the other; it runs once."""
+    port = free_ports(1)[0]
+    url = f"http://127.0.0.1:{port}"
+    with slurm() as oak, slurm() as elm, processes_of(tmp_path) as processes:
+        elm.run("scontrol", "update", "partitionname=short", "maxtime=INFINITE")
+        processes.start("serve", "--port", str(port), "--database", str(tmp_path / "rainbow.db"))
+        until(Client(url).ready)
+        service, tokens = ("--executor", "slurm", "--identity", "service"), []
+        for cost, (name, site) in enumerate((("oak", oak), ("elm", elm))):
+            tokens.append(at(tmp_path, processes, url, name, *service, SLURM_CONF=str(site.conf)))
+            secret = json.loads((tmp_path / f"{name}.json").read_text())["clusters"][name]["secret"]
+            Client(url, secret).change_state(name, {"cost": cost})
+            Client(url, secret).set_scheduler(name, {"settings": {"stuck_after": 5}})
+        cheapest = {"priorities": [{"priority": 1, "steps": [{"sort_ascending": "cost"}, {"select": "first"}]}]}
+        mark, user = tmp_path / "mark", Client(url, tokens)
+        script = f"#!/bin/sh\n#SBATCH --ntasks=1 --time=30 --partition=short\necho >> {mark}\n"
+        document, _ = jobspec_of_call(
+            read_call(script, ["job.sh"]), Caller(datetime.now().astimezone(), str(tmp_path))
+        )
+        made = user.submit(document, selector={"name": "constraint", "options": cheapest})
+        assert made["cluster"] == "oak"
+        ended = user.wait(made["id"], 120)
+        assert (ended["cluster"], ended["state"], mark.read_text()) == ("elm", "COMPLETED", "\n")
+        [move] = user.why(made["id"])["decision"]["moves"]
+        assert move["why"] == "stuck at oak for 5 s: PartitionTimeLimit"
+        assert "CANCELLED" in oak.run("squeue", "-h", "-t", "all", "-o", "%T")
