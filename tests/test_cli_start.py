@@ -28,6 +28,12 @@ def test_command_that_asks_a_server_imports_nothing_heavy(words: str) -> None:
     assert done.stderr.split() == []
 
 
+def test_what_asks_nobody_imports_neither_client_nor_jobspecs() -> None:
+    started = STARTED.replace(repr(HEAVY), repr(("httpx", "yaml", "rainbow.client", "rainbow.jobspec")))
+    done = subprocess.run([sys.executable, "-c", started, "--version"], capture_output=True, text=True, check=True)
+    assert done.stderr.split() == []
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_where_the_table_says(name: str) -> None:
     command = main.get_command(click.Context(main), name)

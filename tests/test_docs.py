@@ -58,6 +58,16 @@ def test_every_line_of_the_threat_model_names_tests_that_there_are():
             assert re.search(rf"^(async )?def {name}\(", (ROOT / "tests" / file).read_text(), re.M), (file, name)
 
 
+def test_every_line_of_reliability_names_tests_that_there_are():
+    rows = [line for line in (ROOT / "docs/reliability.md").read_text().splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if not row.endswith("| test |")]
+    assert len(rows) > 25
+    for row in rows:
+        named = re.findall(r"`(test_\w+\.py)`", row.rstrip("| ").rpartition("| ")[2])
+        assert named, row
+        assert [file for file in named if not (ROOT / "tests" / file).exists()] == [], row
+
+
 def test_every_decision_is_a_record_in_the_index():
     index = (ROOT / "docs/design/README.md").read_text()
     for record in sorted((ROOT / "docs/design").glob("*.md")):

@@ -22,8 +22,6 @@ from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
-from rainbow.jobspec.quantities import in_words
-
 UNBOUNDED = 200  # columns, where there is no terminal to say how many it has
 NARROWEST = 40  # an id is told whole, in however narrow a terminal
 STYLES = {
@@ -102,6 +100,8 @@ def amounts(given: Mapping[str, int], units: Mapping[str, str]) -> dict[str, Any
     >>> amounts({"cores": 4, "gpus": 0, "memory": 500_000_000}, {"memory": "B"})
     {'cores': 4, 'memory': '500 MB'}
     """
+    from rainbow.jobspec.quantities import in_words  # reads jobspecs: most commands write no amounts
+
     return {key: in_words(n, units[key]) if key in units else n for key, n in given.items() if n}
 
 
