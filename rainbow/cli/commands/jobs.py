@@ -73,9 +73,9 @@ SHOWN = ("JobID", "Name", "State", "Cluster", "User", "Elapsed", "Nodes", "Reaso
 @click.option(
     "--state",
     type=click.Choice([str(state) for state in JobState], case_sensitive=False),
-    help="Only those in this state; else those that have not ended.",
+    help="Show only jobs in this state. Default: all that have not ended.",
 )
-@click.option("-a", "--all", "every", is_flag=True, help="Those that have ended, too.")
+@click.option("-a", "--all", "every", is_flag=True, help="Include jobs that have ended.")
 @click.option("-u", "--requestor", "--user", "requestor", help="Show only jobs of this requestor.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
 @watch_option
@@ -164,7 +164,7 @@ def eta(client: Client, job_id: str, as_json: bool, output: str) -> None:
 @printer.output_option
 @with_tokens
 def why(client: Client, job_id: str, output: str) -> None:
-    """Explain a job's placement and why it is waiting, including whether it can run at all."""
+    """Show in one line where a job is and why, then how it was placed and whether it can ever run."""
     found = client.why(job_id, verify=True)
     printer.show(output, found, lambda console: _draw_why(console, found))
 

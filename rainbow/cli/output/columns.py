@@ -108,8 +108,8 @@ def list_options(
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @click.option("--format", "wanted", metavar="NAMES", help=f"Columns, as NAME or NAME%WIDTH: {names}.")
-        @click.option("-n", "--noheader", is_flag=True, help="No line of titles.")
-        @click.option("-P", "--parsable2", "bars", is_flag=True, help="Fields divided by |, whole.")
+        @click.option("-n", "--noheader", is_flag=True, help="Omit the line of titles.")
+        @click.option("-P", "--parsable2", "bars", is_flag=True, help="Separate fields by | and cut none.")
         @click.option(
             "-o",
             "--output",

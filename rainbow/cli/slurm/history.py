@@ -102,13 +102,13 @@ def _since(_: click.Context, option: click.Parameter, value: str | None) -> floa
 
 
 @click.command()
-@click.option("-j", "--job", "--jobs", "ids", metavar="JOB[,JOB]", help="Only these jobs, by id or its beginning.")
-@click.option("--elements", is_flag=True, help="A line for every task: JOB_1, JOB_2 of an array; with --job.")
-@click.option("-S", "--since", "--starttime", "since", callback=_since, help="Only those not ended before then.")
-@click.option("-E", "--until", "--endtime", "until", callback=_since, help="Only those submitted until then.")
+@click.option("-j", "--job", "--jobs", "ids", metavar="JOB[,JOB]", help="Show only these jobs, by their ids.")
+@click.option("--elements", is_flag=True, help="Show a line for every task: JOB_1, JOB_2 of an array; with --job.")
+@click.option("-S", "--since", "--starttime", "since", callback=_since, help="Show only jobs not ended then.")
+@click.option("-E", "--until", "--endtime", "until", callback=_since, help="Show only jobs submitted until then.")
 @click.option("-u", "--requestor", "--user", "requestor", help="Show only jobs of this requestor.")
 @click.option("--cluster", help="Show only jobs of this cluster.")
-@click.option("-s", "--state", "states", metavar="STATE[,STATE]", help="Only these states, in the words of sacct.")
+@click.option("-s", "--state", "states", metavar="STATE[,STATE]", help="Show only these states of sacct.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
 @list_options(HISTORY, SHOWN, SPARE)
 @with_tokens
