@@ -1,0 +1,145 @@
+"""How forecasts of starts turn out on a trace: `python -m benchmarks.accuracy TRACE.swf.gz --cores 128`.
+
+Every third job that waits is forecast when it comes, with the lengths and scores known by then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import inf, log
+from pathlib import Path
+from random import Random
+from statistics import median
+
+from rainbow.forecast import Bounds, Expected, Length, forecast
+from rainbow.forecast.forecast import score
+from rainbow.forecast.lengths import RUNS, Key, Known, left, length_of
+from rainbow.scheduling import GangView, JobView, RunView
+from rainbow.simulation import Arrival, World, read_trace
+from rainbow.simulation.simulate import Simulation
+from rainbow.simulation.world import Governed, machine
+
+
+@dataclass
+class Learned:
+    """Lengths learned from the jobs that have ended."""
+
+    arrivals: dict[str, Arrival] = field(default_factory=dict)
+    recent: dict[Key, list[float]] = field(default_factory=dict)
+
+    def _key(self, job: str) -> Key:
+        one = self.arrivals[job]
+        return Key("machine", one.requestor, str(one.slots), "job", one.slots)
+
+    def of(self, job: JobView, gang: GangView) -> Length:
+        """Predict a gang that waits."""
+        return length_of(Known(self.recent), self._key(job.id), gang.expected)
+
+    def left(self, run: RunView, now: float) -> float:
+        """Predict how many more seconds a task runs."""
+        limit = run.until - run.started if run.until else 0.0
+        return left(Known(self.recent), self._key(run.job), now - run.started, limit)
+
+    def ended(self, job: str, seconds: float) -> None:
+        """Learn from a job that has ended."""
+        for level, _ in self._key(job).levels():
+            self.recent[level] = [*self.recent.get(level, ()), seconds][-RUNS:]
+
+
+class Trial:
+    """One trace under one policy."""
+
+    def __init__(self, arrivals: list[Arrival], cores: int, governed: Governed) -> None:
+        self.arrivals, self.learned = arrivals, Learned({one.id: one for one in arrivals})
+        world = World([machine(cores)], {"": governed})
+        self.simulation = Simulation(world, arrivals[0].submit, 0, lambda view, plan: None)
+        self.site = self.simulation.sites["machine"]
+        self.told: dict[str, tuple[float, Expected, bool]] = {}
+        self.scores: list[float] = []
+        self.results: list[tuple[float, bool, bool]] = []  # score, whether inside, whether bands were typical
+        self.running: set[str] = set()
+
+    def run(self) -> None:
+        """Let all arrive, and look at what happened before each."""
+        waited = 0
+        for one in self.arrivals:
+            self.simulation.advance(one.submit)
+            self.simulation.arrive(one)
+            self.simulation._plan()
+            self._look()
+            if one.id in self.site.virtual.spans or one.id not in self.simulation.arrived:
+                self.running |= {one.id} & self.site.virtual.spans.keys()
+                continue
+            self.running.add(one.id)
+            waited += 1
+            if waited % 3 == 0:
+                self._forecast(one)
+        self.simulation.advance(inf)
+        self._look()
+
+    def _forecast(self, one: Arrival) -> None:
+        view = replace(self.site.virtual.view(), census=None)
+        made = forecast(view, self.site.policy, self.learned, self.scores, Bounds())
+        expected = made.jobs[one.id]
+        if expected.start < inf:
+            self.told[one.id] = one.submit, expected, made.typical
+
+    def _look(self) -> None:
+        """Learn from what has started and ended."""
+        spans, runs = self.site.virtual.spans, {run.job for run in self.site.virtual.census.runs.values()}
+        for job in [job for job in self.running if job in spans]:
+            if job in self.told:
+                self._score(job, spans[job].start)
+            if job not in runs:
+                self.running.discard(job)
+                self.learned.ended(job, spans[job].end - spans[job].start)
+
+    def _score(self, job: str, start: float) -> None:
+        at, expected, typical = self.told.pop(job)
+        self.scores.append(score(start - at, expected.planned - at))
+        inside = expected.low - 1 <= start <= expected.high + 1
+        self.results.append((score(start - at, expected.start - at), inside, typical))
+
+    def line(self) -> str:
+        """Say how forecasts turned out."""
+        counted = [one for one in self.results if one[2]] or self.results
+        scores = [one[0] for one in counted]
+        near = sum(abs(one) <= log(2) for one in scores) / len(scores)
+        inside = sum(one[1] for one in counted) / len(counted)
+        told = f"{len(self.results)} forecasts, {len(counted)} with bands of 30 scores or more"
+        ways = f"{inside:.0%} inside the 80 % band, {near:.0%} within a factor of 2"
+        return f"{told}: {ways}, bias {median(scores):+.2f}"
+
+
+def read(path: Path, jobs: int, pace: float, inflate: float, site: str) -> Iterator[Arrival]:
+    """Read the first jobs of a trace (of one of its clusters) with arrivals and limits changed."""
+    chance = Random(1)
+    for one in islice((one for one in read_trace(path) if not site or one.cluster == site), jobs):
+        limit = one.run * chance.uniform(1, inflate) if inflate else one.limit
+        yield replace(one, submit=one.submit * pace, limit=limit)
+
+
+def main() -> None:
+    """Run one trial."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("trace", type=Path)
+    asked.add_argument("--cores", type=int, default=256)
+    asked.add_argument("--jobs", type=int, default=1_500)
+    asked.add_argument("--pace", type=float, default=1.0, help="factor of the times of arrival")
+    asked.add_argument("--inflate", type=float, default=0.0, help="limits: up to so many times the run time")
+    asked.add_argument("--site", default="", help="one cluster of the trace")
+    asked.add_argument("--policy", default="priority")
+    asked.add_argument("--settings", type=json.loads, default={}, help="the policy's, as JSON")
+    given = asked.parse_args()
+    arrivals = list(read(given.trace, given.jobs, given.pace, given.inflate, given.site))
+    trial = Trial(arrivals, given.cores, Governed(given.policy, given.settings))
+    trial.run()
+    print(f"{given.trace.name} {given.policy}: {trial.line()}")
+
+
+if __name__ == "__main__":
+    main()
