@@ -11,6 +11,7 @@ it is pending, and when a job would start that is not submitted.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -75,7 +76,7 @@ class Flux:
             for queue, priority in _columns(said, 1):
                 if priority.isdecimal():
                     found.setdefault(queue, []).append(int(priority))
-            return found
+            return {queue: sorted(priorities) for queue, priorities in found.items()}
 
         return Question(("flux", "jobs", "-A", "-n", "-c", "0", "-f", "pending", "-o", "{queue}|{priority}"), read)
 
@@ -125,7 +126,7 @@ class Flux:
         why = row.reason or row.state
         text = f"Flux job {row.id} waits{f' in queue {row.partition}' if row.partition else ''}: {why}"
         others = queue.get(row.partition, ())
-        rank = 1 + sum(each > row.priority for each in others)
+        rank = 1 + len(others) - bisect_right(others, row.priority)
         text += f"; priority {row.priority}, rank {rank} of {len(others)}" if others else ""
         text += f"; planned for {row.start}" if row.start else ""
         facts: dict[str, str | float | bool | None] = {

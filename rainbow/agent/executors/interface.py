@@ -182,7 +182,7 @@ class Site(Protocol):
         """Ask which jobs have which of these marks."""
 
     def queue(self) -> Question[dict[str, list[int]]]:
-        """Ask for the priorities of everybody's waiting jobs, by queue."""
+        """Ask for the priorities of everybody's waiting jobs, by queue; the least first."""
 
     def over(self) -> Question[dict[str, Final]]:
         """Ask how all jobs ended that are still remembered."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from rainbow.agent.executors.interface import Final, Phase, Row
@@ -61,14 +62,14 @@ def read_rows(text: str) -> tuple[dict[str, Row], list[str]]:
 
 
 def read_queue(text: str) -> dict[str, list[int]]:
-    """Read what `squeue -t PD -o QUEUE` prints; return the priorities of all pending jobs by partition."""
+    """Read what `squeue -t PD -o QUEUE` prints; return all pending priorities by partition, the least first."""
     found: dict[str, list[int]] = {}
     for line in text.splitlines():
         parts = line.split("|")
         if len(parts) == 3 and parts[2].strip().isdecimal():
             for partition in parts[1].split(","):
                 found.setdefault(partition.strip(), []).append(int(parts[2]))
-    return found
+    return {partition: sorted(priorities) for partition, priorities in found.items()}
 
 
 def read_marks(text: str, marks: Iterable[str]) -> dict[str, list[str]]:
@@ -107,16 +108,16 @@ def class_of(reason: str) -> tuple[str, str]:
     return "", ""
 
 
-def waiting(row: Row, queue: Mapping[str, Iterable[int]], asked: str) -> Pending:
-    """Say why a job has not begun. `queue` are the priorities of pending jobs, `asked` when that was looked up.
+def waiting(row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending:
+    """Say why a job has not begun. `queue`: sorted priorities of pending jobs; `asked`: when it was looked up.
 
     >>> waiting(Row("7", "PENDING", Phase.WAITING, "2026-11-22T06:44:00", 10, "n[1-2]", "batch", "", "Priority"),
     ...         {"batch": [10, 11, 12]}, "06:31").text
     'Slurm job 7 waits on partition batch for its turn: Priority; priority 10, 3rd of 3; planned for 06:44 on n[1-2]'
     """
     kind, words = class_of(row.reason)
-    others = list(queue.get(row.partition, ()))
-    rank = 1 + sum(each > row.priority for each in others)
+    others = queue.get(row.partition, ())
+    rank = 1 + len(others) - bisect_right(others, row.priority)  # a thousand ask, each second
     text = f"Slurm job {row.id} waits on partition {row.partition or '?'}"
     if kind == "stuck":
         text = f"Slurm job {row.id} cannot start on partition {row.partition or '?'} as it is"
