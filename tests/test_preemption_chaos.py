@@ -113,9 +113,9 @@ def test_nothing_is_lost_or_runs_twice_while_server_and_agent_are_killed(site: S
     while time.monotonic() < until_:
         waiting = len(list(site.api.all_jobs(state="WAITING")))
         jobs += [site.submit(chance.uniform(0.5, 5)) for _ in range(6 - waiting)]
-        if chance.random() < 0.5:
+        if chance.random() < 0.8:
             jobs.append(site.submit(chance.uniform(0.1, 1), qos="urgent"))
-        if chance.random() < 0.15:
+        if chance.random() < 0.1:
             chance.choice([site.kill_server, site.kill_agent])(chance.uniform(0, 2))
         time.sleep(0.7)
     for job in jobs:

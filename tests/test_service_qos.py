@@ -92,6 +92,16 @@ def test_what_is_exempt_is_not_preempted_however_long_others_wait(api, centre):
     assert centre.say("receive")["stop"] == []
 
 
+def test_a_whole_worker_is_freed_where_each_serves_one_job_at_a_time(api, centre):
+    centre.serve_one_job_a_worker()
+    _, low = fill(api, centre, "safe", "low")
+    urgent = submit(api, centre, "bob", "urgent").get_json()["id"]
+    step(api.service, "oak")
+    assert [one["id"] for one in centre.say("receive")["stop"]] == [low["id"]]
+    centre.end(low, result="stopped")
+    assert [offer["job"] for offer in centre.take()] == [urgent]
+
+
 def test_preempted_jobs_are_canceled_where_the_qos_says_so(api, centre):
     api.good("PUT", "/v1/qos/urgent", {"how": "cancel"}, ADMIN)
     first, *_ = fill(api, centre, "low", "safe", "safe", "safe")
