@@ -108,12 +108,17 @@ class Space(Protocol):
         """Return the workers a gang would hold if these tasks had ended, None if it does not fit; `keep`: it does."""
 
 
+def _ending(view: View, plan: Plan) -> set[str]:
+    """Return the tasks that end already, or by this plan."""
+    stops = {order.task for order in plan.orders if isinstance(order, Stop)}
+    return stops | {run.task for run in census_of(view).runs.values() if run.stopping}
+
+
 def _idle(view: View, plan: Plan, gone: Collection[str]) -> list[str]:
     """Return the ready workers that nothing holds once some tasks have ended and a plan's starts have begun."""
     census = census_of(view)
-    busy = {
-        name for run in census.runs.values() if run.task not in gone and not run.stopping for name in run.placement
-    }
+    ending = _ending(view, plan).union(gone)
+    busy = {name for run in census.runs.values() if run.task not in ending for name in run.placement}
     busy |= {name for order in plan.orders if isinstance(order, Start) for name in order.placement}
     return [name for name in census.everyone() if name not in busy]
 
@@ -129,7 +134,7 @@ class Located:
         for order in plan.orders:
             if isinstance(order, Start) and not (order.located and free.book([order.located])):
                 free.fill(order.placement)
-        free.release([run.task for run in census_of(view).runs.values() if run.stopping])
+        free.release(_ending(view, plan))
 
     def after(self, gang: GangView, tasks: Collection[str], *, keep: bool = False) -> Collection[str] | None:
         """Ask the matcher."""
@@ -164,9 +169,8 @@ class Amounts:
         for order in self.plan.orders:
             if isinstance(order, Start):
                 _add(self.free, order.placement, -1)
-        for run in self.runs.values():
-            if run.stopping:
-                _add(self.free, run.placement, 1)
+        for task in _ending(self.view, self.plan) & self.runs.keys():
+            _add(self.free, self.runs[task].placement, 1)
 
     def after(self, gang: GangView, tasks: Collection[str], *, keep: bool = False) -> Collection[str] | None:
         """Place every slot on the first worker with room."""
@@ -276,7 +280,8 @@ class Preemption:
             if job.id not in live and self.view.now >= self.claims.get(job.id, {}).get("again", 0.0):
                 space = space or self._space(plan, whole=whole)
                 limit = self._cohort(job, cut[job.id]) if job.id in cut else None
-                stops += self._preempted(job, begun, space, {stop.task for stop in stops}, limit)
+                gone = _ending(self.view, plan).union(stop.task for stop in stops)
+                stops += self._preempted(job, begun, space, gone, limit)
             if job.id in self.live:
                 waits.append(self._waits(job))
         if self.view.free is not None:
