@@ -70,7 +70,7 @@ class Reviews(ByCluster[Review]):
 
 
 def is_due(service: Service, cluster_id: str, limits: Mapping[str, Any]) -> bool:
-    """Return whether it is time to look at a cluster's jobs, or to go on with a look that was cut short."""
+    """Return whether it is time to look at a cluster's jobs, or to continue one that was cut short."""
     review = service.state(Reviews).get(cluster_id)
     since = service.clock() - review.at if review else -inf
     rules = limits.get("replace")
