@@ -8,7 +8,7 @@ from dataclasses import replace
 from benchmarks.timing import timed
 from rainbow.matching import Take
 from rainbow.scheduling import GangView, JobView, LoadBased, RunView, View, WorkerView
-from rainbow.scheduling.interface import census_of
+from rainbow.scheduling.interface import cluster_index_of
 from rainbow.state_machine import WorkerState
 
 # the original's default classes, and its time for a round with 10k workers of which 1 % are idle
@@ -56,7 +56,7 @@ def world(workers: int, waiting: int, idle: int, per_job: int) -> View:
         for k in range(idle, workers)
     ]
     view = View(0.0, SETTINGS, seen, jobs, runs, place, lambda _: frozenset({"k"}), divide)
-    return replace(view, census=census_of(view))  # as the host keeps it from step to step
+    return replace(view, census=cluster_index_of(view))  # as the host keeps it from step to step
 
 
 def _gangs(job: str, count: int) -> tuple[GangView, ...]:

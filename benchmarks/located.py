@@ -12,8 +12,8 @@ from benchmarks.timing import heading, once, row
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.matching import Occupancy
 from rainbow.scheduling import GangView, JobView, LoadBased, RunView, View, WorkerView, gangs
-from rainbow.scheduling.interface import census_of
-from rainbow.service.live_state.matcher_cache import FreeSpace, Placing
+from rainbow.scheduling.interface import cluster_index_of
+from rainbow.service.live_state.matcher_cache import FreeSpace, MatcherCache
 from rainbow.state_machine import WorkerState
 
 
@@ -51,7 +51,7 @@ class Used:
     def __init__(self, workers: int, running: int) -> None:
         self.chance = random.Random(1)
         self.cluster = with_memory(workers)
-        self.placing = Placing(self.cluster, "index")
+        self.placing = MatcherCache(self.cluster, "index")
         self.occupancy = Occupancy(self.cluster)
         self.runs = [run for k in range(running) if (run := self._run(k))]
 
@@ -71,7 +71,7 @@ class Used:
     def planned(self, starts: int) -> float:
         """Return how many milliseconds a plan takes that starts so many."""
         view = self._view(starts)
-        view = replace(view, census=census_of(view))
+        view = replace(view, census=cluster_index_of(view))
         made: list[int] = []
         spent = once(lambda: made.append(len(LoadBased().plan(view).orders)))
         assert made == [starts], made

@@ -31,7 +31,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Memory(Generic[K, V]):
+class LruCache(Generic[K, V]):
     """At most `most` values. Threads may share one: what two of them do at once is at worst done twice."""
 
     def __init__(self, most: int) -> None:

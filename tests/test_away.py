@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rainbow.scheduling import cluster_index
-from rainbow.scheduling.interface import census_of
+from rainbow.scheduling.interface import cluster_index_of
 from rainbow.scheduling.invariants import every_wait
 from rainbow.state_machine import WorkerState as W
 from rainbow.text import some
@@ -40,7 +40,7 @@ SAID = [
 
 @pytest.mark.parametrize(("states", "said"), SAID)
 def test_states_are_counted_and_five_workers_named(states, said):
-    assert cluster_index.told(census_of(cluster(*states))) == said
+    assert cluster_index.told(cluster_index_of(cluster(*states))) == said
 
 
 def test_jobs_of_a_cluster_without_ready_workers_hear_which_are_away():
@@ -66,7 +66,7 @@ def test_job_no_ready_worker_can_host_hears_of_the_others(states, more):
 
 
 def test_counts_follow_every_change_of_a_state():
-    census = census_of(cluster(LOST, LOST))
+    census = cluster_index_of(cluster(LOST, LOST))
     for state, said in ((W.READY, "1 of 2 workers is lost (node1)"), (OFFLINE, None), (LOST, None)):
         census.put_worker(replace(census.workers["node0"], state=state))
         assert said is None or cluster_index.told(census) == said

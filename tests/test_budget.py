@@ -8,10 +8,10 @@ import pytest
 
 import rainbow
 from rainbow.jobspec import Constraint, Resource
-from rainbow.matching import Budget, candidates_of, prepare, refusals_of, shown, undecided_of
+from rainbow.matching import Budget, candidates_of, prepare, refusals_of, undecided_of, verdict_to_json
 from rainbow.matching import match as match_purely
 from rainbow.matching.equivalence import class_solver
-from rainbow.matching.index_backend import Index
+from rainbow.matching.index_backend import IndexBackend
 from rainbow.matching.model.budget import STEPS, Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import Rule
 from rainbow.matching.model.verdict import Verdict
@@ -122,14 +122,14 @@ def test_undecided_is_neither_candidate_nor_refusal(backend, many):
     verdicts = match_purely(PACKING, [packed(f"c{k}", k + 1) for k in range(many)], backend, FEW)
     assert len(undecided_of(verdicts)) == many
     assert (len(candidates_of(verdicts)), len(refusals_of(verdicts))) == (0, 0)
-    answer = shown(PACKING, verdicts)
+    answer = verdict_to_json(PACKING, verdicts)
     assert (answer["candidates"], answer["refusals"]) == ([], [])
     assert [one["reason"] for one in answer["undecided"]] == ["undecided"] * many
 
 
 @pytest.mark.parametrize("many", [1, 20])
 def test_an_undecided_answer_is_asked_again(many):
-    index, clusters = Index(), [packed(f"c{k}", 400 + k) for k in range(many)]
+    index, clusters = IndexBackend(), [packed(f"c{k}", 400 + k) for k in range(many)]
     short = Budget(cluster_steps=5, query_steps=5 * many)
     assert {verdict.matched for verdict in index.match_all(PACKING, clusters, short)} == {None}
     assert {verdict.matched for verdict in index.match_all(PACKING, clusters, STEPS)} == {True}
@@ -233,7 +233,7 @@ class Stalling:
 
 def test_a_reason_that_a_busy_moment_cut_short_is_worked_out_for_the_next_who_asks():
     clock, cluster = Stalling(), hard_cluster([{"core": k} for k in range(1, 60)], "c")
-    request, index = asked(Resource("node", children=(wanted("core", 100),))), Index()
+    request, index = asked(Resource("node", children=(wanted("core", 100),))), IndexBackend()
     [first] = index.match_all(request, [cluster], Budget(clock))
     clock.stalls = True
     cut_short = first.reason.text
@@ -246,11 +246,11 @@ def test_a_reason_that_a_busy_moment_cut_short_is_worked_out_for_the_next_who_as
 
 
 def test_what_never_ends_in_time_is_not_worked_out_at_every_look(monkeypatch):
-    clock, cluster, index = Stalling(), hard_cluster([{"core": k} for k in range(1, 60)], "c"), Index()
+    clock, cluster, index = Stalling(), hard_cluster([{"core": k} for k in range(1, 60)], "c"), IndexBackend()
     request = asked(Resource("node", children=(wanted("core", 100),)))
     tried = []
-    whole = class_solver.Trial._shortfall
-    monkeypatch.setattr(class_solver.Trial, "_shortfall", lambda self, meter: tried.append(0) or whole(self, meter))
+    whole = class_solver.Attempt._shortfall
+    monkeypatch.setattr(class_solver.Attempt, "_shortfall", lambda self, meter: tried.append(0) or whole(self, meter))
     for _ in range(6):
         clock.stalls = False
         [verdict] = index.match_all(request, [cluster], Budget(clock))

@@ -18,7 +18,7 @@ import pytest
 from rainbow.cli import main
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.main import topics
-from rainbow.client.transport import PART, Told
+from rainbow.client.transport import PART, UploadProgress
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.shell import ROOT, Shell, server, shell  # noqa: F401 - fixtures
 
@@ -129,7 +129,7 @@ RESOURCES = {
 
 def test_body_that_is_told_of_is_sent_whole_each_time() -> None:
     content, heard = os.urandom(3 * PART + 5), []
-    body = Told(content, lambda sent, total: heard.append((sent, total)))
+    body = UploadProgress(content, lambda sent, total: heard.append((sent, total)))
     assert b"".join(body) == b"".join(body) == content
     assert heard == [(min(k * PART, len(content)), len(content)) for k in (1, 2, 3, 4)] * 2
 

@@ -17,7 +17,7 @@ import pytest
 
 from rainbow.agent import Agent
 from rainbow.agent.executors import lease
-from rainbow.agent.executors.keeper_client import KeptExecutor
+from rainbow.agent.executors.keeper_client import SupervisedExecutor
 from rainbow.agent.executors.run import Result
 from rainbow.api import create_app
 from rainbow.client import Client
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_run_ends_with_the_lease_though_agent_and_keeper_are_gone(folder: Path) -> None:
-    one = KeptExecutor(PATH, folder)
+    one = SupervisedExecutor(PATH, folder)
     one.renew(lease.now() + 60, 1.0)
     one.start(run_of("sh", "-c", 'trap "" TERM; echo begun > "$1"; sleep 300', "sh", str(folder / "begun")))
     until(lambda: (folder / "begun").exists())
@@ -60,7 +60,7 @@ def test_a_run_ends_with_the_lease_though_agent_and_keeper_are_gone(folder: Path
     [keeper] = keepers(folder)
     keeper.kill()
     keeper.wait()
-    two = KeptExecutor(PATH, folder)
+    two = SupervisedExecutor(PATH, folder)
     begun = time.monotonic()
     [end] = ends(two).values()
     assert (end.result, end.detail) == (Result.LOST, "its agent had no word from the server for a lease")
@@ -68,7 +68,7 @@ def test_a_run_ends_with_the_lease_though_agent_and_keeper_are_gone(folder: Path
 
 
 def test_nothing_starts_after_the_lease(folder: Path) -> None:
-    one = KeptExecutor(PATH, folder)
+    one = SupervisedExecutor(PATH, folder)
     one.renew(lease.now() - 1, 1.0)
     one.start(run_of("sh", "-c", 'echo >> "$1"', "sh", str(folder / "n")))
     [end] = ends(one).values()

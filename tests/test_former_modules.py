@@ -9,7 +9,7 @@ import pytest
 
 import rainbow
 from rainbow.agent import Run
-from rainbow.agent.executors.shared_folder import Desk, key_of
+from rainbow.agent.executors.shared_folder import SharedFolder, key_of
 from rainbow.former_modules import FORMER
 from rainbow.selection import select, selectors
 
@@ -94,7 +94,7 @@ def test_a_plug_in_written_for_the_former_modules_is_used(tmp_path, monkeypatch)
 
 def test_a_run_that_waits_in_a_queue_since_before_starts(tmp_path):
     run = Run(("t-0", 1), "j", ("echo", "still", "here"))
-    desk = Desk(tmp_path)
+    desk = SharedFolder(tmp_path)
     desk.put(run, {"PATH": "/usr/bin:/bin"})
     start = Path(rainbow.__file__).parent / "agent" / "bare.py"
     argv = [sys.executable, "-I", "-S", start, "on_node", tmp_path, key_of(run.id), "1"]

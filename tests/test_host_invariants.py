@@ -20,7 +20,7 @@ from rainbow.service.jobs import jobspecs
 from rainbow.service.live_state.mirror import Mirrors
 from rainbow.service.placement import submit as placement_submit
 from rainbow.service.scheduler.loop import step_safely
-from rainbow.service.scheduler.view import freeze
+from rainbow.service.scheduler.view import take_snapshot
 from rainbow.state_machine import BOOKED, ENDED, TaskState, WorkerState
 from rainbow.store import tasks, workers
 from tests.conftest import ADMIN, WHOLE_WORKERS, Api, Clock, grid, open_service_at
@@ -239,7 +239,7 @@ class Host(RuleBasedStateMachine):
 
     @invariant()
     def a_worker_holds_one_gang_or_is_idle(self):
-        frozen = freeze(self.service, self.service.catalogue["oak"], quiet=True)
+        frozen = take_snapshot(self.service, self.service.catalogue["oak"], quiet=True)
         with self.service.store.read() as connection:
             booked = tasks.of_cluster(connection, self.service.catalogue["oak"].id, BOOKED)
         held = [worker for task in booked for worker in task.placement]
@@ -266,10 +266,10 @@ class Host(RuleBasedStateMachine):
     def the_mirror_says_what_the_store_says(self):
         """What was followed change by change is what one reads who begins anew."""
         entry = self.service.catalogue["oak"]
-        kept = freeze(self.service, entry, quiet=True)
+        kept = take_snapshot(self.service, entry, quiet=True)
         mirrors = self.service.state(Mirrors)
         known = mirrors.pop(entry.id)
-        fresh = freeze(self.service, entry, quiet=True)
+        fresh = take_snapshot(self.service, entry, quiet=True)
         for was, now in zip(counted(kept), counted(fresh), strict=True):
             assert was == now
         mirrors[entry.id] = known
@@ -278,7 +278,7 @@ class Host(RuleBasedStateMachine):
     def nothing_new_starts_on_what_is_not_ready(self):
         with self.service.store.read() as connection:
             states = workers.of_cluster(connection, self.service.catalogue["oak"].id)
-        view = freeze(self.service, self.service.catalogue["oak"], quiet=True).view
+        view = take_snapshot(self.service, self.service.catalogue["oak"], quiet=True).view
         assert {w.id: w.state for w in view.workers} == {name: record.state for name, record in states.items()}
         assert WorkerState.QUARANTINED not in {record.state for record in states.values()}
 

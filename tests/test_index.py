@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.jobspec import Constraint, Count, Need, Request, Resource
-from rainbow.matching.equivalence.cluster_class import rooted
-from rainbow.matching.equivalence.count_scalar import Tally
-from rainbow.matching.equivalence.subtree_classes import compile_kinds
-from rainbow.matching.index_backend import Catalogue, Index, Verdicts
+from rainbow.matching.equivalence.cluster_class import cluster_class_of
+from rainbow.matching.equivalence.count_scalar import ScalarCount
+from rainbow.matching.equivalence.subtree_classes import classify
+from rainbow.matching.index_backend import Catalogue, IndexBackend, Verdicts
 from rainbow.matching.model.layout import layout
-from rainbow.matching.plain_backend import Walk
+from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.search.solution import successive
-from rainbow.matching.search.trail import Taken
-from rainbow.matching.search.upper_bound import PLENTY, Bound
+from rainbow.matching.search.trail import Trail
+from rainbow.matching.search.upper_bound import PLENTY, UpperBound
 from tests import strategies
 from tests.conftest import examples
 
@@ -30,9 +30,9 @@ SLOW = list(HealthCheck)
 def agree(case):
     shape, hung, request = case
     cluster = strategies.cluster(shape, hung)
-    index = Index()
+    index = IndexBackend()
     plain, found, again = (
-        Walk().match(request, cluster),
+        PlainBackend().match(request, cluster),
         index.match(request, cluster),
         index.match(request, cluster),
     )
@@ -57,12 +57,12 @@ def test_index_answers_as_the_plain_search_at_length(case):
 @settings(deadline=None, max_examples=examples(200), suppress_health_check=SLOW)
 def test_tally_counts_what_the_bound_counts_by_walking(shape, hung, forest):
     cluster = strategies.cluster(shape, hung)
-    root = rooted(cluster, compile_kinds(cluster)[0][0])
+    root = cluster_class_of(cluster, classify(cluster)[0][0])
     needs = [need for top in forest for part in top.walk() for need in part.needs]
     # a slot directly in a slot is left to the plain search (query.py)
     assume(not any(r.is_slot and any(c.is_slot for c in r.children) for top in forest for r in top.walk()))
-    tally = Tally(root, tuple(forest), {need.number: root.meeting(need) for need in needs})
-    bound = Bound(layout(cluster), Taken(layout(cluster)))
+    tally = ScalarCount(root, tuple(forest), {need.number: root.meeting(need) for need in needs})
+    bound = UpperBound(layout(cluster), Trail(layout(cluster)))
     for place, top in enumerate(forest):
         counted = bound.available(top, 0, 0)
         assert min(tally.available(place), PLENTY) == min(counted, PLENTY)
@@ -84,7 +84,7 @@ def test_successive_is_taking_the_first_that_have_some_left_one_by_one(runs, uni
 @settings(deadline=None, max_examples=examples(100), suppress_health_check=SLOW)
 def test_equal_clusters_have_one_root_and_other_names_do_not_matter(shape):
     one, other = strategies.cluster(shape, seed=1), strategies.cluster(shape, seed=7)
-    assert compile_kinds(one)[0][0] is compile_kinds(other)[0][0]
+    assert classify(one)[0][0] is classify(other)[0][0]
 
 
 def template(nodes):
@@ -97,7 +97,7 @@ def template(nodes):
 def test_a_million_vertices_are_never_written_out_to_answer():
     cluster = template(40_000)
     slot = Resource("slot", Count(64, 64), label="w", children=(Resource("core", Count(24, 24)),))
-    verdict = Index().match(Request(((slot,),), ()), cluster)
+    verdict = IndexBackend().match(Request(((slot,),), ()), cluster)
     assert verdict.matched
     assert (verdict.fits, verdict.exact) == (625, True)
     assert verdict.totals["cores"] == 64 * 24
@@ -138,10 +138,10 @@ def test_a_vertex_more_never_turns_a_yes_into_a_no(case, kind, place):
 @settings(deadline=None, max_examples=examples(100), suppress_health_check=SLOW)
 def test_many_clusters_are_answered_as_one_by_one_in_any_order(drawn, request, chance):
     clusters = [strategies.cluster(*one, name=f"c{k}") for k, one in enumerate(drawn)]
-    alone = [Index().match(request, cluster) for cluster in clusters]
+    alone = [IndexBackend().match(request, cluster) for cluster in clusters]
     chance.shuffle(clusters)
-    index = Index()
-    with_few = Index()
+    index = IndexBackend()
+    with_few = IndexBackend()
     assert list(with_few.match_all(request, clusters)) == alone
     together = Verdicts(index, index.question(request), Catalogue(clusters, index.compiled))
     assert [verdict.matched for verdict in together] == [verdict.matched for verdict in alone]
@@ -168,9 +168,9 @@ def test_counts_beyond_numpys_integers_are_answered_among_many_clusters_too():
         Request(((Resource("node", Count(1), children=(Resource("core", Count(2**63)),)),),), ()),
         Request(((Resource("slot", Count(2**64), children=(Resource("core"),)),),), ()),
     ):
-        alone = [Index().match(request, cluster) for cluster in clusters]
+        alone = [IndexBackend().match(request, cluster) for cluster in clusters]
         assert not any(verdict.matched for verdict in alone)
-        assert list(Index().match_all(request, clusters)) == alone
+        assert list(IndexBackend().match_all(request, clusters)) == alone
 
 
 def test_an_answer_is_never_inherited_by_a_request_that_has_the_address_of_one_that_is_gone():

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rainbow.agent.executors.keeper_client import KeptExecutor
+from rainbow.agent.executors.keeper_client import SupervisedExecutor
 from rainbow.agent.executors.wards import Wards
 from rainbow.testing.runs import ends, run_of
 from tests.agent_sites import PATH, until
@@ -23,18 +23,18 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_keeper_keeps_an_end_until_it_is_known_to_be_told(folder: Path) -> None:
-    one = KeptExecutor(PATH, folder)
+    one = SupervisedExecutor(PATH, folder)
     one.start(run_of("echo", "hi"))
     assert ends(one)[("t1", 1)].output == "hi\n"
-    two = KeptExecutor(PATH, folder)  # the first was killed before it could say that it knows
+    two = SupervisedExecutor(PATH, folder)  # the first was killed before it could say that it knows
     assert two.running() == [("t1", 1)]
     assert ends(two)[("t1", 1)].output == "hi\n"
     assert two.poll() == []
-    assert KeptExecutor(PATH, folder).running() == []
+    assert SupervisedExecutor(PATH, folder).running() == []
 
 
 def test_a_run_started_twice_runs_once(folder: Path) -> None:
-    one = KeptExecutor(PATH, folder)
+    one = SupervisedExecutor(PATH, folder)
     run = run_of("sh", "-c", 'echo >> "$1"', "sh", str(folder / "n"))
     one.start(run)
     one.start(run)
@@ -43,7 +43,7 @@ def test_a_run_started_twice_runs_once(folder: Path) -> None:
 
 
 def test_a_keeper_that_nobody_asks_ends_everything_and_itself(folder: Path) -> None:
-    one = KeptExecutor(PATH, folder, patience=4.0)
+    one = SupervisedExecutor(PATH, folder, patience=4.0)
     one.start(run_of("sleep", "62"))
     until(lambda: one.poll() == [] and ("t1", 1) in one.begun())  # who asks is heard, however busy the machine
     warden = psutil.Process(Wards(folder).warden(("t1", 1)))
@@ -54,7 +54,7 @@ def test_a_keeper_that_nobody_asks_ends_everything_and_itself(folder: Path) -> N
 def test_a_keeper_of_a_folder_with_a_very_long_name_is_found(tmp_path: Path) -> None:
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
-    one = KeptExecutor(PATH, folder)
+    one = SupervisedExecutor(PATH, folder)
     one.start(run_of("echo", "hi"))
     assert ends(one)[("t1", 1)].output == "hi\n"
     one.close()
@@ -63,7 +63,7 @@ def test_a_keeper_of_a_folder_with_a_very_long_name_is_found(tmp_path: Path) -> 
 
 def test_a_keeper_does_not_know_the_agents_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAINBOW_SECRET", "rbs_1")
-    one = KeptExecutor(PATH, folder)
+    one = SupervisedExecutor(PATH, folder)
     [keeper] = keepers(folder)
     assert "RAINBOW_SECRET" not in keeper.environ()
     one.close()
@@ -74,7 +74,7 @@ def test_runs_of_one_name_of_two_agents_do_not_end_each_other(tmp_path: Path) ->
     places = [tmp_path / "one", tmp_path / "two"]
     for place in places:
         place.mkdir()
-    one, two = (KeptExecutor(PATH, place) for place in places)
+    one, two = (SupervisedExecutor(PATH, place) for place in places)
     one.start(run_of("sh", "-c", 'while ! test -e "$1"; do sleep 0.05; done', "sh", str(tmp_path / "over")))
     until(lambda: one.poll() == [] and ("t1", 1) in one.begun())
     two.start(run_of("true"))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.scheduling.cluster_index import turn
-from rainbow.scheduling.interface import census_of
+from rainbow.scheduling.interface import cluster_index_of
 from rainbow.scheduling.load_based.class_queues import Queue
 from tests.views import job, plan, running, started, view
 
@@ -45,7 +45,7 @@ def test_of_jobs_that_run_equally_many_the_one_of_higher_priority_goes_first():
 )
 def test_jobs_of_several_requestors_come_in_one_order_of_turns(rows, moves):
     jobs = [job(f"j{k}", *[1] * gangs, requestor=who, running=run) for k, (who, run, gangs) in enumerate(rows)]
-    queue = Queue(census_of(view(jobs)), "abc")
+    queue = Queue(cluster_index_of(view(jobs)), "abc")
     begun = Counter()
     for starts in moves:
         if (head := queue.head()) is not None and starts:

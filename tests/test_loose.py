@@ -10,7 +10,7 @@ from rainbow.matching import consumables, worker_capacity, worker_kinds
 from rainbow.scheduling import Priority, SlotsView, Start, View, WorkerView, gangs
 from rainbow.scheduling.gangs import loose_slots, slots_on
 from rainbow.scheduling.snapshot import GangView, JobView
-from rainbow.service.live_state.matcher_cache import Placing
+from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.state_machine import WorkerState
 from rainbow.testing.shapes import cluster as shaped
 
@@ -75,7 +75,7 @@ def test_under_strict_levels_amounts_say_nothing_of_a_request():
 def test_amounts_and_matcher_agree_on_an_idle_cluster(shape, slots, cores, gpus, outer):
     read = rainbow.read_cluster(write_jgf(shaped(shape, "one")), name="one")
     parts = {"core": cores, **({"gpu": gpus} if gpus else {})}
-    placing = Placing(read, "index")
+    placing = MatcherCache(read, "index")
     (gang,) = gangs(request(slots, parts, outer))
     demand = placing.demand("j", gang, ["j-0"])
     capacity, kinds = worker_capacity(read), worker_kinds(read)

@@ -11,7 +11,7 @@ from rainbow.jobspec import Condition, Count, Need, Request, Resource
 from rainbow.matching import backends
 from rainbow.matching.model.layout import layout
 from rainbow.matching.search.solution import counted, search, taken_copies, totals_of
-from rainbow.matching.search.trail import Taken
+from rainbow.matching.search.trail import Trail
 from rainbow.matching.workers.occupancy import Occupancy
 from tests import strategies
 from tests.conftest import examples
@@ -103,10 +103,10 @@ def test_take_holds_no_more_than_the_cluster_has(shape, request):
 @settings(deadline=None, max_examples=examples(300))
 def test_copies_in_closed_form_are_those_of_taking_one_by_one(shape, resource):
     laid_out = layout(rainbow.read_cluster(document(shape), name="c"))
-    found = search((resource,), laid_out, Taken(laid_out))
+    found = search((resource,), laid_out, Trail(laid_out))
     if isinstance(found, tuple):
-        closed = counted((resource,), laid_out, Taken(laid_out))
-        copies, exact = taken_copies((resource,), laid_out, Taken(laid_out), found[1])
+        closed = counted((resource,), laid_out, Trail(laid_out))
+        copies, exact = taken_copies((resource,), laid_out, Trail(laid_out), found[1])
         assert exact
         assert closed in (None, copies)
 

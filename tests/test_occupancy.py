@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import rainbow
 from rainbow.jobspec import Count, Request, Resource
 from rainbow.jobspec.quantities import quantity
-from rainbow.matching import backends, consumables, hosting_kinds, worker_capacity, worker_kinds
+from rainbow.matching import backends, consumables, eligible_worker_classes, worker_capacity, worker_kinds
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.worker_use import Workers, _walked
 from rainbow.testing.shapes import cluster
@@ -214,7 +214,7 @@ def test_capacities_and_consumables_are_all_there_is(shape, hung):
 def test_hosting_kinds_are_those_found_by_walking(case):
     shape, hung, request = case
     built = strategies.cluster(shape, hung)
-    assert hosting_kinds(request, built) == _walked(request, built)
+    assert eligible_worker_classes(request, built) == _walked(request, built)
 
 
 def test_threads_that_ask_at_once_have_the_same_states(monkeypatch):

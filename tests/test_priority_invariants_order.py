@@ -11,7 +11,7 @@ from rainbow.scheduling import Priority, ReservationView, Start
 from rainbow.scheduling.priority.config.settings import check_settings
 from rainbow.scheduling.priority.items import Names, environments, items
 from rainbow.scheduling.priority.job_order import ordered, prioritise
-from rainbow.scheduling.priority.placement.lines import Lines
+from rainbow.scheduling.priority.placement.lines import ResourceLines
 from rainbow.scheduling.priority.policy import dispatch, own_view
 from tests.dispatching import Job, job_view, make_view, run_view
 from tests.priority_views import NOW, PES, QUOTAS, durations, starts, views
@@ -123,13 +123,13 @@ def test_18_what_a_start_takes_of_a_quota_is_what_it_holds_until_its_end(view):
         for o in plan.orders
         if isinstance(o, Start)
     ]
-    after = Lines(
+    after = ResourceLines(
         replace(view, runs=[*view.runs, *begun], memory=plan.memory["priority"]),
         given_,
         environments(given_).values(),
     )
     assert held_now(after.timeline) == held_now(run.lines.timeline)
-    assert held_now(Lines(replace(view, runs=(), memory=plan.memory["priority"]), given_).timeline) == {}
+    assert held_now(ResourceLines(replace(view, runs=(), memory=plan.memory["priority"]), given_).timeline) == {}
 
 
 def held_now(timeline):

@@ -12,7 +12,7 @@ import pytest
 
 from rainbow.agent import Agent, Run
 from rainbow.agent.executors import cgroups
-from rainbow.agent.executors.keeper_client import KeptExecutor
+from rainbow.agent.executors.keeper_client import SupervisedExecutor
 from rainbow.agent.executors.run import Result
 from rainbow.agent.messages import run_of
 from rainbow.client import Client
@@ -99,7 +99,7 @@ def in_group(tmp_path: Path) -> None:
 
 def test_a_run_that_needs_more_memory_than_it_holds_is_told_as_out_of_memory(tmp_path: Path) -> None:
     in_group(tmp_path)
-    one = KeptExecutor(PATH, tmp_path)
+    one = SupervisedExecutor(PATH, tmp_path)
     try:
         hungry = "b = bytearray(400 << 20); print(len(b))"
         one.start(run(sys.executable, "-c", hungry, placement={"n0": {"core": 1, "memory": 64}}))

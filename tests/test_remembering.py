@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rainbow.service import Service
-from rainbow.service.placement.match_cache import MOST, Matches
+from rainbow.service.placement.match_cache import MOST, MatchCache
 from tests.conftest import Api, grid, jobspec
 
 
@@ -28,9 +28,9 @@ def test_remembered_match_is_the_same_object_and_text_is_not_a_mapping(api: Api,
     oak = api.register("oak")
     for body in (jobspec(), jobspec(), {"jobspec": jobspec()}):
         api.good("POST", "/v1/match", body, oak.token)
-    assert len(service.state(Matches)._known) == 1
+    assert len(service.state(MatchCache)._known) == 1
     api.good("POST", "/v1/match", {"jobspec": "resources: {w: {type: node}}"}, oak.token)
-    assert len(service.state(Matches)._known) == 2
+    assert len(service.state(MatchCache)._known) == 2
 
 
 def test_what_is_remembered_is_bounded(api: Api, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,5 +38,5 @@ def test_what_is_remembered_is_bounded(api: Api, service: Service, monkeypatch: 
     oak = api.register("oak")
     for nodes in range(1, 30):
         api.good("POST", "/v1/match", jobspec(nodes), oak.token)
-    assert len(service.state(Matches)._known) == 5
-    assert service.state(Matches)._verdicts == 10 < MOST
+    assert len(service.state(MatchCache)._known) == 5
+    assert service.state(MatchCache)._verdicts == 10 < MOST

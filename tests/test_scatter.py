@@ -7,7 +7,7 @@ import yaml
 
 import rainbow
 from rainbow.errors import JobspecError
-from rainbow.service.scheduler.view import freeze
+from rainbow.service.scheduler.view import take_snapshot
 from rainbow.state_machine import TaskState
 from tests.conftest import grid
 
@@ -70,5 +70,5 @@ def test_policy_is_told_which_jobs_are_elastic(api):
     oak.say("heartbeat", running=[])
     spec = bag(5, elastic={"min": 1, "max": 3})
     api.good("POST", "/v1/jobs", {"jobspec": spec}, oak.token)
-    (job,) = freeze(api.service, api.service.catalogue["oak"]).view.jobs
+    (job,) = take_snapshot(api.service, api.service.catalogue["oak"]).view.jobs
     assert (job.elastic.least, job.elastic.most, job.tasks) == (1, 3, 5)

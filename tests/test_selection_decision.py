@@ -12,7 +12,7 @@ from rainbow.errors import SelectionError
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, reads, select
-from rainbow.selection.replay import Recorded, Rules, compare, redecide
+from rainbow.selection.replay import RecordedDecision, Rules, compare, redecide
 from rainbow.store import jobs
 from tests.conftest import ADMIN, grid, jobspec
 
@@ -78,9 +78,11 @@ def test_what_a_selector_reads_is_known(selector: str, options: dict[str, Any], 
 # ── decisions taken again ───────────────────────────────────────────────────────────────────────────────────
 
 
-def recorded(number: int, **costs: float) -> Recorded:
+def recorded(number: int, **costs: float) -> RecordedDecision:
     verdicts = [Verdict(name, True, totals={"nodes": 1}) for name in costs]
-    return Recorded(f"j{number}", verdicts, {name: {"cost": cost} for name, cost in costs.items()}, {}, f"j{number}")
+    return RecordedDecision(
+        f"j{number}", verdicts, {name: {"cost": cost} for name, cost in costs.items()}, {}, f"j{number}"
+    )
 
 
 def test_compare_of_two_policies_names_the_moved_and_sums_what_was_computed() -> None:

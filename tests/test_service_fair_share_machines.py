@@ -1,7 +1,7 @@
 """fair_share over real stores: machines come and go, settings change, and what need not move stays."""
 
 from rainbow.service.scheduler.step import step
-from rainbow.service.scheduler.view import freeze
+from rainbow.service.scheduler.view import take_snapshot
 from tests.conftest import Api, grid, open_service_at
 from tests.growing import FAIR, FIXED, bag, elastic, settings, site, states, there
 
@@ -190,4 +190,4 @@ def test_cluster_at_rest_remembers_nothing_and_is_left_alone(there):
         there.end(run)
     there.step()
     assert there.job(ann)["state"] == "COMPLETED"
-    assert freeze(there.api.service, there.api.service.catalogue["one"]) is None
+    assert take_snapshot(there.api.service, there.api.service.catalogue["one"]) is None

@@ -5,7 +5,7 @@ import pytest
 import rainbow
 from rainbow.matching import backends
 from rainbow.scheduling import gangs
-from rainbow.service.live_state.matcher_cache import Placing
+from rainbow.service.live_state.matcher_cache import MatcherCache
 from tests.conftest import grid
 
 PLAIN = {"type": "node", "replicas": 1, "with": [{"type": "core", "count": 1}]}
@@ -15,7 +15,7 @@ def placing(resource, copies=4, levels="any", system=None):
     """Return what places a bag of copies of one task on four equal nodes, and how often the matcher was asked."""
     spec = {"resources": {"w": resource}, "tasks": [{"command": ["true"], "resources": "w", "replicas": copies}]}
     request = rainbow.parse_jobspec({**spec, **({"attributes": {"system": system}} if system else {})})
-    made = Placing(rainbow.read_cluster(grid(4, 2), name="c", levels=levels), "index")
+    made = MatcherCache(rainbow.read_cluster(grid(4, 2), name="c", levels=levels), "index")
     asked = []
     inner = made.backend
 

@@ -13,7 +13,7 @@ from rainbow.matching import worker_kinds
 from rainbow.scheduling import GangView, JobView, LoadBased, RunView, Start, View, WorkerView, check_plan, gangs
 from rainbow.scheduling.load_based import entitlements
 from rainbow.scheduling.load_based.entitlements import divide, targets
-from rainbow.service.live_state.matcher_cache import Placing
+from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.state_machine import WorkerState
 from tests.conftest import examples, grid
 
@@ -169,7 +169,7 @@ class Machine:
         self.jobs[f"j{self.number}"] = (requestor, found)
 
     def view(self):
-        placing = Placing(self.cluster, "index")
+        placing = MatcherCache(self.cluster, "index")
         jobs = []
         for number, (job, (requestor, waiting)) in enumerate(self.jobs.items()):
             views = [GangView(job, g.number, (task,), placing.demand(job, g, [task])) for task, g in waiting.items()]

@@ -21,7 +21,7 @@ from rainbow.store.backup import backup, restore
 from rainbow.store.clusters import ClusterRecord
 from rainbow.store.engine import configuration, newest, open_engine
 from rainbow.store.schema import metadata
-from rainbow.store.step_lock import Turns
+from rainbow.store.step_lock import StepLocks
 from tests.stores import add_cluster, job, store
 
 __all__ = ["store"]  # fixtures
@@ -84,7 +84,7 @@ def test_files_of_a_store_are_for_their_owner_alone_and_those_there_keep_their_m
         (old / "r.db").touch(0o640)
         for folder in (new, old):
             opened = open_store(str(folder / "r.db"))
-            turns = Turns(opened)
+            turns = StepLocks(opened)
             assert turns.scheduling()
             add_cluster(opened)
             if folder is new:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 import rainbow
 from rainbow.errors import Unavailable
 from rainbow.graph.outline import PARTS
-from rainbow.matching.equivalence.subtree_classes import compile_kinds, restored, root_of, summarise
+from rainbow.matching.equivalence.subtree_classes import classify, restored, root_of, summarise
 from rainbow.service import Service
 from rainbow.store.schema import clusters as stored
 from rainbow.store.schema import summaries
@@ -37,7 +37,7 @@ def test_restored_cluster_answers_as_the_one_it_was_made_from(shape: Any, reques
     assert (again.totals, again.worker_count) == (cluster.totals, len(cluster.workers))
     assert PARTS[0] not in vars(again.outline)
     assert rainbow.match(request, [again]) == rainbow.match(request, [cluster])
-    assert compile_kinds(again) == compile_kinds(cluster)
+    assert classify(again) == classify(cluster)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from rainbow.errors import Unavailable
 from rainbow.scheduling import check_plan
 from rainbow.service import Service, Settings
 from rainbow.service.agents.liveness import store_signs
-from rainbow.service.core.pg_notify import Peers
+from rainbow.service.core.pg_notify import PgNotify
 from rainbow.service.core.pubsub import OFFERS
 from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
@@ -172,7 +172,7 @@ def test_signs_of_life_come_to_any_process(pair: list[Service], clock: Clock) ->
 def test_news_comes_to_the_other_process(pair: list[Service]) -> None:
     if not pair[0].store.many_processes:
         pytest.skip("one process serves a SQLite file")
-    peers = [Peers(each) for each in pair]
+    peers = [PgNotify(each) for each in pair]
     for each in peers:
         each.start()
     here, there = map(Api, pair)
@@ -197,7 +197,7 @@ def test_a_poll_from_memory_hears_of_what_another_process_assigns(pair: list[Ser
     here, there = pair
     if not here.store.many_processes:
         pytest.skip("one process serves a SQLite file")
-    peers = [Peers(each, partial(store_signs, each)) for each in pair]
+    peers = [PgNotify(each, partial(store_signs, each)) for each in pair]
     for each in peers:
         each.start()
     oak = Api(here).register("oak", grid(1, 1))
@@ -222,10 +222,10 @@ def test_work_of_a_server_that_told_nobody_is_looked_for(pair: list[Service]) ->
     Api(there).good("POST", "/v1/jobs", jobspec(), oak.token)
     woken: list[bool] = []
     with here.news.listening([f"{OFFERS}{here.catalogue['oak'].id}"], lambda: woken.append(True)):
-        Peers(here)._look()
+        PgNotify(here)._look()
         assert not woken
         assert step(there, "oak")
-        Peers(here)._look()
+        PgNotify(here)._look()
         assert woken
 
 

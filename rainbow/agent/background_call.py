@@ -19,7 +19,7 @@ LONGEST_REST = 15.0
 NOT_OURS = frozenset({401, 403, 404})  # the secret is no (longer) good, or the cluster is gone
 
 
-class Line:
+class BackgroundCall:
     """One call at a time. `wake` is set when an answer is there; `note` gets every passing fault, then None.
 
     `heard` gets every good answer: when it was asked for, so that the server can only have taken it later.

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rainbow.agent.background_call import Line
+from rainbow.agent.background_call import BackgroundCall
 from rainbow.agent.executors import lease
 from rainbow.agent.executors.interface import Executor, Explains, Gives, Leased, Suspends, Warns, Withdraws, Writes
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId
@@ -98,8 +98,8 @@ class Agent:
         self._clock = clock
 
         self._wake = threading.Event()
-        self._ears = Line(self._wake, clock, self._note, self._heard)
-        self._voice = Line(self._wake, clock, self._note, self._heard)
+        self._ears = BackgroundCall(self._wake, clock, self._note, self._heard)
+        self._voice = BackgroundCall(self._wake, clock, self._note, self._heard)
         self._batch = EVENTS
         self._processes_per_core = processes_per_core
         self._keeps = on_lost_server == KEEP

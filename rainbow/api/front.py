@@ -29,7 +29,7 @@ from rainbow.api.pauses import PAUSE, WAITED, Polls
 from rainbow.api.problems import body_of, headers_of
 from rainbow.api.wire import request_id, tokens_of
 from rainbow.errors import LimitError, RainbowError, TimedOut, TooMany, Unauthenticated
-from rainbow.lru_cache import Memory
+from rainbow.lru_cache import LruCache
 from rainbow.service.core.access import MISSING, UNKNOWN, Caller, caller
 from rainbow.service.core.counters import count
 from rainbow.service.core.pubsub import Pause
@@ -75,7 +75,7 @@ class Front:
     def __init__(self, app: Flask, service: Service) -> None:
         self._app, self._service = app.wsgi_app, service
         self._lanes = Lanes(service.settings.server.threads)
-        self._known: Memory[str, tuple[Caller, float]] = Memory(10_000)
+        self._known: LruCache[str, tuple[Caller, float]] = LruCache(10_000)
         self._waiting = 0
         self._polls: Polls[Answer] = Polls(service)
 

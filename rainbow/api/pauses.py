@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flask import request
 
 from rainbow.api.wire import service
-from rainbow.lru_cache import Memory
-from rainbow.service.core.pubsub import News, Pause
+from rainbow.lru_cache import LruCache
+from rainbow.service.core.pubsub import Pause, PubSub
 
 if TYPE_CHECKING:
     from rainbow.service import Service
@@ -50,7 +50,7 @@ def without_pauses(parts: Iterable[str | Pause]) -> Iterator[str | Pause]:
     return iter(parts) if waited() is not None else _waiting(service().news, parts)
 
 
-def _waiting(news: News, parts: Iterable[str | Pause]) -> Iterator[str | Pause]:
+def _waiting(news: PubSub, parts: Iterable[str | Pause]) -> Iterator[str | Pause]:
     for part in parts:
         if isinstance(part, Pause):
             news.wait_for(part)
@@ -77,7 +77,7 @@ class Polls(Generic[A]):
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._known: Memory[Any, Poll[A]] = Memory(MOST)
+        self._known: LruCache[Any, Poll[A]] = LruCache(MOST)
 
     def keep(self, asked: Any, environ: Mapping[str, Any], answer: A, now: float) -> None:
         """Remember a question and its answer, if it was an agent's and the view waits for something."""

@@ -48,7 +48,7 @@ from rainbow.errors import ConfigError, RainbowError
 from rainbow.service import Service, Settings, check_service, open_service, read_config
 from rainbow.service.agents.liveness import store_signs
 from rainbow.service.core.counters import gauge
-from rainbow.service.core.pg_notify import Peers
+from rainbow.service.core.pg_notify import PgNotify
 from rainbow.service.core.reload import Configuration, Watch
 from rainbow.service.core.settings import Server
 from rainbow.service.scheduler.loop import Loop
@@ -308,7 +308,7 @@ def start(service: Service, config: str | None, settings: Settings, *, scheduler
         watch = service.state(Configuration).watch = Watch(service, config, settings)
         watch.start()
     if service.store.many_processes:
-        Peers(service, partial(store_signs, service)).start()
+        PgNotify(service, partial(store_signs, service)).start()
     if scheduler:
         Loop(service).start()
 

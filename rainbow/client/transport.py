@@ -142,9 +142,9 @@ class Calls:
             raise RequestError(f"a time to wait is a number of seconds, got {patience!r:.80}")
         content = None if body is None else _encode(body)
         headers = {**(headers or {}), **({"Content-Type": "application/json"} if content else {})}
-        sending: bytes | Told | None = content
+        sending: bytes | UploadProgress | None = content
         if content and self._sent is not None:
-            sending, headers["Content-Length"] = Told(content, self._sent), str(len(content))
+            sending, headers["Content-Length"] = UploadProgress(content, self._sent), str(len(content))
         given = {key: value for key, value in (query or {}).items() if value is not None}
         timeout = httpx.Timeout(self._timeout, read=self._timeout + patience)
         try:
@@ -284,7 +284,7 @@ PART = 1 << 16  # bytes
 Sent = Callable[[int, int], None]  # bytes sent so far, bytes in all
 
 
-class Told:
+class UploadProgress:
     """A body sent part by part, from the beginning each time it is sent; `sent` hears of every part."""
 
     def __init__(self, content: bytes, sent: Sent) -> None:

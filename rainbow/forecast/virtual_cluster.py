@@ -31,7 +31,7 @@ from rainbow.scheduling import (
     View,
     traits_of,
 )
-from rainbow.scheduling.interface import census_of
+from rainbow.scheduling.interface import cluster_index_of
 from rainbow.scheduling.snapshot import Placement
 
 
@@ -74,7 +74,7 @@ class VirtualCluster:
         self._ended: list[Ended] = []
         self._past: list[Use] = []
         self._consumables = dict(view.consumables)
-        self.census = census_of(replace(view, census=None))
+        self.census = cluster_index_of(replace(view, census=None))
         self.census.gang_of = self._gang_of
         for job in view.jobs:
             self._gangs |= {task: (job, gang) for gang in job.gangs for task in gang.tasks}

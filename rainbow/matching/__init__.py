@@ -6,13 +6,20 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from rainbow.matching.explain.report import shown, shown_explained
+from rainbow.matching.explain.report import shown_explained, verdict_to_json
 from rainbow.matching.explain.smallest_change import smallest_change
-from rainbow.matching.index_backend import Index, candidates_of, is_in_order, names_of, refusals_of, undecided_of
+from rainbow.matching.index_backend import (
+    IndexBackend,
+    candidates_of,
+    is_in_order,
+    names_of,
+    refusals_of,
+    undecided_of,
+)
 from rainbow.matching.model.budget import Budget
 from rainbow.matching.model.conditions import Matcher, matchers
 from rainbow.matching.model.verdict import Backend, Reason, Take, Verdict, Why
-from rainbow.matching.plain_backend import Walk
+from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.workers.fragmentation import fragmented
 from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
 from rainbow.matching.workers.occupancy import Occupancy
@@ -20,7 +27,7 @@ from rainbow.matching.workers.worker_use import (
     Measure,
     cluster_totals,
     consumables,
-    hosting_kinds,
+    eligible_worker_classes,
     is_located,
     measures,
     stated_units,
@@ -35,8 +42,8 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Request
 
 backends: Registry[Backend] = Registry("rainbow.backends")
-backends.add("index")(Index())
-backends.add("networkx")(Walk())
+backends.add("index")(IndexBackend())
+backends.add("networkx")(PlainBackend())
 
 DEFAULT_BACKEND = "index"
 
@@ -86,8 +93,8 @@ __all__ = [
     "candidates_of",
     "cluster_totals",
     "consumables",
+    "eligible_worker_classes",
     "fragmented",
-    "hosting_kinds",
     "is_in_order",
     "is_located",
     "match",
@@ -98,12 +105,12 @@ __all__ = [
     "numbered",
     "prepare",
     "refusals_of",
-    "shown",
     "shown_explained",
     "smallest_change",
     "stated_units",
     "types_in_workers",
     "undecided_of",
+    "verdict_to_json",
     "worker_capacity",
     "worker_kinds",
 ]

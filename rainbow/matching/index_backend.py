@@ -16,19 +16,19 @@ from weakref import WeakSet
 import numpy as np
 
 from rainbow.lazy import cached_property
-from rainbow.lru_cache import Memory
-from rainbow.matching.equivalence.class_solver import Finding
-from rainbow.matching.equivalence.cluster_class import Rooted, rooted
-from rainbow.matching.equivalence.count_arrays import LARGEST, Batch, batch_of
-from rainbow.matching.equivalence.count_scalar import Tally
-from rainbow.matching.equivalence.query import Question, Relabelling, names_in
-from rainbow.matching.equivalence.subtree_classes import compile_kinds, hides_names, root_of
+from rainbow.lru_cache import LruCache
+from rainbow.matching.equivalence.class_solver import ClassSolver
+from rainbow.matching.equivalence.cluster_class import ClusterClass, cluster_class_of
+from rainbow.matching.equivalence.count_arrays import LARGEST, ArrayCount, batch_of
+from rainbow.matching.equivalence.count_scalar import ScalarCount
+from rainbow.matching.equivalence.query import NamedHosts, Query, names_in
+from rainbow.matching.equivalence.subtree_classes import classify, hides_names, root_of
 from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudgetError
 from rainbow.matching.model.verdict import Take, Verdict
-from rainbow.matching.plain_backend import Walk
+from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.search.reasons import quick_check, undecided
-from rainbow.matching.search.upper_bound import cannot_collide
-from rainbow.matching.workers.allocation import Offers, shape_of
+from rainbow.matching.search.upper_bound import bound_is_exact
+from rainbow.matching.workers.allocation import CandidateHeap, shape_of
 from rainbow.matching.workers.worker_use import workers_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ OPEN = -1
 class Division(NamedTuple):
     """A batch, and where its answers belong: `rows` of the batch at `places` of the catalogue."""
 
-    batch: Batch
+    batch: ArrayCount
     rows: NDArray[np.intp]
     places: NDArray[np.intp]
 
@@ -58,12 +58,12 @@ class Division(NamedTuple):
 class Catalogue:
     """The clusters of one list; a list with another cluster in it is another catalogue."""
 
-    def __init__(self, clusters: Sequence[Cluster], compiled: Callable[[Cluster], Compiled]) -> None:
+    def __init__(self, clusters: Sequence[Cluster], compiled: Callable[[Cluster], PreparedCluster]) -> None:
         self._given = clusters if isinstance(clusters, tuple) else list(clusters)  # the caller's list may grow
         self.clusters = sorted(clusters, key=attrgetter("sort_key"))
         self.compiled = [compiled(cluster) for cluster in self.clusters]
         self._divided: dict[bool, list[Division]] = {}
-        self._holds: Memory[bytes, NDArray[np.int8]] = Memory(MOST_ANSWERS)
+        self._holds: LruCache[bytes, NDArray[np.int8]] = LruCache(MOST_ANSWERS)
 
     def lists(self, clusters: Sequence[Cluster]) -> bool:
         """Return whether the catalogue was made of just these clusters."""
@@ -75,7 +75,7 @@ class Catalogue:
         """Forget every answer."""
         self._holds.clear()
 
-    def holds(self, question: Question, budget: Budget) -> NDArray[np.int8]:
+    def holds(self, question: Query, budget: Budget) -> NDArray[np.int8]:
         """Return by place whether the cluster holds the request: 1, 0, or OPEN where no batch decides it in time."""
         known = self._holds.get(question.request.key)
         if known is None:
@@ -84,7 +84,7 @@ class Catalogue:
                 self._holds.put(question.request.key, known)
         return known
 
-    def _ask(self, question: Question, meter: Meter) -> tuple[NDArray[np.int8], bool]:
+    def _ask(self, question: Query, meter: Meter) -> tuple[NDArray[np.int8], bool]:
         """Ask batch after batch; return whether there was time for all of them."""
         answers = np.full(len(self.clusters), OPEN, dtype=np.int8)
         if not question.by_kinds or question.names_workers:
@@ -105,7 +105,7 @@ class Catalogue:
 
     def _divide(self, asks_names: bool) -> Iterator[Division]:
         at: dict[int, list[int]] = {}  # number of a root: places
-        roots: dict[int, Rooted] = {}
+        roots: dict[int, ClusterClass] = {}
         for place, one in enumerate(self.compiled):
             if one.is_plain and one.rooted.largest < LARGEST and not (asks_names and one.hides_names):
                 at.setdefault(one.rooted.number, []).append(place)
@@ -116,9 +116,9 @@ class Catalogue:
             yield Division(batch, rows, places)
 
 
-def _divide(roots: Mapping[int, Rooted]) -> Iterator[Batch]:
+def _divide(roots: Mapping[int, ClusterClass]) -> Iterator[ArrayCount]:
     """Divide roots by their forms, and those of one form in the order of their numbers."""
-    alike: dict[object, list[Rooted]] = {}
+    alike: dict[object, list[ClusterClass]] = {}
     for number in sorted(roots):
         alike.setdefault(roots[number].forms, []).append(roots[number])
     for some in alike.values():
@@ -126,10 +126,10 @@ def _divide(roots: Mapping[int, Rooted]) -> Iterator[Batch]:
             yield batch_of(some[first : first + MOST_ROOTS])
 
 
-def _holds(batch: Batch, question: Question, meter: Meter) -> NDArray[np.bool_] | None:
+def _holds(batch: ArrayCount, question: Query, meter: Meter) -> NDArray[np.bool_] | None:
     """Ask for every variant; None where siblings may collide, or a need is met in between."""
     variants = question.request.variants
-    if not all(cannot_collide(resources, batch.like, meter) for resources in variants):
+    if not all(bound_is_exact(resources, batch.like, meter) for resources in variants):
         return None
     found = [batch.holds(question, resources, meter) for resources in variants]
     known = [holds for holds in found if holds is not None]
@@ -139,21 +139,21 @@ def _holds(batch: Batch, question: Question, meter: Meter) -> NDArray[np.bool_] 
 MOST_OWN = 1_024
 
 
-class Compiled:
+class PreparedCluster:
     """What the index keeps of a cluster: its root, and the verdicts that are its own."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.hides_names = hides_names(cluster)
-        self.rooted: Rooted = rooted(cluster, root_of(cluster))
+        self.rooted: ClusterClass = cluster_class_of(cluster, root_of(cluster))
         self.is_plain = cluster.levels != "strict" and not self.rooted.has_nested_workers
-        self.own: Memory[bytes, Verdict] = Memory(MOST_OWN)
-        self.offers: Memory[bytes, Offers | None] = Memory(MOST_OWN)
+        self.own: LruCache[bytes, Verdict] = LruCache(MOST_OWN)
+        self.offers: LruCache[bytes, CandidateHeap | None] = LruCache(MOST_OWN)
 
-    def by_kinds(self, question: Question) -> bool:
+    def by_kinds(self, question: Query) -> bool:
         """Return whether the kinds of the cluster can answer a question; else the plain search does."""
         return self.is_plain and question.by_kinds and not (question.asks_names and self.hides_names)
 
-    def answers(self, question: Question) -> bool:
+    def answers(self, question: Query) -> bool:
         """Return whether the answer holds for every cluster with this root."""
         return self.by_kinds(question) and not question.names_workers
 
@@ -164,15 +164,15 @@ MOST_FINDINGS = 16_384  # one that was looked at holds its take: a kilobyte a no
 MOST_CATALOGUES = 4  # lists of clusters: callers may use different ones
 
 
-class Index:
+class IndexBackend:
     """Answers by kind, each question once."""
 
     def __init__(self) -> None:
-        self._walk = Walk()
-        self._compiled: WeakSet[Compiled] = WeakSet()  # each is kept by its cluster
-        self._questions: Memory[bytes, Question] = Memory(MOST_QUESTIONS)
+        self._walk = PlainBackend()
+        self._compiled: WeakSet[PreparedCluster] = WeakSet()  # each is kept by its cluster
+        self._questions: LruCache[bytes, Query] = LruCache(MOST_QUESTIONS)
         self._catalogues: list[Catalogue] = []  # the last one asked first
-        self._findings: Memory[tuple[bytes, int], Finding] = Memory(MOST_FINDINGS)
+        self._findings: LruCache[tuple[bytes, int], ClassSolver] = LruCache(MOST_FINDINGS)
 
     def match(
         self,
@@ -224,11 +224,11 @@ class Index:
         for compiled in list(self._compiled):
             compiled.own.clear()
 
-    def compiled(self, cluster: Cluster) -> Compiled:
+    def compiled(self, cluster: Cluster) -> PreparedCluster:
         """Return the compiled form of a cluster, made at the first call and kept as long as the cluster."""
-        found: Compiled | None = cluster.memo.get(self)
+        found: PreparedCluster | None = cluster.memo.get(self)
         if found is None:
-            found = cluster.memo.setdefault(self, Compiled(cluster))
+            found = cluster.memo.setdefault(self, PreparedCluster(cluster))
             self._compiled.add(found)
         return found
 
@@ -237,25 +237,25 @@ class Index:
         if cluster.levels != "strict":
             self.compiled(cluster)
 
-    def question(self, request: Request) -> Question:
+    def question(self, request: Request) -> Query:
         """Return a request prepared for asking."""
         found = self._questions.get(request.key)
-        return found or self._questions.put(request.key, Question(request))
+        return found or self._questions.put(request.key, Query(request))
 
     def finding(
-        self, question: Question, root: Rooted, meter: Meter, later: Callable[[], Meter], fits: bool = False
-    ) -> Finding:
+        self, question: Query, root: ClusterClass, meter: Meter, later: Callable[[], Meter], fits: bool = False
+    ) -> ClassSolver:
         """Return what is found for a question on a root; `fits`: its only variant was counted there, and fits."""
         key = (question.request.key, root.number)
         known = self._findings.get(key)
         if known is None:
-            known = Finding(question, root, meter, later, fits)
+            known = ClassSolver(question, root, meter, later, fits)
             if known.matched is not None:  # with more time it may be decided
                 self._findings.put(key, known)
         return known
 
     def _own(
-        self, question: Question, cluster: Cluster, compiled: Compiled, meter: Meter, later: Callable[[], Meter]
+        self, question: Query, cluster: Cluster, compiled: PreparedCluster, meter: Meter, later: Callable[[], Meter]
     ) -> Verdict:
         """Return a verdict that holds for this cluster only."""
         request = question.request
@@ -270,12 +270,12 @@ class Index:
         return found if found.matched is None else compiled.own.put(request.key, found)
 
     def _named(
-        self, question: Question, cluster: Cluster, compiled: Compiled, meter: Meter, later: Callable[[], Meter]
+        self, question: Query, cluster: Cluster, compiled: PreparedCluster, meter: Meter, later: Callable[[], Meter]
     ) -> Verdict:
         """Judge the workers a request names one by one; the plain search says the rest when it is looked at."""
         variants = question.request.variants
         try:
-            if not all(cannot_collide(resources, compiled.rooted, meter.timed) for resources in variants):
+            if not all(bound_is_exact(resources, compiled.rooted, meter.timed) for resources in variants):
                 return self._walk.match(question.request, cluster, meter, later)
             matched = any(
                 _holds_variant(question, resources, cluster, compiled, meter.timed) for resources in variants
@@ -294,34 +294,36 @@ class Index:
         chosen = offers.lowest(free, found.fresh)
         return None if chosen is None else found.say(offers.shape.per_slot, [(n, offer.take) for n, offer in chosen])
 
-    def _offers(self, request: Request, cluster: Cluster) -> Offers | None:
+    def _offers(self, request: Request, cluster: Cluster) -> CandidateHeap | None:
         """Return what workers give to a request that takes from nothing else, None for any other request."""
         compiled = self.compiled(cluster)
         if request.key not in compiled.offers:
             question = self.question(request)
             plain = compiled.answers(question) and len(request.variants) == 1
             shape = shape_of(request.resources, compiled.rooted) if plain else None
-            compiled.offers.put(request.key, Offers(shape, question.passes) if shape else None)
+            compiled.offers.put(request.key, CandidateHeap(shape, question.passes) if shape else None)
         return compiled.offers.get(request.key)
 
 
 def _holds_variant(
-    question: Question, resources: tuple[Resource, ...], cluster: Cluster, compiled: Compiled, meter: Meter
+    question: Query, resources: tuple[Resource, ...], cluster: Cluster, compiled: PreparedCluster, meter: Meter
 ) -> bool:
     """Return whether a cluster has all of a variant on the workers that a constraint by name allows."""
     if quick_check(resources, compiled.rooted.totals, compiled.rooted):
         return False
     question.judge(compiled.rooted, meter)
-    tally = Tally(compiled.rooted, resources, question.satisfied(compiled.rooted), question.passes, meter)
+    tally = ScalarCount(compiled.rooted, resources, question.satisfied(compiled.rooted), question.passes, meter)
     if question.rule:
-        tally.root = Relabelling(tally, names_in(cluster), compile_kinds(cluster)[0], question.rule).root()
+        tally.root = NamedHosts(tally, names_in(cluster), classify(cluster)[0], question.rule).root()
     return all(tally.available(place) >= r.count.min for place, r in enumerate(resources))
 
 
 class Verdicts(Sequence[Verdict]):
     """The verdicts of a catalogue, in order of name."""
 
-    def __init__(self, index: Index, question: Question, catalogue: Catalogue, budget: Budget | None = None) -> None:
+    def __init__(
+        self, index: IndexBackend, question: Query, catalogue: Catalogue, budget: Budget | None = None
+    ) -> None:
         self._index = index
         self._question = question
         self._catalogue = catalogue
@@ -371,7 +373,7 @@ class Verdicts(Sequence[Verdict]):
             return self._decided[place].of(cluster)
         return found_at(cluster, bool(holds), partial(self._counted, place)).of(cluster)
 
-    def _counted(self, place: int) -> Finding:
+    def _counted(self, place: int) -> ClassSolver:
         """Return what is found where a batch has counted: it is decided, whatever the rest costs."""
         fits = bool(self._holds[place]) and len(self._question.request.variants) == 1
         root, later = self._catalogue.compiled[place].rooted, partial(self._budget.later, len(self))
@@ -384,7 +386,7 @@ class Verdicts(Sequence[Verdict]):
     __hash__ = None  # type: ignore[assignment] # like a list
 
 
-def found_at(cluster: Cluster, matched: bool | None, finding: Callable[[], Finding]) -> Verdict:
+def found_at(cluster: Cluster, matched: bool | None, finding: Callable[[], ClassSolver]) -> Verdict:
     """Return the verdict on a cluster whose root a finding is, or will be, about."""
     return Verdict(cluster.name, matched, later=lambda: finding().answer, take_later=lambda: finding().take(cluster))
 

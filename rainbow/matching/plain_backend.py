@@ -19,15 +19,15 @@ from rainbow.matching.model.layout import Layout, layout
 from rainbow.matching.model.verdict import Reason, Take, Verdict, Why
 from rainbow.matching.search.reasons import quick_check, shortfall, undecided
 from rainbow.matching.search.solution import copies_of, search, totals_of, units_of
-from rainbow.matching.search.trail import Taken
-from rainbow.matching.search.upper_bound import Walked, cannot_collide
+from rainbow.matching.search.trail import Trail
+from rainbow.matching.search.upper_bound import VertexCounts, bound_is_exact
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request, Resource
 
 
-class Walk:
+class PlainBackend:
     """Answers by walking the graph; needs no preparation, costs what the graph is large."""
 
     def match_all(
@@ -74,8 +74,8 @@ class Walk:
         laid_out = layout(cluster)
         busy = [i for i in laid_out.workers if laid_out.worker_names[i] not in workers]
         for resources in request.variants:
-            taken = Taken(laid_out, barred(request.constraint, laid_out), busy)
-            found = search(resources, laid_out, taken, FREE if cannot_collide(resources, laid_out) else None)
+            taken = Trail(laid_out, barred(request.constraint, laid_out), busy)
+            found = search(resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None)
             if isinstance(found, tuple):
                 return found[0]
         return None
@@ -92,10 +92,10 @@ class Walk:
             reason = quick_check(resources, laid_out.by_type, laid_out)
             if reason:
                 return reason
-            apart = cannot_collide(resources, laid_out, meter)
+            apart = bound_is_exact(resources, laid_out, meter)
             meter = meter.timed if apart else meter
-            taken = Taken(laid_out, barred(request.constraint, laid_out, meter))
-            counts = Walked(laid_out, taken, meter, request.constraint)
+            taken = Trail(laid_out, barred(request.constraint, laid_out, meter))
+            counts = VertexCounts(laid_out, taken, meter, request.constraint)
             found = shortfall(resources, counts) or search(resources, laid_out, taken, meter)
         except OutOfBudgetError:
             return undecided()

@@ -28,7 +28,7 @@ from rainbow.state_machine import WorkerState
 NAMED = 5  # workers that are called by name
 
 
-def told(census: Census) -> str:
+def told(census: ClusterIndex) -> str:
     """Say how many workers are in which state that takes no tasks; "" if all of them are ready."""
     of = len(census.workers)
     counts = {state: len(census.away[state]) for state in WorkerState if state in census.away}
@@ -46,7 +46,7 @@ def told(census: Census) -> str:
     return ", ".join([f"{first} of {of} workers {verb} {parts[0]}", *others_told])
 
 
-def facts(census: Census) -> dict[str, Any]:
+def facts(census: ClusterIndex) -> dict[str, Any]:
     """Return the same as facts."""
     states = {str(state): len(ranked) for state, ranked in sorted(census.away.items())}
     return {"workers": len(census.workers), "states": states}
@@ -56,7 +56,7 @@ def _word(state: WorkerState) -> str:
     return "waiting for an agent" if state is WorkerState.NEW else state.lower()
 
 
-def _names(census: Census, state: WorkerState, most: int) -> str:
+def _names(census: ClusterIndex, state: WorkerState, most: int) -> str:
     ranked = census.away[state]
     names = [name for _, name in islice(ranked.items(), most)]
     more = ["…"] if len(names) < len(ranked) else []
@@ -78,7 +78,7 @@ class Held:
     amounts: Counter[str] = field(default_factory=Counter)
 
 
-class Census:
+class ClusterIndex:
     """The counts of one cluster. `gang_of` names the waiting gang a task belongs to."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class Census:
 
     def check(self) -> None:
         """Raise PlanError unless the index of workers says what each of them does."""
-        again = Census()
+        again = ClusterIndex()
         for worker in self.workers.values():
             again.put_worker(worker)
         for name in ("kinds", "idle", "rooms", "away", "capacity", "free", "ready"):

@@ -44,7 +44,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class DependencyState:
     """What is not met yet of a job's dependencies; `never` says which can no longer be, and why."""
 
     waits: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Awaited:
     never: str = ""
 
 
-def awaited(wanted: Iterable[Dependency], find: Callable[[str], Target | None], now: float) -> Awaited:
+def awaited(wanted: Iterable[Dependency], find: Callable[[str], Target | None], now: float) -> DependencyState:
     """Say what is left to wait for; `find` names the state of a job, None if it is not known any more.
 
     >>> from rainbow.jobspec import Dependency
@@ -70,11 +70,11 @@ def awaited(wanted: Iterable[Dependency], find: Callable[[str], Target | None], 
             target = find(one.value)
             met = target is not None and _met(one.scheme, target)
             if target is None or (target.state in _ENDED and not met):
-                return Awaited(never=_never(one, target))
+                return DependencyState(never=_never(one, target))
             if not met:
                 waits.append(f"job {one.value} {WORDS[one.scheme]}")
                 jobs.append(one.value)
-    return Awaited(tuple(waits), tuple(jobs), until)
+    return DependencyState(tuple(waits), tuple(jobs), until)
 
 
 def _met(scheme: str, target: Target) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from rainbow.scheduling.cluster_index import Census
+from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.scheduling.snapshot import (
     Broken,
     GangView,
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from rainbow.scheduling.qos import Rules
 
 
-def census_of(view: View) -> Census:
+def cluster_index_of(view: View) -> ClusterIndex:
     """Return the census a view brings, or count it."""
     if view.census is not None:
         return view.census
-    census = Census()
+    census = ClusterIndex()
     for worker in view.workers:
         census.put_worker(worker)
     for run in view.runs:
@@ -145,7 +145,7 @@ class View:
     promises: Sequence[Promise] = ()
     ended: Sequence[Ended] = ()
     units: Mapping[str, int] = field(default_factory=dict)
-    census: Census | None = field(default=None, compare=False)  # the same counted; None: see census_of
+    census: ClusterIndex | None = field(default=None, compare=False)  # the same counted; None: see census_of
     free: Free | None = field(default=None, compare=False)  # where something is; None: nobody knows more than amounts
     quiet: bool = False  # orders and memory alone are wanted
     standings: Mapping[tuple[str, str], Standing] = field(

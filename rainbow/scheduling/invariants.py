@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rainbow.errors import PlanError
-from rainbow.scheduling.cluster_index import Census
-from rainbow.scheduling.interface import Plan, Start, Stop, View, Wait, census_of
+from rainbow.scheduling.cluster_index import ClusterIndex
+from rainbow.scheduling.interface import Plan, Start, Stop, View, Wait, cluster_index_of
 
 
 def check_plan(view: View, plan: Plan) -> None:
     """Raise PlanError, naming the first order that may not be carried out."""
-    census = census_of(view)
+    census = cluster_index_of(view)
     starts = [order for order in plan.orders if isinstance(order, Start)]
     _check_tasks(census, starts)
     _check_gangs(census, starts)
@@ -22,7 +22,7 @@ def check_plan(view: View, plan: Plan) -> None:
         _check_waits(census, plan)
 
 
-def _check_tasks(census: Census, starts: list[Start]) -> None:
+def _check_tasks(census: ClusterIndex, starts: list[Start]) -> None:
     twice = [task for task, times in Counter(start.task for start in starts).items() if times > 1]
     if twice:
         raise PlanError(f"task {twice[0]} is started twice")
@@ -31,7 +31,7 @@ def _check_tasks(census: Census, starts: list[Start]) -> None:
             raise PlanError(f"task {start.task} is not waiting")
 
 
-def _check_gangs(census: Census, starts: list[Start]) -> None:
+def _check_gangs(census: ClusterIndex, starts: list[Start]) -> None:
     begun = {start.task for start in starts}
     for start in starts:
         gang = census.gang_of(start.task)
@@ -39,7 +39,7 @@ def _check_gangs(census: Census, starts: list[Start]) -> None:
             raise PlanError(f"gang {gang.number} of job {gang.job} would start in part")
 
 
-def _check_space(view: View, census: Census, starts: list[Start]) -> None:
+def _check_space(view: View, census: ClusterIndex, starts: list[Start]) -> None:
     asked: dict[str, Counter[str]] = {}
     for start in starts:
         for name, amounts in start.placement.items():
@@ -62,14 +62,14 @@ def _check_consumables(view: View, amounts: Counter[str]) -> None:
             raise PlanError(f"{amount} {kind} of the cluster, where {view.consumables.get(kind, 0)} are free")
 
 
-def _check_stops(census: Census, stops: list[Stop]) -> None:
+def _check_stops(census: ClusterIndex, stops: list[Stop]) -> None:
     for stop in stops:
         run = census.runs.get(stop.task)
         if run is None or run.stopping:
             raise PlanError(f"task {stop.task} cannot be stopped")
 
 
-def _check_waits(census: Census, plan: Plan) -> None:
+def _check_waits(census: ClusterIndex, plan: Plan) -> None:
     """A job left waiting is named, or one of the rest."""
     if plan.rest is not None:
         return
@@ -79,20 +79,20 @@ def _check_waits(census: Census, plan: Plan) -> None:
             raise PlanError(f"job {job} waits without a reason")
 
 
-def started(census: Census, plan: Plan) -> Counter[str]:
+def started(census: ClusterIndex, plan: Plan) -> Counter[str]:
     """Count the tasks of each job that a plan starts."""
     gangs = (census.gang_of(order.task) for order in plan.orders if isinstance(order, Start))
     return Counter(gang.job for gang in gangs if gang is not None)
 
 
-def left(census: Census, job: str, begun: Counter[str]) -> int:
+def left(census: ClusterIndex, job: str, begun: Counter[str]) -> int:
     """Count the tasks of a job that still wait after a plan that starts so many."""
     return census.jobs[job].tasks - begun[job]
 
 
 def every_wait(view: View, plan: Plan) -> Iterator[Wait]:
     """Say of every job that still waits why it does."""
-    census, named = census_of(view), {wait.job for wait in plan.waits}
+    census, named = cluster_index_of(view), {wait.job for wait in plan.waits}
     yield from plan.waits
     if plan.rest is not None:
         begun = started(census, plan)

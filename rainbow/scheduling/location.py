@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rainbow.scheduling.interface import Free, Plan, Start, View, Wait, census_of
+from rainbow.scheduling.interface import Free, Plan, Start, View, Wait, cluster_index_of
 from rainbow.scheduling.snapshot import GangView
 
 TEXT = "what it asks for is free in amounts, but not together as it is wanted"
@@ -18,7 +18,7 @@ TEXT = "what it asks for is free in amounts, but not together as it is wanted"
 
 def located(view: View, plan: Plan) -> Plan:
     """Return a plan whose starts say what they hold; what cannot be held waits instead."""
-    free, census = view.free, census_of(view)
+    free, census = view.free, cluster_index_of(view)
     if free is None:
         return plan
     gangs: dict[tuple[str, int], tuple[GangView, list[Start]]] = {}

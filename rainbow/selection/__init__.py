@@ -10,12 +10,12 @@ assignment     many jobs together: greedily, or by the integer_program
 replay, cases  decisions taken again, operators' cases
 """
 
-from rainbow.selection.choice import Choice, Frugal, Scalar, Selector, Step
+from rainbow.selection.choice import Choice, DeclaresReads, Scalar, Selector, Step
 from rainbow.selection.select import check_options, read_of, reads, reads_states, select, selectors
 
 __all__ = [
     "Choice",
-    "Frugal",
+    "DeclaresReads",
     "Scalar",
     "Selector",
     "Step",

@@ -22,7 +22,7 @@ from rainbow.errors import SelectionError
 from rainbow.matching import Verdict
 from rainbow.selection.choice import Choice
 from rainbow.selection.options import nearest
-from rainbow.selection.replay import Recorded, Rules, redecide
+from rainbow.selection.replay import RecordedDecision, Rules, redecide
 
 COMMON = ("states", "parameters", "nodes", "options")
 OF_CASE = (*COMMON, "case", "candidates", "seed", "seeds", "expect")
@@ -40,11 +40,11 @@ MAX_SEEDS = 100_000  # and any number of a case
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class PolicyCase:
     """One case, read."""
 
     name: str
-    given: Recorded
+    given: RecordedDecision
     rules: Rules
     expect: Mapping[str, Any]
     seeds: int
@@ -59,7 +59,7 @@ class Outcome:
     faults: tuple[str, ...]
 
 
-def read_trials(document: Any, rules: Rules) -> list[Trial]:
+def read_trials(document: Any, rules: Rules) -> list[PolicyCase]:
     """Read a file's cases; SelectionError says where one cannot be read."""
     top = _mapping(document, "")
     written = top.get("cases")
@@ -68,12 +68,12 @@ def read_trials(document: Any, rules: Rules) -> list[Trial]:
     return [_trial(top, case, at, rules) for at, case in enumerate(written)]
 
 
-def _trial(top: Mapping[str, Any], written: Any, at: int, rules: Rules) -> Trial:
+def _trial(top: Mapping[str, Any], written: Any, at: int, rules: Rules) -> PolicyCase:
     pointer = f"/cases/{at}"
     case = _known(_mapping(written, pointer), OF_CASE, pointer)
     states = _laid_over(_mapping(top.get("states"), "/states"), _mapping(case.get("states"), f"{pointer}/states"))
     options = {**rules.options, **_of(top, case, "options", pointer)}
-    given = Recorded(
+    given = RecordedDecision(
         id=str(at),
         candidates=_candidates(top, case, states, pointer),
         states=states,
@@ -82,7 +82,7 @@ def _trial(top: Mapping[str, Any], written: Any, at: int, rules: Rules) -> Trial
     )
     seeds = _number(case.get("seeds", 1), 1, f"{pointer}/seeds")
     name = str(case.get("case", f"case {at + 1}"))
-    return Trial(name, given, Rules(rules.selector, options), _expected(case, pointer), seeds)
+    return PolicyCase(name, given, Rules(rules.selector, options), _expected(case, pointer), seeds)
 
 
 def _expected(case: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
@@ -157,7 +157,7 @@ def _known(written: Mapping[str, Any], keys: Sequence[str], pointer: str) -> Map
 # ── carried out ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def run(trial: Trial) -> Outcome:
+def run(trial: PolicyCase) -> Outcome:
     """Decide a case and say where the choice is not the expected one."""
     choice = redecide(trial.given, trial.rules)
     return Outcome(trial.name, choice, (*_faults(choice, trial.expect), *_win_faults(trial)))
@@ -197,7 +197,7 @@ def _same(found: Any, wanted: Any) -> bool:
         return False
 
 
-def _win_faults(trial: Trial) -> Iterator[str]:
+def _win_faults(trial: PolicyCase) -> Iterator[str]:
     wins = trial.expect.get("wins", {})
     seeds = range(trial.seeds if wins else 0)
     count = Counter(redecide(replace(trial.given, seed=seed), trial.rules).cluster for seed in seeds)

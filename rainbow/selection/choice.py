@@ -125,7 +125,7 @@ class Selector(Protocol):
 
 
 @runtime_checkable
-class Frugal(Protocol):
+class DeclaresReads(Protocol):
     """A selector that says which variables it may read, so that others need not be found out for it."""
 
     def reads(self, options: Mapping[str, Any]) -> Collection[str]:

@@ -28,7 +28,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedDecision:
     """What one decision was given, and what came of it."""
 
     id: str
@@ -71,13 +71,13 @@ class Comparison:
     sums: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
 
 
-def redecide(recorded: Recorded, rules: Rules) -> Choice:
+def redecide(recorded: RecordedDecision, rules: Rules) -> Choice:
     """Take a recorded decision again."""
     request = Request(variants=((),), tasks=(), parameters=recorded.parameters)
     return select(request, recorded.candidates, recorded.states, rules.selector, rules.options, seed=recorded.seed)
 
 
-def compare(decisions: Iterable[Recorded], old: Rules, new: Rules) -> Comparison:
+def compare(decisions: Iterable[RecordedDecision], old: Rules, new: Rules) -> Comparison:
     """Take every decision under both rules; say which jobs go elsewhere and what each calc sums to."""
     found = Comparison()
     for recorded in decisions:
@@ -94,7 +94,7 @@ def compare(decisions: Iterable[Recorded], old: Rules, new: Rules) -> Comparison
 # ── as JSON ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_recorded(document: Any, pointer: str = "") -> Recorded:
+def read_recorded(document: Any, pointer: str = "") -> RecordedDecision:
     """Read a decision as the ledger writes it; SelectionError says where it is none."""
     if not isinstance(document, Mapping):
         raise SelectionError("a decision is a mapping", pointer=pointer)
@@ -105,7 +105,7 @@ def read_recorded(document: Any, pointer: str = "") -> Recorded:
     candidates = document.get("candidates")
     if not isinstance(candidates, list):
         raise SelectionError("candidates is a list", pointer=f"{pointer}/candidates")
-    return Recorded(
+    return RecordedDecision(
         id=str(document.get("id", "")),
         candidates=[_candidate(one, f"{pointer}/candidates/{at}") for at, one in enumerate(candidates)],
         states=states,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import SelectionError
 from rainbow.matching import candidates_of, is_in_order, names_of
 from rainbow.plugins import Registry
-from rainbow.selection.choice import Choice, Frugal, Scalar, Selector, Step
+from rainbow.selection.choice import Choice, DeclaresReads, Scalar, Selector, Step
 from rainbow.selection.constraint import ConstraintSelector
 from rainbow.text import natural
 
@@ -113,7 +113,7 @@ def reads(selector: str, options: Mapping[str, Any], variable: str) -> bool:
 def read_of(selector: str, options: Mapping[str, Any], variables: Collection[str]) -> list[str]:
     """Return which of these variables a decision may read."""
     plugin = selectors.get(selector)
-    known = plugin.reads(options) if isinstance(plugin, Frugal) else variables
+    known = plugin.reads(options) if isinstance(plugin, DeclaresReads) else variables
     return [name for name in variables if name in known]
 
 

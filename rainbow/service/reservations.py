@@ -22,7 +22,7 @@ from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, p
 from rainbow.service.core.access import Caller, own_cluster, requestor_of, visible_cluster
 from rainbow.service.core.limits import check_limits
 from rainbow.service.live_state.mirror import mirrored
-from rainbow.service.scheduler.view import Frozen, freeze
+from rainbow.service.scheduler.view import Frozen, take_snapshot
 from rainbow.store import clusters, events, reservations
 from rainbow.store.events import Change
 from rainbow.store.reservations import ReservationRecord
@@ -60,7 +60,7 @@ def create(
     start, seconds = _times(service, body, limits)
     with _turn(service, record) as turn:
         with mirrored(service, service.entry(record)) as mirror:
-            frozen = freeze(service, mirror.entry, quiet=True)
+            frozen = take_snapshot(service, mirror.entry, quiet=True)
             if frozen is None:
                 kept = Kept(text="it has no workers")
             elif request is None:

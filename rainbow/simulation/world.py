@@ -12,7 +12,7 @@ from rainbow.matching import (
     DEFAULT_BACKEND,
     backends,
     consumables,
-    hosting_kinds,
+    eligible_worker_classes,
     match,
     measures,
     worker_capacity,
@@ -167,7 +167,7 @@ class Compiled:
 
     def _hosting(self, demand: str) -> frozenset[str]:
         if demand not in self._hosts:
-            self._hosts[demand] = hosting_kinds(self._gangs[demand].request, self.cluster)
+            self._hosts[demand] = eligible_worker_classes(self._gangs[demand].request, self.cluster)
         return self._hosts[demand]
 
     def _divide(self, demand: str, take: Take) -> Sequence[Placement]:

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Work(Generic[T]):
+class WriteBatch(Generic[T]):
     """One writer's part of a common transaction, and what became of it."""
 
     do: Callable[[sa.Connection], T]
@@ -59,7 +59,7 @@ class Store:
         self.engine = engine
         self.many_processes = engine.dialect.name == "postgresql"
         self.one_writer = threading.RLock()
-        self._queue: list[Work[Any]] = []
+        self._queue: list[WriteBatch[Any]] = []
         self.observe: Callable[[str, float], None] = lambda kind, seconds: None
 
     @contextmanager
@@ -114,9 +114,9 @@ class Store:
             raise work.fault
         return work.result  # type: ignore[return-value]  # there is one where there is no fault
 
-    def all_together(self, parts: Sequence[Callable[[sa.Connection], T]]) -> list[Work[T]]:
+    def all_together(self, parts: Sequence[Callable[[sa.Connection], T]]) -> list[WriteBatch[T]]:
         """Write several parts as `together` does; each has a result or a fault of its own."""
-        works = [Work(do) for do in parts]
+        works = [WriteBatch(do) for do in parts]
         self._queue.extend(works)
         for work in works:
             if not work.done:
@@ -154,7 +154,7 @@ class Store:
         self.engine.dispose()
 
 
-def _attempt(work: Work[Any], connection: sa.Connection, alone: bool) -> None:
+def _attempt(work: WriteBatch[Any], connection: sa.Connection, alone: bool) -> None:
     """Do one writer's part; only what undoes everything is raised: trouble with the database, or a part `alone`."""
     if alone:  # without the two statements of a savepoint
         work.result = work.do(connection)

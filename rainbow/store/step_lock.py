@@ -51,7 +51,7 @@ class Turn:
                     connection.commit()
 
 
-class Turns:
+class StepLocks:
     """Gives turns, cluster by cluster."""
 
     def __init__(self, store: Store) -> None:

@@ -31,7 +31,7 @@ LIVE = 1.0  # seconds between two looks at what runs write
 KEEPER_LOST = "lost: the process supervising the task died"
 
 
-class KeptExecutor:
+class SupervisedExecutor:
     """Runs tasks through the keeper of a folder, which is started where there is none."""
 
     def __init__(
@@ -206,5 +206,7 @@ def _local(argument: str, environment: Mapping[str, str], folder: Path | None) -
     if argument not in ("", APART):
         raise RequestError(f"local:{argument} is not known; there are: local, local:{APART}")
     return (
-        LocalExecutor(environment) if folder is None else KeptExecutor(environment, folder, apart=argument == APART)
+        LocalExecutor(environment)
+        if folder is None
+        else SupervisedExecutor(environment, folder, apart=argument == APART)
     )

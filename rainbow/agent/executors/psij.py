@@ -29,7 +29,7 @@ from rainbow.agent import bare
 from rainbow.agent.executors.interface import Phase, Row
 from rainbow.agent.executors.local import allowed, for_managers
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, shares, workers_of
-from rainbow.agent.executors.shared_folder import Desk, key_of, merged
+from rainbow.agent.executors.shared_folder import SharedFolder, key_of, merged
 from rainbow.agent.executors.slurm import status
 
 POLL = 1  # seconds between two questions to the resource manager; PSI/J's own default shows a state after 32
@@ -74,7 +74,7 @@ class BatchExecutor:
         self._name = name or "slurm"
         self._environment = environment
         place = (folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve()
-        self._desk = Desk(place)
+        self._desk = SharedFolder(place)
         config = BatchSchedulerExecutorConfig(
             work_directory=place / "psij",
             queue_polling_interval=POLL,

@@ -61,7 +61,7 @@ def key_of(run: RunId) -> str:
     return f"{sha256(run[0].encode()).hexdigest()[:32]}-{run[1]}"
 
 
-class Desk:
+class SharedFolder:
     """Reads and writes the files of a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -255,7 +255,7 @@ RANK = ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "FLUX_TASK_RANK")
 
 def main(folder: str, key: str, count: str) -> None:
     """Run this node's share, one of `count`, leave its end, and end as it did."""
-    desk = Desk(Path(folder))
+    desk = SharedFolder(Path(folder))
     taken = desk.take(key)
     if taken is None:  # nobody waits for it any more
         return

@@ -26,7 +26,7 @@ from rainbow.client import Client
 from rainbow.errors import NotFound
 from rainbow.graph import Cluster
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.matching import DEFAULT_BACKEND, Budget, backends, shown, shown_explained, smallest_change
+from rainbow.matching import DEFAULT_BACKEND, Budget, backends, shown_explained, smallest_change, verdict_to_json
 from rainbow.matching import match as match_clusters
 
 
@@ -116,7 +116,7 @@ def local_answer(
     verdicts = match_clusters(request, clusters, backend, budget=Budget(time.monotonic))
     if explain:
         return shown_explained(request, clusters, verdicts, backends.get(backend), Budget(time.monotonic))
-    return shown(request, verdicts)
+    return verdict_to_json(request, verdicts)
 
 
 def sweep(

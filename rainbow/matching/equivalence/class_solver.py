@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from rainbow.matching.equivalence.count_arrays import LARGEST, batch_of
-from rainbow.matching.equivalence.count_scalar import Tallied
-from rainbow.matching.equivalence.reduced_layout import Placed, Reach, Reduced
+from rainbow.matching.equivalence.count_scalar import ClassCounts
+from rainbow.matching.equivalence.reduced_layout import Placed, Reduced, TouchLimit
 from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
 from rainbow.matching.model.verdict import Answer, Reason, Why
 from rainbow.matching.search.reasons import quick_check, shortfall, undecided, unexplained
@@ -25,21 +25,21 @@ from rainbow.matching.search.solution import (
     totals_of,
     units_of,
 )
-from rainbow.matching.search.trail import Taken
-from rainbow.matching.search.upper_bound import cannot_collide
+from rainbow.matching.search.trail import Trail
+from rainbow.matching.search.upper_bound import bound_is_exact
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Resource
-    from rainbow.matching.equivalence.cluster_class import Rooted
-    from rainbow.matching.equivalence.count_scalar import State, Tally
-    from rainbow.matching.equivalence.query import Question
-    from rainbow.matching.equivalence.subtree_classes import Kind
+    from rainbow.matching.equivalence.cluster_class import ClusterClass
+    from rainbow.matching.equivalence.count_scalar import CountState, ScalarCount
+    from rainbow.matching.equivalence.query import Query
+    from rainbow.matching.equivalence.subtree_classes import SubtreeClass
     from rainbow.matching.model.verdict import Take
-    from rainbow.matching.search.solution import Piece
+    from rainbow.matching.search.solution import TakenPart
 
 
-def totals_standing(form: Standing, rooted: Rooted) -> dict[str, int] | None:
+def totals_standing(form: Standing, rooted: ClusterClass) -> dict[str, int] | None:
     """Sum what one copy takes of workers it stands on; None where what is taken depends on where that is."""
     plain = form.host.type == rooted.worker_type and not form.host.exclusive
     if not plain:
@@ -54,16 +54,16 @@ Refusal = Callable[["Meter"], "Reason | None"]  # works out why not, at the cost
 MANY = 64  # kinds below a root that are worth arrays
 
 
-class Found(NamedTuple):
+class Solution(NamedTuple):
     """A copy of the job on a reduced layout, and what it is made of."""
 
     take: Take
-    pieces: list[Piece]
+    pieces: list[TakenPart]
     reduced: Reduced
-    taken: Taken
+    taken: Trail
 
 
-class Trial:
+class Attempt:
     """One variant of a request on one root; `refusal` says why not, if not.
 
     Thousands are remembered: counts and layouts are made again when they are wanted, and not kept.
@@ -71,8 +71,8 @@ class Trial:
 
     def __init__(
         self,
-        question: Question,
-        rooted: Rooted,
+        question: Query,
+        rooted: ClusterClass,
         resources: tuple[Resource, ...],
         meter: Meter,
         fits: bool = False,
@@ -85,17 +85,17 @@ class Trial:
         self.is_undecided = False
         self.refusal: Refusal | None
         try:
-            self.apart = cannot_collide(resources, rooted, meter.timed)
+            self.apart = bound_is_exact(resources, rooted, meter.timed)
             self.refusal = None if fits and self.apart else self._refusal(meter)
         except OutOfBudgetError:
             self.is_undecided = True
             self.refusal = lambda meter: undecided()
 
-    def tallied(self, meter: Meter = FREE) -> Tallied:
+    def tallied(self, meter: Meter = FREE) -> ClassCounts:
         """Count what the root offers to the parts of the variant."""
         satisfied = self.question.satisfied(self.rooted)
         constraint = self.question.request.constraint
-        return Tallied(self.rooted, self.resources, satisfied, self.question.passes, meter, constraint)
+        return ClassCounts(self.rooted, self.resources, satisfied, self.question.passes, meter, constraint)
 
     def _refusal(self, meter: Meter) -> Refusal | None:
         reason = quick_check(self.resources, self.rooted.totals, self.rooted)
@@ -131,13 +131,15 @@ class Trial:
         self.placed = Placed.of(found.take, found.reduced)
         return None
 
-    def _search(self, copies: int, meter: Meter) -> Found | Reason:
+    def _search(self, copies: int, meter: Meter) -> Solution | Reason:
         """Place one copy of the job on a layout that has room for so many."""
         passes = self.question.passes
-        reduced = Reduced(self.rooted, Reach(self.resources, self.rooted, copies, passes is not None), meter.timed)
-        taken = Taken(reduced, [i for i in reduced.workers if passes and not passes(reduced.kind_at[i])])
+        reduced = Reduced(
+            self.rooted, TouchLimit(self.resources, self.rooted, copies, passes is not None), meter.timed
+        )
+        taken = Trail(reduced, [i for i in reduced.workers if passes and not passes(reduced.kind_at[i])])
         found = search(self.resources, reduced, taken, meter.timed if self.apart else meter)
-        return found if isinstance(found, Reason) else Found(*found, reduced, taken)
+        return found if isinstance(found, Reason) else Solution(*found, reduced, taken)
 
     def place(self) -> Placed:
         """Return one copy of the job, where it is known to fit."""
@@ -182,23 +184,23 @@ class Trial:
 MOST_TRIES = 3  # a busy machine may cut one short; what is hard is not worked out at every look
 
 
-class Finding:
+class ClassSolver:
     """One request on one root: the first variant that fits decides; `fits`: its only variant is known to.
 
     `later` gives a meter for what is worked out when it is looked at; what its time cuts short is tried again.
     """
 
     def __init__(
-        self, question: Question, rooted: Rooted, meter: Meter, later: Callable[[], Meter], fits: bool = False
+        self, question: Query, rooted: ClusterClass, meter: Meter, later: Callable[[], Meter], fits: bool = False
     ) -> None:
         self.rooted = rooted
-        self.trials: list[Trial] = []
+        self.trials: list[Attempt] = []
         self._later = later
         self._tries = 0
         self._answer: Answer | None = None
         variants = question.request.variants
         for resources, part in zip(variants, meter.divided(len(variants)), strict=True):
-            self.trials.append(Trial(question, rooted, resources, part, fits))
+            self.trials.append(Attempt(question, rooted, resources, part, fits))
             if self.trials[-1].refusal is None:
                 break
         fitting = self.trials[-1].refusal is None
@@ -233,10 +235,10 @@ class Finding:
 Runs = list[tuple[int, int]]  # (capacity, how many neighbours have it)
 
 
-def capacities(standing: Standing, tally: Tally) -> Runs | None:
+def capacities(standing: Standing, tally: ScalarCount) -> Runs | None:
     """Return how many copies each vertex that `standing.host` can stand on gives to, None if one is in no worker."""
     top = tally.columns.part_of[standing.number].top
-    found: dict[State, Runs] = {}
+    found: dict[CountState, Runs] = {}
     for state, kind in sorted(tally.kinds.items(), key=lambda item: item[0].number):
         if not tally.found[state][top]:
             found[state] = []
@@ -249,12 +251,12 @@ def capacities(standing: Standing, tally: Tally) -> Runs | None:
     return found[tally.start]
 
 
-def _capacity(standing: Standing, kind: Kind) -> int:
+def _capacity(standing: Standing, kind: SubtreeClass) -> int:
     room = min(kind.content[pool] // n for pool, n in standing.amounts.items())
     return min(room, 1) if standing.host.exclusive else room  # children were met one by one, not together
 
 
-def _below(kind: Kind, state: State, tally: Tally, found: dict[State, Runs]) -> Runs:
+def _below(kind: SubtreeClass, state: CountState, tally: ScalarCount, found: dict[CountState, Runs]) -> Runs:
     runs: Runs = []
     for child, many in kind.runs:
         inside = found.get(tally.child(kind, state, child))

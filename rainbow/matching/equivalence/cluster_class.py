@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     from rainbow.graph import Cluster
     from rainbow.jobspec import Condition, Need
-    from rainbow.matching.equivalence.subtree_classes import Kind, Pool, Row
+    from rainbow.matching.equivalence.subtree_classes import ClassRun, Pool, SubtreeClass
 
 
 _numbers = count()
 Key = tuple[int, str, frozenset[str]]
-_known: WeakValueDictionary[Key, Rooted] = WeakValueDictionary()
+_known: WeakValueDictionary[Key, ClusterClass] = WeakValueDictionary()
 
 
-class Rooted:
+class ClusterClass:
     """A root's kind with a cluster's types of workers; equal ones are one object."""
 
-    def __init__(self, kind: Kind, worker_type: str, level_types: frozenset[str]) -> None:
+    def __init__(self, kind: SubtreeClass, worker_type: str, level_types: frozenset[str]) -> None:
         self.number = next(_numbers)
         self.kind = kind
         self.worker_type = worker_type
@@ -39,7 +39,7 @@ class Rooted:
         self.root_is_worker = worker_type not in kind.types or kind.type == worker_type
         self.closure = kind.closure()
 
-    def is_worker(self, kind: Kind) -> bool:
+    def is_worker(self, kind: SubtreeClass) -> bool:
         """Return whether a vertex that lies in no worker is one."""
         return kind.type == self.worker_type or (self.root_is_worker and kind is self.kind)
 
@@ -58,16 +58,16 @@ class Rooted:
         return any(kind.type == type_ for kind in self.outer)
 
     @cached_property
-    def outer(self) -> dict[Kind, int]:
+    def outer(self) -> dict[SubtreeClass, int]:
         """How many vertices of every kind lie outside every worker."""
-        many: dict[Kind, int] = {self.kind: 1}
+        many: dict[SubtreeClass, int] = {self.kind: 1}
         for kind in reversed(self.closure):
             if kind in many and not self.is_worker(kind):
                 for below, times in kind.children.items():
                     many[below] = many.get(below, 0) + many[kind] * times
         return {kind: times for kind, times in many.items() if not self.is_worker(kind)}
 
-    def below(self, kind: Kind) -> Rooted:
+    def below(self, kind: SubtreeClass) -> ClusterClass:
         """Return a kind of this cluster read as a root itself."""
         return rooted_kind(kind, self.worker_type, self.worker_level_types)
 
@@ -142,7 +142,7 @@ class Rooted:
         return found
 
     @cached_property
-    def many(self) -> dict[Kind, int]:
+    def many(self) -> dict[SubtreeClass, int]:
         """How many vertices there are of every kind."""
         many = dict.fromkeys(self.closure, 0)
         many[self.kind] = 1
@@ -193,23 +193,23 @@ class Rooted:
         """The distinct rows of every subsystem, wherever they hang."""
         return tables({row for kind in self.closure for row in kind.rows})
 
-    def meeting(self, need: Need) -> frozenset[Row]:
+    def meeting(self, need: Need) -> frozenset[ClassRun]:
         """Return the distinct rows that meet a need."""
         table = self.tables.get(need.subsystem)
         return table.meeting(need) if table else frozenset()
 
 
-def rooted(cluster: Cluster, kind: Kind) -> Rooted:
+def cluster_class_of(cluster: Cluster, kind: SubtreeClass) -> ClusterClass:
     """Return what `kind` is as the root of a cluster."""
     return rooted_kind(kind, cluster.worker_type, cluster.worker_level_types)
 
 
-def rooted_kind(kind: Kind, worker_type: str, worker_level_types: frozenset[str]) -> Rooted:
+def rooted_kind(kind: SubtreeClass, worker_type: str, worker_level_types: frozenset[str]) -> ClusterClass:
     """Return what a kind is as a root, for these types of workers."""
     key = (kind.number, worker_type, worker_level_types)
     found = _known.get(key)
     if found is None:
-        found = _known[key] = Rooted(kind, worker_type, worker_level_types)
+        found = _known[key] = ClusterClass(kind, worker_type, worker_level_types)
     return found
 
 
@@ -219,11 +219,11 @@ BY_FIELD = frozenset({"match", "flat", "range"})  # the matchers that look at no
 class RowTable:
     """The distinct rows of one subsystem, grouped by the values of a field when it is first asked for."""
 
-    def __init__(self, rows: Collection[Row]) -> None:
+    def __init__(self, rows: Collection[ClassRun]) -> None:
         self.rows = frozenset(rows)
-        self._groups: dict[str, list[list[Row]]] = {}
+        self._groups: dict[str, list[list[ClassRun]]] = {}
 
-    def meeting(self, need: Need) -> frozenset[Row]:
+    def meeting(self, need: Need) -> frozenset[ClassRun]:
         """Return the rows that meet every condition of a need."""
         left = self.rows
         for condition in need.conditions:
@@ -232,15 +232,15 @@ class RowTable:
             left = self._meeting(condition, left)
         return left
 
-    def _meeting(self, condition: Condition, left: frozenset[Row]) -> frozenset[Row]:
+    def _meeting(self, condition: Condition, left: frozenset[ClassRun]) -> frozenset[ClassRun]:
         groups = self._by_field(condition.options["field"])
         if len(left) <= len(groups):
             return frozenset(row for row in left if _meets(condition, row))
         return left.intersection(row for group in groups if _meets(condition, group[0]) for row in group)
 
-    def _by_field(self, field: str) -> list[list[Row]]:
+    def _by_field(self, field: str) -> list[list[ClassRun]]:
         if field not in self._groups:
-            groups: dict[Any, list[Row]] = {}
+            groups: dict[Any, list[ClassRun]] = {}
             for row in self.rows:
                 value = field_of(row.vertex, field)
                 groups.setdefault((row.vertex["type"], type(value), repr(value)), []).append(row)
@@ -248,15 +248,15 @@ class RowTable:
         return self._groups[field]
 
 
-def tables(rows: Collection[Row]) -> dict[str, RowTable]:
+def tables(rows: Collection[ClassRun]) -> dict[str, RowTable]:
     """Make a table of every subsystem's rows."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[ClassRun]] = {}
     for row in rows:
         found.setdefault(row.subsystem, []).append(row)
     return {subsystem: RowTable(own) for subsystem, own in found.items()}
 
 
-def _meets(condition: Condition, row: Row) -> bool:
+def _meets(condition: Condition, row: ClassRun) -> bool:
     return matchers.get(condition.matcher)(condition.options, row.vertex, NO_GRAPH) is None
 
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rainbow.lazy import cached_property
-from rainbow.lru_cache import Memory
+from rainbow.lru_cache import LruCache
 from rainbow.matching.equivalence.cluster_class import RowTable, tables
-from rainbow.matching.equivalence.count_recurrence import Columns
-from rainbow.matching.equivalence.subtree_classes import Row
+from rainbow.matching.equivalence.count_recurrence import CountRecurrence
+from rainbow.matching.equivalence.subtree_classes import ClassRun
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.search.upper_bound import may_take_whole
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rainbow.jobspec import Need, Resource
-    from rainbow.matching.equivalence.cluster_class import Rooted
+    from rainbow.matching.equivalence.cluster_class import ClusterClass
     from rainbow.matching.equivalence.count_scalar import Satisfied
-    from rainbow.matching.equivalence.query import Question
-    from rainbow.matching.equivalence.subtree_classes import Kind, Pool
+    from rainbow.matching.equivalence.query import Query
+    from rainbow.matching.equivalence.subtree_classes import Pool, SubtreeClass
 
 
 NONE: frozenset[int] = frozenset()
@@ -40,10 +40,10 @@ MOST_CELLS = 4_000_000  # of a batch's columns; a request too wide for them is c
 LARGEST = 2**62  # amounts beyond it are counted in Python's integers, one cluster at a time
 
 
-class State(NamedTuple):
+class BatchState(NamedTuple):
     """A kind, inside a worker or not; `place` sorts a level into groups."""
 
-    kind: Kind
+    kind: SubtreeClass
     within: bool
     is_worker: bool
 
@@ -68,7 +68,7 @@ class Group:
     within: bool
     amount: NDArray[np.int64]
     loose: NDArray[np.bool_]
-    kinds: list[Kind]
+    kinds: list[SubtreeClass]
     asking: _Asking | None = None
 
     def own(self, need: Need) -> Any:
@@ -91,7 +91,7 @@ class Contents(NamedTuple):
 class _Asking:
     """The needs of one question, asked of all states."""
 
-    def __init__(self, states: Sequence[State], satisfied: Satisfied, inherited: frozenset[int]) -> None:
+    def __init__(self, states: Sequence[BatchState], satisfied: Satisfied, inherited: frozenset[int]) -> None:
         self.states = states
         self.satisfied = satisfied
         self.inherited = inherited
@@ -105,10 +105,10 @@ class _Asking:
         return self._own[need.number]
 
 
-class Batch:
+class ArrayCount:
     """Roots that agree in worker types and in the forms of their vertices (Rooted.forms)."""
 
-    def __init__(self, roots: Sequence[Rooted]) -> None:
+    def __init__(self, roots: Sequence[ClusterClass]) -> None:
         self.roots = roots
         self.like = roots[0]
         self.numbers = [root.number for root in roots]
@@ -126,20 +126,20 @@ class Batch:
         self.rows = len(self.states) + sum(len(below.states) for below in self.below if below is not None)
         self.loose = np.array([root.kind.number in root.loose for root in roots])
 
-    def _states(self) -> set[State]:
-        found: set[State] = set()
+    def _states(self) -> set[BatchState]:
+        found: set[BatchState] = set()
         for root in self.roots:
             stack = [(root.kind, False)]
             while stack:
                 kind, inside = stack.pop()
                 is_worker = not inside and root.is_worker(kind)
-                state = State(kind, inside, is_worker)
+                state = BatchState(kind, inside, is_worker)
                 if state not in found:
                     found.add(state)
                     stack.extend((child, inside or is_worker) for child in kind.children)
         return found
 
-    def _group(self, states: list[State]) -> Group:
+    def _group(self, states: list[BatchState]) -> Group:
         kinds = [state.kind for state in states]
         one = states[0]
         return Group(
@@ -156,7 +156,7 @@ class Batch:
             kinds,
         )
 
-    def _contents(self, group: Group, at: dict[tuple[Kind, bool], int]) -> Contents | None:
+    def _contents(self, group: Group, at: dict[tuple[SubtreeClass, bool], int]) -> Contents | None:
         """What the states of a group contain."""
         if group.is_leaf:
             return None
@@ -167,15 +167,15 @@ class Batch:
         return Contents(states, many[:, None], starts)
 
     def holds(
-        self, question: Question, resources: tuple[Resource, ...], meter: Meter = FREE
+        self, question: Query, resources: tuple[Resource, ...], meter: Meter = FREE
     ) -> NDArray[np.bool_] | None:
         """Tell of every root whether each part of a variant finds enough there; None if that cannot be batched."""
         if any(part.count.min >= LARGEST for top in resources for part in top.walk()):
-            return np.zeros(len(self.roots), dtype=bool)  # more than any root has: see `largest` of Rooted
+            return np.zeros(len(self.roots), dtype=bool)  # more than any root has: see `largest` of ClusterClass
         if any(self._shares_out(child) for top in resources for r in top.walk() if r.is_slot for child in r.children):
             return None
         satisfied = {need.number: self._meeting(need) for need in question.needs}
-        program = Columns(resources, self.like, np.minimum)
+        program = CountRecurrence(resources, self.like, np.minimum)
         if program.width * self.rows > MOST_CELLS:
             return None
         meter.check()
@@ -199,7 +199,7 @@ class Batch:
         types = {state.kind.type for state in self.states}
         return frozenset(types - {state.kind.type for state in self.states if state.kind.amount != 1})
 
-    def _meeting(self, need: Need) -> frozenset[Row]:
+    def _meeting(self, need: Need) -> frozenset[ClassRun]:
         if self._tables is None:
             self._tables = tables({row for state in self.states for row in state.kind.rows})
         return self._tables[need.subsystem].meeting(need) if need.subsystem in self._tables else frozenset()
@@ -212,9 +212,9 @@ class Batch:
             for root in self.roots
         ]
 
-    def _hangs_between(self, program: Columns, satisfied: Satisfied) -> bool:
+    def _hangs_between(self, program: CountRecurrence, satisfied: Satisfied) -> bool:
         """Return whether what meets a need hangs above a vertex with needs, and not on the root."""
-        met = frozenset[Row]().union(*satisfied.values())
+        met = frozenset[ClassRun]().union(*satisfied.values())
         asking = program.types_with_needs()
         roots = {root.kind for root in self.roots}
         return any(
@@ -223,7 +223,7 @@ class Batch:
             if state.kind.rows and state.kind not in roots
         )
 
-    def _columns(self, program: Columns, question: Question, asking: _Asking, meter: Meter) -> NDArray[np.int64]:
+    def _columns(self, program: CountRecurrence, question: Query, asking: _Asking, meter: Meter) -> NDArray[np.int64]:
         columns = np.zeros((len(self.states), program.width), dtype=np.int64)
         for group, below in zip(self.groups, self.below, strict=True):
             meter.check()
@@ -236,7 +236,9 @@ class Batch:
                 columns[group.first : group.last, column] = values
         return columns
 
-    def _local(self, program: Columns, question: Question, group: Group, sums: list[Any], meter: Meter) -> list[Any]:
+    def _local(
+        self, program: CountRecurrence, question: Query, group: Group, sums: list[Any], meter: Meter
+    ) -> list[Any]:
         found = program.local(group, sums)
         if not group.is_worker or question.passes is None:
             return found
@@ -244,7 +246,11 @@ class Batch:
         return [np.where(passing, f, b) for f, b in zip(found, program.barred(group, sums), strict=True)]
 
     def _enough(
-        self, program: Columns, resources: tuple[Resource, ...], found: NDArray[np.int64], loose: NDArray[np.bool_]
+        self,
+        program: CountRecurrence,
+        resources: tuple[Resource, ...],
+        found: NDArray[np.int64],
+        loose: NDArray[np.bool_],
     ) -> NDArray[np.bool_]:
         root = replace(self.groups[-1], loose=loose, within=False, asking=None)
         columns = [found[:, column] for column in range(program.width)]
@@ -257,10 +263,10 @@ class Batch:
 MOST_BATCHES = 64
 
 
-_batches: Memory[tuple[int, ...], Batch] = Memory(MOST_BATCHES)
+_batches: LruCache[tuple[int, ...], ArrayCount] = LruCache(MOST_BATCHES)
 
 
-def batch_of(roots: Sequence[Rooted]) -> Batch:
+def batch_of(roots: Sequence[ClusterClass]) -> ArrayCount:
     """Return the batch of some roots, kept while it is used."""
     key = tuple(root.number for root in roots)
-    return _batches.get(key) or _batches.put(key, Batch(roots))
+    return _batches.get(key) or _batches.put(key, ArrayCount(roots))

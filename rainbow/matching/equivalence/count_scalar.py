@@ -10,28 +10,28 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from rainbow.lazy import cached_property
-from rainbow.matching.equivalence.count_recurrence import Columns
+from rainbow.matching.equivalence.count_recurrence import CountRecurrence
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.model.conditions import NearMiss, ask, least_met, no_subsystem, nothing_hung
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Constraint, Need, Resource
-    from rainbow.matching.equivalence.cluster_class import Rooted
-    from rainbow.matching.equivalence.subtree_classes import Kind, Pool, Row
+    from rainbow.matching.equivalence.cluster_class import ClusterClass
+    from rainbow.matching.equivalence.subtree_classes import ClassRun, Pool, SubtreeClass
 
 
 Nearest = tuple["NearMiss | None", ...]  # one for each need, None: it is met
 
 
-class Tallied:
+class ClassCounts:
     """Counts of one variant; `passes` tells the kinds of workers that satisfy the constraint."""
 
     def __init__(
         self,
-        rooted: Rooted,
+        rooted: ClusterClass,
         resources: tuple[Resource, ...],
         satisfied: Satisfied,
-        passes: Callable[[Kind], bool] | None,
+        passes: Callable[[SubtreeClass], bool] | None,
         meter: Meter = FREE,
         constraint: Constraint | None = None,
     ) -> None:
@@ -42,14 +42,14 @@ class Tallied:
         self.satisfied = satisfied
         self.passes = passes
         self.worker_type = rooted.worker_type
-        self._asked: dict[int, dict[Row, NearMiss | None]] = {}  # by number of the need
-        self._tallies: dict[tuple[bool, bool], Tally] = {}
+        self._asked: dict[int, dict[ClassRun, NearMiss | None]] = {}  # by number of the need
+        self._tallies: dict[tuple[bool, bool], ScalarCount] = {}
 
-    def tally(self, constrained: bool = True, needs: bool = True) -> Tally:
+    def tally(self, constrained: bool = True, needs: bool = True) -> ScalarCount:
         """Return the tally with or without the constraint and the needs."""
         key = (constrained and self.passes is not None, needs and bool(self.satisfied))
         if key not in self._tallies:
-            self._tallies[key] = Tally(
+            self._tallies[key] = ScalarCount(
                 self.rooted,
                 self.resources,
                 self.satisfied if key[1] else {},
@@ -110,9 +110,9 @@ class Tallied:
                 nearest = nearest.nearer(miss) if nearest else miss
         return candidates, meeting, None if meeting else nearest
 
-    def _inside(self, needs: tuple[Need, ...]) -> dict[Kind, Nearest]:
+    def _inside(self, needs: tuple[Need, ...]) -> dict[SubtreeClass, Nearest]:
         """How near what is attached to a kind or inside it comes to every need."""
-        found: dict[Kind, Nearest] = {}
+        found: dict[SubtreeClass, Nearest] = {}
         for kind in self.rooted.closure:
             self.meter.step()
             found[kind] = self._own(kind, needs)
@@ -120,10 +120,10 @@ class Tallied:
                 found[kind] = _nearer(found[kind], found[below])
         return found
 
-    def _own(self, kind: Kind, needs: tuple[Need, ...]) -> Nearest:
+    def _own(self, kind: SubtreeClass, needs: tuple[Need, ...]) -> Nearest:
         return tuple(self._nearest(need, kind) for need in needs)
 
-    def _nearest(self, need: Need, kind: Kind) -> NearMiss | None:
+    def _nearest(self, need: Need, kind: SubtreeClass) -> NearMiss | None:
         if need.subsystem not in self.rooted.tables:
             return no_subsystem(need, tuple(self.rooted.tables))
         nearest, known = nothing_hung(need), self._asked.setdefault(need.number, {})
@@ -138,9 +138,11 @@ class Tallied:
                     nearest = nearest.nearer(miss)
         return nearest
 
-    def _standing(self, needs: tuple[Need, ...], inside: dict[Kind, Nearest]) -> Iterator[tuple[Kind, int, Nearest]]:
+    def _standing(
+        self, needs: tuple[Need, ...], inside: dict[SubtreeClass, Nearest]
+    ) -> Iterator[tuple[SubtreeClass, int, Nearest]]:
         """Yield kinds with how many there are below different things, and how near what hangs above comes."""
-        standing: dict[Kind, dict[Nearest, int]] = {self.rooted.kind: {self._own(self.rooted.kind, needs): 1}}
+        standing: dict[SubtreeClass, dict[Nearest, int]] = {self.rooted.kind: {self._own(self.rooted.kind, needs): 1}}
         for kind in reversed(self.rooted.closure):
             for above, many in standing.get(kind, {}).items():
                 yield kind, many, above
@@ -154,10 +156,10 @@ def _nearer(one: Nearest, other: Nearest) -> Nearest:
     return tuple(None if a is None or b is None else a.nearer(b) for a, b in zip(one, other, strict=True))
 
 
-Satisfied = dict[int, frozenset["Row"]]  # by number of the need
+Satisfied = dict[int, frozenset["ClassRun"]]  # by number of the need
 
 
-class State(NamedTuple):
+class CountState(NamedTuple):
     """A kind where it stands: `inherited` has the numbers of needs met above it."""
 
     number: int  # of the kind: children are smaller than what contains them
@@ -165,7 +167,7 @@ class State(NamedTuple):
     inherited: frozenset[int]
 
 
-class Here:
+class PartialCount:
     """A vertex of one state, as columns ask about it."""
 
     __slots__ = (
@@ -184,7 +186,7 @@ class Here:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: SubtreeClass,
         is_worker: bool,
         within: bool,
         loose: bool,
@@ -213,27 +215,27 @@ class Here:
         return need.number in self.inherited
 
 
-class Tally:
+class ScalarCount:
     """Counts one variant of a request over one cluster that nothing is taken of."""
 
     def __init__(
         self,
-        rooted: Rooted,
+        rooted: ClusterClass,
         resources: tuple[Resource, ...],
         satisfied: Satisfied,
-        passes: Callable[[Kind], bool] | None = None,
+        passes: Callable[[SubtreeClass], bool] | None = None,
         meter: Meter = FREE,
     ) -> None:
         self.rooted = rooted
         self.meter = meter
-        self.columns = Columns(resources, rooted)
+        self.columns = CountRecurrence(resources, rooted)
         self.satisfied = satisfied  # without needs in it, they count as met
         self.passes = passes
         self.wanted = frozenset(r.type for top in resources for r in top.walk()) | {rooted.worker_type}
-        self.found: dict[State, list[int]] = {}
-        self._offers: dict[State, list[tuple[int, int]]] = {}  # the columns that are not 0
-        self.start = State(rooted.kind.number, False, frozenset())
-        self.kinds: dict[State, Kind] = {}
+        self.found: dict[CountState, list[int]] = {}
+        self._offers: dict[CountState, list[tuple[int, int]]] = {}  # the columns that are not 0
+        self.start = CountState(rooted.kind.number, False, frozenset())
+        self.kinds: dict[CountState, SubtreeClass] = {}
         self._count()
         self.root = self.found[self.start]
 
@@ -264,29 +266,29 @@ class Tally:
                     if (child.hung and self.satisfied) or not self.wanted.isdisjoint(child.types)
                 )
 
-    def child(self, kind: Kind, state: State, child: Kind) -> State:
+    def child(self, kind: SubtreeClass, state: CountState, child: SubtreeClass) -> CountState:
         """Return the state of a child."""
         within = state.within or self.rooted.is_worker(kind)
         inherited = state.inherited
         if kind.rows and self.satisfied:
             inherited |= {need for need, rows in self.satisfied.items() if not rows.isdisjoint(kind.rows)}
-        return State(child.number, within, inherited)
+        return CountState(child.number, within, inherited)
 
-    def counted(self, kind: Kind, state: State, sums: list[int]) -> list[int]:
+    def counted(self, kind: SubtreeClass, state: CountState, sums: list[int]) -> list[int]:
         """Return the columns of a kind by the sums of its children's."""
         here = self.here(kind, state)
         return self.columns.barred(here, sums) if self._is_barred(here) else self.columns.local(here, sums)
 
-    def judged(self, kind: Kind, state: State, passes: bool) -> list[int]:
+    def judged(self, kind: SubtreeClass, state: CountState, passes: bool) -> list[int]:
         """Return the columns of a worker that passes the constraint, or does not, whatever its kind does."""
         here, sums = self.here(kind, state), self.sums(kind, state)
         return self.columns.local(here, sums) if passes else self.columns.barred(here, sums)
 
-    def columns_of(self, state: State) -> list[int]:
+    def columns_of(self, state: CountState) -> list[int]:
         """The columns of a state; of one that offers nothing, zeros."""
         return self.found.get(state) or self.columns.zeros()
 
-    def sums(self, kind: Kind, state: State) -> list[int]:
+    def sums(self, kind: SubtreeClass, state: CountState) -> list[int]:
         """The sums of the columns of a kind's children."""
         sums = self.columns.zeros()
         for child, many in kind.children.items():
@@ -294,22 +296,22 @@ class Tally:
                 sums[column] += many * units
         return sums
 
-    def _is_barred(self, here: Here) -> bool:
+    def _is_barred(self, here: PartialCount) -> bool:
         return here.is_worker and not self.passes_kind(here.kind)
 
-    def passes_kind(self, kind: Kind) -> bool:
+    def passes_kind(self, kind: SubtreeClass) -> bool:
         """Return whether workers of a kind, names aside, satisfy the constraint."""
         return self.passes is None or self.passes(kind)
 
-    def here(self, kind: Kind, state: State) -> Here:
+    def here(self, kind: SubtreeClass, state: CountState) -> PartialCount:
         """Return a vertex of a state."""
         is_worker = not state.within and self.rooted.is_worker(kind)
         loose = not state.within and kind.number in self.rooted.loose
-        return Here(kind, is_worker, state.within or is_worker, loose, state.inherited, self.satisfied)
+        return PartialCount(kind, is_worker, state.within or is_worker, loose, state.inherited, self.satisfied)
 
     # ── single places, for explanations ──
 
-    def open(self) -> Iterator[State]:
+    def open(self) -> Iterator[CountState]:
         """Yield the states that occur outside of workers that fail the constraint, each once."""
         stack, seen = [self.start], {self.start}
         while stack:
@@ -325,7 +327,7 @@ class Tally:
                     stack.append(below)
 
     @cached_property
-    def many(self) -> dict[State, int]:
+    def many(self) -> dict[CountState, int]:
         """How many vertices there are of every open state."""
         found = {self.start: 1}
         states = set(self.open())
@@ -336,20 +338,20 @@ class Tally:
                     found[below] = found.get(below, 0) + found[state] * times
         return found
 
-    def of_type(self, type_: str) -> Iterator[State]:
+    def of_type(self, type_: str) -> Iterator[CountState]:
         """Yield the open states of a type."""
         return (state for state in self.open() if self.kinds[state].type == type_)
 
-    def workers(self) -> Iterator[State]:
+    def workers(self) -> Iterator[CountState]:
         """Yield the open states of workers."""
         return (state for state in self.open() if self.here(self.kinds[state], state).is_worker)
 
-    def below_one(self, r: Resource, state: State) -> int:
+    def below_one(self, r: Resource, state: CountState) -> int:
         """Units of a request strictly below one vertex."""
         kind = self.kinds[state]
         part, sums = self.columns.part_of[r.number], self.sums(kind, state)
         return int(self.columns.below(part, self.here(kind, state), sums, self.found[state]))
 
-    def inside(self, r: Resource, state: State) -> int:
+    def inside(self, r: Resource, state: CountState) -> int:
         """Units of a request in the subtree of one vertex."""
         return int(self.columns.units(self.columns.part_of[r.number], self.found[state]))

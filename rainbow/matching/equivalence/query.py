@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from rainbow.graph import Cluster
     from rainbow.jobspec import Condition, Need, Request
-    from rainbow.matching.equivalence.cluster_class import Rooted
-    from rainbow.matching.equivalence.count_scalar import Satisfied, State, Tally
-    from rainbow.matching.equivalence.subtree_classes import Kind
+    from rainbow.matching.equivalence.cluster_class import ClusterClass
+    from rainbow.matching.equivalence.count_scalar import CountState, Satisfied, ScalarCount
+    from rainbow.matching.equivalence.subtree_classes import SubtreeClass
 
 
 Spot = tuple[int, tuple[int, ...]]
@@ -71,15 +71,15 @@ def names_in(cluster: Cluster) -> Names:
     return _names[cluster]
 
 
-class Relabelling:
+class NamedHosts:
     """Counts the root of a tally again, each named worker judged by itself; `kinds` are those of the entries."""
 
-    def __init__(self, tally: Tally, names: Names, kinds: Sequence[Kind], rule: Rule) -> None:
+    def __init__(self, tally: ScalarCount, names: Names, kinds: Sequence[SubtreeClass], rule: Rule) -> None:
         self.tally = tally
         self.names = names
         self.kinds = kinds
         self.rule = rule
-        self._states: dict[Spot, State] = {(0, ()): tally.start}
+        self._states: dict[Spot, CountState] = {(0, ()): tally.start}
 
     def root(self) -> list[int]:
         """Return the columns of the root."""
@@ -129,7 +129,7 @@ class Relabelling:
             changes[above] = _sum(changes[above], change) if above in changes else change
         return self.tally.root
 
-    def _state(self, spot: Spot) -> State:
+    def _state(self, spot: Spot) -> CountState:
         """The state of a vertex, by those of what contains it."""
         way = []
         while spot not in self._states:
@@ -153,11 +153,11 @@ def _less(one: list[int], other: list[int]) -> list[int]:
 class Passes(Protocol):
     """Tells whether workers of a kind, names aside, satisfy a constraint."""
 
-    def __call__(self, kind: Kind, meter: Meter = FREE) -> bool:
+    def __call__(self, kind: SubtreeClass, meter: Meter = FREE) -> bool:
         """Return the answer, a known one at no cost."""
 
 
-class Question:
+class Query:
     """One request, prepared once for all clusters."""
 
     def __init__(self, request: Request) -> None:
@@ -173,14 +173,14 @@ class Question:
         self.by_kinds = not nests and all(map(_is_by_kind, conditions))
         self.passes = _passing(self.rule) if self.rule else None
 
-    def judge(self, rooted: Rooted, meter: Meter) -> None:
+    def judge(self, rooted: ClusterClass, meter: Meter) -> None:
         """Ask the constraint of every kind of worker; what is known when the budget ends is known next time."""
         if self.passes is not None:
             for kind in rooted.closure:
                 if rooted.is_worker(kind):
                     self.passes(kind, meter)
 
-    def satisfied(self, rooted: Rooted) -> Satisfied:
+    def satisfied(self, rooted: ClusterClass) -> Satisfied:
         """Return the rows below a root that meet each need."""
         return {need.number: rooted.meeting(need) for need in self.needs}
 
@@ -193,7 +193,7 @@ def _passing(rule: Rule) -> Passes:
     """Return what tells whether workers of a kind, names aside, satisfy a constraint; asked once for each."""
     known: dict[frozenset[str], bool] = {}
 
-    def passes(kind: Kind, meter: Meter = FREE) -> bool:
+    def passes(kind: SubtreeClass, meter: Meter = FREE) -> bool:
         if kind.properties not in known:
             known[kind.properties] = rule.passes({"properties": kind.properties, "name": None, "rank": None}, meter)
         return known[kind.properties]

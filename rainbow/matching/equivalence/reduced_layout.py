@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rainbow.matching.equivalence.subtree_classes import Row
+from rainbow.matching.equivalence.subtree_classes import ClassRun
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.model.layout import Layout, Pools, pools_of
 from rainbow.matching.model.verdict import Take
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.graph.outline import Copy
     from rainbow.jobspec import Resource
-    from rainbow.matching.equivalence.cluster_class import Rooted
-    from rainbow.matching.equivalence.subtree_classes import Kind, Pool
+    from rainbow.matching.equivalence.cluster_class import ClusterClass
+    from rainbow.matching.equivalence.subtree_classes import Pool, SubtreeClass
 
 
 class Step(NamedTuple):
@@ -81,10 +81,10 @@ class _Copies:
         return self.cluster.worker_names[self.of(int(called)).id] if called else called
 
 
-class Reach:
+class TouchLimit:
     """How many equal siblings `copies` copies of a request can touch."""
 
-    def __init__(self, resources: tuple[Resource, ...], rooted: Rooted, copies: int, barring: bool) -> None:
+    def __init__(self, resources: tuple[Resource, ...], rooted: ClusterClass, copies: int, barring: bool) -> None:
         self.rooted = rooted
         self.barring = barring  # a constraint may keep parts of a vertex above the workers out of use
         self.vertices: dict[str, int] = {}  # {type: units} of what chooses vertices
@@ -107,7 +107,7 @@ class Reach:
                 self.amounts[pool] = self.amounts.get(pool, 0) + units * factor
             stack.extend((child, units) for child in r.children)
 
-    def __call__(self, kind: Kind) -> int:
+    def __call__(self, kind: SubtreeClass) -> int:
         """How many siblings of a kind may be touched; one at least is kept, to show what there is."""
         if kind.number not in self._known:
             touched = sum(self.vertices.get(type_, 0) for type_ in kind.types)
@@ -117,7 +117,7 @@ class Reach:
             self._known[kind.number] = max(touched, 1)
         return self._known[kind.number]
 
-    def _least(self, kind: Kind, pool: Pool) -> int:
+    def _least(self, kind: SubtreeClass, pool: Pool) -> int:
         """The least amount of a pool that one sibling of a kind gives to all that may take from it."""
         if self.barring and self.rooted.worker_type in kind.types and kind.type != self.rooted.worker_type:
             return min(k.amount for k in kind.closure() if k.is_leaf and k.pool == pool)
@@ -127,13 +127,13 @@ class Reach:
 class Reduced(Layout):
     """The kept vertices of a root's kind, numbered; a vertex is called by its position."""
 
-    def __init__(self, rooted: Rooted, reach: Reach | None, meter: Meter = FREE) -> None:
+    def __init__(self, rooted: ClusterClass, reach: TouchLimit | None, meter: Meter = FREE) -> None:
         self.rooted = rooted
-        self.kind_at: list[Kind] = []
+        self.kind_at: list[SubtreeClass] = []
         self.places: list[int] = []  # among all siblings, kept or not
         parents: list[int] = []
         workers: dict[int, str] = {}
-        stack: list[tuple[Kind, int, int, bool, bool]] = [(rooted.kind, -1, 0, False, False)]
+        stack: list[tuple[SubtreeClass, int, int, bool, bool]] = [(rooted.kind, -1, 0, False, False)]
         while stack:
             kind, parent, place, within, whole = stack.pop()
             meter.step()
@@ -176,10 +176,10 @@ class Reduced(Layout):
             return None
         return (row.vertex for row in self.serving(i) if row.subsystem == subsystem)
 
-    def serving(self, i: int) -> frozenset[Row]:
+    def serving(self, i: int) -> frozenset[ClassRun]:
         """The rows attached to position `i`, above it or inside it."""
         above = (self.kind_at[at].rows for at in self.up(i))
-        return frozenset[Row]().union(*above, *(kind.rows for kind in self.kind_at[i].closure()))
+        return frozenset[ClassRun]().union(*above, *(kind.rows for kind in self.kind_at[i].closure()))
 
     def subsystem(self, name: str) -> nx.DiGraph[str] | None:
         """No graph: only matchers that do not look at one are asked here."""
@@ -190,9 +190,9 @@ class Reduced(Layout):
         return sum(self.kind_at[i].content.values())
 
 
-def _kept(kind: Kind, reach: Callable[[Kind], int] | None) -> list[tuple[Kind, int]]:
+def _kept(kind: SubtreeClass, reach: Callable[[SubtreeClass], int] | None) -> list[tuple[SubtreeClass, int]]:
     """The children to keep with their places, last first; all of them without `reach`."""
-    kept: list[tuple[Kind, int]] = []
+    kept: list[tuple[SubtreeClass, int]] = []
     first = 0
     for child, many in kind.runs:
         kept.extend((child, first + n) for n in range(min(many, reach(child)) if reach else many))

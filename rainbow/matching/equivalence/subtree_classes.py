@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 HIDDEN = frozenset({"id", "uniq_id", "paths", "rank"})  # fields that number the vertices of a subsystem
 
 Pool = tuple[str, str]
-Rows = frozenset["Row"]
+Rows = frozenset["ClassRun"]
 
 _numbers = count()
-_rows: WeakValueDictionary[Any, Row] = WeakValueDictionary()
-_kinds: WeakValueDictionary[Any, Kind] = WeakValueDictionary()
+_rows: WeakValueDictionary[Any, ClassRun] = WeakValueDictionary()
+_kinds: WeakValueDictionary[Any, SubtreeClass] = WeakValueDictionary()
 
 
-class Row:
+class ClassRun:
     """Equal vertices of subsystems; `vertex` has the attributes of one of them, see graph/cluster.py."""
 
     __slots__ = ("__weakref__", "number", "subsystem", "vertex")
@@ -61,7 +61,7 @@ class Row:
         self.vertex = vertex
 
 
-class Kind:
+class SubtreeClass:
     """Equal subtrees. `runs`: (kind, how many) of the children in natural order."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Kind:
         unit: str,
         properties: frozenset[str],
         rows: Rows,
-        runs: tuple[tuple[Kind, int], ...],
+        runs: tuple[tuple[SubtreeClass, int], ...],
     ) -> None:
         self.number = next(_numbers)
         self.type = type_
@@ -94,9 +94,9 @@ class Kind:
         return not self.runs
 
     @cached_property
-    def children(self) -> dict[Kind, int]:
+    def children(self) -> dict[SubtreeClass, int]:
         """How many children of every kind there are."""
-        many: dict[Kind, int] = {}
+        many: dict[SubtreeClass, int] = {}
         for kind, times in self.runs:
             many[kind] = many.get(kind, 0) + times
         return many
@@ -110,9 +110,9 @@ class Kind:
                 sums[pool] = sums.get(pool, 0) + amount * many
         return sums
 
-    def closure(self) -> list[Kind]:
+    def closure(self) -> list[SubtreeClass]:
         """Return the kinds in the subtree, children before parents."""
-        seen: dict[int, Kind] = {self.number: self}
+        seen: dict[int, SubtreeClass] = {self.number: self}
         stack = [self]
         while stack:
             for kind in stack.pop().children:
@@ -127,20 +127,20 @@ class Compiler:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.hung: dict[int, list[Row]] = {}
+        self.hung: dict[int, list[ClassRun]] = {}
         self.hides_names = False
         for subsystem in cluster.subsystems.values():
             self._read(subsystem)
 
     def _read(self, subsystem: Subsystem) -> None:
-        known: dict[str, Row] = {}
+        known: dict[str, ClassRun] = {}
         for entry, names in subsystem.ties.items():
             for name in names:
                 if name not in known:
                     known[name] = self._row(subsystem.name, subsystem.graph.nodes[name])
             self.hung.setdefault(entry, []).extend({known[name].number: known[name] for name in names}.values())
 
-    def _row(self, subsystem: str, vertex: Mapping[str, Any]) -> Row:
+    def _row(self, subsystem: str, vertex: Mapping[str, Any]) -> ClassRun:
         metadata = vertex["metadata"]
         hidden = HIDDEN if has_name(vertex) else HIDDEN | {"name"}
         self.hides_names |= "name" in hidden
@@ -153,14 +153,14 @@ class Compiler:
         key = (subsystem, vertex["type"], name, vertex["size"], vertex["unit"], tuple(shown))
         row = _rows.get(key)
         if row is None:
-            row = _rows[key] = Row(subsystem, vertex)
+            row = _rows[key] = ClassRun(subsystem, vertex)
         return row
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[SubtreeClass]:
         """Return the kind of every entry of the cluster's outline."""
-        outline, hung, none = self.cluster.outline, self.hung, frozenset[Row]()
-        below, leaves = outline.below, dict[Any, Kind]()
-        made: list[Kind] = [None] * len(below)  # type: ignore[list-item] # filled below, from the last to the first
+        outline, hung, none = self.cluster.outline, self.hung, frozenset[ClassRun]()
+        below, leaves = outline.below, dict[Any, SubtreeClass]()
+        made: list[SubtreeClass] = [None] * len(below)  # type: ignore[list-item] # filled below, from the last to the first
         for entry in range(len(below) - 1, -1, -1):
             fields = outline.fields[entry]
             rows = frozenset(hung[entry]) if entry in hung else none
@@ -178,18 +178,23 @@ def _field(item: tuple[Any, Any]) -> str:
 
 
 def kind_of(
-    type_: str, size: int, unit: str, properties: frozenset[str], rows: Rows, runs: tuple[tuple[Kind, int], ...]
-) -> Kind:
+    type_: str,
+    size: int,
+    unit: str,
+    properties: frozenset[str],
+    rows: Rows,
+    runs: tuple[tuple[SubtreeClass, int], ...],
+) -> SubtreeClass:
     """Return the one kind that is made so."""
     key = (type_, size, unit, properties, rows, tuple((kind.number, many) for kind, many in runs))
     kind = _kinds.get(key)
     if kind is None:
-        kind = _kinds[key] = Kind(type_, size, unit, properties, rows, runs)
+        kind = _kinds[key] = SubtreeClass(type_, size, unit, properties, rows, runs)
     return kind
 
 
-def _runs(below: Sequence[tuple[int, int, int]], made: list[Kind]) -> tuple[tuple[Kind, int], ...]:
-    runs: list[tuple[Kind, int]] = []
+def _runs(below: Sequence[tuple[int, int, int]], made: list[SubtreeClass]) -> tuple[tuple[SubtreeClass, int], ...]:
+    runs: list[tuple[SubtreeClass, int]] = []
     last, times = None, 0
     for entry, _, many in below:
         kind = made[entry]
@@ -204,10 +209,10 @@ def _runs(below: Sequence[tuple[int, int, int]], made: list[Kind]) -> tuple[tupl
     return tuple(runs)
 
 
-_compiled: WeakKeyDictionary[Cluster, tuple[list[Kind], bool]] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[Cluster, tuple[list[SubtreeClass], bool]] = WeakKeyDictionary()
 
 
-def compile_kinds(cluster: Cluster) -> tuple[list[Kind], bool]:
+def classify(cluster: Cluster) -> tuple[list[SubtreeClass], bool]:
     """Return the kind of every entry of a cluster's outline, and whether names of subsystem vertices are hidden.
 
     Made at the first call and kept as long as the cluster.
@@ -218,22 +223,22 @@ def compile_kinds(cluster: Cluster) -> tuple[list[Kind], bool]:
     return _compiled[cluster]
 
 
-_roots: WeakKeyDictionary[Cluster, Kind] = WeakKeyDictionary()
+_roots: WeakKeyDictionary[Cluster, SubtreeClass] = WeakKeyDictionary()
 
 
-def set_root(cluster: Cluster, kind: Kind) -> None:
+def set_root(cluster: Cluster, kind: SubtreeClass) -> None:
     """Say what the kind of a cluster's root is: of one without subsystems, whose vertices need not be read for it."""
     _roots[cluster] = kind
 
 
-def root_of(cluster: Cluster) -> Kind:
+def root_of(cluster: Cluster) -> SubtreeClass:
     """Return the kind of a cluster's root."""
-    return _roots.get(cluster) or compile_kinds(cluster)[0][0]
+    return _roots.get(cluster) or classify(cluster)[0][0]
 
 
 def hides_names(cluster: Cluster) -> bool:
     """Return whether kinds of a cluster leave out names of subsystem vertices."""
-    return cluster not in _roots and compile_kinds(cluster)[1]
+    return cluster not in _roots and classify(cluster)[1]
 
 
 FORMAT = 1
@@ -254,7 +259,7 @@ def summarise(cluster: Cluster) -> bytes | None:
     return zlib.compress(json.dumps(found).encode(), FAST)
 
 
-def _written(kind: Kind, at: dict[int, int]) -> list[Any]:
+def _written(kind: SubtreeClass, at: dict[int, int]) -> list[Any]:
     runs = [[at[below.number], many] for below, many in kind.runs]
     return [kind.type, kind.size, kind.unit, sorted(kind.properties), runs]
 
@@ -264,7 +269,7 @@ def restored(content: bytes, name: str, levels: str, worker_type: str, read: Cal
     found = json.loads(zlib.decompress(content))
     outline = Deferred(read, found["sizes"], found["numbers"])
     cluster = Cluster(name, outline, levels, worker_type)
-    made: list[Kind] = []
+    made: list[SubtreeClass] = []
     for type_, size, unit, properties, runs in found["kinds"]:
         below = tuple((made[place], many) for place, many in runs)
         made.append(kind_of(type_, size, unit, frozenset(properties), frozenset(), below))

@@ -159,7 +159,7 @@ def _nodelist(names: list[str]) -> dict[str, list[str]]:
     return {"nodelist": [folded]} if expand_hosts(folded, len(names)) == names else {}
 
 
-def shown(request: Request, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def verdict_to_json(request: Request, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Write verdicts: candidates, refusals and undecided clusters with their reasons, warnings about the jobspec."""
     candidates = [
         {"cluster": v.cluster, "fits": v.fits, "fits_exact": v.exact, "totals": dict(v.totals), **_units(v)}
@@ -194,7 +194,7 @@ def shown_explained(
 ) -> dict[str, Any]:
     """Write verdicts with an `explanation` each (report.py)."""
     found = explanations(request, clusters, verdicts, backend, budget)
-    answer = shown(request, verdicts)
+    answer = verdict_to_json(request, verdicts)
     for one in [*answer["candidates"], *answer["refusals"], *answer["undecided"]]:
         one["explanation"] = found[one["cluster"]]
     return answer

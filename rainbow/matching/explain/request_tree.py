@@ -58,7 +58,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class RequestNode:
     """One request: `wanted` of it in each place and `in_all`, `offered` by the whole cluster."""
 
     name: str
@@ -73,9 +73,9 @@ class Sought:
     meeting: int | None = None  # vertices that have what is needed; None: nothing is needed of them
     short: bool = False  # no place offers as much as is wanted, or too few meet the needs
     stopped: bool = False  # the refusal is about this request
-    children: tuple[Sought, ...] = ()
+    children: tuple[RequestNode, ...] = ()
 
-    def walk(self) -> Iterator[Sought]:
+    def walk(self) -> Iterator[RequestNode]:
         """Yield this request and all below it, parents first."""
         yield self
         for child in self.children:
@@ -115,14 +115,14 @@ class Sought:
         }
 
 
-def sought(request: Request, cluster: Cluster, verdict: Verdict) -> tuple[Sought, ...]:
+def sought(request: Request, cluster: Cluster, verdict: Verdict) -> tuple[RequestNode, ...]:
     """Return the trees of the preferred variant, or of one that matches; what the refusal is about is marked."""
     return sought_in_time(request, cluster, verdict, FREE)[0]
 
 
 def sought_in_time(
     request: Request, cluster: Cluster, verdict: Verdict, meter: Meter
-) -> tuple[tuple[Sought, ...], bool]:
+) -> tuple[tuple[RequestNode, ...], bool]:
     """Return the trees as `sought` does, as many as there is time for, and whether they are all."""
     view = _View(request, layout(cluster), meter)
     trees, is_whole = view.forest(request.resources)
@@ -135,11 +135,11 @@ def sought_in_time(
     return tuple(_marked(tree, stopped) for tree in trees), is_whole
 
 
-def _any_short(trees: Sequence[Sought]) -> bool:
+def _any_short(trees: Sequence[RequestNode]) -> bool:
     return any(part.short for tree in trees for part in tree.walk())
 
 
-def _stopped(trees: Sequence[Sought], reason: Reason) -> Sought:
+def _stopped(trees: Sequence[RequestNode], reason: Reason) -> RequestNode:
     """Find the request that a refusal is about: by name, and among several of that name one that is short."""
     every = [part for tree in trees for part in tree.walk()]
     subjects = set(reason.subject.split(", "))
@@ -153,7 +153,7 @@ def _asks(question: str, subsystem: str) -> bool:
     return f"{question.partition(' on ')[2]}.".startswith(f"{subsystem}.")
 
 
-def _marked(tree: Sought, stopped: Sought) -> Sought:
+def _marked(tree: RequestNode, stopped: RequestNode) -> RequestNode:
     children = tuple(_marked(child, stopped) for child in tree.children)
     return replace(tree, stopped=tree is stopped, children=children)
 
@@ -174,20 +174,22 @@ class _View:
         """The workers that fail the constraint."""
         return set(barred(self.request.constraint, self.layout, self.meter))
 
-    def forest(self, resources: Sequence[Resource]) -> tuple[tuple[Sought, ...], bool]:
+    def forest(self, resources: Sequence[Resource]) -> tuple[tuple[RequestNode, ...], bool]:
         """Look for requests while there is time; return whether there was enough."""
-        trees: list[Sought] = []
+        trees: list[RequestNode] = []
         with suppress(OutOfBudgetError):
             for resource in resources:
                 self.meter.check()
                 trees.append(self.look(resource))
         return tuple(trees), len(trees) == len(resources)
 
-    def look(self, resource: Resource, above: str | None = None, in_slot: bool = False, times: int = 1) -> Sought:
+    def look(
+        self, resource: Resource, above: str | None = None, in_slot: bool = False, times: int = 1
+    ) -> RequestNode:
         """Look for one request below vertices of type `above` (None: anywhere), and for all below it."""
         times *= resource.count.min
         below = above if resource.is_slot else resource.type
-        found = Sought(
+        found = RequestNode(
             called(resource),
             resource.type,
             resource.count.min,
@@ -266,7 +268,7 @@ class _View:
         return self.layout.worker[i] not in self.barred and needs_met(needs, self.layout, i)
 
 
-def _is_short(found: Sought) -> bool:
+def _is_short(found: RequestNode) -> bool:
     most = max((where.amount for where in found.where), default=0)
     too_little = found.offered is not None and (most < found.wanted or found.offered < found.in_all)
     return too_little or found.meeting == 0

@@ -272,7 +272,7 @@ Rank = tuple[int, int, list[Kind]]  # edits that are not about a refusal, edits,
 
 
 @dataclass(frozen=True)
-class Change:
+class RequestEdit:
     """Edits that together make the request match; `request` is the request with all of them made."""
 
     edits: tuple[Edit, ...]
@@ -356,7 +356,7 @@ def cost(request: Request, verdict: Verdict | None = None) -> int:
 
 def smallest_change(
     cluster: Cluster, request: Request, backend: Backend, probes: int = PROBES, meter: Meter = FREE
-) -> Change | None:
+) -> RequestEdit | None:
     """Return the smallest verified change that makes a refused request match; None if none was found."""
     if cost(request) > probes:
         return None
@@ -369,7 +369,7 @@ def smallest_change(
     mild = [edit for edit in edits if edit.kind in MILD]
     found = _smallest(trial, mild) or (_smallest(trial, edits) if len(mild) < len(edits) else None)
     changed = edited(request, found) if found else None
-    return Change(tuple(sorted(found, key=_in_words)), changed) if found and changed else None
+    return RequestEdit(tuple(sorted(found, key=_in_words)), changed) if found and changed else None
 
 
 def _in_words(edit: Edit) -> bool:

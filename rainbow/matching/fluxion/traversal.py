@@ -31,14 +31,14 @@ CONSTRAINED = ("node", "storage_node")  # the types a constraint is read at; wha
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TraversalResult:
     """A vertex that `request` matches, or one slot cut below it, and what was chosen below."""
 
     request: Resource
     position: int
     units: int
     exclusive: bool
-    below: tuple[Found, ...]
+    below: tuple[TraversalResult, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class Shortage:
 
 
 @dataclass(slots=True)
-class Held:
+class TraversalState:
     """What jobs hold of a cluster; both sets are of positions, `touched` is closed upwards."""
 
     full: set[int] = field(default_factory=set)
     touched: set[int] = field(default_factory=set)
 
-    def take(self, found: tuple[Found, ...], layout: Layout) -> None:
+    def take(self, found: tuple[TraversalResult, ...], layout: Layout) -> None:
         """Charge one copy; what it shares is touched too, with all that contains it."""
         stack = list(found)
         while stack:
@@ -84,7 +84,7 @@ class Held:
             self.touched.add(at)
 
 
-def exclusive(found: tuple[Found, ...]) -> Iterator[tuple[int, tuple[int, str]]]:
+def exclusive(found: tuple[TraversalResult, ...]) -> Iterator[tuple[int, tuple[int, str]]]:
     """Yield the positions taken exclusively, containers first, with the slot each is in: (number, label).
 
     Slots are numbered from 1; (0, "") is outside of all.
@@ -104,7 +104,9 @@ def exclusive(found: tuple[Found, ...]) -> Iterator[tuple[int, tuple[int, str]]]
 class Traversal:
     """One walk down what is not held; `visits` counts the vertices looked at."""
 
-    def __init__(self, layout: Layout, constraint: Constraint | None, held: Held, meter: Meter = FREE) -> None:
+    def __init__(
+        self, layout: Layout, constraint: Constraint | None, held: TraversalState, meter: Meter = FREE
+    ) -> None:
         self.meter = meter
         self.layout = layout
         self.worker_type = layout.worker_type
@@ -115,16 +117,16 @@ class Traversal:
         self._passed: dict[int, bool] = {}
         self._met: dict[tuple[tuple[int, ...], int], bool] = {}
 
-    def find(self, resources: tuple[Resource, ...]) -> tuple[Found, ...] | None:
+    def find(self, resources: tuple[Resource, ...]) -> tuple[TraversalResult, ...] | None:
         """Choose the vertices of one copy, None if there is none."""
-        found: list[list[Found]] = [[] for _ in resources]
+        found: list[list[TraversalResult]] = [[] for _ in resources]
         i = 0
         while i < len(self.layout.types) and not _enough(resources, found, 1):
             inside = self._above(i, resources, found)
             i = i + 1 if inside else self.layout.last[i]
         return self._chosen(resources, found, 0)
 
-    def _above(self, i: int, resources: tuple[Resource, ...], found: list[list[Found]]) -> bool:
+    def _above(self, i: int, resources: tuple[Resource, ...], found: list[list[TraversalResult]]) -> bool:
         """Look at one vertex above which nothing matched; return whether to look inside it."""
         self.meter.step(len(resources))
         fitting = [k for k, r in enumerate(resources) if r.is_slot or r.type == self.layout.types[i]]
@@ -153,12 +155,12 @@ class Traversal:
 
     def _below(
         self, i: int, requests: tuple[Resource, ...], exclusive: bool, times: int | None = 1
-    ) -> list[list[Found]]:
+    ) -> list[list[TraversalResult]]:
         """Match the vertices directly below one; a level that no request names ends the way (2.4).
 
         Enough is enough when every request could be met `times` (None: as often as possible).
         """
-        found: list[list[Found]] = [[] for _ in requests]
+        found: list[list[TraversalResult]] = [[] for _ in requests]
         for v in self._children(i):
             if _enough(requests, found, times):
                 break
@@ -174,7 +176,7 @@ class Traversal:
             yield v
             v = self.layout.last[v]
 
-    def _stand(self, r: Resource, i: int, exclusive: bool) -> Iterator[Found]:
+    def _stand(self, r: Resource, i: int, exclusive: bool) -> Iterator[TraversalResult]:
         """Yield the vertex if all children of the request are met below it."""
         exclusive = exclusive or r.exclusive
         if (exclusive and i in self.held.touched) or not self._meets(host_needs(r, self.worker_type), i):
@@ -184,9 +186,9 @@ class Traversal:
         else:
             below = self._chosen(r.children, self._below(i, r.children, exclusive), i)
         if below is not None:
-            yield Found(r, i, self.layout.sizes[i], exclusive, below)
+            yield TraversalResult(r, i, self.layout.sizes[i], exclusive, below)
 
-    def _slots_of(self, r: Resource, i: int) -> tuple[Found, ...] | None:
+    def _slots_of(self, r: Resource, i: int) -> tuple[TraversalResult, ...] | None:
         """Cut a request's slots: what is cut are the last one's, and they must do for the others too (2.2)."""
         if not all(child.is_slot for child in r.children):
             return None
@@ -199,7 +201,7 @@ class Traversal:
         types = {self.layout.types[v] for v in self._children(i)}
         return bool(slot.children) and all(child.type in types for child in slot.children)
 
-    def _slots(self, slot: Resource, i: int) -> Iterator[Found]:
+    def _slots(self, slot: Resource, i: int) -> Iterator[TraversalResult]:
         """Cut slots from whole vertices, lowest first, until one kind runs out."""
         children = self._with_needs(slot)
         if children is slot.children and not self._meets(slot.needs, i):
@@ -213,7 +215,7 @@ class Traversal:
             parts = [_pack(hits, count) for hits, count in zip(rest, counts, strict=True)]
             if not all(parts):
                 return
-            yield Found(slot, i, 1, True, tuple(hit for part in parts for hit in part))
+            yield TraversalResult(slot, i, 1, True, tuple(hit for part in parts for hit in part))
 
     def _with_needs(self, slot: Resource) -> tuple[Resource, ...]:
         """Return a slot's children; workers among them take over what the slot needs."""
@@ -223,17 +225,21 @@ class Traversal:
             replace(c, needs=c.needs + slot.needs) if c.type == self.worker_type else c for c in slot.children
         )
 
-    def _chosen(self, requests: tuple[Resource, ...], found: list[list[Found]], i: int) -> tuple[Found, ...] | None:
+    def _chosen(
+        self, requests: tuple[Resource, ...], found: list[list[TraversalResult]], i: int
+    ) -> tuple[TraversalResult, ...] | None:
         """Choose for every request; None if one of them is left without."""
         chosen = [self._choose(r, hits, i) for r, hits in zip(requests, found, strict=True)]
         return tuple(hit for hits in chosen for hit in hits) if all(chosen) else None
 
-    def _choose(self, r: Resource, hits: list[Found], i: int) -> tuple[Found, ...]:
+    def _choose(self, r: Resource, hits: list[TraversalResult], i: int) -> tuple[TraversalResult, ...]:
         count = largest(r.count, _units(hits))
         self._note((r,), [count], [hits], i)
         return _pack(iter(hits), count)
 
-    def _note(self, requests: tuple[Resource, ...], counts: list[int], found: list[list[Found]], i: int) -> None:
+    def _note(
+        self, requests: tuple[Resource, ...], counts: list[int], found: list[list[TraversalResult]], i: int
+    ) -> None:
         """Keep the nearest miss."""
         for r, count, hits in zip(requests, counts, found, strict=True):
             short = Shortage(r, i, _units(hits))
@@ -276,9 +282,9 @@ def _next(count: Count, n: int, most: int) -> int:
     return n**count.operand if count.operand <= most.bit_length() else most + 1
 
 
-def _pack(hits: Iterator[Found], units: int) -> tuple[Found, ...]:
+def _pack(hits: Iterator[TraversalResult], units: int) -> tuple[TraversalResult, ...]:
     """Take whole vertices until there are `units`; nothing if they do not suffice."""
-    packed: list[Found] = []
+    packed: list[TraversalResult] = []
     while units > 0:
         hit = next(hits, None)
         if hit is None:
@@ -288,11 +294,11 @@ def _pack(hits: Iterator[Found], units: int) -> tuple[Found, ...]:
     return tuple(packed)
 
 
-def _units(hits: list[Found]) -> int:
+def _units(hits: list[TraversalResult]) -> int:
     return sum(hit.units for hit in hits)
 
 
-def _enough(requests: tuple[Resource, ...], found: list[list[Found]], times: int | None) -> bool:
+def _enough(requests: tuple[Resource, ...], found: list[list[TraversalResult]], times: int | None) -> bool:
     """Return whether more vertices could change nothing: each gives a unit at least, and max is all that is taken."""
     if times is None:
         return False

@@ -10,15 +10,15 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from rainbow.matching.fluxion.traversal import Found, Held, Traversal, exclusive
+from rainbow.matching.fluxion.traversal import Traversal, TraversalResult, TraversalState, exclusive
 from rainbow.matching.model.budget import Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import OUTSIDE, Layout, layout
 from rainbow.matching.model.verdict import Reason, Take, Verdict, Why
 from rainbow.matching.search.reasons import quick_check, shortfall, undecided, unexplained
 from rainbow.matching.search.solution import CLUSTER, totals_of
-from rainbow.matching.search.trail import Taken
-from rainbow.matching.search.upper_bound import Walked
+from rainbow.matching.search.trail import Trail
+from rainbow.matching.search.upper_bound import VertexCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -36,7 +36,7 @@ def match(request: Request, cluster: Cluster, meter: Meter, later: Callable[[], 
     laid_out = layout(cluster)
     try:
         for resources in request.variants:
-            traversal = Traversal(laid_out, request.constraint, Held(), meter.timed)
+            traversal = Traversal(laid_out, request.constraint, TraversalState(), meter.timed)
             found = find(traversal, resources)
             if found:
                 take = take_of(found, laid_out)
@@ -54,7 +54,7 @@ def match(request: Request, cluster: Cluster, meter: Meter, later: Callable[[], 
 def take(request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
     """Choose what one copy holds when only `workers` (names) are free; None if it cannot run there."""
     laid_out = layout(cluster)
-    held = Held()
+    held = TraversalState()
     for i in laid_out.workers:
         if laid_out.worker_names[i] not in workers:
             held.fill(i, laid_out)
@@ -65,13 +65,15 @@ def take(request: Request, cluster: Cluster, workers: Collection[str]) -> Take |
     return None
 
 
-def find(traversal: Traversal, resources: tuple[Resource, ...]) -> tuple[Found, ...]:
+def find(traversal: Traversal, resources: tuple[Resource, ...]) -> tuple[TraversalResult, ...]:
     """Choose one copy; nothing also where it would take nothing: Fluxion lets such a job wait forever (3)."""
     found = traversal.find(resources) or ()
     return found if any(True for _ in exclusive(found)) else ()
 
 
-def _copies(traversal: Traversal, resources: tuple[Resource, ...], found: tuple[Found, ...]) -> tuple[int, bool]:
+def _copies(
+    traversal: Traversal, resources: tuple[Resource, ...], found: tuple[TraversalResult, ...]
+) -> tuple[int, bool]:
     """Count successive takes, the one found first; return whether counting came to its end."""
     copies = 0
     while found:
@@ -86,7 +88,7 @@ def _copies(traversal: Traversal, resources: tuple[Resource, ...], found: tuple[
     return copies, True
 
 
-def take_of(found: tuple[Found, ...], laid_out: Layout) -> Take:
+def take_of(found: tuple[TraversalResult, ...], laid_out: Layout) -> Take:
     """Say what one copy holds: exclusive vertices with all inside, each vertex by the innermost slot it is in."""
     owners: dict[int, tuple[int, str]] = {}
     for i, slot in exclusive(found):
@@ -113,7 +115,8 @@ def refusal(request: Request, resources: Siblings, layout: Layout, meter: Meter)
     plain = tuple(map(_without_units, resources))
     reason = quick_check(plain, layout.by_type, layout)
     reason = reason or shortfall(
-        plain, Walked(layout, Taken(layout, barred(request.constraint, layout, meter)), meter, request.constraint)
+        plain,
+        VertexCounts(layout, Trail(layout, barred(request.constraint, layout, meter)), meter, request.constraint),
     )
     reason = reason or next(_crowded("", plain), None) or next(_levels("", plain, layout), None)
     return (
@@ -184,7 +187,7 @@ def _between(host: str, kind: str, layout: Layout) -> Iterator[list[str]]:
 
 
 def _constrained(request: Request, resources: Siblings, layout: Layout, meter: Meter) -> Reason | None:
-    if request.constraint is None or not Traversal(layout, None, Held(), meter).find(resources):
+    if request.constraint is None or not Traversal(layout, None, TraversalState(), meter).find(resources):
         return None
     text = "fits on the cluster, but not on the nodes that satisfy the constraint"
     return Reason(Why.CONSTRAINT_UNMET, text, "constraint")
@@ -193,7 +196,7 @@ def _constrained(request: Request, resources: Siblings, layout: Layout, meter: M
 def _needing(request: Request, resources: Siblings, layout: Layout, meter: Meter) -> Reason | None:
     names = ", ".join(dict.fromkeys(need.subsystem for r in resources for part in r.walk() for need in part.needs))
     without = tuple(map(_without_needs, resources))
-    if not names or not Traversal(layout, request.constraint, Held(), meter).find(without):
+    if not names or not Traversal(layout, request.constraint, TraversalState(), meter).find(without):
         return None
     text = f"fits on the cluster, but not on the vertices that meet the {names} requirements"
     return Reason(Why.NEED_UNMET, text, names)
@@ -205,7 +208,7 @@ def _without_needs(r: Resource) -> Resource:
 
 def _nearest(request: Request, resources: Siblings, layout: Layout, meter: Meter) -> Reason:
     """Name the request that came closest; with none that is short, the job would hold nothing."""
-    traversal = Traversal(layout, request.constraint, Held(), meter)
+    traversal = Traversal(layout, request.constraint, TraversalState(), meter)
     found, short = traversal.find(resources), traversal.shortest
     if found or short is None:
         text = "under strict levels only slots and exclusive resources take anything; there are none"

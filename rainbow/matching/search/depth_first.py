@@ -19,24 +19,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rainbow.jobspec import Count
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.model.layout import pools_of
-from rainbow.matching.search.upper_bound import Bound
+from rainbow.matching.search.upper_bound import UpperBound
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from rainbow.jobspec import Resource
     from rainbow.matching.model.layout import Layout, Pool
-    from rainbow.matching.search.trail import Taken
+    from rainbow.matching.search.trail import Trail
 
 
-class Agenda(NamedTuple):
+class GoalStack(NamedTuple):
     """What is still to be met. Its demands look between positions `first` and `last`.
 
     What is left of a demand does not count: it never takes what was chosen for the demand's other units.
     """
 
-    demand: Demand
-    rest: Any  # an Agenda, or () for nothing
+    demand: Goal
+    rest: Any  # a GoalStack, or () for nothing
     first: int
     last: int
 
@@ -45,7 +45,7 @@ class Agenda(NamedTuple):
 class Promised:
     """An amount owed by the leaves below a demand's scope, in base units."""
 
-    demand: Demand
+    demand: Goal
     pool: Pool
     amount: int
 
@@ -54,27 +54,27 @@ class Promised:
 class Chosen:
     """A vertex chosen for a demand, whole or to stand on."""
 
-    demand: Demand
+    demand: Goal
     position: int
     whole: bool
 
 
-def before(demand: Demand, rest: Any, layout: Layout) -> Agenda:
+def before(demand: Goal, rest: Any, layout: Layout) -> GoalStack:
     """Put a demand on an agenda."""
     scope, end = demand.scope, layout.last[demand.scope]
     if not rest:
-        return Agenda(demand, (), scope, end)
-    return Agenda(demand, rest, min(scope, rest.first), max(end, rest.last))
+        return GoalStack(demand, (), scope, end)
+    return GoalStack(demand, rest, min(scope, rest.first), max(end, rest.last))
 
 
-def leaving(left: Demand, rest: Any, layout: Layout) -> Any:
+def leaving(left: Goal, rest: Any, layout: Layout) -> Any:
     """Put what is left of a demand on an agenda."""
     if not left.units:
         return rest
-    return Agenda(left, rest, *((rest.first, rest.last) if rest else (len(layout), 0)))
+    return GoalStack(left, rest, *((rest.first, rest.last) if rest else (len(layout), 0)))
 
 
-def contended(demand: Demand, rest: Any, layout: Layout) -> bool:
+def contended(demand: Goal, rest: Any, layout: Layout) -> bool:
     """Return whether others still look where a demand looks."""
     return bool(rest) and rest.first < layout.last[demand.scope] and demand.scope < rest.last
 
@@ -95,7 +95,7 @@ class Owner(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class Goal:
     """`units` of `request` at positions `first` and after below `scope`, `done` of them placed already."""
 
     request: Resource
@@ -117,7 +117,7 @@ class Demand:
         """Sort key, most demanding first: nested, then whole (`compound` types contain others), then by units."""
         return (-depth(self.request), 0 if takes_whole(self.request, compound) else 1, -self.units)
 
-    def less(self, units: int, cursor: int, closed: Any = None) -> Demand:
+    def less(self, units: int, cursor: int, closed: Any = None) -> Goal:
         """Return what is left after `units` are placed and a group of candidates is closed."""
         groups = self.closed if closed is None else self.closed | {closed}
         return replace(self, units=self.units - units, done=self.done + units, cursor=cursor, closed=groups)
@@ -147,10 +147,10 @@ STUCK = None
 class Search:
     """One search over what is not taken; `promised` and `chosen` hold its answer."""
 
-    def __init__(self, layout: Layout, taken: Taken, meter: Meter = FREE) -> None:
+    def __init__(self, layout: Layout, taken: Trail, meter: Meter = FREE) -> None:
         self.layout = layout
         self.taken = taken
-        self.bound = Bound(layout, taken, meter=meter)
+        self.bound = UpperBound(layout, taken, meter=meter)
         self.free = {i: taken.room(i, layout.pool(i)) for i, _ in taken.less if layout.is_leaf(i)}
         self.meter = meter
         self.promised: list[Promised] = []
@@ -193,7 +193,7 @@ class Search:
 
     def _demands(
         self, siblings: tuple[Resource, ...], scope: int, first: int, owner: Owner, outside: bool
-    ) -> Iterator[Demand]:
+    ) -> Iterator[Goal]:
         for r in siblings:
             self.meter.step()
             if r.is_slot:
@@ -202,27 +202,27 @@ class Search:
                 yield from self._demands(divided.spread, scope, first, slots, outside)
                 if divided.has_place:
                     placed = replace(r, children=divided.placed, needs=divided.needs)
-                    yield Demand(placed, slots.copies, scope, first, slots, outside)
+                    yield Goal(placed, slots.copies, scope, first, slots, outside)
             else:
                 yield from self._by_slot(r, scope, first, owner, outside)
 
-    def _by_slot(self, r: Resource, scope: int, first: int, owner: Owner, outside: bool) -> Iterator[Demand]:
+    def _by_slot(self, r: Resource, scope: int, first: int, owner: Owner, outside: bool) -> Iterator[Goal]:
         """Demand what each owner wants of a request; one vertex is not taken whole for two of them."""
         units = self.bound.for_one_slot(r) if owner.copies > 1 else r.count.min
         if units is None:
             for number in range(owner.copies):
                 one = owner._replace(first=owner.first + number, copies=1)
-                yield Demand(r, r.count.min, scope, first, one, outside)
+                yield Goal(r, r.count.min, scope, first, one, outside)
         else:
             wanted = r if units == r.count.min else replace(r, count=Count(units, units))
-            yield Demand(wanted, units * owner.copies, scope, first, owner, outside)
+            yield Goal(wanted, units * owner.copies, scope, first, owner, outside)
 
-    def _has_choice(self, demand: Demand) -> bool:
+    def _has_choice(self, demand: Goal) -> bool:
         r = demand.request
         several = len(list(pools_of(r, self.layout.pools))) > 1
         return bool(r.children or r.is_slot or r.exclusive or r.needs or r.type in self.layout.compound or several)
 
-    def _promise(self, demand: Demand, pools: Sequence[tuple[Pool, int]] | None = None) -> bool:
+    def _promise(self, demand: Goal, pools: Sequence[tuple[Pool, int]] | None = None) -> bool:
         """Owe a divisible demand to its scope, as much of it as there is from one pool after the other."""
         left = demand.units
         for pool, factor in pools or list(pools_of(demand.request, self.layout.pools)):
@@ -234,7 +234,7 @@ class Search:
                     return False
         return not left
 
-    def _outside_kept(self, demand: Demand, pool: Pool) -> bool:
+    def _outside_kept(self, demand: Goal, pool: Pool) -> bool:
         if not demand.outside or self.layout.is_leaf(demand.scope):
             return True
         owed = sum(
@@ -245,7 +245,7 @@ class Search:
 
     # ── choices ──
 
-    def _moves(self, agenda: Agenda) -> Iterator[Any]:
+    def _moves(self, agenda: GoalStack) -> Iterator[Any]:
         demand, rest = agenda.demand, agenda.rest
         if rest or not demand.done:  # what others took may have left too little
             wanted, at = demand.units, demand.outside
@@ -255,7 +255,7 @@ class Search:
             return self._place_slots(demand, rest)
         return self._stand(demand, rest) if demand.request.children else self._take_pieces(demand, rest)
 
-    def _stand(self, demand: Demand, rest: Any) -> Iterator[Any]:
+    def _stand(self, demand: Goal, rest: Any) -> Iterator[Any]:
         """Choose the vertices for a request with children, groups of equal ones at once."""
         candidates = self.bound.hosts(demand.request, demand.scope, max(demand.first, demand.cursor), demand.outside)
         for group, orbit in self._groups(demand, candidates, tight=contended(demand, rest, self.layout)):
@@ -263,7 +263,7 @@ class Search:
                 yield from self._try(partial(self._stand_on, demand, group[:many], group, rest))
             demand = replace(demand, closed=demand.closed | {orbit})
 
-    def _stand_on(self, demand: Demand, vertices: list[int], group: list[int], rest: Any) -> Any:
+    def _stand_on(self, demand: Goal, vertices: list[int], group: list[int], rest: Any) -> Any:
         left = demand.less(len(vertices), self._after(vertices, demand, rest), self._closed(vertices, group))
         rest = leaving(left, rest, self.layout)
         for k, i in reversed(list(enumerate(vertices))):
@@ -279,7 +279,7 @@ class Search:
                 return STUCK
         return rest
 
-    def _take_pieces(self, demand: Demand, rest: Any) -> Iterator[Any]:
+    def _take_pieces(self, demand: Goal, rest: Any) -> Iterator[Any]:
         """Choose whole vertices (or leaves with needs) for a request without children, then divisible leaves."""
         r = demand.request
         candidates = self.bound.pieces(r, demand.scope, max(demand.first, demand.cursor), demand.outside)
@@ -292,10 +292,10 @@ class Search:
             for pools in islice(permutations(pools_of(r, self.layout.pools)), MOST_ORDERS):
                 yield from self._try(partial(self._promise_in, demand, pools, rest))
 
-    def _promise_in(self, demand: Demand, pools: Sequence[tuple[Pool, int]], rest: Any) -> Any:
+    def _promise_in(self, demand: Goal, pools: Sequence[tuple[Pool, int]], rest: Any) -> Any:
         return rest if self._promise(demand, pools) else STUCK
 
-    def _take(self, demand: Demand, vertices: list[int], group: list[int], each: int, rest: Any) -> Any:
+    def _take(self, demand: Goal, vertices: list[int], group: list[int], each: int, rest: Any) -> Any:
         whole = demand.request.exclusive or not self.layout.is_leaf(vertices[0])
         left = demand.less(
             min(demand.units, each * len(vertices)),
@@ -313,7 +313,7 @@ class Search:
                 return STUCK
         return leaving(left, rest, self.layout)
 
-    def _place_slots(self, demand: Demand, rest: Any) -> Iterator[Any]:
+    def _place_slots(self, demand: Goal, rest: Any) -> Iterator[Any]:
         """Give slots their places, as many as a place holds first."""
         slot = demand.request
         first = max(demand.first, demand.cursor)
@@ -326,7 +326,7 @@ class Search:
                 yield from self._try(partial(self._place, demand, place, outside, many, rest))
             demand = replace(demand, closed=demand.closed | {orbit})
 
-    def _place(self, demand: Demand, place: int, outside: bool, many: int, rest: Any) -> Any:
+    def _place(self, demand: Goal, place: int, outside: bool, many: int, rest: Any) -> Any:
         end = self.layout.last[place]
         left = demand.less(many, end)
         owner = demand.owner._replace(first=demand.owner.first + demand.done, copies=many)
@@ -346,7 +346,7 @@ class Search:
 
     # ── equal candidates ──
 
-    def _groups(self, demand: Demand, candidates: Iterator[int], tight: bool) -> Iterator[tuple[list[int], Any]]:
+    def _groups(self, demand: Goal, candidates: Iterator[int], tight: bool) -> Iterator[tuple[list[int], Any]]:
         """Yield runs of equal candidates below one parent, no longer than is wanted, and their orbit.
 
         Lowest first, or while others still have to be met (`tight`) those that contain least.
@@ -371,7 +371,7 @@ class Search:
         """Name what is decided once only a part of a run is taken: nothing equal is taken later either."""
         return self._group_key(run[0]) if len(taken) < len(run) else None
 
-    def _after(self, taken: list[int], demand: Demand, rest: Any) -> int:
+    def _after(self, taken: list[int], demand: Goal, rest: Any) -> int:
         """Return where candidates continue: behind what is taken, if they are met lowest first."""
         return 0 if contended(demand, rest, self.layout) else self.layout.last[taken[-1]]
 

@@ -17,15 +17,15 @@ from rainbow.matching.model.layout import OUTSIDE, Layout, parts_above, pools_of
 from rainbow.matching.model.verdict import Reason, Take, Why
 from rainbow.matching.search.depth_first import Search
 from rainbow.matching.search.reasons import collision, undecided
-from rainbow.matching.search.trail import Taken
-from rainbow.matching.search.upper_bound import Bound
+from rainbow.matching.search.trail import Trail
+from rainbow.matching.search.upper_bound import UpperBound
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from rainbow.jobspec import Resource
     from rainbow.matching.model.layout import Pool, Pools
-    from rainbow.matching.search.depth_first import Demand, Owner, Promised
+    from rainbow.matching.search.depth_first import Goal, Owner, Promised
 
 
 Slot = tuple[str, int, int]  # label, host, number
@@ -34,7 +34,7 @@ CLUSTER = ""  # the "worker" of what lies outside every worker
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TakenPart:
     """An amount of one vertex (in base units), or all of it, held by one slot."""
 
     slot: Slot
@@ -43,7 +43,7 @@ class Piece:
     whole: bool
 
 
-def settle(search: Search) -> list[Piece] | None:
+def settle(search: Search) -> list[TakenPart] | None:
     """Tie every promise to leaves, smallest subtree first; None where two kinds of place contend for one leaf."""
     pieces = list(_wholes(search))
     left: dict[int, int] = {}
@@ -99,31 +99,31 @@ def _unheld(search: Search, left: dict[int, int], worker: int, pool: Pool) -> in
     return sum(left.get(i, _free(search, i)) for i in open_ones)
 
 
-def _shared_out(demand: Demand, total: int, found: list[tuple[int, int]]) -> Iterator[Piece]:
+def _shared_out(demand: Goal, total: int, found: list[tuple[int, int]]) -> Iterator[TakenPart]:
     """Divide leaves among the slots that own them, in order, equally much for each."""
     each = max(1, total // demand.owner.copies)
     done = 0
     for position, amount in found:
         while amount:
             part = min(amount, each - done % each)
-            yield Piece(_slot(demand.owner, done // each), position, part, False)
+            yield TakenPart(_slot(demand.owner, done // each), position, part, False)
             done += part
             amount -= part
 
 
-def _wholes(search: Search) -> Iterator[Piece]:
+def _wholes(search: Search) -> Iterator[TakenPart]:
     for chosen in search.chosen:
         if chosen.whole:
             demand = chosen.demand
             slot = _slot(demand.owner, demand.done // demand.each)
-            yield Piece(slot, chosen.position, search.layout.amount(chosen.position), True)
+            yield TakenPart(slot, chosen.position, search.layout.amount(chosen.position), True)
 
 
 def _slot(owner: Owner, number: int) -> Slot:
     return (owner.label, owner.host, owner.first + min(number, owner.copies - 1))
 
 
-def take_of(search: Search, pieces: list[Piece]) -> Take:
+def take_of(search: Search, pieces: list[TakenPart]) -> Take:
     """Say what one copy holds: by slot and worker, and by vertex. What two slots hold is the inner one's."""
     layout = search.layout
     owners = _owners(layout, pieces)
@@ -147,7 +147,7 @@ def take_of(search: Search, pieces: list[Piece]) -> Take:
     return Take(placed, {layout.vertex(i): amount for i, amount in sorted(vertices.items())})
 
 
-def _owners(layout: Layout, pieces: list[Piece]) -> dict[int, Slot]:
+def _owners(layout: Layout, pieces: list[TakenPart]) -> dict[int, Slot]:
     """Say for every vertex that is held whole by which slot, the innermost."""
     owners: dict[int, Slot] = {}
     for piece in sorted((p for p in pieces if p.whole), key=lambda p: p.position):
@@ -263,9 +263,9 @@ def _standing(host: Resource, number: int, copies: int, forms: HostForms) -> Sta
     return None if amounts is None else Standing(host, number, copies * host.count.min, amounts)
 
 
-def counted(resources: tuple[Resource, ...], layout: Layout, taken: Taken) -> int | None:
+def counted(resources: tuple[Resource, ...], layout: Layout, taken: Trail) -> int | None:
     """Return `fits` of a single tree of which at most one level chooses vertices to stand on, else None."""
-    top, bound = resources[0], Bound(layout, taken)
+    top, bound = resources[0], UpperBound(layout, taken)
     form = closed_form(resources, layout)
     if form is None or not isinstance(form, Standing):
         return None if form is None else bound.available(top, 0, 0) // top.count.min
@@ -348,7 +348,7 @@ def is_divisible(requests: Sequence[Resource], forms: HostForms) -> bool:
     )
 
 
-def repeat(taken: Taken, layout: Layout, pieces: list[Piece]) -> int:
+def repeat(taken: Trail, layout: Layout, pieces: list[TakenPart]) -> int:
     """Take the same pieces as often as they are there, for good; return how often."""
     amounts: dict[int, int] = {}
     for piece in pieces:
@@ -369,7 +369,7 @@ MOST_LOOKED_AT = 20_000  # vertices that counting `fits` by taking may look at; 
 
 
 def copies_of(
-    resources: tuple[Resource, ...], laid_out: Layout, taken: Taken, pieces: list[Piece], meter: Meter
+    resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, pieces: list[TakenPart], meter: Meter
 ) -> tuple[int, bool]:
     """Count how many copies fit: in closed form where there is one, else by taking them."""
     copies = counted(resources, laid_out, taken)
@@ -377,11 +377,11 @@ def copies_of(
 
 
 def search(
-    resources: tuple[Resource, ...], laid_out: Layout, taken: Taken, meter: Meter | None = None
-) -> tuple[Take, list[Piece]] | Reason:
+    resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, meter: Meter | None = None
+) -> tuple[Take, list[TakenPart]] | Reason:
     """Find one copy on what is not taken; `taken` is as before afterwards."""
     search = Search(laid_out, taken, meter or STEPS.share())
-    answer: list[list[Piece]] = []
+    answer: list[list[TakenPart]] = []
 
     def settled() -> bool:
         pieces = settle(search)
@@ -399,7 +399,7 @@ def search(
 
 
 def taken_copies(
-    resources: tuple[Resource, ...], laid_out: Layout, taken: Taken, pieces: list[Piece], meter: Meter = FREE
+    resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, pieces: list[TakenPart], meter: Meter = FREE
 ) -> tuple[int, bool]:
     """Count successive takes, each repeated as often as its vertices allow; holds end with their copy."""
     copies = looked_at = 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rainbow.matching.model.layout import Layout, Pool
 
 
-class Taken:
+class Trail:
     """The taken part of a layout. `barred` workers offer nothing; `busy` ones are taken already."""
 
     def __init__(self, layout: Layout, barred: Collection[int] = (), busy: Collection[int] = ()) -> None:

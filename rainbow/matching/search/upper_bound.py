@@ -13,7 +13,7 @@ from rainbow.jobspec.quantities import quantity
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.model.conditions import least_met, misses, needs_met
 from rainbow.matching.model.layout import OUTSIDE, host_needs, parts, pools_of
-from rainbow.matching.search.trail import Taken
+from rainbow.matching.search.trail import Trail
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Set
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rainbow.matching.model.layout import Layout, Parts, Pools
 
 
-def cannot_collide(resources: tuple[Resource, ...], forms: Forms, meter: Meter = FREE) -> bool:
+def bound_is_exact(resources: tuple[Resource, ...], forms: Forms, meter: Meter = FREE) -> bool:
     """Return whether the counted bound of a request decides it on a cluster with vertices of these forms."""
     every = [r for top in resources for r in top.walk()]
     in_slots = (child for r in every if r.is_slot for child in r.children)
@@ -77,10 +77,10 @@ def _takes(r: Resource, forms: Forms) -> set[str]:
 PLENTY = 10**15  # what a request that takes nothing can be given
 
 
-class Bound:
+class UpperBound:
     """Counts on what is not taken. `ask_needs` False counts as if every need were met."""
 
-    def __init__(self, layout: Layout, taken: Taken, ask_needs: bool = True, meter: Meter = FREE) -> None:
+    def __init__(self, layout: Layout, taken: Trail, ask_needs: bool = True, meter: Meter = FREE) -> None:
         self.layout = layout
         self.meter = meter
         self.taken = taken
@@ -289,27 +289,29 @@ def units_of(request: Resource, size: int, unit: str, is_leaf: bool, forms: Form
     return size * factor // (forms.pools.get((request.type, measured), factor) if is_leaf else factor)
 
 
-class Walked:
+class VertexCounts:
     """Counts on what is not taken; `taken` knows the workers that the constraint bars."""
 
     def __init__(
-        self, layout: Layout, taken: Taken, meter: Meter = FREE, constraint: Constraint | None = None
+        self, layout: Layout, taken: Trail, meter: Meter = FREE, constraint: Constraint | None = None
     ) -> None:
         self.layout = layout
         self.meter = meter
         self.constraint = constraint
         self.taken = taken
         self.worker_type = layout.worker_type
-        self._bounds: dict[tuple[bool, bool], Bound] = {}
+        self._bounds: dict[tuple[bool, bool], UpperBound] = {}
 
     def units(self, r: Resource, constrained: bool = True, needs: bool = True) -> int:
         """Count a top-level request, with or without the constraint and the needs; stops at what is wanted."""
         return self._bound(constrained, needs).available(r, 0, 0, enough=r.count.min)
 
-    def _bound(self, constrained: bool, needs: bool) -> Bound:
+    def _bound(self, constrained: bool, needs: bool) -> UpperBound:
         key = (constrained or not self.taken.barred, needs)
         if key not in self._bounds:
-            self._bounds[key] = Bound(self.layout, self.taken if key[0] else Taken(self.layout), needs, self.meter)
+            self._bounds[key] = UpperBound(
+                self.layout, self.taken if key[0] else Trail(self.layout), needs, self.meter
+            )
         return self._bounds[key]
 
     def most(self, part: Resource, child: Resource) -> tuple[int, str]:

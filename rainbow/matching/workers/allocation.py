@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rainbow.jobspec import Resource
-    from rainbow.matching.equivalence.cluster_class import Rooted
-    from rainbow.matching.equivalence.subtree_classes import Kind
+    from rainbow.matching.equivalence.cluster_class import ClusterClass
+    from rainbow.matching.equivalence.subtree_classes import SubtreeClass
     from rainbow.matching.model.layout import Layout
-    from rainbow.matching.workers.worker_use import Part, Slots, Stand, State
+    from rainbow.matching.workers.worker_use import Slots, TakenAmounts, UseState, WorkerUse
 
 
-class Shape(NamedTuple):
+class RequestShape(NamedTuple):
     """A request as units on workers: `wanted` of `unit`; each worker gives one of them, or as many as it has."""
 
     unit: Resource
@@ -36,30 +36,30 @@ class Shape(NamedTuple):
     per_slot: int  # units that make one slot; 0: they make no slot, or are slots themselves
 
 
-def shape_of(resources: tuple[Resource, ...], rooted: Rooted) -> Shape | None:
+def shape_of(resources: tuple[Resource, ...], rooted: ClusterClass) -> RequestShape | None:
     """Read a request as units on workers, None if it is more than that."""
     if len(resources) != 1:
         return None
     top, worker = resources[0], rooted.worker_type
     if top.type == worker and _is_one_each(top, rooted):
-        return Shape(replace(top, count=Count()), top.count.min, False, 0)
+        return RequestShape(replace(top, count=Count()), top.count.min, False, 0)
     if top.is_slot:
         above = parts_above(top, worker, rooted.worker_level_types, hosted=False)
         host = above.spread[0] if len(above.spread) == 1 and not above.placed else None
         if host is not None and host.type == worker and _is_one_each(host, rooted):
             unit = replace(top, count=Count(), needs=(), children=(replace(host, count=Count()),))
-            return Shape(unit, top.count.min * host.count.min, False, host.count.min)
+            return RequestShape(unit, top.count.min * host.count.min, False, host.count.min)
         inside = not above.spread and above.placed and not any(rooted.has_outside(r.type) for r in above.placed)
-        return Shape(top, top.count.min, True, 0) if inside else None
+        return RequestShape(top, top.count.min, True, 0) if inside else None
     divisible = not (top.children or top.exclusive or top.needs or top.type in rooted.compound)
     pools = list(pools_of(top, rooted.pools))
     # one unit of a larger measure may lie on two workers: 1 GB on two of 750 MB
     if divisible and [each for _, each in pools] == [1] and not rooted.has_outside(top.type):
-        return Shape(top, top.count.min, True, 0)
+        return RequestShape(top, top.count.min, True, 0)
     return None
 
 
-def _is_one_each(r: Resource, rooted: Rooted) -> bool:
+def _is_one_each(r: Resource, rooted: ClusterClass) -> bool:
     """Return whether each unit of a request for workers is one worker, and all workers serve it alike."""
     mixed = rooted.worker_type in rooted.compound and rooted.worker_type in rooted.leaves
     return rooted.single(rooted.worker_type) and bool(r.children or r.exclusive or not mixed)
@@ -68,7 +68,7 @@ def _is_one_each(r: Resource, rooted: Rooted) -> bool:
 class Offer(NamedTuple):
     """What a worker in some state gives: so many units, the part they are, that part in words, and by slot."""
 
-    part: Part
+    part: TakenAmounts
     units: int
     take: Take
     slots: Slots
@@ -77,27 +77,27 @@ class Offer(NamedTuple):
 Chosen = tuple[int, Offer]  # the worker, and what it gives
 
 
-class Offers:
+class CandidateHeap:
     """What workers in their states give to one request, each question asked once."""
 
     def __init__(
-        self, shape: Shape, passes: Callable[[Kind], bool] | None, kinds: frozenset[str] | None = None
+        self, shape: RequestShape, passes: Callable[[SubtreeClass], bool] | None, kinds: frozenset[str] | None = None
     ) -> None:
         self.shape = shape
         self._passes = passes
         self._kinds = kinds
         self._most: dict[int, int] = {}  # by number of the state: no more units than this
         self._found: dict[tuple[int, int], Offer | None] = {}  # by state and units wanted
-        self._least: dict[Stand, Mapping[str, int]] = {}
-        self._loose: dict[Stand, bool] = {}
+        self._least: dict[WorkerUse, Mapping[str, int]] = {}
+        self._loose: dict[WorkerUse, bool] = {}
 
-    def passes(self, stand: Stand) -> bool:
+    def passes(self, stand: WorkerUse) -> bool:
         """Return whether workers may be asked at all."""
         return (self._kinds is None or str(stand.kind.number) in self._kinds) and (
             self._passes is None or self._passes(stand.kind)
         )
 
-    def offer(self, state: State, wanted: int) -> Offer | None:
+    def offer(self, state: UseState, wanted: int) -> Offer | None:
         """The part a worker in some state gives of `wanted` units, and how many it is."""
         if state.number not in self._most:
             self._most[state.number] = self._bound(state)
@@ -111,7 +111,7 @@ class Offers:
         self._most.clear()
         self._found.clear()
 
-    def _bound(self, state: State) -> int:
+    def _bound(self, state: UseState) -> int:
         if not self.passes(state.stand):
             return 0
         most = self.shape.wanted if self.shape.packs else 1
@@ -121,13 +121,13 @@ class Offers:
             return max(most, 0)
         return state.stand.most(replace(self.shape.unit, count=Count(most, most)), state, most)
 
-    def amounts_on(self, stand: Stand) -> Mapping[str, int]:
+    def amounts_on(self, stand: WorkerUse) -> Mapping[str, int]:
         """Return what one unit takes at least of a worker, by type: where it is not free, no search is needed."""
         if stand not in self._least:
             self._least[stand] = least_amounts(self.shape.unit, stand.layout)
         return self._least[stand]
 
-    def is_loose(self, stand: Stand) -> bool:
+    def is_loose(self, stand: WorkerUse) -> bool:
         """Return whether a unit is nothing but amounts of leaves: then amounts say whether it fits."""
         if stand not in self._loose:
             unit, layout = self.shape.unit, stand.layout
@@ -136,7 +136,7 @@ class Offers:
             self._loose[stand] = loose and differ(parts) and len(self.amounts_on(stand)) == len(parts)
         return self._loose[stand]
 
-    def _fresh(self, state: State, most: int) -> Offer | None:
+    def _fresh(self, state: UseState, most: int) -> Offer | None:
         """Take as many units as the worker gives at once."""
         if self.is_loose(state.stand):
             return _loose_offer(self.shape.unit, self.amounts_on(state.stand), state, most) if most else None
@@ -146,7 +146,7 @@ class Offers:
                 return Offer(found[0], units, found[1], found[2])
         return None
 
-    def lowest(self, workers: Iterable[int], states: Sequence[State]) -> list[Chosen] | None:
+    def lowest(self, workers: Iterable[int], states: Sequence[UseState]) -> list[Chosen] | None:
         """Serve all units from some workers in their states, in their order; None if they are too few."""
         chosen: list[Chosen] = []
         left = self.shape.wanted
@@ -160,7 +160,7 @@ class Offers:
         return None
 
 
-def _loose_offer(unit: Resource, amounts: Mapping[str, int], state: State, units: int) -> Offer | None:
+def _loose_offer(unit: Resource, amounts: Mapping[str, int], state: UseState, units: int) -> Offer | None:
     """Give units that are amounts of leaves: the lowest leaves, shared out among the slots in their order."""
     part = state.stand.loose(state, {type_: units * amount for type_, amount in amounts.items()})
     if part is None:
@@ -200,10 +200,10 @@ def least_amounts(unit: Resource, layout: Layout) -> dict[str, int]:
     return amounts
 
 
-class Filling:
+class Allocator:
     """The workers that may serve one request: a heap of those that may be in a state that offers a unit."""
 
-    def __init__(self, offers: Offers, states: list[State], closed: set[int]) -> None:
+    def __init__(self, offers: CandidateHeap, states: list[UseState], closed: set[int]) -> None:
         self.offers = offers
         self.shape = offers.shape
         self.states = states

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.matching.model.layout import pools_of
 from rainbow.matching.search.reasons import UNCOUNTED
-from rainbow.matching.search.upper_bound import Bound
+from rainbow.matching.search.upper_bound import UpperBound
 from rainbow.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rainbow.jobspec import Request, Resource
-    from rainbow.matching.workers.allocation import Offers
+    from rainbow.matching.workers.allocation import CandidateHeap
     from rainbow.matching.workers.occupancy import Occupancy
-    from rainbow.matching.workers.worker_use import State
+    from rainbow.matching.workers.worker_use import UseState
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _takes_workers(unit: Resource, worker_type: str) -> bool:
     return any(part.exclusive or not part.children for part in parts)
 
 
-def _units_of(offers: Offers, state: State) -> tuple[int, int]:
+def _units_of(offers: CandidateHeap, state: UseState) -> tuple[int, int]:
     least = offers.amounts_on(state.stand)
     if not least or not offers.passes(state.stand):
         return 0, 0
@@ -67,7 +67,7 @@ def _units_of(offers: Offers, state: State) -> tuple[int, int]:
     return max(enough, 0), offer.units if offer else 0
 
 
-def _told(worker: str, unit: Resource, state: State) -> Fragmented:
+def _told(worker: str, unit: Resource, state: UseState) -> Fragmented:
     short = next((found for part in unit.walk() if (found := _short(part, state)) is not None), None)
     first = next((part for part in unit.walk() if not part.children and not part.is_slot), unit)
     part, where, said = short or (first, "", "not together as it is wanted")
@@ -77,12 +77,12 @@ def _told(worker: str, unit: Resource, state: State) -> Fragmented:
     return Fragmented(text, {"fragmented": told})
 
 
-def _short(part: Resource, state: State) -> tuple[Resource, str, str] | None:
+def _short(part: Resource, state: UseState) -> tuple[Resource, str, str] | None:
     """Return what is short in every vertex a part may stand on, the type of those, and that in words."""
     layout, taken = state.stand.layout, state.stand.taken(state)
     if part.is_slot or (part.type == layout.worker_type and part.children):
         return None
-    bound, leaf = Bound(layout, taken), next((p for p in part.walk() if not p.children), part)
+    bound, leaf = UpperBound(layout, taken), next((p for p in part.walk() if not p.children), part)
     noun = part.type + (f" with {_needed(part)}" if part.needs else "")
     usable = [i for i in layout.by_type.get(part.type, ()) if bound.meets(part.needs, i)]
     if part.exclusive or (part.type in layout.compound and not part.children):
@@ -111,7 +111,7 @@ def _needed(part: Resource) -> str:
     return ", ".join(dict.fromkeys(need.subsystem for need in part.needs))
 
 
-def _free(part: Resource, state: State) -> int:
+def _free(part: Resource, state: UseState) -> int:
     """Return what is free of a type, as a request counts it."""
     pools: Sequence[Any] = list(pools_of(part, state.stand.layout.pools))
     return state.free.get(part.type, 0) // (pools[0][1] if pools else 1)

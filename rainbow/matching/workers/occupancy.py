@@ -18,32 +18,32 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rainbow.lazy import cached_property
-from rainbow.lru_cache import Memory
-from rainbow.matching.equivalence.query import Question
+from rainbow.lru_cache import LruCache
+from rainbow.matching.equivalence.query import Query
 from rainbow.matching.fluxion import verdicts
-from rainbow.matching.fluxion.traversal import Held as Charged
 from rainbow.matching.fluxion.traversal import Traversal, exclusive
+from rainbow.matching.fluxion.traversal import TraversalState as Charged
 from rainbow.matching.model.budget import FREE
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import OUTSIDE, layout
 from rainbow.matching.model.verdict import Reason, Take
 from rainbow.matching.search.depth_first import takes_whole
 from rainbow.matching.search.solution import search
-from rainbow.matching.search.trail import Taken
-from rainbow.matching.search.upper_bound import cannot_collide
-from rainbow.matching.workers.allocation import Filling, Offers, shape_of
+from rainbow.matching.search.trail import Trail
+from rainbow.matching.search.upper_bound import bound_is_exact
+from rainbow.matching.workers.allocation import Allocator, CandidateHeap, shape_of
 from rainbow.matching.workers.held_paths import Held, read, read_ids, written, written_ids
-from rainbow.matching.workers.worker_use import Part, by_slot, is_located, workers_of
+from rainbow.matching.workers.worker_use import TakenAmounts, by_slot, is_located, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
-    from rainbow.matching.fluxion.traversal import Found
+    from rainbow.matching.fluxion.traversal import TraversalResult
     from rainbow.matching.model.layout import ClusterLayout
-    from rainbow.matching.search.solution import Piece
-    from rainbow.matching.workers.worker_use import State
+    from rainbow.matching.search.solution import TakenPart
+    from rainbow.matching.workers.worker_use import UseState
 
 
 class Located(NamedTuple):
@@ -51,11 +51,11 @@ class Located(NamedTuple):
 
     label: str
     worker: int
-    part: Part
+    part: TakenAmounts
 
 
 @dataclass(eq=False)
-class Holding:
+class Allocation:
     """What is taken, by slot, and `say`, which works it out in words of the cluster when that is looked at.
 
     `slots` says the same without its vertices.
@@ -94,15 +94,15 @@ class Occupancy:
         self.closed: set[int] = set()  # workers that offer nothing, and keep what they hold
         self.held: dict[Key, Pieces] = {}
         self._numbers = count(1)
-        self._fillings: Memory[tuple[bytes, frozenset[str] | None], Filling] = Memory(MOST_FILLINGS)
-        self._groups: Memory[bytes, tuple[Request, ...]] = Memory(MOST_FILLINGS)
+        self._fillings: LruCache[tuple[bytes, frozenset[str] | None], Allocator] = LruCache(MOST_FILLINGS)
+        self._groups: LruCache[bytes, tuple[Request, ...]] = LruCache(MOST_FILLINGS)
         self._log: list[Callable[[], None]] | None = None
 
     # ── take and release ──
 
     def take(
         self, request: Request, among: Collection[str] | None = None, kinds: frozenset[str] | None = None
-    ) -> Holding | None:
+    ) -> Allocation | None:
         """Take one copy of a job (of these workers or kinds); None, and nothing changed, where it cannot run."""
         holding = self._found(request, among, kinds)
         if holding is not None:
@@ -186,12 +186,12 @@ class Occupancy:
         number = self.workers.numbers[worker]
         return self.states[number] is other.states[number]
 
-    def _enter(self, worker: int, state: State) -> None:
+    def _enter(self, worker: int, state: UseState) -> None:
         if self._log is not None:
             self._log.append(partial(self._enter_quietly, worker, self.states[worker]))
         self._enter_quietly(worker, state)
 
-    def _enter_quietly(self, worker: int, state: State) -> None:
+    def _enter_quietly(self, worker: int, state: UseState) -> None:
         self.states[worker] = state
         self._changed(worker)
 
@@ -282,12 +282,14 @@ class Occupancy:
 
     # ── find ──
 
-    def offers(self, request: Request) -> Offers | None:
+    def offers(self, request: Request) -> CandidateHeap | None:
         """Return what workers give to a request that takes from nothing else."""
         filling = self._fillings.get((request.key, None)) or self._filling(request, None)
         return filling.offers if filling else None
 
-    def _found(self, request: Request, among: Collection[str] | None, kinds: frozenset[str] | None) -> Holding | None:
+    def _found(
+        self, request: Request, among: Collection[str] | None, kinds: frozenset[str] | None
+    ) -> Allocation | None:
         filling = self._fillings.get((request.key, kinds)) or self._filling(request, kinds)
         if filling is None and kinds is not None:
             kind_of = {name: str(kind.number) for name, kind in self.workers.by_name.items()}
@@ -307,17 +309,17 @@ class Occupancy:
         takes = [(worker, offer.take) for worker, offer in chosen]
         say = partial(self.workers.say, filling.shape.per_slot, takes)
         pieces = [Located(label, w, part) for w, offer in chosen for label, part in offer.slots]
-        return Holding(pieces, say, slots=partial(say, by_vertex=False))
+        return Allocation(pieces, say, slots=partial(say, by_vertex=False))
 
-    def _filling(self, request: Request, kinds: frozenset[str] | None) -> Filling | None:
+    def _filling(self, request: Request, kinds: frozenset[str] | None) -> Allocator | None:
         """Start to keep track of the workers for a request, if it takes from nothing else."""
-        question = Question(request)
+        question = Query(request)
         plain = self.is_located and question.by_kinds and not question.names_workers
         shape = shape_of(request.resources, self.workers.rooted) if plain and len(request.variants) == 1 else None
         if shape is None:
             return None
-        offers = Offers(shape, question.passes, kinds)
-        return self._fillings.put((request.key, kinds), Filling(offers, self.states, self.closed))
+        offers = CandidateHeap(shape, question.passes, kinds)
+        return self._fillings.put((request.key, kinds), Allocator(offers, self.states, self.closed))
 
     def _grouped(self, request: Request) -> tuple[Request, ...]:
         """Return a request as one for each of its groups of slots, in the search's order; none if it is more."""
@@ -332,9 +334,11 @@ class Occupancy:
         groups = tuple(replace(request, variants=((tree,),)) for tree in ordered)
         return groups if all(self._filling(one, None) is not None for one in groups) else ()
 
-    def _in_turn(self, groups: tuple[Request, ...], among: Collection[str] | None) -> Holding | Literal[False] | None:
+    def _in_turn(
+        self, groups: tuple[Request, ...], among: Collection[str] | None
+    ) -> Allocation | Literal[False] | None:
         """Take the groups in turn; False: one has no room alone; None: they are in each other's way."""
-        found: list[Holding] = []
+        found: list[Allocation] = []
         numbers: list[int] = []
         for group in groups:
             holding = self._found(group, among, None)
@@ -349,9 +353,9 @@ class Occupancy:
             alone = not found or self._found(groups[len(found)], among, None) is None
             return False if alone else None
         pieces = [piece for holding in found for piece in holding.pieces]
-        return Holding(pieces, partial(_merged, found, True), slots=partial(_merged, found, False))
+        return Allocation(pieces, partial(_merged, found, True), slots=partial(_merged, found, False))
 
-    def _search(self, request: Request, among: Collection[str] | None) -> Holding | None:
+    def _search(self, request: Request, among: Collection[str] | None) -> Allocation | None:
         laid_out = layout(self.cluster)
         names = self.workers.names
         busy = {names[worker] for worker in self.closed}
@@ -362,9 +366,9 @@ class Occupancy:
             return take_strict(request, laid_out, closed, self.held.values())
         return self._take_any(request, laid_out, closed)
 
-    def _take_any(self, request: Request, laid_out: ClusterLayout, busy: list[int]) -> Holding | None:
+    def _take_any(self, request: Request, laid_out: ClusterLayout, busy: list[int]) -> Allocation | None:
         """Take one copy of any request by the plain search."""
-        taken = Taken(laid_out, barred(request.constraint, laid_out), busy)
+        taken = Trail(laid_out, barred(request.constraint, laid_out), busy)
         starts = sorted(laid_out.workers) if self.is_located else []
         for i, amount, whole in sorted(
             _positions(self.held.values(), starts), key=lambda held: (not held[2], held[0])
@@ -372,12 +376,12 @@ class Occupancy:
             self._retake(taken, starts, i, amount, whole)
         taken.keep()
         for resources in request.variants:
-            found = search(resources, laid_out, taken, FREE if cannot_collide(resources, laid_out) else None)
+            found = search(resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None)
             if not isinstance(found, Reason):
-                return Holding(list(self._divided(found[1], laid_out, starts)), partial(_said, found[0]))
+                return Allocation(list(self._divided(found[1], laid_out, starts)), partial(_said, found[0]))
         return None
 
-    def _retake(self, taken: Taken, starts: list[int], i: int, amount: int, whole: bool) -> None:
+    def _retake(self, taken: Trail, starts: list[int], i: int, amount: int, whole: bool) -> None:
         worker, k = divmod(-1 - i, _MANY) if i < 0 else (OUTSIDE, 0)  # what floats, see _positions
         at = i if i >= 0 else starts[worker]
         if taken.layout.worker[at] in taken.barred:
@@ -389,7 +393,7 @@ class Occupancy:
         else:
             taken.promise(at, taken.layout.pool(at), amount)
 
-    def _divided(self, pieces: list[Piece], laid_out: ClusterLayout, starts: list[int]) -> Iterator[Located]:
+    def _divided(self, pieces: list[TakenPart], laid_out: ClusterLayout, starts: list[int]) -> Iterator[Located]:
         """Divide what was found among slots and workers; of workers inside what is taken whole, all is taken."""
         number = {start: worker for worker, start in enumerate(starts)}
         for slot, amounts in sorted(by_slot(pieces).items()):
@@ -422,7 +426,7 @@ def _positions(held: Iterable[Pieces], starts: list[int]) -> Iterator[tuple[int,
                     yield (starts[worker] + i if i >= 0 else -1 - (worker * _MANY - 1 - i)), amount, whole
 
 
-def _merged(found: Iterable[Holding], by_vertex: bool) -> Take:
+def _merged(found: Iterable[Allocation], by_vertex: bool) -> Take:
     """Say what several groups hold together."""
     takes = [holding.take if by_vertex or holding.slots is None else holding.slots() for holding in found]
     vertices: Counter[str] = Counter()
@@ -435,13 +439,13 @@ def _said(take: Take) -> Take:
     return take
 
 
-def _part(amounts: Mapping[tuple[int, bool], int]) -> Part:
-    return Part(tuple((i, amount, whole) for (i, whole), amount in sorted(amounts.items())))
+def _part(amounts: Mapping[tuple[int, bool], int]) -> TakenAmounts:
+    return TakenAmounts(tuple((i, amount, whole) for (i, whole), amount in sorted(amounts.items())))
 
 
 def take_strict(
     request: Request, laid_out: ClusterLayout, busy: Iterable[int], held: Iterable[Pieces]
-) -> Holding | None:
+) -> Allocation | None:
     """Take one copy as Fluxion would."""
     charged = Charged()
     for i, _, whole in _positions(held, []):
@@ -451,11 +455,11 @@ def take_strict(
     for resources in request.variants:
         found = verdicts.find(Traversal(laid_out, request.constraint, charged), resources)
         if found:
-            return Holding(list(_charges(found)), partial(verdicts.take_of, found, laid_out))
+            return Allocation(list(_charges(found)), partial(verdicts.take_of, found, laid_out))
     return None
 
 
-def _charges(found: tuple[Found, ...]) -> Iterator[Located]:
+def _charges(found: tuple[TraversalResult, ...]) -> Iterator[Located]:
     """Yield what a copy takes exclusively, by slot; and what it only uses, where it takes nothing below."""
     slots: dict[tuple[int, str], dict[tuple[int, bool], int]] = {}
     for i, slot in exclusive(found):

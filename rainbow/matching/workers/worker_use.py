@@ -16,16 +16,16 @@ from weakref import WeakKeyDictionary
 
 from rainbow.jobspec.quantities import base_unit
 from rainbow.lazy import cached_property
-from rainbow.matching.equivalence.cluster_class import rooted
-from rainbow.matching.equivalence.query import Question
+from rainbow.matching.equivalence.cluster_class import cluster_class_of
+from rainbow.matching.equivalence.query import Query
 from rainbow.matching.equivalence.reduced_layout import Reduced
-from rainbow.matching.equivalence.subtree_classes import compile_kinds, root_of
+from rainbow.matching.equivalence.subtree_classes import classify, root_of
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import layout, parts
 from rainbow.matching.model.verdict import Reason, Take
 from rainbow.matching.search.solution import search
-from rainbow.matching.search.trail import Taken
-from rainbow.matching.search.upper_bound import Bound
+from rainbow.matching.search.trail import Trail
+from rainbow.matching.search.upper_bound import UpperBound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.graph.outline import Copy
     from rainbow.jobspec import Request, Resource
-    from rainbow.matching.equivalence.cluster_class import Rooted
-    from rainbow.matching.equivalence.subtree_classes import Kind, Row
+    from rainbow.matching.equivalence.cluster_class import ClusterClass
+    from rainbow.matching.equivalence.subtree_classes import ClassRun, SubtreeClass
     from rainbow.matching.model.layout import Layout, Pool
-    from rainbow.matching.search.solution import Piece, Slot
+    from rainbow.matching.search.solution import Slot, TakenPart
 
 
-def hosting_kinds(request: Request, cluster: Cluster) -> frozenset[str]:
+def eligible_worker_classes(request: Request, cluster: Cluster) -> frozenset[str]:
     """Return the kinds (see worker_kinds) that could take a slot, or a whole node, of the preferred variant."""
-    question, workers = Question(request), workers_of(cluster)
+    question, workers = Query(request), workers_of(cluster)
     if not (workers.are_apart and question.by_kinds) or question.names_workers or question.asks_names:
         return _walked(request, cluster)
     open_ones = [stand for stand in workers.alike() if question.passes is None or question.passes(stand.kind)]
@@ -49,7 +49,7 @@ def hosting_kinds(request: Request, cluster: Cluster) -> frozenset[str]:
     hosts = {
         stand.kind.number
         for stand in open_ones
-        for bound in [Bound(stand.layout, Taken(stand.layout))]
+        for bound in [UpperBound(stand.layout, Trail(stand.layout))]
         if any(_could_host(part, 0, stand.layout, bound) for part in wanted)
     }
     return frozenset(map(str, hosts or {stand.kind.number for stand in open_ones}))
@@ -59,7 +59,7 @@ def _walked(request: Request, cluster: Cluster) -> frozenset[str]:
     """Look at one worker of each kind in the whole cluster."""
     laid_out, kinds = layout(cluster), worker_kinds(cluster)
     out = set(barred(request.constraint, laid_out))
-    bound = Bound(laid_out, Taken(laid_out, out))
+    bound = UpperBound(laid_out, Trail(laid_out, out))
     one_of_each = {kinds[laid_out.worker_names[i]]: i for i in reversed(laid_out.workers) if i not in out}
     wanted = [part for resource in request.resources for part in resource.walk()]
     hosts = {kind for kind, i in one_of_each.items() if any(_could_host(part, i, laid_out, bound) for part in wanted)}
@@ -101,7 +101,7 @@ def consumables(cluster: Cluster) -> dict[str, int]:
 
 def cluster_totals(cluster: Cluster) -> dict[str, int]:
     """{type: amount of all vertices of that type, in base units}, in order of types."""
-    root = rooted(cluster, root_of(cluster))
+    root = cluster_class_of(cluster, root_of(cluster))
     totals = root.totals if cluster.levels == "strict" else root.amounts
     return dict(sorted(totals.items()))
 
@@ -120,7 +120,7 @@ def measures(cluster: Cluster) -> dict[str, Measure]:
     amounts are in the graph's own.
     """
     found: dict[str, Measure] = {}
-    for (type_, measured), largest in rooted(cluster, root_of(cluster)).pools.items():
+    for (type_, measured), largest in cluster_class_of(cluster, root_of(cluster)).pools.items():
         if measured:
             found[type_] = Measure(base_unit(measured), largest)
     return {} if cluster.levels == "strict" else found
@@ -131,7 +131,7 @@ def stated_units(cluster: Cluster) -> dict[str, str]:
     return {type_: measure.unit for type_, measure in measures(cluster).items()}
 
 
-def _could_host(part: Resource, i: int, laid_out: Layout, bound: Bound) -> bool:
+def _could_host(part: Resource, i: int, laid_out: Layout, bound: UpperBound) -> bool:
     if part.is_slot:
         placed = parts(part, laid_out, 0, False).placed
         return bool(placed) and bound.capacity(placed, i, False, 1) > 0
@@ -144,7 +144,7 @@ _numbers = count()
 Amounts = tuple[tuple[int, int, bool], ...]  # (position, base units, whole)
 
 
-class Part:
+class TakenAmounts:
     """What is taken of one worker."""
 
     __slots__ = ("amounts", "number")
@@ -154,18 +154,18 @@ class Part:
         self.amounts = amounts
 
 
-class State:
+class UseState:
     """One state of use of a stand."""
 
     __slots__ = ("_free", "after", "before", "number", "stand", "used", "whole")
 
-    def __init__(self, stand: Stand, used: Mapping[int, int], whole: frozenset[int]) -> None:
+    def __init__(self, stand: WorkerUse, used: Mapping[int, int], whole: frozenset[int]) -> None:
         self.number = next(_numbers)
         self.stand = stand
         self.used = used
         self.whole = whole
-        self.after: dict[int, State] = {}  # by number of the part taken
-        self.before: dict[int, State] = {}  # by number of the part given back
+        self.after: dict[int, UseState] = {}  # by number of the part taken
+        self.before: dict[int, UseState] = {}  # by number of the part given back
         self._free: dict[str, int] | None = None
 
     @property
@@ -175,7 +175,7 @@ class State:
             self._free = self.stand.free_in(self)
         return self._free
 
-    def plus(self, part: Part) -> State:
+    def plus(self, part: TakenAmounts) -> UseState:
         """The state after a part is taken."""
         if part.number not in self.after:
             used = dict(self.used)
@@ -185,7 +185,7 @@ class State:
             self.after[part.number] = self.stand.state(used, self.whole | _wholes(part))
         return self.after[part.number]
 
-    def minus(self, part: Part) -> State:
+    def minus(self, part: TakenAmounts) -> UseState:
         """The state after a part is given back."""
         if part.number not in self.before:
             used = dict(self.used)
@@ -196,14 +196,14 @@ class State:
         return self.before[part.number]
 
 
-def _wholes(part: Part) -> frozenset[int]:
+def _wholes(part: TakenAmounts) -> frozenset[int]:
     return frozenset(i for i, _, whole in part.amounts if whole)
 
 
 class WorkerLayout(Reduced):
     """One worker, read as part of its cluster: pools and compound types are the cluster's, and what hangs above."""
 
-    def __init__(self, kind: Kind, above: frozenset[Row], whole_cluster: Rooted) -> None:
+    def __init__(self, kind: SubtreeClass, above: frozenset[ClassRun], whole_cluster: ClusterClass) -> None:
         super().__init__(whole_cluster.below(kind), None)
         self.pools = whole_cluster.pools
         self.compound = set(whole_cluster.compound)
@@ -217,41 +217,41 @@ class WorkerLayout(Reduced):
         return (row.vertex for row in self.above | self.serving(i) if row.subsystem == subsystem)
 
 
-class Stand:
+class WorkerUse:
     """Workers of one kind below equal things; `layout` is one of them."""
 
-    def __init__(self, kind: Kind, above: frozenset[Row], whole_cluster: Rooted) -> None:
+    def __init__(self, kind: SubtreeClass, above: frozenset[ClassRun], whole_cluster: ClusterClass) -> None:
         self.kind = kind
         self.layout = WorkerLayout(kind, above, whole_cluster)
         self.pools = sorted(self.layout.content[0])
         self.capacity = Counter[str]()
         for i, type_ in enumerate(self.layout.types):
             self.capacity[type_] += self.layout.amount(i)
-        self._states: dict[Any, State] = {}
-        self._laid: tuple[int, Taken] | None = None  # the state last looked at: a search follows its bound
-        self._parts: dict[Amounts, Part] = {}
+        self._states: dict[Any, UseState] = {}
+        self._laid: tuple[int, Trail] | None = None  # the state last looked at: a search follows its bound
+        self._parts: dict[Amounts, TakenAmounts] = {}
         self.fresh = self.state({}, frozenset())
 
-    def state(self, used: Mapping[int, int], whole: frozenset[int]) -> State:
+    def state(self, used: Mapping[int, int], whole: frozenset[int]) -> UseState:
         """Return the one state of such use."""
         left = {i: amount for i, amount in used.items() if amount}
         key = (frozenset(left.items()), whole)
-        return self._states.get(key) or self._states.setdefault(key, State(self, left, whole))
+        return self._states.get(key) or self._states.setdefault(key, UseState(self, left, whole))
 
-    def part(self, amounts: Mapping[tuple[int, bool], int]) -> Part:
+    def part(self, amounts: Mapping[tuple[int, bool], int]) -> TakenAmounts:
         """Return the one part of {(position, whole): base units}; a leaf is held whole by holding all its units."""
         held: dict[tuple[int, bool], int] = {}
         for (i, whole), amount in amounts.items():
             key = (i, whole and not (i > 0 and self.layout.is_leaf(i)))
             held[key] = held.get(key, 0) + amount
         known = tuple((i, amount, whole) for (i, whole), amount in sorted(held.items()))
-        return self._parts.get(known) or self._parts.setdefault(known, Part(known))
+        return self._parts.get(known) or self._parts.setdefault(known, TakenAmounts(known))
 
     def place(self, i: int) -> tuple[int, Pool]:
         """Return the vertex and the pool that an amount is owed by."""
         return (i, self.layout.pool(i)) if i >= 0 else (0, self.pools[-1 - i])
 
-    def floating(self, amounts: Mapping[str, int]) -> Part:
+    def floating(self, amounts: Mapping[str, int]) -> TakenAmounts:
         """Return the part that holds amounts by type of no vertices in particular, as much as there is of them."""
         left, held = dict(amounts), dict[tuple[int, bool], int]()
         for k, pool in enumerate(self.pools):
@@ -260,7 +260,7 @@ class Stand:
                 left[pool[0]] -= units
         return self.part(held)
 
-    def amounts(self, part: Part) -> Counter[str]:
+    def amounts(self, part: TakenAmounts) -> Counter[str]:
         """Sum a part by type; what is held in a vertex that it holds whole counts once."""
         found, inside = Counter[str](), set[int]()
         for i, _, whole in part.amounts:
@@ -273,14 +273,14 @@ class Stand:
                 found[self.place(i)[1][0]] += amount
         return found
 
-    def free_in(self, state: State) -> dict[str, int]:
+    def free_in(self, state: UseState) -> dict[str, int]:
         """Return what is free of each type in a state."""
         held = self.amounts(
-            Part((*((i, n, False) for i, n in state.used.items()), *((i, 0, True) for i in state.whole)))
+            TakenAmounts((*((i, n, False) for i, n in state.used.items()), *((i, 0, True) for i in state.whole)))
         )
         return {type_: amount - held[type_] for type_, amount in self.capacity.items()}
 
-    def has(self, state: State, part: Part) -> bool:
+    def has(self, state: UseState, part: TakenAmounts) -> bool:
         """Return whether what a part names is free, floating amounts aside."""
         for i, amount, whole in part.amounts:
             above = set(self.layout.up(i)) if i >= 0 else set[int]()
@@ -291,7 +291,7 @@ class Stand:
                 return False
         return True
 
-    def loose(self, state: State, amounts: Mapping[str, int]) -> Part | None:
+    def loose(self, state: UseState, amounts: Mapping[str, int]) -> TakenAmounts | None:
         """Choose leaves for amounts by type, lowest first; None where too little is free."""
         blocked = {at for i in state.whole for at in range(i, self.layout.last[i])}
         chosen: dict[tuple[int, bool], int] = {}
@@ -323,7 +323,7 @@ class Stand:
         """How many states are remembered."""
         return len(self._states)
 
-    def find(self, resource: Resource, state: State) -> tuple[Part, Take, Slots] | None:
+    def find(self, resource: Resource, state: UseState) -> tuple[TakenAmounts, Take, Slots] | None:
         """Choose what a request takes of a worker in some state, lowest first: in all, in words, and by slot."""
         if 0 in state.whole:
             return None
@@ -334,16 +334,18 @@ class Stand:
         slots = [(slot[0], self.part(held)) for slot, held in sorted(by_slot(pieces).items())]
         return (slots[0][1] if len(slots) == 1 else self.part(summed(pieces))), take, tuple(slots)
 
-    def most(self, resource: Resource, state: State, enough: int) -> int:
+    def most(self, resource: Resource, state: UseState, enough: int) -> int:
         """Bound how many units of a request a worker in some state gives."""
         return (
-            0 if 0 in state.whole else Bound(self.layout, self.taken(state)).available(resource, 0, 0, enough=enough)
+            0
+            if 0 in state.whole
+            else UpperBound(self.layout, self.taken(state)).available(resource, 0, 0, enough=enough)
         )
 
-    def taken(self, state: State) -> Taken:
+    def taken(self, state: UseState) -> Trail:
         """Lay out what is taken in a state, to be searched; a search that changes it undoes that."""
         if self._laid is None or self._laid[0] != state.number:
-            taken = Taken(self.layout)
+            taken = Trail(self.layout)
             for i in sorted(state.whole):
                 taken.take_whole(i)
             for i, amount in state.used.items():
@@ -353,10 +355,10 @@ class Stand:
         return self._laid[1]
 
 
-Slots = tuple[tuple[str, Part], ...]  # what each slot holds of a worker, with its label
+Slots = tuple[tuple[str, TakenAmounts], ...]  # what each slot holds of a worker, with its label
 
 
-def summed(pieces: Iterable[Piece]) -> dict[tuple[int, bool], int]:
+def summed(pieces: Iterable[TakenPart]) -> dict[tuple[int, bool], int]:
     """Sum pieces to {(position, whole): base units}."""
     amounts: dict[tuple[int, bool], int] = {}
     for piece in pieces:
@@ -365,21 +367,21 @@ def summed(pieces: Iterable[Piece]) -> dict[tuple[int, bool], int]:
     return amounts
 
 
-def by_slot(pieces: Iterable[Piece]) -> dict[Slot, dict[tuple[int, bool], int]]:
+def by_slot(pieces: Iterable[TakenPart]) -> dict[Slot, dict[tuple[int, bool], int]]:
     """Sum pieces by the slots that hold them."""
-    found: dict[Slot, list[Piece]] = {}
+    found: dict[Slot, list[TakenPart]] = {}
     for piece in pieces:
         found.setdefault(piece.slot, []).append(piece)
     return {slot: summed(own) for slot, own in found.items()}
 
 
-class Spot(NamedTuple):
+class WorkerSlot(NamedTuple):
     """One vertex: its entry in the outline, the copy it is, its kind, and the rows attached to what contains it."""
 
     entry: int
     copy: Copy
-    kind: Kind
-    above: frozenset[Row]
+    kind: SubtreeClass
+    above: frozenset[ClassRun]
 
 
 class Workers:
@@ -388,22 +390,22 @@ class Workers:
     def __init__(self, cluster: Cluster) -> None:
         self.outline = cluster.outline
         self._named = cluster.workers
-        self.kinds, _ = compile_kinds(cluster)
-        self.rooted = rooted(cluster, self.kinds[0])
+        self.kinds, _ = classify(cluster)
+        self.rooted = cluster_class_of(cluster, self.kinds[0])
         self.are_apart = not self.rooted.has_nested_workers
         self.spots = list(self._spots()) if self.are_apart else []
         self.names = [cluster.worker_names[spot.copy.id] for spot in self.spots]
         self.numbers = {name: number for number, name in enumerate(self.names)}
-        known: dict[tuple[Kind, frozenset[Row]], Stand] = {}
+        known: dict[tuple[SubtreeClass, frozenset[ClassRun]], WorkerUse] = {}
         for spot in self.spots:
             if (spot.kind, spot.above) not in known:
-                known[spot.kind, spot.above] = Stand(spot.kind, spot.above, self.rooted)
+                known[spot.kind, spot.above] = WorkerUse(spot.kind, spot.above, self.rooted)
         self.stands = [known[spot.kind, spot.above] for spot in self.spots]
         self.fresh = [stand.fresh for stand in self.stands]
 
-    def _spots(self) -> Iterator[Spot]:
+    def _spots(self) -> Iterator[WorkerSlot]:
         outline, root = self.outline, self.rooted
-        stack = [Spot(0, next(outline.copies(0)), self.kinds[0], frozenset())]
+        stack = [WorkerSlot(0, next(outline.copies(0)), self.kinds[0], frozenset())]
         while stack:
             spot = stack.pop()
             if root.is_worker(spot.kind):
@@ -414,10 +416,10 @@ class Workers:
                 if root.worker_type in self.kinds[entry].types:  # other branches are not entered
                     numbers = range(first + many - 1, first - 1, -1) if outline.counts[entry] else (None,)
                     copies = (outline.copy(entry, spot.copy, number) for number in numbers)
-                    stack.extend(Spot(entry, copy, self.kinds[entry], above) for copy in copies)
+                    stack.extend(WorkerSlot(entry, copy, self.kinds[entry], above) for copy in copies)
 
     @cached_property
-    def by_name(self) -> Mapping[str, Kind]:
+    def by_name(self) -> Mapping[str, SubtreeClass]:
         """{name: kind} of all workers, those in others too, in natural order of names."""
         outline = self.outline
         entries = [e for e, fields in enumerate(outline.fields) if fields.type == self.rooted.worker_type] or [0]
@@ -429,9 +431,9 @@ class Workers:
         """The types of all vertices in workers."""
         return frozenset(type_ for kind in set(self.by_name.values()) for type_ in self.rooted.below(kind).amounts)
 
-    def alike(self) -> dict[Stand, list[int]]:
+    def alike(self) -> dict[WorkerUse, list[int]]:
         """{stand: its workers}, in the order of their first workers."""
-        found: dict[Stand, list[int]] = {}
+        found: dict[WorkerUse, list[int]] = {}
         for worker, stand in enumerate(self.stands):
             found.setdefault(stand, []).append(worker)
         return found

@@ -9,7 +9,7 @@ from typing import Any
 from flask import redirect, request
 
 from rainbow.errors import Forbidden, TooMany, Unauthenticated
-from rainbow.lru_cache import Memory
+from rainbow.lru_cache import LruCache
 from rainbow.page.frame import (
     check_origin,
     cookie_name,
@@ -33,7 +33,7 @@ class Failures:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._at: Memory[str, list[float]] = Memory(10_000)
+        self._at: LruCache[str, list[float]] = LruCache(10_000)
 
     def check(self, address: str, now: float) -> None:
         """Raise TooMany if too many have failed just now."""

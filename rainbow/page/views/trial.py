@@ -13,7 +13,7 @@ from flask import redirect, request
 from rainbow.errors import Forbidden, InputError, RainbowError
 from rainbow.page.frame import guarded, looks, page, render, service, session, who
 from rainbow.page.views.picture import drawn
-from rainbow.selection.replay import Comparison, Recorded, Rules, compare, read_recorded, redecide
+from rainbow.selection.replay import Comparison, RecordedDecision, Rules, compare, read_recorded, redecide
 from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs import lifecycle
 from rainbow.service.placement import ledger
@@ -145,11 +145,11 @@ def compared() -> Any:
     return render("try.html", **shown, found=_told(found, kept, rules), warnings=read.warnings)
 
 
-def _compared(rules: Rules, limit: int) -> tuple[Comparison, dict[str, Recorded]]:
-    kept: dict[str, Recorded] = {}
+def _compared(rules: Rules, limit: int) -> tuple[Comparison, dict[str, RecordedDecision]]:
+    kept: dict[str, RecordedDecision] = {}
     end = service().monotonic() + SECONDS
 
-    def decisions() -> Iterator[Recorded]:
+    def decisions() -> Iterator[RecordedDecision]:
         for one in islice(_recorded(), limit):
             if service().monotonic() > end:
                 return
@@ -159,7 +159,7 @@ def _compared(rules: Rules, limit: int) -> tuple[Comparison, dict[str, Recorded]
     return compare(decisions(), _now(), rules), kept
 
 
-def _recorded() -> Iterator[Recorded]:
+def _recorded() -> Iterator[RecordedDecision]:
     cursor: str | None = None
     while True:
         found, cursor = ledger.listing(service(), who(), Filter(before=cursor, limit=PIECE))
@@ -168,7 +168,7 @@ def _recorded() -> Iterator[Recorded]:
             return
 
 
-def _told(found: Comparison, kept: Mapping[str, Recorded], rules: Rules) -> dict[str, Any]:
+def _told(found: Comparison, kept: Mapping[str, RecordedDecision], rules: Rules) -> dict[str, Any]:
     gained: Counter[str] = Counter(one.new for one in found.moved if one.new)
     gained.subtract(one.old for one in found.moved if one.old)
     parts = [(one, _part(kept[one.id], rules)) for one in found.moved[:SHOWN]]
@@ -191,7 +191,7 @@ def _told(found: Comparison, kept: Mapping[str, Recorded], rules: Rules) -> dict
     }
 
 
-def _part(recorded: Recorded, rules: Rules) -> str:
+def _part(recorded: RecordedDecision, rules: Rules) -> str:
     """Return the first step of the new rules that drops what the old ones chose."""
     old, new = redecide(recorded, _now()).cluster, redecide(recorded, rules)
     for step in new.steps:

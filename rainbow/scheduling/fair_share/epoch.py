@@ -37,7 +37,7 @@ class Epoch:
         self.memory = memory
         self.place = place
         self.free = free
-        self.settling = Settling(world, memory.get("settling", {}))
+        self.settling = Stability(world, memory.get("settling", {}))
 
     def run(self, grants: Grants) -> tuple[Grants, dict[str, Any]]:
         """Decide everything; return what users hold then that cannot be preempted, and the next memory."""
@@ -94,7 +94,7 @@ def set_cap(job: Job, classic: bool, unhurried: bool = False) -> None:
 PATIENCE = 2
 
 
-class Settling:
+class Stability:
     """How often shares have gone to and fro since the last change from outside, and the counts fixed for it."""
 
     def __init__(self, world: World, memory: Mapping[str, Any]) -> None:

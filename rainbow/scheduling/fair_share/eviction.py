@@ -30,7 +30,7 @@ from typing import Any
 
 from rainbow.scheduling.fair_share.model import Job, Machine, Share, World
 from rainbow.scheduling.fair_share.settings import Rule
-from rainbow.scheduling.fair_share.what_of import Shelves, Space, place
+from rainbow.scheduling.fair_share.what_of import FreeShares, Space, place
 from rainbow.state_machine import WorkerState
 
 
@@ -129,7 +129,7 @@ def defragment(world: World, space: Space) -> list[Job]:
     needy = [job for top in world.tops for jobs in world.priorities(top) for job in jobs]
     needy = [job for job in needy if job.held < floor_of(job, threshold)]
     if needy and world.settings.defragmentation:
-        gifts = Gifts(world, space, {job.id for job in needy})
+        gifts = Defragmentation(world, space, {job.id for job in needy})
         for job in needy:
             if job.cls.rule is not Rule.RESERVE:  # its machines have been cleared already
                 gifts.help(job, floor_of(job, threshold) - job.held)
@@ -147,7 +147,7 @@ def _hold_back(job: Job, space: Space) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Gift:
+class ShareTransfer:
     """One share a rich job can spare: one that runs, or one that was only going to start (`share` None)."""
 
     giver: Job
@@ -155,14 +155,14 @@ class Gift:
     share: Share | None = None
 
 
-class Gifts:
+class Defragmentation:
     """What the rich have given so far in this epoch."""
 
     def __init__(self, world: World, space: Space, needy: set[str]) -> None:
         self.space = space
         self.threshold = world.settings.threshold
         self.needy = needy
-        self.left = Shelves(world.machines, lambda machine: max(0, machine.eventual))
+        self.left = FreeShares(world.machines, lambda machine: max(0, machine.eventual))
         self.wealth: dict[str, int] = {}
         self.pending: dict[Machine, list[Job]] = {}
         self.rank: dict[Share, int] = {}
@@ -242,11 +242,11 @@ class Gifts:
         running = [self.wealth[s.job.user] for s in machine.shares if s.preemptable and not s.leaving]
         return max((*running, *(self.wealth[giver.user] for giver in self.pending.get(machine, ()))), default=0)
 
-    def _enough(self, job: Job, machine: Machine, poor: bool) -> list[Gift]:
+    def _enough(self, job: Job, machine: Machine, poor: bool) -> list[ShareTransfer]:
         """Choose gifts on a machine that make room for one share, as few as will do; none if they cannot."""
         missing = job.order - max(0, machine.eventual)
         spare: dict[Job, int] = {}
-        chosen: list[Gift] = []
+        chosen: list[ShareTransfer] = []
         offered = list(self._offered(job, machine, poor))
         exact = [gift for gift in offered if gift.order == missing]
         for gift in [*exact, *(gift for gift in offered if gift.order != missing)]:
@@ -259,12 +259,12 @@ class Gifts:
                 missing -= gift.order
         return chosen if missing <= 0 else []
 
-    def _offered(self, job: Job, machine: Machine, poor: bool) -> list[Gift]:
+    def _offered(self, job: Job, machine: Machine, poor: bool) -> list[ShareTransfer]:
         """Shares on a machine that may be given: those not yet started first, then the richest user's."""
-        gifts = [Gift(giver, giver.order) for giver in self.pending.get(machine, ())]
+        gifts = [ShareTransfer(giver, giver.order) for giver in self.pending.get(machine, ())]
         running = [s for s in machine.shares if s.preemptable and not s.leaving]
         running.sort(key=lambda s: (-self.wealth[s.job.user], self.rank[s], s.id))
-        gifts += [Gift(share.job, share.order, share) for share in running]
+        gifts += [ShareTransfer(share.job, share.order, share) for share in running]
         return [gift for gift in gifts if gift.giver is not job]
 
     def _spare(self, giver: Job, job: Job, poor: bool) -> int:
@@ -275,7 +275,7 @@ class Gifts:
             return 0
         return giver.held - max(floor_of(giver, self.threshold), giver.least)
 
-    def _give(self, gift: Gift, machine: Machine) -> None:
+    def _give(self, gift: ShareTransfer, machine: Machine) -> None:
         self.wealth[gift.giver.user] -= gift.order
         if gift.share is not None:
             gift.share.evict("defragmentation")

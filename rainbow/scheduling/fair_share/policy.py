@@ -20,7 +20,7 @@ from rainbow.scheduling.fair_share.eviction import clear_limbo
 from rainbow.scheduling.fair_share.grants import Grants
 from rainbow.scheduling.fair_share.model import CLUSTER, Job, Machine, Pool, World
 from rainbow.scheduling.fair_share.settings import check_settings, compile_settings
-from rainbow.scheduling.fair_share.world import Building
+from rainbow.scheduling.fair_share.world import WorldBuilder
 from rainbow.scheduling.interface import Order, Plan, Start, Stop, Traits, View, Wait
 from rainbow.text import some
 
@@ -185,7 +185,7 @@ class FairShare:
     def plan(self, view: View) -> Plan:
         """Decide what starts, stops and waits."""
         memory = view.memory.get(MEMORY, {})
-        building = Building(view, compile_settings(check_settings(view.settings)))
+        building = WorldBuilder(view, compile_settings(check_settings(view.settings)))
         world = building.build()
         clear_limbo(world)
         decided = Decided(list(_stops(world.limbo)), building.waits)
@@ -207,7 +207,7 @@ class Decided:
     memories: dict[str, Any] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
-    def trees_of(self, world: World, building: Building, view: View, before: Mapping[str, Any]) -> None:
+    def trees_of(self, world: World, building: WorldBuilder, view: View, before: Mapping[str, Any]) -> None:
         """Run an epoch of every tree; the fault of one, whatever it is, stops no other."""
         consumables, grants = dict(view.consumables), Grants(world)
         for tree in world.trees():
@@ -240,7 +240,7 @@ def _stops(jobs: list[Job]) -> Iterator[Order]:
     return (Stop(task, why) for task, why in told.items())
 
 
-def _starts(world: World, building: Building, consumables: dict[str, int]) -> Iterator[Order]:
+def _starts(world: World, building: WorldBuilder, consumables: dict[str, int]) -> Iterator[Order]:
     for job in world.wide:
         yield from _spread(job, building, consumables)
     for job in world.jobs:
@@ -257,7 +257,7 @@ def _starts(world: World, building: Building, consumables: dict[str, int]) -> It
             yield from starts
 
 
-def _spread(job: Job, building: Building, consumables: dict[str, int]) -> Iterator[Order]:
+def _spread(job: Job, building: WorldBuilder, consumables: dict[str, int]) -> Iterator[Order]:
     """Start what stands on several machines."""
     for gang, take in list(job.spread):
         placements = building.view.divide(gang.demand, take)

@@ -52,7 +52,7 @@ def to_keep(world: World) -> Claims:
     }
 
 
-class Shelves:
+class FreeShares:
     """Machines by nodepool, some size of theirs, and kind."""
 
     def __init__(self, machines: Iterable[Machine], size: Callable[[Machine], int]) -> None:
@@ -83,7 +83,7 @@ class Space:
     """What is free and kept on all machines; `shelves` sorts them by what is neither used nor kept."""
 
     def __init__(self, machines: Iterable[Machine], free: Free | None = None) -> None:
-        self.shelves = Shelves(machines, lambda machine: machine.unclaimed)
+        self.shelves = FreeShares(machines, lambda machine: machine.unclaimed)
         self._free = free
         self._located: dict[Job, list[tuple[Machine, int]]] = {}
 

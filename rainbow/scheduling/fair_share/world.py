@@ -22,7 +22,7 @@ from rainbow.state_machine import WorkerState
 
 
 @dataclass(slots=True)
-class Wish:
+class ShareDemand:
     """What may start of one size: a gang a share. `amounts` by kind of worker that can host one."""
 
     order: int
@@ -31,7 +31,7 @@ class Wish:
     gangs: list[GangView] = field(default_factory=list)
 
 
-class Asking:
+class ShareDemandCache:
     """Asks the matcher about gangs on one worker of every kind; workers of a kind are alike."""
 
     def __init__(self, view: View, counted: str | None) -> None:
@@ -39,24 +39,24 @@ class Asking:
         self.counted = counted
         self.example = {worker.kind: worker for worker in sorted(view.workers, key=lambda w: w.id, reverse=True)}
 
-    def wishes(self, gangs: Sequence[GangView], alike: bool, quantum: int) -> dict[int, Wish]:
+    def wishes(self, gangs: Sequence[GangView], alike: bool, quantum: int) -> dict[int, ShareDemand]:
         """Sort gangs by the order of their share; 0 is the order of what no single worker can host."""
         if alike and gangs:
             only = self._wish(gangs[0], quantum)
             only.gangs.extend(gangs)
             return {only.order: only}
-        wishes: dict[int, Wish] = {}
+        wishes: dict[int, ShareDemand] = {}
         for gang in gangs:
             found = self._wish(gang, quantum)
-            wish = wishes.setdefault(found.order, Wish(found.order))
+            wish = wishes.setdefault(found.order, ShareDemand(found.order))
             wish.gangs.append(gang)
             wish.asked = max(wish.asked, found.asked)
             for kind, amounts in found.amounts.items():
                 _raise(wish.amounts.setdefault(kind, {}), amounts)
         return wishes
 
-    def _wish(self, gang: GangView, quantum: int) -> Wish:
-        wish = Wish(0)
+    def _wish(self, gang: GangView, quantum: int) -> ShareDemand:
+        wish = ShareDemand(0)
         for kind in sorted(self.view.hosts(gang.demand) & set(self.example)):
             worker = self.example[kind]
             take = self.view.place(gang.demand, (worker.id,))
@@ -163,7 +163,7 @@ GONE = ClassSettings("", Rule.FIXED_SHARE, 0, "")
 PLENTY = 1 << 30
 
 
-class Building:
+class WorldBuilder:
     """Builds the world of one view, and says of jobs that take no part why not."""
 
     def __init__(self, view: View, settings: Settings) -> None:
@@ -172,7 +172,7 @@ class Building:
         self.refused: dict[str, dict[str, Any]] = {}  # figures of jobs that take no part
         self.counted = counted_type(settings.quantum_type, view.workers)
         settings = self.settings = settings.counted_in(view.units.get(self.counted or "", 1))
-        self.asking = Asking(view, self.counted)
+        self.asking = ShareDemandCache(view, self.counted)
         self.pools = forest(settings)
         self.machines = self._machines()
         tops = [pool for pool in self.pools.values() if pool.parent is None]
@@ -288,7 +288,7 @@ class Building:
         orders = sorted({*wishes, *held})
         for order in orders:
             name = view.id if len(orders) == 1 else f"{view.id}/{order}"
-            job = self._part(name, view, cls, pool, wishes.get(order, Wish(order)))
+            job = self._part(name, view, cls, pool, wishes.get(order, ShareDemand(order)))
             for worker, group in held.get(order, []):
                 self._share(job, worker, group)
             job.load = _load(view, job)
@@ -304,7 +304,7 @@ class Building:
         capacity = self.asking.example[self.machines[worker].kind].capacity if worker in self.machines else {}
         return order_of_share(amounts, capacity, self.counted, pool.quantum)
 
-    def _part(self, name: str, view: JobView, cls: ClassSettings, pool: Pool, wish: Wish) -> Job:
+    def _part(self, name: str, view: JobView, cls: ClassSettings, pool: Pool, wish: ShareDemand) -> Job:
         least = view.elastic.least if view.elastic else 0
         part = Job(
             name, view.id, view.requestor, cls, pool, wish.order, view.submitted, Load(0, 0), view.elastic is not None

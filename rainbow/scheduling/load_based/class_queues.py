@@ -13,7 +13,7 @@ from itertools import count
 from math import inf
 from typing import TypeVar
 
-from rainbow.scheduling.cluster_index import Census, Turn, turn
+from rainbow.scheduling.cluster_index import ClusterIndex, Turn, turn
 from rainbow.scheduling.interface import Wait
 from rainbow.scheduling.snapshot import BEHIND_ALL, GangView, JobView
 
@@ -27,7 +27,7 @@ class Queue:
     """
 
     def __init__(
-        self, census: Census, requestors: Iterable[str], factor: Callable[[JobView], float] | None = None
+        self, census: ClusterIndex, requestors: Iterable[str], factor: Callable[[JobView], float] | None = None
     ) -> None:
         named = [requestor for requestor in requestors if requestor in census.queues]
         self._jobs = census.jobs

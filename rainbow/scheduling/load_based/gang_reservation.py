@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from rainbow.scheduling.cluster_index import Census
+from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunView
 
 Amounts = Mapping[str, int]
@@ -42,7 +42,7 @@ class Reserved:
 class Ends:
     """When what runs must have ended: by worker, and of what is cluster-wide."""
 
-    def __init__(self, census: Census, now: float) -> None:
+    def __init__(self, census: ClusterIndex, now: float) -> None:
         self.now = now
         self._by_worker: dict[str, list[tuple[float, Amounts]]] = {}
         for run in census.runs.values():
@@ -90,7 +90,7 @@ class Patience:
     debts: dict[str, float] = field(default_factory=dict)  # class → when it has paid
 
     @classmethod
-    def of(cls, seconds: float, now: float, memory: Mapping[str, Any], census: Census) -> Patience:
+    def of(cls, seconds: float, now: float, memory: Mapping[str, Any], census: ClusterIndex) -> Patience:
         """Read a memory: loans whose gangs have ended become debts."""
         line = {name: job for name, job in memory.get("line", ()) if job in census.jobs}
         debts = {name: until for name, until in memory.get("debts", {}).items() if until > now}
@@ -124,7 +124,7 @@ class Patience:
         """Take a job out of the line that starts something without it."""
         self.line = {name: other for name, other in self.line.items() if other != job.id}
 
-    def first(self, census: Census) -> Iterator[JobView]:
+    def first(self, census: ClusterIndex) -> Iterator[JobView]:
         """Yield the jobs of the line, the one that was there first, then the oldest."""
         yield from [census.jobs[job] for job in self.line.values()]
 
@@ -139,7 +139,7 @@ class Patience:
         """The gangs that no rebalance stops: what they hold is paid back by their class when they end."""
         return {(loan["job"], loan["gang"]) for loan in self.loans}
 
-    def memory(self, census: Census) -> dict[str, Any]:
+    def memory(self, census: ClusterIndex) -> dict[str, Any]:
         """Return what the next round has to know; the first of the line stays first, the others by age."""
         first, *rest = [[name, job] for name, job in self.line.items()] or [[]]
         rest.sort(key=lambda one: (census.jobs[one[1]].submitted, one[1]))

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from rainbow.scheduling.interface import Plan, Traits, View, Wait, census_of
+from rainbow.scheduling.interface import Plan, Traits, View, Wait, cluster_index_of
 from rainbow.scheduling.load_based import round as reasons
-from rainbow.scheduling.load_based.round import Round
+from rainbow.scheduling.load_based.round import LoadBasedStep
 from rainbow.scheduling.load_based.settings import WORKER, begun, check_settings, classes_of, overlaps
 
 
-def figures(round_: Round) -> dict[str, Any]:
+def figures(round_: LoadBasedStep) -> dict[str, Any]:
     """Return workers in all, the spread, since when it is too large, and by class the table's columns."""
     return {
         "workers": round_.placing.ready,
@@ -37,7 +37,7 @@ def figures(round_: Round) -> dict[str, Any]:
     }
 
 
-def _row(round_: Round, name: str, target: int) -> dict[str, Any]:
+def _row(round_: LoadBasedStep, name: str, target: int) -> dict[str, Any]:
     kept = sum(one.units for one in round_.reserved if one.owner == name)
     held = round_.held[name] + kept
     return {
@@ -52,7 +52,7 @@ def _row(round_: Round, name: str, target: int) -> dict[str, Any]:
     }
 
 
-def waits(round_: Round) -> Iterator[Wait]:
+def waits(round_: LoadBasedStep) -> Iterator[Wait]:
     """Say of the jobs that came to their turn and could not start why that is."""
     for queue in round_.queues.values():
         yield from queue.stuck.values()
@@ -87,7 +87,7 @@ class LoadBased:
 
     def plan(self, view: View) -> Plan:
         """Start what the classes are entitled to, then what can be lent; stop loans that have lasted too long."""
-        round_ = Round(view, census_of(view), classes_of(view.settings))
+        round_ = LoadBasedStep(view, cluster_index_of(view), classes_of(view.settings))
         round_.reserve_for_the_first()
         while round_.grant_and_place() and round_.counting.repeats:
             pass

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from rainbow.scheduling.interface import Stop
 from rainbow.scheduling.load_based.class_queues import Queue
-from rainbow.scheduling.load_based.whole_workers import Placing, Unit
+from rainbow.scheduling.load_based.whole_workers import Unit, WholeWorkers
 from rainbow.scheduling.snapshot import Placement, RunView
 
 
@@ -65,7 +65,7 @@ def given_back(found: list[Unit], most: int) -> Iterator[Unit]:
 class Exchange:
     """Gives what some units hold to gangs that are owed it."""
 
-    placing: Placing
+    placing: WholeWorkers
     units: list[Unit]
 
     def stops(self, queues: Mapping[str, Queue], needs: Mapping[str, int]) -> Iterator[Stop]:

@@ -15,16 +15,16 @@ from math import inf
 from typing import Any
 
 from rainbow.scheduling import cluster_index
-from rainbow.scheduling.cluster_index import Census
+from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.scheduling.interface import Order, Rest, View, Wait
 from rainbow.scheduling.load_based.class_queues import Queue
 from rainbow.scheduling.load_based.entitlements import ClassCount
 from rainbow.scheduling.load_based.gang_reservation import Amounts, Patience, Reserved, next_end
 from rainbow.scheduling.load_based.rebalance import Exchange, given_back, units
 from rainbow.scheduling.load_based.settings import CLASSIC, WORKER, Classes
-from rainbow.scheduling.load_based.shared_workers import Locating, Sharing
+from rainbow.scheduling.load_based.shared_workers import Locating, SharedWorkers
 from rainbow.scheduling.load_based.task_counts import Classic, Counting, Exact
-from rainbow.scheduling.load_based.whole_workers import Placing, Unit
+from rainbow.scheduling.load_based.whole_workers import Unit, WholeWorkers
 from rainbow.scheduling.snapshot import GangView, JobView
 from rainbow.text import rfc3339, some
 
@@ -32,17 +32,17 @@ LOOKED_AT = 1_000  # jobs of a class that are looked at for what is reserved
 TINY = 1e-9  # in place of a percent of nothing
 
 
-def placing_of(view: View, census: Census, unit: str) -> Placing:
+def placing_of(view: View, census: ClusterIndex, unit: str) -> WholeWorkers:
     """Return how a round places: whole workers, vertices of shared ones, or amounts where nobody knows more."""
     if unit == WORKER:
-        return Placing(view, census)
-    return Sharing(view, census, unit) if view.free is None else Locating(view, census, unit, view.free)
+        return WholeWorkers(view, census)
+    return SharedWorkers(view, census, unit) if view.free is None else Locating(view, census, unit, view.free)
 
 
-class Round:
+class LoadBasedStep:
     """One planning round: what is held, who waits, what was decided."""
 
-    def __init__(self, view: View, census: Census, classes: Classes) -> None:
+    def __init__(self, view: View, census: ClusterIndex, classes: Classes) -> None:
         self.view = view
         self.census = census
         self.classes = classes
@@ -249,14 +249,14 @@ SHARE, LOANED = "share-used", "on-loan"
 OWN = ("no-ready-host", "consumables", "share-too-small", "reserving")
 
 
-def unhosted(round_: Round, job: JobView) -> Wait:
+def unhosted(round_: LoadBasedStep, job: JobView) -> Wait:
     """Say that no ready worker could ever host what a job waits to start."""
     ready, others = round_.placing.ready, cluster_index.told(round_.census)
     text = f"0 of {some(ready, 'ready worker')} can run this job{others and f'; {others}'}"
     return Wait(job.id, "no-ready-host", text, {"ready": ready, **cluster_index.facts(round_.census)})
 
 
-def passed_over(round_: Round, name: str, held: Reserved, lacking: Amounts) -> Wait:
+def passed_over(round_: LoadBasedStep, name: str, held: Reserved, lacking: Amounts) -> Wait:
     """Say why the job whose turn it was could not start."""
     placing, target = round_.placing, round_.target[name]
     wanted = placing.cost(held.gang)
@@ -272,7 +272,7 @@ def passed_over(round_: Round, name: str, held: Reserved, lacking: Amounts) -> W
     return Wait(held.job.id, SHARE, text, facts)
 
 
-def first_in_line(round_: Round, held: Reserved, lacking: Amounts) -> Wait:
+def first_in_line(round_: LoadBasedStep, held: Reserved, lacking: Amounts) -> Wait:
     """Say what is reserved for the gang that is first in line, and until when at the latest."""
     placing, name = round_.placing, round_.classes.of(held.job.requestor)
     wanted, target, at = placing.cost(held.gang), round_.target[name], rfc3339(held.at)
@@ -284,13 +284,13 @@ def first_in_line(round_: Round, held: Reserved, lacking: Amounts) -> Wait:
     return Wait(held.job.id, "reserving", text, {**facts, "cluster_wide": dict(lacking)} if lacking else facts)
 
 
-def _lacks_outside(round_: Round, job: JobView, lacking: Amounts) -> Wait:
+def _lacks_outside(round_: LoadBasedStep, job: JobView, lacking: Amounts) -> Wait:
     free = {kind: max(0, round_.placing.consumables.get(kind, 0)) for kind in lacking}
     parts = [f"{free[kind]} of {amount} {kind} free" for kind, amount in sorted(lacking.items())]
     return Wait(job.id, "consumables", f"cluster-wide: {', '.join(parts)}", {"wanted": dict(lacking), "free": free})
 
 
-def _beyond(round_: Round, name: str, job: JobView, wanted: int) -> Wait:
+def _beyond(round_: LoadBasedStep, name: str, job: JobView, wanted: int) -> Wait:
     """Say that a gang is larger than its class's target, and when it may go beyond it."""
     patience, target, unit = round_.patience, round_.target[name], round_.placing.unit
     due = rfc3339(patience.due(job, name))
@@ -301,7 +301,7 @@ def _beyond(round_: Round, name: str, job: JobView, wanted: int) -> Wait:
     return Wait(job.id, "share-too-small", text, {"class": name, "wanted": wanted, "target": target, "from": due})
 
 
-def _busy(round_: Round, name: str, job: JobView, gang: GangView, kept: int) -> Wait:
+def _busy(round_: LoadBasedStep, name: str, job: JobView, gang: GangView, kept: int) -> Wait:
     """Say that too little is idle of what a gang could run on."""
     placing = round_.placing
     if (told := placing.why.get(gang.question)) is not None:
@@ -320,7 +320,7 @@ def _busy(round_: Round, name: str, job: JobView, gang: GangView, kept: int) -> 
     return Wait(job.id, f"{placing.unit}s-busy", text, facts)
 
 
-def rest_of(round_: Round) -> Rest:
+def rest_of(round_: LoadBasedStep) -> Rest:
     """Say why all the others wait."""
     return NotReached(round_) if round_.placing.ready else NoWorker(round_.census)
 
@@ -330,7 +330,7 @@ class NoWorker:
 
     reason = "no-worker-ready"
 
-    def __init__(self, census: Census) -> None:
+    def __init__(self, census: ClusterIndex) -> None:
         self._census = census
 
     @property
@@ -351,7 +351,7 @@ class NotReached:
 
     reason = SHARE
 
-    def __init__(self, round_: Round) -> None:
+    def __init__(self, round_: LoadBasedStep) -> None:
         self._round = round_
         self.reasons = frozenset({SHARE, LOANED, f"{round_.placing.unit}s-busy", *OWN})
         self._short: dict[tuple[str, int | str], Wait | None] = {}
@@ -433,5 +433,5 @@ class NotReached:
         return self._loans
 
 
-def _next(round_: Round, name: str, job: JobView) -> GangView:
+def _next(round_: LoadBasedStep, name: str, job: JobView) -> GangView:
     return round_.queues[name].next_of(job)

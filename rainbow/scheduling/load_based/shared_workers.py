@@ -23,10 +23,10 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.scheduling.cluster_index import Census, Place
+from rainbow.scheduling.cluster_index import ClusterIndex, Place
 from rainbow.scheduling.interface import Free, Start, Taken, View
 from rainbow.scheduling.load_based.gang_reservation import Reserved
-from rainbow.scheduling.load_based.whole_workers import Placing
+from rainbow.scheduling.load_based.whole_workers import WholeWorkers
 from rainbow.scheduling.snapshot import GangView, Placement
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 Amounts = Mapping[str, int]
 
 
-class Rooms:
+class FreeCapacity:
     """The free amounts of one round: those of the vertices, where they are known; else of the census."""
 
-    def __init__(self, census: Census, vertices: Free | None) -> None:
+    def __init__(self, census: ClusterIndex, vertices: Free | None) -> None:
         self._census = census
         self._vertices = vertices
         self._touched: dict[str, dict[str, int]] = {}
-        self._streams: dict[tuple[str, frozenset[tuple[str, int]]], Stream] = {}
+        self._streams: dict[tuple[str, frozenset[tuple[str, int]]], WorkerQueue] = {}
 
     def free(self, worker: str) -> Amounts:
         """Return what is free on a worker."""
@@ -72,7 +72,7 @@ class Rooms:
         """Yield the workers of a kind with so much room, in order."""
         key = kind, frozenset(amounts.items())
         if key not in self._streams:
-            self._streams[key] = Stream(self._had_room(kind, amounts))
+            self._streams[key] = WorkerQueue(self._had_room(kind, amounts))
         stream = self._streams[key]
         while (first := stream.at(0)) is not None and not self.has(first, amounts):
             stream.drop()
@@ -101,7 +101,7 @@ class Rooms:
         self._streams.clear()
 
 
-class Stream:
+class WorkerQueue:
     """A row of workers, read as far as a caller has looked."""
 
     def __init__(self, places: Iterator[Place]) -> None:
@@ -131,13 +131,13 @@ LOOKED_AT = 256  # workers of a kind for every part of a gang: those with most r
 Template = Mapping[str, Amounts]
 
 
-class Sharing(Placing):
+class SharedWorkers(WholeWorkers):
     """The free amounts of one round."""
 
-    def __init__(self, view: View, census: Census, unit: str) -> None:
+    def __init__(self, view: View, census: ClusterIndex, unit: str) -> None:
         self.unit = unit
         self._templates: dict[int | str, list[Template]] = {}
-        self._rooms = Rooms(census, view.free)
+        self._rooms = FreeCapacity(census, view.free)
         super().__init__(view, census)
 
     def _prepare(self) -> None:
@@ -319,10 +319,10 @@ class Sharing(Placing):
             self._rooms.take(worker, {kind: -sign * amount for kind, amount in amounts.items()})
 
 
-class Locating(Sharing):
+class Locating(SharedWorkers):
     """What is free in one round, and what a plan took of it."""
 
-    def __init__(self, view: View, census: Census, unit: str, free: Free) -> None:
+    def __init__(self, view: View, census: ClusterIndex, unit: str, free: Free) -> None:
         super().__init__(view, census, unit)
         self._free = free
         self._mark = free.mark()

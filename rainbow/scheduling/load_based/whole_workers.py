@@ -16,7 +16,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.scheduling.cluster_index import Census, Place, Ranked
+from rainbow.scheduling.cluster_index import ClusterIndex, Place, Ranked
 from rainbow.scheduling.interface import Start, View, Wait
 from rainbow.scheduling.load_based.gang_reservation import Amounts, Ends, Reserved
 from rainbow.scheduling.snapshot import GangView, JobView, Placement
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rainbow.matching import Take
 
 
-class Idle:
+class IdleWorkers:
     """Workers to be taken; beginning and taking one cost the same however many there are."""
 
     def __init__(self, kinds: Mapping[str, Ranked[Place]]) -> None:
@@ -78,12 +78,12 @@ class Idle:
         self._left -= len(workers)
 
 
-class Placing:
+class WholeWorkers:
     """The workers and consumables of one round, and the starts that took some."""
 
     unit = "worker"
 
-    def __init__(self, view: View, census: Census) -> None:
+    def __init__(self, view: View, census: ClusterIndex) -> None:
         self.view = view
         self.census = census
         self.orders: list[Start] = []
@@ -97,7 +97,7 @@ class Placing:
         self._prepare()
 
     def _prepare(self) -> None:
-        self._idle = Idle(self.census.idle)
+        self._idle = IdleWorkers(self.census.idle)
 
     @property
     def ends(self) -> Ends:

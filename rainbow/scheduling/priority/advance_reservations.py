@@ -20,7 +20,7 @@ from rainbow.scheduling.interface import Kept, View
 from rainbow.scheduling.priority.config.settings import check_settings
 from rainbow.scheduling.priority.items import items
 from rainbow.scheduling.priority.placement.assign import Assigner
-from rainbow.scheduling.priority.placement.lines import Lines, end_of
+from rainbow.scheduling.priority.placement.lines import ResourceLines, end_of
 from rainbow.scheduling.priority.reasons import Explainer
 from rainbow.scheduling.snapshot import JobView, Placement, RunView
 
@@ -60,7 +60,7 @@ def _found(view: View, job: JobView, start: float | None, seconds: float, settin
     """Find space around everything that is there."""
     then = replace(_at(view, view.now if start is None else start, settings), jobs=[job])
     (item,) = items(then, settings)
-    lines = Lines(then, settings)
+    lines = ResourceLines(then, settings)
     assigner = Assigner(lines, settings, {})
     grant = assigner.now_for(item)
     if grant is None and start is None:

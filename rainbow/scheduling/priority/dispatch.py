@@ -19,10 +19,10 @@ from typing import Any
 
 from rainbow.scheduling.interface import Free, View, Wait
 from rainbow.scheduling.priority.config.settings import CONSERVATIVE, FCFS, GRID_ENGINE, most_reservations
-from rainbow.scheduling.priority.model import Grant, Item
+from rainbow.scheduling.priority.model import Item, SlotAssignment
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.endless_tasks import SomeDay
-from rainbow.scheduling.priority.placement.lines import Lines
+from rainbow.scheduling.priority.placement.lines import ResourceLines
 from rainbow.scheduling.priority.promises import Entered
 from rainbow.scheduling.priority.reasons import FITS, KEPT, MAINTENANCE, Ahead, Explainer, Reasons
 from rainbow.scheduling.priority.suspension import suspended_spots
@@ -33,7 +33,7 @@ MOST = 100_000  # answers of workers in one run; what is refused after that is t
 
 
 @dataclass(slots=True)
-class Judged:
+class ItemResult:
     """What this run knows of a category."""
 
     refused: bool = False  # cannot start now
@@ -49,7 +49,7 @@ class Outcome:
 
     item: Item
     verdict: str
-    grant: Grant | None = None
+    grant: SlotAssignment | None = None
     never: bool = False  # no time was found for it
     reasons: Reasons | None = None
     ahead: Ahead | None = None
@@ -62,14 +62,14 @@ class Dispatch:
 
     view: View
     settings: Mapping[str, Any]
-    lines: Lines
+    lines: ResourceLines
     assigner: Assigner
     entered: Entered | None = None  # promised space that comes before what is decided
     outcomes: list[Outcome] = field(default_factory=list)
     reservations: int = 0
     explained: int = 0  # answers of workers collected
     blocked: bool = False  # first come, first served: somebody waits
-    categories: dict[Hashable, Judged] = field(default_factory=dict)
+    categories: dict[Hashable, ItemResult] = field(default_factory=dict)
     kept: list[Ahead] = field(default_factory=list)  # from times to come, by start
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class Dispatch:
             return kept
         if self.blocked:
             return Outcome(item, BEHIND)
-        judged = self.categories.setdefault(item.category, Judged())
+        judged = self.categories.setdefault(item.category, ItemResult())
         if not judged.refused:
             grant = self.assigner.now_for(item)
             if grant is not None:
@@ -132,7 +132,7 @@ class Dispatch:
         if promise is None:
             return None
         own = replace(item, category=("promised", *promise.key))  # what was refused while its space was entered
-        grant, judged = self.assigner.now_for(own), Judged()
+        grant, judged = self.assigner.now_for(own), ItemResult()
         if grant is not None:
             self._started(item, grant)
         else:
@@ -155,7 +155,7 @@ class Dispatch:
         self.assigner.later.clear()
         self.categories.clear()
 
-    def _promised(self, item: Item) -> Grant | None:
+    def _promised(self, item: Item) -> SlotAssignment | None:
         """Promise an item a time, or space; what an advance reservation keeps already takes nobody's turn."""
         grant = self.assigner.later_for(item)
         if grant is None and self.some_day is not None:
@@ -164,7 +164,7 @@ class Dispatch:
             self._reserve(item, grant)
         return grant
 
-    def _reserve(self, item: Item, grant: Grant) -> None:
+    def _reserve(self, item: Item, grant: SlotAssignment) -> None:
         """Book space for a time to come."""
         if not item.asks.reservation:
             self.reservations += item.reserve
@@ -172,7 +172,7 @@ class Dispatch:
         self._book(item, grant)
         self._keep("job", item.job.id, grant.start, grant.end, bool(grant.after))
 
-    def _explain(self, item: Item, judged: Judged) -> None:
+    def _explain(self, item: Item, judged: ItemResult) -> None:
         """Note why an item does not start; what is tried for that is no experience, as nobody asked for it."""
         experience = self.assigner.experience
         judged.reasons = self._reasons(item)
@@ -224,7 +224,7 @@ class Dispatch:
             return True
         return bool(together) and self.tasks[item.job.id] + len(item.gang.tasks) > together
 
-    def _started(self, item: Item, grant: Grant) -> None:
+    def _started(self, item: Item, grant: SlotAssignment) -> None:
         """Book a start and everything that follows from it for the rest of the run."""
         self._book(item, grant)
         if self.view.free is not None:
@@ -239,7 +239,7 @@ class Dispatch:
         if self.lines.reacts:
             self._sort_out()
 
-    def _locate(self, free: Free, grant: Grant) -> None:
+    def _locate(self, free: Free, grant: SlotAssignment) -> None:
         """Take the vertices of a start, so that nothing else of this run does."""
         if grant.located:
             free.book(grant.located)
@@ -247,7 +247,7 @@ class Dispatch:
             for _, held in grant.slots:
                 free.fill(held)
 
-    def _book(self, item: Item, grant: Grant) -> None:
+    def _book(self, item: Item, grant: SlotAssignment) -> None:
         timeline = self.lines.timeline
         booking = timeline.room_for(grant.booking, grant.start, grant.end) if grant.after else grant.booking
         timeline.add(booking, grant.start, grant.end)

@@ -10,7 +10,7 @@ from typing import Any
 from rainbow.lru_cache import Same
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.priority.config.settings import TUNED
-from rainbow.scheduling.priority.model import NOTHING, ONE_WORKER, Asks, Environment, Item, read_asks
+from rainbow.scheduling.priority.model import NOTHING, ONE_WORKER, Environment, Item, JobRequest, read_asks
 from rainbow.scheduling.snapshot import GangView, JobView, ReservationView, SlotsView
 
 ALONE = Environment(rule=ONE_WORKER)  # a job that names no parallel environment and wants one slot
@@ -68,7 +68,9 @@ def _again(last: Item, gang: GangView, place: int) -> Item:
     )
 
 
-def _item(view: View, settings: Mapping[str, Any], job: JobView, gang: GangView, asks: Asks, place: int) -> Item:
+def _item(
+    view: View, settings: Mapping[str, Any], job: JobView, gang: GangView, asks: JobRequest, place: int
+) -> Item:
     everyone = settings["discipline"] != TUNED or settings["reserve"] == "all"
     counts, kinds = _counts(gang.slots), view.hosts(gang.demand)
     return Item(
@@ -76,7 +78,7 @@ def _item(view: View, settings: Mapping[str, Any], job: JobView, gang: GangView,
     )
 
 
-def _environments(asks: Asks, environments: Mapping[str, Environment]) -> tuple[Environment, ...]:
+def _environments(asks: JobRequest, environments: Mapping[str, Environment]) -> tuple[Environment, ...]:
     if not asks.pe:
         return ()
     return tuple(environments[name] for name in sorted(environments) if fnmatchcase(name, asks.pe))
@@ -98,14 +100,14 @@ def _duration(gang: GangView, settings: Mapping[str, Any], inside: ReservationVi
     return float(duration) + float(settings["duration_offset"])
 
 
-def _possible(view: View, job: JobView, asks: Asks, environments: Mapping[str, Environment]) -> Asks:
+def _possible(view: View, job: JobView, asks: JobRequest, environments: Mapping[str, Environment]) -> JobRequest:
     """Return what a job asks, or the fault that it names something there is not."""
     if asks.pe and not _environments(asks, environments):
-        return Asks(fault=f"unknown parallel environment {asks.pe!r}")
+        return JobRequest(fault=f"unknown parallel environment {asks.pe!r}")
     if asks.reservation and all(kept.id != asks.reservation for kept in view.reservations):
-        return Asks(fault=f"advance reservation {asks.reservation!r} not found")
+        return JobRequest(fault=f"advance reservation {asks.reservation!r} not found")
     if asks.reservation and any(kept.id == asks.reservation and not admits(kept, job) for kept in view.reservations):
-        return Asks(fault=f"advance reservation {asks.reservation!r} cannot be used by {job.requestor}")
+        return JobRequest(fault=f"advance reservation {asks.reservation!r} cannot be used by {job.requestor}")
     return asks
 
 
@@ -143,7 +145,7 @@ def _shape(groups: tuple[SlotsView, ...]) -> Hashable:
     )
 
 
-def _asked(asks: Asks) -> Hashable:
+def _asked(asks: JobRequest) -> Hashable:
     if asks is NOTHING:
         return None
     names = (asks.queues, asks.master_queues, asks.pe, asks.project, asks.reservation, asks.fault)

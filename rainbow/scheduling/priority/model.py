@@ -33,7 +33,7 @@ NAMES = (FILL_UP, ROUND_ROBIN, ONE_WORKER)
 
 
 @dataclass(frozen=True, slots=True)
-class Asks:
+class JobRequest:
     """A job's entries, read. `fault` says what is wrong with them, "" if nothing is."""
 
     queues: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Asks:
     fault: str = ""
 
 
-NOTHING = Asks()
+NOTHING = JobRequest()
 ENTRIES = frozenset(
     {
         *("queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "job_share"),
@@ -61,14 +61,14 @@ ENTRIES = frozenset(
 )
 
 
-def read_asks(of: JobView | RunView) -> Asks:
+def read_asks(of: JobView | RunView) -> JobRequest:
     """Read a job's entries."""
     given = of.attributes
     if not given or ENTRIES.isdisjoint(given):
         return NOTHING
     try:
         soft = _mapping(given, "soft")
-        return Asks(
+        return JobRequest(
             queues=_names(given, "queue"),
             master_queues=_names(given, "master_queue"),
             pe=_text(given, "pe"),
@@ -84,7 +84,7 @@ def read_asks(of: JobView | RunView) -> Asks:
             soft=_amounts(soft, "resources"),
         )
     except Malformed as fault:
-        return Asks(fault=str(fault))
+        return JobRequest(fault=str(fault))
 
 
 class Malformed(ValueError):
@@ -141,7 +141,7 @@ class Need(NamedTuple):
     holder: str | None = None
 
 
-class Spot(NamedTuple):
+class QueueInstance(NamedTuple):
     """A worker in a queue."""
 
     worker: str
@@ -165,7 +165,7 @@ class Item:
     job: JobView
     gang: GangView
     place: int  # among all items, in order of submission
-    asks: Asks
+    asks: JobRequest
     groups: tuple[SlotsView, ...]  # empty: only the matcher can place it
     counts: tuple[int, ...]  # admissible counts of the one group that has a range, ascending
     environments: tuple[Environment, ...]
@@ -185,13 +185,13 @@ class Item:
         return owners(self.job.id, self.user, self.asks)
 
 
-def owners(job: str, user: str, asks: Asks) -> dict[str, str]:
+def owners(job: str, user: str, asks: JobRequest) -> dict[str, str]:
     """Name a job's owners by kind."""
     return {"user": user, "project": asks.project, "department": asks.department, "job": job}
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class SlotAssignment:
     """Space for an item over [start, end); `after`: tasks without a known end, the start is when they have ended."""
 
     start: float
@@ -200,7 +200,7 @@ class Grant:
     slots: tuple[tuple[str, Placement], ...]  # (label, what it holds), the master's first
     booking: Placement  # what it takes of every line
     environment: Environment
-    spots: tuple[tuple[Spot, int], ...] = ()  # and how many slots lie there
+    spots: tuple[tuple[QueueInstance, int], ...] = ()  # and how many slots lie there
     violations: int = 0
     after: tuple[str, ...] = ()
     located: tuple[Any, ...] = ()  # by task, where it starts now and not amounts alone say it

@@ -23,10 +23,10 @@ from rainbow.scheduling.priority.config.settings import GRID_ENGINE, check_setti
 from rainbow.scheduling.priority.dispatch import BEHIND, FAULTY, LIMITED, STARTED, Dispatch, Outcome
 from rainbow.scheduling.priority.items import environments, items
 from rainbow.scheduling.priority.job_order import first_of_all, ordered, prioritise, tickets
-from rainbow.scheduling.priority.model import Grant, Item, owners, read_asks
+from rainbow.scheduling.priority.model import Item, SlotAssignment, owners, read_asks
 from rainbow.scheduling.priority.order import late_first, rank
 from rainbow.scheduling.priority.placement.assign import Assigner
-from rainbow.scheduling.priority.placement.lines import CLUSTER, Lines
+from rainbow.scheduling.priority.placement.lines import CLUSTER, ResourceLines
 from rainbow.scheduling.priority.promises import Entered, are_made, in_danger, key_of, renewed
 from rainbow.scheduling.priority.reasons import FITS, SMALL, UNFIT
 from rainbow.scheduling.priority.share_tree import counted, expected, lengths
@@ -72,7 +72,7 @@ def remembered(
     return {**memory, "suspended": sorted(suspended)} if suspended else memory
 
 
-def _where(grant: Grant) -> dict[str, Any]:
+def _where(grant: SlotAssignment) -> dict[str, Any]:
     spots = [[spot.worker, spot.queue, count] for spot, count in grant.spots]
     return {"pe": grant.environment.name, "spots": spots}
 
@@ -85,7 +85,7 @@ class Run:
     """One scheduling run, done: what was decided, and the diagram with everything booked."""
 
     settings: Mapping[str, Any]
-    lines: Lines
+    lines: ResourceLines
     assigner: Assigner
     outcomes: list[Outcome]
     memory: dict[str, Any]
@@ -115,7 +115,7 @@ def _dispatched(
     """Try what waits, in order, with some promised space entered first."""
     if entered and view.free is not None:
         view.free.begin()  # what the run before has taken is free again
-    lines = Lines(view, settings, environments(settings).values())
+    lines = ResourceLines(view, settings, environments(settings).values())
     assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
     kept = Entered.of(lines, settings, order, entered) if entered else None
     return Run(settings, lines, assigner, Dispatch(view, settings, lines, assigner, kept).run(order), memory)
@@ -235,7 +235,7 @@ def own_view(view: View) -> View:
 FOR_GOOD = {UNFIT, SMALL}  # what no end of a task and no other state of a worker changes
 
 
-def waits(lines: Lines, outcomes: Iterable[Outcome], promises: Iterable[Promise] = ()) -> list[Wait]:
+def waits(lines: ResourceLines, outcomes: Iterable[Outcome], promises: Iterable[Promise] = ()) -> list[Wait]:
     """Return one reason for every job of which something waits: that of its first waiting gang."""
     told: dict[str, Wait] = {}
     promised = {one.key: one for one in promises}
@@ -246,7 +246,7 @@ def waits(lines: Lines, outcomes: Iterable[Outcome], promises: Iterable[Promise]
     return list(told.values())
 
 
-def _wait(lines: Lines, outcome: Outcome, ahead: int, promise: Promise | None) -> Wait:
+def _wait(lines: ResourceLines, outcome: Outcome, ahead: int, promise: Promise | None) -> Wait:
     """Say why an item waits, and if it is last because its order has no value."""
     wait, fault = _why(lines, outcome, ahead, promise), outcome.item.unordered
     if not fault:
@@ -255,7 +255,7 @@ def _wait(lines: Lines, outcome: Outcome, ahead: int, promise: Promise | None) -
     return replace(wait, text=text, facts={**wait.facts, "order": fault})
 
 
-def _why(lines: Lines, outcome: Outcome, ahead: int, promise: Promise | None) -> Wait:
+def _why(lines: ResourceLines, outcome: Outcome, ahead: int, promise: Promise | None) -> Wait:
     item, reasons = outcome.item, outcome.reasons
     facts: dict[str, Any] = {"ahead": ahead}
     if outcome.verdict == FAULTY:
@@ -296,7 +296,7 @@ PLANNED = "may move, as it is planned by time limits and nothing is promised"
 
 
 def _reserved(
-    lines: Lines, item: Item, grant: Grant, promise: Promise | None, text: str, facts: dict[str, Any]
+    lines: ResourceLines, item: Item, grant: SlotAssignment, promise: Promise | None, text: str, facts: dict[str, Any]
 ) -> Wait:
     """Say which start an item is promised, when it is planned to start, or after what."""
     if grant.after:
@@ -314,7 +314,7 @@ def _reserved(
     return Wait(item.job.id, "reserved", text + soon, facts | known)
 
 
-def _after(lines: Lines, item: Item, grant: Grant, text: str, facts: dict[str, Any]) -> Wait:
+def _after(lines: ResourceLines, item: Item, grant: SlotAssignment, text: str, facts: dict[str, Any]) -> Wait:
     """Say that space is kept until tasks without a known end have ended."""
     endless = sum(isinf(lines.until(run)) for run in lines.view.runs)
     workers = sorted({spot.worker for spot, _ in grant.spots})
@@ -324,7 +324,7 @@ def _after(lines: Lines, item: Item, grant: Grant, text: str, facts: dict[str, A
     return Wait(item.job.id, "reserved", text + why, facts | known)
 
 
-def _unpromised(lines: Lines, item: Item, text: str, facts: dict[str, Any]) -> Wait:
+def _unpromised(lines: ResourceLines, item: Item, text: str, facts: dict[str, Any]) -> Wait:
     """Say that no time was found: for good, or for as long as nobody knows when what runs will end."""
     if facts["reasons"].keys() <= FOR_GOOD or _outlasts(lines, item):
         return Wait(item.job.id, "never", f"{text}; will never fit", facts)
@@ -333,7 +333,7 @@ def _unpromised(lines: Lines, item: Item, text: str, facts: dict[str, Any]) -> W
     return Wait(item.job.id, "no-time", f"{text}; no start time can be estimated{why}", facts | {"endless": endless})
 
 
-def _outlasts(lines: Lines, item: Item) -> bool:
+def _outlasts(lines: ResourceLines, item: Item) -> bool:
     """Return whether an item runs longer than there is left of the advance reservation it is for."""
     kept = lines.reservations.get(item.asks.reservation)
     return kept is not None and max(lines.view.now, kept.start) + item.duration > kept.end

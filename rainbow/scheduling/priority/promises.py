@@ -18,8 +18,8 @@ from zlib import crc32
 
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.priority.config.settings import FCFS, GRID_ENGINE
-from rainbow.scheduling.priority.model import Grant, Item, Spot
-from rainbow.scheduling.priority.placement.lines import Lines
+from rainbow.scheduling.priority.model import Item, QueueInstance, SlotAssignment
+from rainbow.scheduling.priority.placement.lines import ResourceLines
 from rainbow.scheduling.snapshot import Broken, Promise
 from rainbow.state_machine import WorkerState
 
@@ -56,14 +56,14 @@ def key_of(item: Item) -> Key:
 class Entered:
     """The promises whose space is entered in a run before items of no higher priority are decided."""
 
-    lines: Lines
+    lines: ResourceLines
     settings: Mapping[str, Any]
     left: list[tuple[float, Promise]]  # still to be entered, the highest priority last
     booked: dict[Key, Promise] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, lines: Lines, settings: Mapping[str, Any], waiting: Sequence[Item], promises: Iterable[Promise]
+        cls, lines: ResourceLines, settings: Mapping[str, Any], waiting: Sequence[Item], promises: Iterable[Promise]
     ) -> Entered:
         """Return them of what waits, but for those of which a worker is lost."""
         priority = {key_of(item): asked(item, settings) for item in waiting}
@@ -84,14 +84,14 @@ class Entered:
             self.lines.timeline.remove(one.booking, max(one.at, self.lines.view.now), one.until)
         return one
 
-    def as_kept(self, item: Item, one: Promise) -> Grant | None:
+    def as_kept(self, item: Item, one: Promise) -> SlotAssignment | None:
         """Return the space that is kept for an item, if it is still free."""
         start = max(one.at, self.lines.view.now)
         end = start + item.duration
         if not self.lines.timeline.fits(one.booking, start, end):
             return None
-        spots = tuple((Spot(line), 1) for line in one.booking if line in self.lines.workers)
-        return Grant(start, end, len(spots), (), one.booking, item.environments[0], spots)
+        spots = tuple((QueueInstance(line), 1) for line in one.booking if line in self.lines.workers)
+        return SlotAssignment(start, end, len(spots), (), one.booking, item.environments[0], spots)
 
 
 def in_danger(starts: Mapping[Key, float], waiting: Iterable[Item], promises: Iterable[Promise]) -> Iterator[Promise]:
@@ -103,7 +103,7 @@ def in_danger(starts: Mapping[Key, float], waiting: Iterable[Item], promises: It
 
 
 def renewed(
-    view: View, settings: Mapping[str, Any], decided: Iterable[tuple[Item, Grant | None, bool]]
+    view: View, settings: Mapping[str, Any], decided: Iterable[tuple[Item, SlotAssignment | None, bool]]
 ) -> tuple[tuple[Promise, ...], tuple[Broken, ...]]:
     """Return the promises that hold after a run, and those that do not: of (item, its grant, whether it starts)."""
     before, decided = {one.key: one for one in view.promises}, list(decided)
@@ -142,7 +142,7 @@ def _why(
     settings: Mapping[str, Any],
     one: Promise,
     item: Item,
-    decided: Iterable[tuple[Item, Grant | None, bool]],
+    decided: Iterable[tuple[Item, SlotAssignment | None, bool]],
 ) -> tuple[str, str]:
     """Say why a promise is not kept."""
     if worker := lost(view, one):
@@ -169,7 +169,7 @@ def _higher(
     held: set[str],
     one: Promise,
     item: Item,
-    decided: Iterable[tuple[Item, Grant | None, bool]],
+    decided: Iterable[tuple[Item, SlotAssignment | None, bool]],
 ) -> str:
     """Name a job of higher priority that holds or keeps a part of a promise's space."""
     mine = asked(item, settings)

@@ -14,8 +14,8 @@ from typing import Any
 
 from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.queues import Tag, instances, tag
-from rainbow.scheduling.priority.model import Item, Need, Spot
-from rainbow.scheduling.priority.placement.lines import Lines
+from rainbow.scheduling.priority.model import Item, Need, QueueInstance
+from rainbow.scheduling.priority.placement.lines import ResourceLines
 from rainbow.scheduling.resource_timeline import Line
 from rainbow.scheduling.snapshot import Placement, ReservationView, WorkerView
 from rainbow.state_machine import WorkerState
@@ -130,13 +130,13 @@ NAMED = 3  # workers in maintenance that a text names
 class Explainer:
     """Asks workers why they cannot take a slot; what is free now is looked up once until it changes."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: ResourceLines) -> None:
         self.lines = lines
         self.free: dict[Line, int] = {}  # line → free now
         self.more: dict[Line, float] = {}  # line → when more is
         self.told: dict[Hashable, tuple[Reasons, list[str]]] = {}  # since the last start; workers to be asked again
         self.maintenance = [one for one in lines.view.reservations if one.maintenance]
-        self.spots: dict[str, list[Spot]] = {}
+        self.spots: dict[str, list[QueueInstance]] = {}
         for spot in instances(lines.queues, lines.workers.values()):
             self.spots.setdefault(spot.worker, []).append(spot)
 
@@ -210,11 +210,13 @@ class Explainer:
         kept = (one for one in self.maintenance if worker in one.placement)
         return next((one for one in kept if one.start < now + item.duration and one.end > now), None)
 
-    def _best(self, item: Item, spots: Iterable[Spot], usable: set[Spot] | None, reasons: Reasons) -> str:
+    def _best(
+        self, item: Item, spots: Iterable[QueueInstance], usable: set[QueueInstance] | None, reasons: Reasons
+    ) -> str:
         said = [self._say(item, spot, usable is None or spot in usable, reasons) for spot in spots]
         return said[0] if len(said) == 1 else max(said or [DISABLED], key=ORDER.index)
 
-    def _say(self, item: Item, spot: Spot, usable: bool, reasons: Reasons) -> str:
+    def _say(self, item: Item, spot: QueueInstance, usable: bool, reasons: Reasons) -> str:
         """Return what one queue on a worker says."""
         lines = self.lines
         if lines.queues and all(tag(item, env, spot, lines.queues) is Tag.NONE for env in item.environments):
@@ -232,7 +234,7 @@ class Explainer:
             worst = said if said and ORDER.index(said) < ORDER.index(worst) else worst
         return worst
 
-    def _whole(self, item: Item, spot: Spot, reasons: Reasons) -> str:
+    def _whole(self, item: Item, spot: QueueInstance, reasons: Reasons) -> str:
         """Return what a worker says to an item that wants it wholly."""
         now, uses = self.lines.view.now, self.lines.timeline.lines.get(spot.worker, {}).values()
         in_use = [use for use in uses if use.level(now)]

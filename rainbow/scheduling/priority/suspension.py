@@ -8,22 +8,22 @@ from math import inf
 from rainbow.scheduling.interface import Order, Resume, Suspend
 from rainbow.scheduling.priority.config.calendar import SUSPENDED
 from rainbow.scheduling.priority.config.queues import state
-from rainbow.scheduling.priority.model import Spot
-from rainbow.scheduling.priority.placement.lines import Lines, queue_line
+from rainbow.scheduling.priority.model import QueueInstance
+from rainbow.scheduling.priority.placement.lines import ResourceLines, queue_line
 from rainbow.scheduling.snapshot import RunView
 
 
-def suspended_spots(lines: Lines) -> set[Spot]:
+def suspended_spots(lines: ResourceLines) -> set[QueueInstance]:
     """Return the queues on workers that are suspended now, by calendar or because a superior one is in use."""
     found = {spot for spot in _instances(lines) if _by_calendar(lines, spot.queue)}
     for spot in _instances(lines):
         for below, least in lines.queues[spot.queue].given["subordinates"].items():
             if in_use(lines, spot) >= least:
-                found.add(Spot(spot.worker, below))
+                found.add(QueueInstance(spot.worker, below))
     return found
 
 
-def in_use(lines: Lines, spot: Spot) -> int:
+def in_use(lines: ResourceLines, spot: QueueInstance) -> int:
     """How many slots of a queue on a worker are in use now, closed hours not counted."""
     if _closed(lines, spot.queue):
         return 0
@@ -31,7 +31,7 @@ def in_use(lines: Lines, spot: Spot) -> int:
     return line.level(lines.view.now) if line else 0
 
 
-def suspensions(lines: Lines, spots: set[Spot]) -> Iterator[Suspend | Resume]:
+def suspensions(lines: ResourceLines, spots: set[QueueInstance]) -> Iterator[Suspend | Resume]:
     """Yield what is to be suspended, and what this policy suspended and may continue."""
     ours = set(lines.view.memory.get("suspended", []))
     hold = {run.task for run in lines.view.runs if spots & set(placed(lines, run))}
@@ -43,7 +43,7 @@ def suspensions(lines: Lines, spots: set[Spot]) -> Iterator[Suspend | Resume]:
             yield Resume(run.task)
 
 
-def paced(lines: Lines, held: Iterable[Order]) -> dict[str, float]:
+def paced(lines: ResourceLines, held: Iterable[Order]) -> dict[str, float]:
     """Return {queue on a worker: when tasks there were last held or let continue}, while that matters."""
     moved = {order.task for order in held if isinstance(order, (Suspend, Resume))}
     touched = {spot for run in lines.view.runs if run.task in moved for spot in placed(lines, run)}
@@ -57,13 +57,13 @@ def paced(lines: Lines, held: Iterable[Order]) -> dict[str, float]:
     return found
 
 
-def placed(lines: Lines, run: RunView) -> list[Spot]:
+def placed(lines: ResourceLines, run: RunView) -> list[QueueInstance]:
     """Return where a running task lies, as far as this policy started it."""
     known = lines.view.memory.get("running", {}).get(run.task, {})
-    return [Spot(worker, queue) for worker, queue, _ in known.get("spots", [])]
+    return [QueueInstance(worker, queue) for worker, queue, _ in known.get("spots", [])]
 
 
-def _by_threshold(lines: Lines, spot: Spot, ours: set[str]) -> list[str]:
+def _by_threshold(lines: ResourceLines, spot: QueueInstance, ours: set[str]) -> list[str]:
     """Return the tasks of a queue on a worker to hold: a few more while overloaded, a few less when not."""
     queue = lines.queues[spot.queue]
     if not queue.given["suspend_thresholds"]:
@@ -76,17 +76,17 @@ def _by_threshold(lines: Lines, spot: Spot, ours: set[str]) -> list[str]:
     return [run.task for run in here[: max(0, held + (step if over else -step))]]
 
 
-def _by_calendar(lines: Lines, name: str) -> bool:
+def _by_calendar(lines: ResourceLines, name: str) -> bool:
     return state(lines.queues[name], lines.view.now + lines.settings["utc_offset"]) == SUSPENDED
 
 
-def _closed(lines: Lines, name: str) -> bool:
+def _closed(lines: ResourceLines, name: str) -> bool:
     return not lines.open_now(name)
 
 
-def _instances(lines: Lines) -> list[Spot]:
+def _instances(lines: ResourceLines) -> list[QueueInstance]:
     return [
-        Spot(worker, name)
+        QueueInstance(worker, name)
         for worker in lines.workers
         for name, queue in lines.queues.items()
         if queue.given["enabled"] and queue.on(worker)

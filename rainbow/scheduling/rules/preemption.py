@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from rainbow.scheduling.interface import Free, Plan, Start, Stop, View, Wait, census_of
+from rainbow.scheduling.interface import Free, Plan, Start, Stop, View, Wait, cluster_index_of
 from rainbow.scheduling.qos import CANCEL, PREEMPTION, Limit, Owner, Rules
 from rainbow.scheduling.rules.running_limits import Cut, cores_of, held_cores, owner_of
 from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunView
@@ -74,7 +74,7 @@ def _tasks(units: Iterable[Unit]) -> list[str]:
 def units_for(view: View, rules: Rules, job: JobView, gone: Collection[str]) -> list[Unit]:
     """Return what a job may preempt: nothing exempt, nothing of its own, and no gang in part."""
     gangs: dict[tuple[str, int], list[RunView]] = {}
-    for run in census_of(view).runs.values():
+    for run in cluster_index_of(view).runs.values():
         if run.task not in gone:
             gangs.setdefault((run.job, run.gang), []).append(run)
     may = rules.of(job.qos).preempts
@@ -111,12 +111,12 @@ class Space(Protocol):
 def _ending(view: View, plan: Plan) -> set[str]:
     """Return the tasks that end already, or by this plan."""
     stops = {order.task for order in plan.orders if isinstance(order, Stop)}
-    return stops | {run.task for run in census_of(view).runs.values() if run.stopping}
+    return stops | {run.task for run in cluster_index_of(view).runs.values() if run.stopping}
 
 
 def _idle(view: View, plan: Plan, gone: Collection[str]) -> list[str]:
     """Return the ready workers that nothing holds once some tasks have ended and a plan's starts have begun."""
-    census = census_of(view)
+    census = cluster_index_of(view)
     ending = _ending(view, plan).union(gone)
     busy = {name for run in census.runs.values() if run.task not in ending for name in run.placement}
     busy |= {name for order in plan.orders if isinstance(order, Start) for name in order.placement}
@@ -161,11 +161,11 @@ class Amounts:
     free: dict[str, Counter[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        workers = census_of(self.view).workers.values()
+        workers = cluster_index_of(self.view).workers.values()
         self.free = {one.id: Counter(one.free) for one in workers if one.state is WorkerState.READY}
         self.free[""] = Counter(self.view.consumables)
         self.kinds = {one.id: one.kind for one in workers}
-        self.runs = census_of(self.view).runs
+        self.runs = cluster_index_of(self.view).runs
         for order in self.plan.orders:
             if isinstance(order, Start):
                 _add(self.free, order.placement, -1)
@@ -224,7 +224,7 @@ class Preemption:
     @classmethod
     def of(cls, view: View, rules: Rules, used: Mapping[Limit, float] | None = None) -> Preemption:
         """Read the claims whose jobs still wait."""
-        known, census = view.memory.get(NAME, {}), census_of(view)
+        known, census = view.memory.get(NAME, {}), cluster_index_of(view)
         stay = Counter(used or {})
         for run in census.runs.values() if used else ():
             if run.stopping:
@@ -234,14 +234,14 @@ class Preemption:
     @property
     def live(self) -> dict[str, Claim]:
         """The claims that are still to start."""
-        runs, now = census_of(self.view).runs, self.view.now
+        runs, now = cluster_index_of(self.view).runs, self.view.now
         ending = {run.task for run in runs.values() if run.stopping}
         ends = {job for job, one in self.claims.items() if not ending.isdisjoint(one["tasks"])}
         return {job: one for job, one in self.claims.items() if now < one["until"] or job in ends}
 
     def held_back(self) -> dict[str, Cut]:
         """Hide the waiting jobs that a live claim may preempt: it starts before them."""
-        census, found = census_of(self.view), dict[str, Cut]()
+        census, found = cluster_index_of(self.view), dict[str, Cut]()
         claimants = [census.jobs[job] for job in sorted(self.live)]
         for job in census.jobs.values() if claimants else ():
             first = next((one for one in claimants if self._before(one, job)), None)
@@ -271,8 +271,8 @@ class Preemption:
         """Return what is to be stopped for the claims a plan leaves, and what those jobs wait for."""
         begun = {order.task for order in plan.orders if isinstance(order, Start)}
         for order in plan.orders:
-            if isinstance(order, Start) and (gang := census_of(self.view).gang_of(order.task)):
-                self._count(owner_of(census_of(self.view).jobs[gang.job]), held_cores(order.placement))
+            if isinstance(order, Start) and (gang := cluster_index_of(self.view).gang_of(order.task)):
+                self._count(owner_of(cluster_index_of(self.view).jobs[gang.job]), held_cores(order.placement))
         stops, waits = list[Stop](), list[Wait]()
         self.claims = {job: one for job, one in self.claims.items() if not self._begins(job, begun)}
         live, space = self.live, None
@@ -294,7 +294,7 @@ class Preemption:
     def _claimants(self, plan: Plan, cut: Mapping[str, Cut]) -> Iterator[JobView]:
         """Yield the jobs that may preempt and wait for space, the best first."""
         said = {wait.job: wait.reason for wait in plan.waits}
-        jobs = census_of(self.view).jobs.values()
+        jobs = cluster_index_of(self.view).jobs.values()
         waiting = (job for job in jobs if self.rules.of(job.qos).preempts or self._is_owed(job, job.gangs[0]))
         for job in sorted(waiting, key=lambda one: (-one.priority, one.submitted, one.id)):
             if job.id in cut:
@@ -342,7 +342,7 @@ class Preemption:
             space.after(gang, _tasks(found), keep=True)
             taken |= set(_tasks(found))
             self._count(owner_of(job), cores_of(gang))
-            for run in map(census_of(self.view).runs.__getitem__, _tasks(found)):
+            for run in map(cluster_index_of(self.view).runs.__getitem__, _tasks(found)):
                 self._count(owner_of(run), -held_cores(run.placement))
         if tasks := sorted(taken - set(gone)):
             self._claim(job, tasks, qos.grace)
@@ -362,7 +362,7 @@ class Preemption:
         """Return whether a gang passes no limit once some tasks have ended."""
         if limit is None:
             return True
-        runs = (census_of(self.view).runs[task] for task in gone)
+        runs = (cluster_index_of(self.view).runs[task] for task in gone)
         back = sum(held_cores(run.placement) for run in runs if limit in self.rules.counted(owner_of(run)))
         return self.used.get(limit, 0) + cores_of(gang) - back <= limit.most
 
@@ -370,7 +370,7 @@ class Preemption:
         """Return what siblings run beyond what they are guaranteed, their last starts first."""
         own, found, over = self.rules.guarantee(owner_of(job)), list[Unit](), dict[Limit, float]()
         gangs: dict[tuple[str, int], list[RunView]] = {}
-        for run in census_of(self.view).runs.values():
+        for run in cluster_index_of(self.view).runs.values():
             gangs.setdefault((run.job, run.gang), []).append(run)
         for runs in sorted(gangs.values(), key=lambda runs: (-runs[0].started, runs[0].task)):
             its, kind = self.rules.guarantee(owner_of(runs[0])), self.rules.of(runs[0].qos)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rainbow.scheduling.interface import Plan, Policy, Start, View, Whole, census_of
+from rainbow.scheduling.interface import Plan, Policy, Start, View, Whole, cluster_index_of
 from rainbow.scheduling.invariants import left, started
 from rainbow.scheduling.location import located
 from rainbow.scheduling.qos import Limit, Rules
@@ -38,14 +38,14 @@ def ruled(policy: Policy, view: View) -> Plan:
     if rules is None:
         return located(view, policy.plan(view))
     if view.census is None:
-        view = replace(view, census=census_of(view))
+        view = replace(view, census=cluster_index_of(view))
     return _Ruled(policy, view, rules).plan()
 
 
 class _Ruled:
     def __init__(self, policy: Policy, view: View, rules: Rules) -> None:
         self.policy, self.view, self.rules = policy, view, rules
-        self.census = census_of(view)
+        self.census = cluster_index_of(view)
         counts = rules.limit or rules.parents
         self.used = used_cores(rules, self.census.runs.values()) if counts else {}
         self.preemption = Preemption.of(view, rules, self.used) if rules.preempt or rules.parents else None

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rainbow.scheduling.interface import Plan, Start, View, Wait, census_of
+from rainbow.scheduling.interface import Plan, Start, View, Wait, cluster_index_of
 from rainbow.scheduling.qos import Limit, Owner, Rules
 from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunView
 
@@ -86,7 +86,7 @@ def _room(job: JobView, left: float) -> int:
 
 def reasons(view: View, plan: Plan, cut: Iterable[Cut], used: Mapping[Limit, float]) -> Iterator[Wait]:
     """Say why what was cut waits, by what is in use once a plan's starts run."""
-    found, rules, census = list(cut), view.rules or Rules(), census_of(view)
+    found, rules, census = list(cut), view.rules or Rules(), cluster_index_of(view)
     total = Counter(used)
     for gang, cores in _started(view, plan).items():
         total.update(dict.fromkeys(rules.limits(owner_of(census.jobs[gang[0]])), cores))
@@ -107,7 +107,7 @@ def _reason(job: JobView, gang: GangView, limit: Limit, used: float | None) -> W
 
 def beyond(view: View, plan: Plan, used: Mapping[Limit, float]) -> dict[Gang, Limit]:
     """Return the gangs among a plan's starts that pass a limit, each with the limit."""
-    rules, census = view.rules, census_of(view)
+    rules, census = view.rules, cluster_index_of(view)
     if rules is None:
         return {}
     room: dict[Limit, float] = {}
@@ -126,7 +126,7 @@ def beyond(view: View, plan: Plan, used: Mapping[Limit, float]) -> dict[Gang, Li
 
 def _started(view: View, plan: Plan) -> dict[Gang, int]:
     """Return the gangs a plan starts, in its order, with their cores."""
-    census, found = census_of(view), dict[Gang, int]()
+    census, found = cluster_index_of(view), dict[Gang, int]()
     for order in plan.orders:
         if isinstance(order, Start) and (gang := census.gang_of(order.task)) is not None:
             key = gang.job, gang.number
@@ -136,13 +136,13 @@ def _started(view: View, plan: Plan) -> dict[Gang, int]:
 
 def within(view: View, plan: Plan) -> Plan:
     """Return a plan without the starts that pass a limit."""
-    used = used_cores(view.rules, census_of(view).runs.values()) if view.rules else {}
+    used = used_cores(view.rules, cluster_index_of(view).runs.values()) if view.rules else {}
     return without(view, plan, beyond(view, plan, used))
 
 
 def without(view: View, plan: Plan, gangs: Collection[Gang]) -> Plan:
     """Return a plan that does not start some gangs."""
-    census = census_of(view)
+    census = cluster_index_of(view)
 
     def kept(order: object) -> bool:
         gang = census.gang_of(order.task) if isinstance(order, Start) else None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rainbow.jobspec import Request
     from rainbow.service.core.access import Caller
-    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.core.service import RegisteredCluster, Service
 
 AT = "/attributes/system/qos"
 
@@ -63,7 +63,7 @@ def qos_of(service: Service, connection: sa.Connection, user: str, account: str,
 # ── the rules of a step ──
 
 
-def rules_of(service: Service, connection: sa.Connection, entry: Entry) -> Rules | None:
+def rules_of(service: Service, connection: sa.Connection, entry: RegisteredCluster) -> Rules | None:
     """Return what holds on a cluster; None where no rule can matter."""
     known, name = known_of(service, connection), entry.cluster.name
     if name not in known.rules:
@@ -74,7 +74,7 @@ def rules_of(service: Service, connection: sa.Connection, entry: Entry) -> Rules
     return with_elsewhere(connection, entry, rules)
 
 
-def with_elsewhere(connection: sa.Connection, entry: Entry, rules: Rules) -> Rules:
+def with_elsewhere(connection: sa.Connection, entry: RegisteredCluster, rules: Rules) -> Rules:
     """Return rules with what runs on other clusters by now."""
     if not rules.over_all:
         return rules

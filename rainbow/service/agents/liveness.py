@@ -30,7 +30,7 @@ from rainbow.transitions import LOST, Lost, StopOrdered, transition
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.service.agents.unit_of_work import Desk
+    from rainbow.service.agents.unit_of_work import UnitOfWork
     from rainbow.service.core.service import Service
     from rainbow.service.live_state.mirror import Mirror
     from rainbow.store.clusters import ClusterRecord
@@ -42,7 +42,7 @@ EVERY = 1.0  # seconds between two times that a sign is stored which says nothin
 STORED = 6  # a sign that says nothing new is stored so often in a lease
 
 
-def greet(service: Service, who: Caller, name: str, agent: str, seq: int = 0) -> ClusterRecord:
+def record_agent(service: Service, who: Caller, name: str, agent: str, seq: int = 0) -> ClusterRecord:
     """Note a heartbeat that says nothing of workers. Every message but a heartbeat begins with this."""
     return _note(service, who, name, agent, None, seq, beats=False)
 
@@ -309,7 +309,7 @@ def alive(service: Service, cluster_id: str, signs: Mapping[str, AgentRecord]) -
     return leases.alive(service.leases, service.settings.lease, cluster_id, signs)
 
 
-def note(desk: Desk, task: Task, *, started: bool, now: float) -> None:
+def note(desk: UnitOfWork, task: Task, *, started: bool, now: float) -> None:
     """Count a task's end for the workers it held; put those away that have failed too often."""
     connection, cluster_id, after = desk.connection, desk.cluster_id, desk.limits["quarantine_after"]
     held = [name for name in task.placement if name]

@@ -15,8 +15,8 @@ from rainbow.jobspec.request import SLOT, Request
 from rainbow.matching import at_numbers, meet, numbered, stated_units
 from rainbow.scheduling import processes, traits_of
 from rainbow.service.agents import liveness
-from rainbow.service.agents.liveness import beat, greet
-from rainbow.service.agents.unit_of_work import Desk
+from rainbow.service.agents.liveness import beat, record_agent
+from rainbow.service.agents.unit_of_work import UnitOfWork
 from rainbow.service.core.access import Caller
 from rainbow.service.core.event_stream import one_of_few
 from rainbow.service.core.leases import PULLS
@@ -66,7 +66,7 @@ def look(
 
     Returns the answer, the pause, and the cluster's id.
     """
-    record = greet(service, who, name, agent)
+    record = record_agent(service, who, name, agent)
     if agent.startswith(PULLS) and not traits_of(record.policy).hands_over:
         raise Conflict(
             f"cluster {name} uses policy {record.policy}; whole jobs are handed out only under policy delegate"
@@ -182,12 +182,12 @@ def accept(
     service: Service, who: Caller, name: str, agent: str, wanted: Sequence[Mapping[str, Any]], seq: int = 0
 ) -> dict[str, Any]:
     """Give assigned tasks to an agent; what it has accepted before is accepted again."""
-    record = greet(service, who, name, agent, seq)
+    record = record_agent(service, who, name, agent, seq)
     accepted: list[str] = []
     refused: list[dict[str, str]] = []
     now = service.clock()
     with service.store.write() as connection:
-        desk = Desk(connection, record.id, wanted, "id")
+        desk = UnitOfWork(connection, record.id, wanted, "id")
         for ref in wanted:
             reason = _accept(desk, agent, ref, now)
             if reason:
@@ -199,7 +199,7 @@ def accept(
     return {"accepted": accepted, "refused": refused}
 
 
-def _accept(desk: Desk, agent: str, ref: Mapping[str, Any], now: float) -> str:
+def _accept(desk: UnitOfWork, agent: str, ref: Mapping[str, Any], now: float) -> str:
     """Accept one task; return why not, or an empty text."""
     task = desk.tasks.get(ref["id"])
     if task is None or task.attempt != ref["attempt"]:
@@ -217,11 +217,11 @@ def record_events(
     service: Service, who: Caller, name: str, agent: str, events: Sequence[Mapping[str, Any]], seq: int = 0
 ) -> dict[str, Any]:
     """Store what happened to tasks, in order; what is no longer the agent's is stale."""
-    record = greet(service, who, name, agent, seq)
+    record = record_agent(service, who, name, agent, seq)
     recorded: list[str] = []
     stale: list[str] = []
     with service.store.write() as connection:
-        desk = Desk(connection, record.id, events, "task")
+        desk = UnitOfWork(connection, record.id, events, "task")
         before = dict(desk.tasks)
         for event in events:
             (recorded if _happened(service, desk, record, agent, event) else stale).append(event["task"])
@@ -234,7 +234,11 @@ def record_events(
 
 
 def _count_losses(
-    desk: Desk, events: Sequence[Mapping[str, Any]], recorded: Sequence[str], before: Mapping[str, Task], now: float
+    desk: UnitOfWork,
+    events: Sequence[Mapping[str, Any]],
+    recorded: Sequence[str],
+    before: Mapping[str, Task],
+    now: float,
 ) -> None:
     """Count what was lost on which worker; where a task ends as it should, tasks are not getting lost."""
     ends = [event for event in events if event["event"] == "ended" and event["task"] in recorded]
@@ -247,7 +251,9 @@ def _count_losses(
         liveness.note_losses(desk.connection, desk.cluster_id, gone, desk.limits, now)
 
 
-def _happened(service: Service, desk: Desk, cluster: ClusterRecord, agent: str, event: Mapping[str, Any]) -> bool:
+def _happened(
+    service: Service, desk: UnitOfWork, cluster: ClusterRecord, agent: str, event: Mapping[str, Any]
+) -> bool:
     """Note one event; False if the task is not this agent's any more."""
     task = desk.tasks.get(event["task"])
     if task is None or task.attempt != event["attempt"]:
@@ -278,7 +284,9 @@ _TOLD: Mapping[str, Callable[[Mapping[str, Any], int], transitions.Event]] = {
 }
 
 
-def _placed(cluster: Cluster, desk: Desk, task: Task, given: Mapping[str, Mapping[str, str]], now: float) -> None:
+def _placed(
+    cluster: Cluster, desk: UnitOfWork, task: Task, given: Mapping[str, Mapping[str, str]], now: float
+) -> None:
     """Book what a site gave a task; what was booked there for others, and not given to them, floats until it is."""
     held, amounts = at_numbers(cluster, given), list(task.placement.values())
     if not held or len(held) != len(task.placement) or any(each != amounts[0] for each in amounts):
@@ -296,7 +304,7 @@ def _detail(event: Mapping[str, Any]) -> str:
     return str(event.get("detail") or "")[: transitions.LONGEST_DETAIL]
 
 
-def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -> Task:
+def _ended(service: Service, desk: UnitOfWork, task: Task, event: Mapping[str, Any]) -> Task:
     now, job = service.clock(), desk.job(task.job)
     canceled = job is not None and job.canceled_at is not None
     result = str(event.get("result") or "exited")
@@ -322,7 +330,7 @@ def _ended(service: Service, desk: Desk, task: Task, event: Mapping[str, Any]) -
 BY_ITSELF = ("exited", "failed", "timed_out")
 
 
-def _learn(desk: Desk, job: JobRecord, task: Task, end: transitions.Ended, now: float) -> None:
+def _learn(desk: UnitOfWork, job: JobRecord, task: Task, end: transitions.Ended, now: float) -> None:
     """Remember how long a task ran, and which workers could not start one."""
     if desk.limits["quarantine_after"] > 0:
         liveness.note(desk, task, started=end.result != "failed", now=now)
@@ -350,7 +358,7 @@ def heartbeat(
     """Renew an agent's lease; tell it what must stop and what is no longer its own."""
     record = beat(service, who, name, agent, up, seq, load, keeps=keeps)
     with service.store.read() as connection:
-        known = Desk(connection, record.id, running, "id").tasks
+        known = UnitOfWork(connection, record.id, running, "id").tasks
         told = _told(connection, record.id, agent)
     stale = [ref["id"] for ref in running if not _is_held(known.get(ref["id"]), agent, ref)]
     return {**told, "stale": stale, "lease": service.settings.lease, "grace": service.settings.grace}

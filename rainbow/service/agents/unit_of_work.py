@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rainbow.store.jobs import JobRecord
 
 
-class Desk:
+class UnitOfWork:
     """`tasks` by id, as they are after what the message has said of them so far; `references` name them by `key`."""
 
     def __init__(

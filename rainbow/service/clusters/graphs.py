@@ -17,7 +17,7 @@ from rainbow.graph.delta import apply_delta
 from rainbow.matching import cluster_totals, prepare, stated_units
 from rainbow.service.clusters.registration import check_name, check_size
 from rainbow.service.core.access import Caller, own_cluster
-from rainbow.service.core.service import Entry, keep_summary
+from rainbow.service.core.service import RegisteredCluster, keep_summary
 from rainbow.state_machine import BOOKED, TaskState
 from rainbow.store import clusters, events, tasks, workers
 from rainbow.transitions import TakenBack, transition
@@ -112,7 +112,7 @@ def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool
             keep_summary(connection, record.id, revision, cluster)
             workers.keep_only(connection, record.id, names, service.clock())
             events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
-        service.put_entry(Entry(record.id, revision, cluster))
+        service.put_entry(RegisteredCluster(record.id, revision, cluster))
     service.tell(record.id, changed=True)
     amounts = {"totals": cluster_totals(cluster), "units": stated_units(cluster)}
     return {"name": record.name, "revision": revision, **amounts}
@@ -159,7 +159,7 @@ def put_subsystem(service: Service, who: Caller, name: str, called: str, documen
                 _check_unchanged(connection, record)
                 clusters.put_subsystem(connection, record.id, called, document)
                 revision = _count_change(service, connection, record)
-            service.put_entry(Entry(record.id, revision, cluster))
+            service.put_entry(RegisteredCluster(record.id, revision, cluster))
         service.tell(record.id, changed=True)
         return {"name": called, "revision": revision, "vertices": len(cluster.subsystems[called].graph)}
 
@@ -176,7 +176,7 @@ def delete_subsystem(service: Service, who: Caller, name: str, called: str) -> N
                 raise NotFound(f"cluster {name} has no subsystem {called}")
             cluster = service.entry(record).cluster.without_subsystem(called)
             revision = _count_change(service, connection, record)
-        service.put_entry(Entry(record.id, revision, cluster))
+        service.put_entry(RegisteredCluster(record.id, revision, cluster))
     service.tell(record.id, changed=True)
 
 

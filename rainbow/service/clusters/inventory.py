@@ -10,7 +10,7 @@ from rainbow.jobspec.hostlist import fold_hosts
 from rainbow.matching import cluster_totals, stated_units, worker_capacity
 from rainbow.service.agents.liveness import missed_beats
 from rainbow.service.core.access import Caller, own_cluster, visible_cluster
-from rainbow.service.core.service import Entry
+from rainbow.service.core.service import RegisteredCluster
 from rainbow.state_machine import BOOKED, Task, WorkerState
 from rainbow.store import tasks, workers
 from rainbow.text import natural
@@ -66,7 +66,7 @@ def used_of(booked: Iterable[Task]) -> dict[str, Counter[str]]:
 
 
 def rows_by_state(
-    entry: Entry, states: Mapping[str, WorkerState], used: Mapping[str, Counter[str]]
+    entry: RegisteredCluster, states: Mapping[str, WorkerState], used: Mapping[str, Counter[str]]
 ) -> Iterator[dict[str, Any]]:
     """Count the workers of one cluster by state, with what is free of them."""
     capacity, units = worker_capacity(entry.cluster), stated_units(entry.cluster)
@@ -85,7 +85,7 @@ def rows_by_state(
         yield {**row, "free": free, "total": dict(total), **({"units": units} if units else {})}
 
 
-def _word(entry: Entry, state: WorkerState, whole: Mapping[str, int], used: Counter[str]) -> str:
+def _word(entry: RegisteredCluster, state: WorkerState, whole: Mapping[str, int], used: Counter[str]) -> str:
     """Say how a worker is, in the words of sinfo where there is one."""
     if state is WorkerState.DRAINING or (state is WorkerState.READY and entry.drained):
         return "draining" if used else "drained"
@@ -124,7 +124,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     }
 
 
-def _shown(entry: Entry, counts: Counts) -> dict[str, Any]:
+def _shown(entry: RegisteredCluster, counts: Counts) -> dict[str, Any]:
     cluster = entry.cluster
     return {
         "name": cluster.name,
@@ -139,7 +139,7 @@ def _shown(entry: Entry, counts: Counts) -> dict[str, Any]:
     }
 
 
-def _state(entry: Entry, counts: Counts) -> str:
+def _state(entry: RegisteredCluster, counts: Counts) -> str:
     """Say how a cluster is; what was said of it by its owner is told before what is seen of it."""
     if entry.draining:
         return "deleting"

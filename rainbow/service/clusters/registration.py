@@ -15,7 +15,7 @@ from rainbow.scheduling import policies, traits_of
 from rainbow.selection.expression.scalar import is_number
 from rainbow.service.clusters.scheduling_settings import begun
 from rainbow.service.core.access import Caller, own_cluster
-from rainbow.service.core.service import Entry, keep_summary
+from rainbow.service.core.service import RegisteredCluster, keep_summary
 from rainbow.service.core.token_digests import SECRET, TOKEN, new_credential
 from rainbow.store import cluster_states, clusters, events, workers
 from rainbow.store.clusters import ClusterRecord
@@ -72,7 +72,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         events.add(connection, now, record.id, "cluster", cluster=name, state="registered")
         token = new_credential(connection, TOKEN, record.id, now)
         secret = new_credential(connection, SECRET, record.id, now)
-    service.put_entry(Entry(record.id, record.revision, cluster))
+    service.put_entry(RegisteredCluster(record.id, record.revision, cluster))
     service.tell(record.id, changed=True)
     shown = {"name": name, "token": token, "secret": secret, "revision": record.revision}
     return {**shown, "totals": cluster_totals(cluster), "units": stated_units(cluster)}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Forbidden, NotFound, Unauthenticated
-from rainbow.lru_cache import Memory
+from rainbow.lru_cache import LruCache
 from rainbow.service.core.token_digests import MONITOR, SECRET, TOKEN, digest
 from rainbow.store import clusters, credentials
 from rainbow.store.clusters import ClusterRecord
@@ -83,7 +83,7 @@ class Caller:
         return None if self.admin else self.secrets | set(self.submits)
 
 
-class Callers(Memory[Any, Caller]):
+class Callers(LruCache[Any, Caller]):
     """The last callers of a service, by what of their credentials is known."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from rainbow.forecast import Expected, Forecast, Room, Rooms, corrected, eta
 from rainbow.forecast.eta import Rows
 from rainbow.forecast.lengths import COVER, quantiles
 from rainbow.forecast.room import Floats
-from rainbow.lru_cache import Memory, Same
+from rainbow.lru_cache import LruCache, Same
 
 SLACK = 5.0  # seconds by which clocks of two processes may differ
 FIRST = 64  # rows
@@ -83,7 +83,7 @@ class Outlook:
         self._told: dict[str, Told] = {}
         self._rooms: dict[str, Room] = {}
         self._rows: dict[str, int] = {}
-        self._known: Memory[tuple[Same, int], Rows] = Memory(MOST)
+        self._known: LruCache[tuple[Same, int], Rows] = LruCache(MOST)
         self.followed = -inf  # when what other processes have forecast was read last
         self._grow(FIRST)
 

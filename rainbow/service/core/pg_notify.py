@@ -34,7 +34,7 @@ NOTIFY = sa.text("SELECT pg_notify(:channel, :message)")
 TROUBLE = (sa.exc.SQLAlchemyError, RainbowError, OSError)
 
 
-class Peers:
+class PgNotify:
     """Sends and hears news. `start` makes three threads, `stop` ends them; `each_second` is called by one of them."""
 
     def __init__(self, service: Service, each_second: Callable[[], None] = lambda: None) -> None:

@@ -19,7 +19,7 @@ class Pause:
     seconds: float
 
 
-class News:
+class PubSub:
     """Versions of topics, and the calls that wake who waits for the next. Any news is news of ALL too."""
 
     def __init__(self) -> None:

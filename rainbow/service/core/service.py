@@ -36,11 +36,11 @@ from rainbow.matching.equivalence.subtree_classes import FORMAT, restored, summa
 from rainbow.process_secrets import secret_of
 from rainbow.service.core.counters import observe
 from rainbow.service.core.leases import Leases
-from rainbow.service.core.pubsub import OFFERS, News
+from rainbow.service.core.pubsub import OFFERS, PubSub
 from rainbow.service.core.settings import Settings
 from rainbow.service.core.token_digests import digest, mint
 from rainbow.store import clusters, open_store
-from rainbow.store.step_lock import Turns
+from rainbow.store.step_lock import StepLocks
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -116,7 +116,7 @@ def _outline(store: Store, record: ClusterRecord) -> Outline:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredCluster:
     """A cluster compiled from the stored graphs."""
 
     id: str
@@ -150,15 +150,15 @@ class Service:
         self.stopping: dict[tuple[str, int], float] = {}  # attempts that an agent was told to stop with a lost worker
         self.registration = digest(self.settings.secret or mint("registration"))
         self.administration = digest(self.settings.admin or mint("admin"))
-        self.catalogue: dict[str, Entry] = {}  # by name; replaced whole, never changed
+        self.catalogue: dict[str, RegisteredCluster] = {}  # by name; replaced whole, never changed
         self.timed: dict[str, float] = {}  # cluster id → when it was last looked for what is lost
         self.overdue: dict[str, float] = {}  # cluster id → when the step began that does not come back
         self.faults: dict[str, str] = {}  # cluster id → why its last step failed
         self.changing = threading.RLock()  # held from writing a cluster's new graphs until they are seen
         self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
         self.unfinished: set[str] = set()  # ids of clusters whose last step left something to do, workers or not
-        self.news = News()
-        self.turns = Turns(store)
+        self.news = PubSub()
+        self.turns = StepLocks(store)
         self.ending = False
         self._states: dict[type, Any] = {}
         self._compile_all()
@@ -173,7 +173,7 @@ class Service:
         known: State | None = self._states.get(kind)
         return known if known is not None else self._states.setdefault(kind, kind())
 
-    def entry(self, record: ClusterRecord) -> Entry:
+    def entry(self, record: ClusterRecord) -> RegisteredCluster:
         """Return a cluster's compiled form as of this record; NotFound while it has none."""
         known = self.catalogue.get(record.name)
         if known is None or known.id != record.id or known.revision < record.revision:
@@ -182,7 +182,7 @@ class Service:
             raise NotFound(f"cluster {record.name} is not ready to be used")
         return known
 
-    def compile(self, name: str) -> Entry | None:
+    def compile(self, name: str) -> RegisteredCluster | None:
         """Compile one cluster again from the store: another process has changed it, or this one has never seen it."""
         with self.changing:
             with self.store.read() as connection:
@@ -198,7 +198,7 @@ class Service:
                 self.drop_entry(name)
             return made
 
-    def catch_up(self, catalogue: Mapping[str, Entry]) -> bool:
+    def catch_up(self, catalogue: Mapping[str, RegisteredCluster]) -> bool:
         """Take over what other processes have changed; return whether this catalogue of before is outdated."""
         if not self.store.many_processes:
             return False
@@ -221,7 +221,7 @@ class Service:
             if stored.get(name) != (entry and (entry.id, entry.revision)):
                 self.compile(name)
 
-    def put_entry(self, entry: Entry) -> None:
+    def put_entry(self, entry: RegisteredCluster) -> None:
         """Let all see a cluster's new form, in one assignment."""
         with self.changing:
             self.catalogue = {**self.catalogue, entry.cluster.name: entry}
@@ -255,9 +255,9 @@ class Service:
         self.store.close()
 
 
-def _entry(record: ClusterRecord, cluster: Cluster) -> Entry:
+def _entry(record: ClusterRecord, cluster: Cluster) -> RegisteredCluster:
     draining, drained = record.draining_at is not None, record.drained_at is not None
-    return Entry(record.id, record.revision, cluster, draining, drained)
+    return RegisteredCluster(record.id, record.revision, cluster, draining, drained)
 
 
 def open_service(database: str, settings: Settings, config: str | None = None) -> Service:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rainbow.errors import JobspecError
 from rainbow.scheduling import Wait
-from rainbow.scheduling.dependencies import BY_JOB, Awaited, Target
+from rainbow.scheduling.dependencies import BY_JOB, DependencyState, Target
 from rainbow.service.jobs.lifecycle import sees
 from rainbow.state_machine import JobState
 from rainbow.store import jobs
@@ -48,7 +48,7 @@ def target(record: JobRecord) -> Target:
     return Target(record.state, started)
 
 
-def wait_of(job: str, one: Awaited) -> Wait:
+def wait_of(job: str, one: DependencyState) -> Wait:
     """Say why a job with unmet dependencies waits."""
     texts = [f"waits for {', '.join(one.waits[:TOLD])}"] if one.waits else []
     if one.until is not None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.lru_cache import Memory
+from rainbow.lru_cache import LruCache
 from rainbow.scheduling import Gang, GangTask, gangs
 from rainbow.store import jobs
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 REMEMBERED = 50_000  # jobs
 _by_job: dict[str, Reading] = {}
-_by_request: Memory[int, Reading] = Memory(4_096)  # by number of the request
+_by_request: LruCache[int, Reading] = LruCache(4_096)  # by number of the request
 
 
 @dataclass(frozen=True, eq=False, slots=True)

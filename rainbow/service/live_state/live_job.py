@@ -17,9 +17,9 @@ from rainbow.service.jobs.lifecycle import WITHDRAWING
 from rainbow.text import some
 
 if TYPE_CHECKING:
-    from rainbow.scheduling.dependencies import Awaited
+    from rainbow.scheduling.dependencies import DependencyState
     from rainbow.service.jobs.jobspecs import Reading
-    from rainbow.service.live_state.matcher_cache import Placing
+    from rainbow.service.live_state.matcher_cache import MatcherCache
     from rainbow.store.jobs import JobRecord
     from rainbow.store.tasks import Waiting
 
@@ -100,13 +100,13 @@ SUSPENDED = "suspended; run `rainbow job resume` to continue"
 class LiveJob:
     """A job that has not ended. `order` are the tasks that wait, `booked` those that hold space, by index."""
 
-    def __init__(self, record: JobRecord, read: Reading, waiting: Waiting, placing: Placing) -> None:
+    def __init__(self, record: JobRecord, read: Reading, waiting: Waiting, placing: MatcherCache) -> None:
         self.record = record
         self.read = read
         self.order = Order(*waiting)
         self.booked: set[int] = set()
         self.resting: dict[int, Sequence[Mapping[str, Any]]] = {}  # tasks that were lost and wait for their time
-        self.unmet: Awaited | None = None  # what it waits for outside itself
+        self.unmet: DependencyState | None = None  # what it waits for outside itself
         self.placing = placing
         self._views: dict[int, GangView] = {}  # of independent tasks, by index
 

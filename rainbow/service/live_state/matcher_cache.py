@@ -14,8 +14,8 @@ from rainbow.jobspec.request import SLOT
 from rainbow.matching import (
     Take,
     backends,
+    eligible_worker_classes,
     fragmented,
-    hosting_kinds,
     measures,
     types_in_workers,
     worker_capacity,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST = 1_000_000  # names of workers in remembered questions
 
 
-class Placing:
+class MatcherCache:
     """The matcher's answers: equal questions are asked once."""
 
     def __init__(self, cluster: Cluster, backend: str) -> None:
@@ -119,7 +119,7 @@ class Placing:
         """Ask which kinds of workers could take a part of a gang."""
         request = self.gangs[demand][0].request
         if request.number not in self._hosting:
-            self._hosting[request.number] = hosting_kinds(request, self.cluster)
+            self._hosting[request.number] = eligible_worker_classes(request, self.cluster)
         return self._hosting[request.number]
 
     def slots(self, request: Request) -> tuple[SlotsView, ...]:
@@ -141,7 +141,7 @@ FRAGMENTED = "fragmented"
 class FreeSpace:
     """Answers in terms of demands what the occupancy answers in terms of requests."""
 
-    def __init__(self, placing: Placing, occupancy: Occupancy) -> None:
+    def __init__(self, placing: MatcherCache, occupancy: Occupancy) -> None:
         self._placing = placing
         self._occupancy = occupancy
         occupancy.begin()

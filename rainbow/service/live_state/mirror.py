@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import PlanError, TryLater
 from rainbow.matching import Occupancy, consumables
 from rainbow.scheduling import Accounts, Ended, GangView, RunView, Wait, WorkerView, policies
-from rainbow.scheduling.cluster_index import Census
+from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.service.core.limits import check_limits
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.dependency_targets import target
@@ -28,7 +28,7 @@ from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import may_run
 from rainbow.service.live_state.dependents import Dependents
 from rainbow.service.live_state.live_job import LiveJob, system_of
-from rainbow.service.live_state.matcher_cache import Placing
+from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
 from rainbow.store import clusters, jobs, tasks, workers
 from rainbow.store.jobs import LIVE
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.scheduling.dependencies import Target
-    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.core.service import RegisteredCluster, Service
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
     from rainbow.store.tasks import Waiting
@@ -53,7 +53,7 @@ NOTHING = tasks.Waiting((), {})
 
 
 @contextmanager
-def mirrored(service: Service, entry: Entry) -> Iterator[Mirror]:
+def mirrored(service: Service, entry: RegisteredCluster) -> Iterator[Mirror]:
     """Give a cluster's mirror, which is the caller's alone until the block is left; one in doubt is thrown away."""
     mirrors = service.state(Mirrors)
     mirror = mirrors.get(entry.id)
@@ -190,10 +190,10 @@ T = TaskState
 class Mirror:
     """One cluster. Readers and writers hold `lock`."""
 
-    def __init__(self, entry: Entry, backend: str) -> None:
+    def __init__(self, entry: RegisteredCluster, backend: str) -> None:
         self.entry = entry
         self.lock = threading.RLock()
-        self.placing = Placing(entry.cluster, backend)
+        self.placing = MatcherCache(entry.cluster, backend)
         self.limits: Mapping[str, Any] = {}
         self._capacity = self.placing.capacity
         self._kinds = self.placing.kinds
@@ -204,7 +204,7 @@ class Mirror:
         self.epoch = -1  # nothing has been read
         self.moves = 0
         self.read = 0  # rows the last time
-        self.census = Census()
+        self.census = ClusterIndex()
         self.census.gang_of = self.gang_of
         self.jobs: dict[str, LiveJob] = {}
         self.waiting: set[str] = set()  # jobs with tasks that wait

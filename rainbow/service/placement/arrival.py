@@ -16,7 +16,7 @@ import numpy as np
 
 from rainbow.forecast import Key, read_room
 from rainbow.forecast.room import Floats
-from rainbow.lru_cache import Memory
+from rainbow.lru_cache import LruCache
 from rainbow.scheduling import SlotsView
 from rainbow.scheduling.gangs import slots_on
 from rainbow.selection import read_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.matching import Verdict
-    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.core.service import RegisteredCluster, Service
     from rainbow.service.jobs.jobspecs import Reading
     from rainbow.service.placement.match_cache import Match
 
@@ -96,7 +96,7 @@ class Arriving:
                 self.outlook.book(cluster_id, self.ask, start, finish)
 
 
-class Shapes(Memory[Any, tuple[SlotsView, ...]]):
+class Shapes(LruCache[Any, tuple[SlotsView, ...]]):
     """Slots by amounts of the last requests, by request and cluster."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ def _ask(service: Service, job: Arrival, candidates: Sequence[Verdict]) -> Ask:
     return Ask(nodes, each, whole=False)
 
 
-def _slots(service: Service, entry: Entry, request: Any) -> tuple[SlotsView, ...]:
+def _slots(service: Service, entry: RegisteredCluster, request: Any) -> tuple[SlotsView, ...]:
     shapes = service.state(Shapes)
     key = (request.number, entry.id, entry.revision)
     known = shapes.get(key)

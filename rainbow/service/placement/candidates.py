@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Forbidden, JobspecError, NotFound, TryLater
 from rainbow.jobspec.dialects.common import FOR_ACCOUNTS, FOR_POLICIES
 from rainbow.lazy import cached_property
-from rainbow.lru_cache import Memory, Same
+from rainbow.lru_cache import LruCache, Same
 from rainbow.matching import Verdict
 from rainbow.scheduling import Names, installed, traits_of
 from rainbow.selection.expression.scalar import is_number
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
     from rainbow.service.core.access import Caller
-    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.core.service import RegisteredCluster, Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,15 @@ KEPT = 10.0  # seconds that a snapshot stands for the states of decisions that r
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class CandidateStates:
     """The states of the clusters of a reach at some time, as the ledger keeps them."""
 
-    reach: Reach
+    reach: ReachableClusters
     at: float
     states: Part
 
 
-class Snapshots(Memory["Reach", Snapshot]):
+class Snapshots(LruCache["ReachableClusters", CandidateStates]):
     """The last states of a reach, each for KEPT seconds."""
 
     def __init__(self) -> None:
@@ -71,14 +71,14 @@ FEW = 64  # candidates whose agents are looked for at every decision
 NOTED = 1.0  # seconds that the look at the agents of more of them stands
 
 
-class Absences(Memory[Any, tuple[float, list[str]]]):
+class Absences(LruCache[Any, tuple[float, list[str]]]):
     """When, and which candidates had no agent, by the ids of the candidates."""
 
     def __init__(self) -> None:
         super().__init__(MOST)
 
 
-def snapshot(service: Service, among: Reach) -> Part:
+def snapshot(service: Service, among: ReachableClusters) -> Part:
     """Return the states for a decision that reads none of them: what another selector would have been given.
 
     They are written once for all jobs that are placed within KEPT seconds.
@@ -88,7 +88,7 @@ def snapshot(service: Service, among: Reach) -> Part:
     if known is None or not 0 <= now - known.at < KEPT:
         with service.store.read() as connection:
             found = states_of(service, connection, among.names, idle=False)
-        known = snapshots.put(among, Snapshot(among, now, Part.of(found)))
+        known = snapshots.put(among, CandidateStates(among, now, Part.of(found)))
     return known.states
 
 
@@ -208,10 +208,10 @@ def _not_there(key: str, name: str, cluster: str, known: Collection[str]) -> Job
 MOST = 256  # callers, and choices of clusters by name, that are remembered
 
 
-class Reach:
+class ReachableClusters:
     """Clusters in order of name, as they are in one catalogue."""
 
-    def __init__(self, entries: Sequence[Entry], drained: Sequence[Entry] = ()) -> None:
+    def __init__(self, entries: Sequence[RegisteredCluster], drained: Sequence[RegisteredCluster] = ()) -> None:
         self.drained = tuple(drained)  # match a job, perhaps, and take none until they are reinstated
         self.entries = tuple(sorted(entries, key=attrgetter("cluster.sort_key")))
         self.clusters: tuple[Cluster, ...] = tuple(entry.cluster for entry in self.entries)
@@ -221,7 +221,7 @@ class Reach:
         """{name: place}."""
         return {cluster.name: place for place, cluster in enumerate(self.clusters)}
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> RegisteredCluster:
         """Return the cluster of this name as it was matched."""
         return self.entries[self.places[name]]
 
@@ -236,21 +236,21 @@ class Reach:
         return Part.of({entry.cluster.name: revision_of(entry) for entry in self.entries})
 
 
-class Reaches(Memory[Any, Reach]):
+class Reaches(LruCache[Any, ReachableClusters]):
     """What the last callers may submit to."""
 
     def __init__(self) -> None:
         super().__init__(MOST)
 
 
-def revision_of(entry: Entry) -> str:
+def revision_of(entry: RegisteredCluster) -> str:
     """Return what tells a cluster's graphs from those before and after."""
     return f"{entry.id}/{entry.revision}"
 
 
 def reach_of(
     service: Service, who: Caller, names: Sequence[str] | None = None, *, even_drained: bool = False
-) -> Reach:
+) -> ReachableClusters:
     """Return what a caller may submit to, or those of it that are asked for by name.
 
     TryLater if all of them are drained, unless `even_drained`.
@@ -266,14 +266,14 @@ def reach_of(
     return reach
 
 
-def _found(service: Service, who: Caller, asked: Sequence[str] | None) -> Reach:
+def _found(service: Service, who: Caller, asked: Sequence[str] | None) -> ReachableClusters:
     found = _known(service, who)
     if not found and not who.admin:
         raise Forbidden("no submit token was provided")
     return _taking(found if asked is None else _named(found, asked))
 
 
-def _named(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
+def _named(found: Sequence[RegisteredCluster], names: Sequence[str]) -> list[RegisteredCluster]:
     known = {entry.cluster.name: entry for entry in found}
     for name in names:
         if name not in known:
@@ -281,12 +281,14 @@ def _named(found: Sequence[Entry], names: Sequence[str]) -> list[Entry]:
     return [known[name] for name in names]
 
 
-def _taking(entries: Sequence[Entry]) -> Reach:
+def _taking(entries: Sequence[RegisteredCluster]) -> ReachableClusters:
     """Tell the clusters that are drained from the others."""
-    return Reach([entry for entry in entries if not entry.drained], [entry for entry in entries if entry.drained])
+    return ReachableClusters(
+        [entry for entry in entries if not entry.drained], [entry for entry in entries if entry.drained]
+    )
 
 
-def _known(service: Service, who: Caller) -> list[Entry]:
+def _known(service: Service, who: Caller) -> list[RegisteredCluster]:
     """Return the clusters the caller may submit to; those another process has registered are compiled now."""
     found = [entry for entry in service.catalogue.values() if who.admin or entry.id in who.submits]
     if missing := set(who.submits) - {entry.id for entry in found}:

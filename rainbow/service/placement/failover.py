@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from rainbow.jobspec import Request
     from rainbow.matching import Verdict
-    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.core.service import RegisteredCluster, Service
     from rainbow.service.jobs.jobspecs import Reading
     from rainbow.store.jobs import JobRecord
 
@@ -76,7 +76,7 @@ class Departed(Protocol):
     """The mirror of a cluster, as far as its jobs leave it."""
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> RegisteredCluster:
         """The cluster."""
 
     @property
@@ -277,7 +277,9 @@ class Elsewhere:
         moves = [*moves, {**told, **facts, "selection": ledger.written(choice)}]
         return Move(there, {**going.decision, "moves": moves}, record.cluster_id)
 
-    def _open(self, record: JobRecord, names: Sequence[str], left: set[str], request: Request) -> list[Entry]:
+    def _open(
+        self, record: JobRecord, names: Sequence[str], left: set[str], request: Request
+    ) -> list[RegisteredCluster]:
         """Return the clusters a job may go to: as they were when it was submitted, not later ones of their names."""
         catalogue = self._service.catalogue
         entries = [catalogue[name] for name in names if name in catalogue and name not in left]
@@ -285,7 +287,7 @@ class Elsewhere:
         without = barred(self._connection, request, {entry.id: entry.cluster.name for entry in entries})
         return [entry for entry in entries if entry.cluster.name not in without]
 
-    def _taking(self, entry: Entry) -> float | None:
+    def _taking(self, entry: RegisteredCluster) -> float | None:
         """Return when a cluster was registered that takes tasks."""
         if entry.id not in self._since:
             found = clusters.get(self._connection, entry.id)
@@ -294,7 +296,7 @@ class Elsewhere:
             self._since[entry.id] = None if found is None or closed or is_away(states) else found.created_at
         return self._since[entry.id]
 
-    def _matched(self, request: Request, entries: Sequence[Entry]) -> Sequence[Verdict]:
+    def _matched(self, request: Request, entries: Sequence[RegisteredCluster]) -> Sequence[Verdict]:
         key = (request.key, *((entry.id, entry.revision) for entry in entries))
         if key not in self.verdicts:
             settings = self._service.settings

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.lazy import cached_property
-from rainbow.lru_cache import Memory
-from rainbow.matching import candidates_of, match, names_of, refusals_of, shown, undecided_of
+from rainbow.lru_cache import LruCache
+from rainbow.matching import candidates_of, match, names_of, refusals_of, undecided_of, verdict_to_json
 from rainbow.service.core.counters import phase
 from rainbow.service.placement.candidates import Part
 
 if TYPE_CHECKING:
     from rainbow.matching import Budget, Verdict
-    from rainbow.service.placement.candidates import Reach
+    from rainbow.service.placement.candidates import ReachableClusters
 
 
 MOST = 200_000  # verdicts
@@ -34,13 +34,13 @@ TOLD = 16  # candidates and refusals of which a submit says all there is; of the
 class Match:
     """The verdicts on the clusters of a reach."""
 
-    def __init__(self, reach: Reach, verdicts: Sequence[Verdict]) -> None:
+    def __init__(self, reach: ReachableClusters, verdicts: Sequence[Verdict]) -> None:
         self.reach = reach
         self.verdicts = verdicts
         self.candidates = candidates_of(verdicts)
         self.refusals = refusals_of(verdicts)
         self.undecided = undecided_of(verdicts)
-        self.allowed: Memory[str, list[str]] = Memory(MOST_REQUESTORS)  # requestor: candidates open to them
+        self.allowed: LruCache[str, list[str]] = LruCache(MOST_REQUESTORS)  # requestor: candidates open to them
 
     def verdict(self, name: str) -> Verdict:
         """Return the verdict on a cluster."""
@@ -76,7 +76,10 @@ class Match:
             "refusals": len(self.refusals) - len(refused),
             **({"undecided": len(self.undecided) - len(undecided)} if self.undecided else {}),
         }
-        return {**shown(request, [*first, *refused, *undecided]), **({"more": more} if any(more.values()) else {})}
+        return {
+            **verdict_to_json(request, [*first, *refused, *undecided]),
+            **({"more": more} if any(more.values()) else {}),
+        }
 
     @property
     def is_told(self) -> bool:
@@ -96,7 +99,7 @@ class Match:
     @cached_property
     def worked_out(self) -> Part:
         """The same, with all there is to say of each candidate: for a selection that has looked at it."""
-        candidates = shown(Request(((),), ()), self.candidates)["candidates"]
+        candidates = verdict_to_json(Request(((),), ()), self.candidates)["candidates"]
         others = {"refusals": self.refusals, "undecided": self.undecided}
         named = {key: [{"cluster": name} for name in names_of(verdicts)] for key, verdicts in others.items()}
         return Part.of({"candidates": candidates, **named})
@@ -110,16 +113,16 @@ class Found:
     match: Match
 
 
-class Matches:
+class MatchCache:
     """The last jobspecs, and the last matches by what was asked and of whom."""
 
     def __init__(self) -> None:
-        self._requests: Memory[tuple[type, str], Request] = Memory(MOST_TEXTS)
-        self._known: OrderedDict[tuple[bytes, Reach, str], Match] = OrderedDict()
+        self._requests: LruCache[tuple[type, str], Request] = LruCache(MOST_TEXTS)
+        self._known: OrderedDict[tuple[bytes, ReachableClusters, str], Match] = OrderedDict()
         self._verdicts = 0
         self._lock = threading.Lock()
 
-    def find(self, jobspec: Any, reach: Reach, backend: str, budget: Budget) -> Found:
+    def find(self, jobspec: Any, reach: ReachableClusters, backend: str, budget: Budget) -> Found:
         """Read a jobspec and match it, as far as that is not known; an undecided match is not kept."""
         with phase("parse"):
             request = self._read(jobspec)
@@ -134,13 +137,13 @@ class Matches:
         known = self._requests.get(key) or parse_jobspec(jobspec)
         return self._requests.put(key, known) if len(text) <= LONGEST else known
 
-    def _get(self, key: tuple[bytes, Reach, str]) -> Match | None:
+    def _get(self, key: tuple[bytes, ReachableClusters, str]) -> Match | None:
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)
             return self._known.get(key)
 
-    def _keep(self, key: tuple[bytes, Reach, str], found: Match) -> Match:
+    def _keep(self, key: tuple[bytes, ReachableClusters, str], found: Match) -> Match:
         with self._lock:
             if key not in self._known:
                 self._known[key] = found

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Request
     from rainbow.selection import Choice
     from rainbow.service.core.service import Service
-    from rainbow.service.placement.candidates import Reach
+    from rainbow.service.placement.candidates import ReachableClusters
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
 
@@ -101,7 +101,7 @@ def check_room(service: Service, connection: sa.Connection, requestor: str) -> N
         raise TooMany(text, retry_after=30, limit="unplaced")
 
 
-def open_to(reach: Reach, who: Caller, requestor: str, *, named: bool) -> list[str] | None:
+def open_to(reach: ReachableClusters, who: Caller, requestor: str, *, named: bool) -> list[str] | None:
     """Return the ids of the clusters a job may go to; None: to any there is, and any that comes."""
     if who.admin and not named:
         return None

@@ -19,7 +19,7 @@ from rainbow.errors import (
 )
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.storable import keeping
-from rainbow.matching import backends, match, shown, shown_explained
+from rainbow.matching import backends, match, shown_explained, verdict_to_json
 from rainbow.selection import Choice, check_options, read_of, reads, reads_states, select
 from rainbow.selection.variables import ACCOUNT, SWITCHES
 from rainbow.service.accounts import admission as accounts
@@ -34,7 +34,7 @@ from rainbow.service.jobs.lifecycle import first_tasks
 from rainbow.service.placement import ledger, named_dependencies, refusal
 from rainbow.service.placement.arrival import Arrival, Arriving, arriving
 from rainbow.service.placement.candidates import Part, barred, reach_of, sized, snapshot, states_of, unattended
-from rainbow.service.placement.match_cache import Found, Match, Matches
+from rainbow.service.placement.match_cache import Found, Match, MatchCache
 from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
 from rainbow.service.placement.staged_tasks import LARGE, Staged, discard, stage
 from rainbow.service.placement.submission import Submission, earlier_job, key_of
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from rainbow.service.core.service import Service
     from rainbow.store.clusters import ClusterRecord
-    from rainbow.store.engine import Work
+    from rainbow.store.engine import WriteBatch
 
 
 States = Mapping[str, Mapping[str, Any]]
@@ -65,7 +65,7 @@ class Decided:
 
 
 @dataclass
-class Placement:
+class SubmitTransaction:
     """One submit: what was found without writing, and the part of it that writes."""
 
     service: Service
@@ -350,7 +350,7 @@ def find_for(service: Service, who: Caller, asked: Submission) -> Found:
     names = asked.clusters if asked.place is None else [asked.place]
     among = reach_of(service, who, names, even_drained=_queues(service, asked))
     settings = service.settings
-    found = service.state(Matches).find(asked.jobspec, among, asked.backend or settings.backend, settings.budget())
+    found = service.state(MatchCache).find(asked.jobspec, among, asked.backend or settings.backend, settings.budget())
     for verdict, times in found.match.counts.items():
         count("rainbow_matches", verdict, times)
     return found
@@ -360,7 +360,7 @@ def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
     """Say which clusters could run a jobspec; explained if that was asked for."""
     if not asked.explain:
         found = find_for(service, who, asked)
-        return shown(found.request, found.match.verdicts)
+        return verdict_to_json(found.request, found.match.verdicts)
     request = parse_jobspec(asked.jobspec)
     among = reach_of(service, who, asked.clusters).clusters
     settings = service.settings
@@ -399,7 +399,7 @@ def submit_all(service: Service, many: Sequence[tuple[Caller, Submission]]) -> l
 def _attempt(service: Service, many: Mapping[int, tuple[Caller, Submission]]) -> dict[int, Placed]:
     """Match each, then place all that matched in one transaction's wait."""
     answers: dict[int, Placed] = {}
-    prepared: dict[int, Placement] = {}
+    prepared: dict[int, SubmitTransaction] = {}
     for k, (who, asked) in many.items():
         try:
             prepared[k] = prepare(service, who, asked)
@@ -424,7 +424,7 @@ def _told_of(found: Placed) -> str:
     return "again" if found[1] else "placed" if found[0]["cluster"] else "unplaced"
 
 
-def _outcome(placement: Placement, work: Work[tuple[dict[str, Any], bool]]) -> Placed:
+def _outcome(placement: SubmitTransaction, work: WriteBatch[tuple[dict[str, Any], bool]]) -> Placed:
     if work.fault is None and work.result is not None:
         return work.result
     placement.cluster_id = None
@@ -433,14 +433,14 @@ def _outcome(placement: Placement, work: Work[tuple[dict[str, Any], bool]]) -> P
     raise work.fault or AssertionError("a part has a result or a fault")
 
 
-def prepare(service: Service, who: Caller, asked: Submission) -> Placement:
+def prepare(service: Service, who: Caller, asked: Submission) -> SubmitTransaction:
     """Do all that needs no writing: parse, match, check."""
     found, without = find_open(service, who, asked)
     wanted = _checked(service, found.request)
     selector, options = selector_of(service, asked)
     drained = {} if found.match.candidates else refusal.drained(service, found)
     kept = None if reads_states(selector) else snapshot(service, found.match.reach)
-    return Placement(
+    return SubmitTransaction(
         service, who, asked, wanted, found.match, selector, options, kept, without, drained, _queues(service, asked)
     )
 

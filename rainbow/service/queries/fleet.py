@@ -21,7 +21,7 @@ from rainbow.text import natural, rfc3339, some
 
 if TYPE_CHECKING:
     from rainbow.service.core.access import Caller
-    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.core.service import RegisteredCluster, Service
 
 SHARE = 0.1  # of a core that counting again and again may take
 STALE = 15.0  # seconds after which all are read again: another process may have changed them
@@ -92,7 +92,7 @@ def summary(service: Service, who: Caller, top: int = 40) -> dict[str, Any]:
 FAULT, SILENT, WAITS, AWAY, NOTHING = range(5)  # why a cluster needs somebody, the worst first
 
 
-def _row(service: Service, entry: Entry, counts: Counts) -> dict[str, Any]:
+def _row(service: Service, entry: RegisteredCluster, counts: Counts) -> dict[str, Any]:
     state, fault, live = _state(entry, counts.workers), service.faults.get(entry.id, ""), counts.live
     all_of_them, ready = entry.cluster.worker_count, counts.workers.get(WorkerState.READY, 0)
     away = {str(one): counts.workers[one] for one in sorted(BROKEN) if counts.workers.get(one)}

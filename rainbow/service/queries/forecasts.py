@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict
 from rainbow.forecast.forecast import SCORES
 from rainbow.forecast.lengths import FEWEST, quantiles
-from rainbow.matching import shown
+from rainbow.matching import verdict_to_json
 from rainbow.service.core.access import own_cluster
 from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.service import NO_FORECASTS
@@ -60,7 +60,7 @@ def of_jobspec(service: Service, who: Caller, asked: Submission) -> dict[str, An
             }
         )
     rows.sort(key=lambda one: (one["finish"] is None, one["finish"] or ""))
-    refused = shown(placement.wanted.request, placement.found.refusals[:MOST])["refusals"]
+    refused = verdict_to_json(placement.wanted.request, placement.found.refusals[:MOST])["refusals"]
     return {"candidates": rows, "refusals": refused, "cover": COVER}
 
 

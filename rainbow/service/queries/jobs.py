@@ -19,7 +19,7 @@ from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement import ledger
 from rainbow.service.queries.answer import ITS_OWN, answer_of
 from rainbow.service.scheduler.step import wait_now
-from rainbow.service.scheduler.view import freeze
+from rainbow.service.scheduler.view import take_snapshot
 from rainbow.store import clusters, jobs, tasks
 from rainbow.store.jobs import PENDING, Filter
 
@@ -182,7 +182,7 @@ def why_verified(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     if cluster is None:
         return {**told, "verify": None}
     with mirrored(service, service.entry(cluster)) as mirror:
-        frozen = freeze(service, mirror.entry, quiet=True)
+        frozen = take_snapshot(service, mirror.entry, quiet=True)
         if frozen is None or not any(job.id == job_id and job.gangs for job in frozen.view.jobs):
             return {**told, "verify": None}
         policy, view = policies.get(frozen.record.policy), frozen.view

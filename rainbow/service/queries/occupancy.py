@@ -23,7 +23,7 @@ from rainbow.store import jobs, tasks, workers
 from rainbow.store.workers import WorkerRecord
 
 if TYPE_CHECKING:
-    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.core.service import RegisteredCluster, Service
     from rainbow.store.clusters import ClusterRecord
 
 SHARE = 0.1  # of a core that reading one cluster again and again may take
@@ -94,7 +94,7 @@ def occupancy(service: Service, who: Caller, name: str) -> dict[str, Any]:
 
 
 def _kind(
-    entry: Entry, names: Sequence[str], capacity: Mapping[str, Mapping[str, int]], seen: Seen
+    entry: RegisteredCluster, names: Sequence[str], capacity: Mapping[str, Mapping[str, int]], seen: Seen
 ) -> dict[str, Any]:
     whole = capacity[names[0]]
     letters = [_away(entry, seen.states.get(name)) for name in names]
@@ -117,7 +117,7 @@ def _kind(
     }
 
 
-def _away(entry: Entry, known: WorkerRecord | None) -> str:
+def _away(entry: RegisteredCluster, known: WorkerRecord | None) -> str:
     """Return the letter of a worker that takes nothing; empty of one that does."""
     state = known.state if known else WorkerState.NEW
     return AWAY.get(state, "D" if entry.drained else "")

@@ -24,15 +24,15 @@ from rainbow.scheduling import GangView, JobView, RunView, View, policies, trait
 from rainbow.service.core.counters import count, gauge, observe
 from rainbow.service.core.outlook import Outlook, Told
 from rainbow.service.core.service import log
-from rainbow.service.live_state.matcher_cache import Placing
+from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.service.live_state.mirror import Mirrors, mirrored
 from rainbow.service.placement.replacement import is_due
-from rainbow.service.scheduler.view import Frozen, freeze
+from rainbow.service.scheduler.view import Frozen, take_snapshot
 from rainbow.store import statistics, workers
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Request, Resource
-    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.core.service import RegisteredCluster, Service
     from rainbow.service.live_state.mirror import Mirror
 
 BOUNDS = Bounds()
@@ -118,7 +118,7 @@ class Forecaster:
         self._ending = threading.Event()
         self._due: dict[str, float] = {}
         self._heard: dict[str, int] = {}
-        self._placings: dict[str, tuple[int, Placing]] = {}
+        self._placings: dict[str, tuple[int, MatcherCache]] = {}
         self._written: dict[str, dict[str, float]] = {}  # by cluster: when each job's stored forecast says it starts
         self._stored: dict[str, float] = {}
         self._faults: dict[str, str] = {}
@@ -182,7 +182,7 @@ class Forecaster:
             found = workers.unattended(connection, set(ids))
         return {one for one, policy in found.items() if traits_of(policy).needs_workers}
 
-    def _forecast(self, entry: Entry) -> float:
+    def _forecast(self, entry: RegisteredCluster) -> float:
         """Forecast one cluster; return what it cost."""
         pace = Pace(max(LEAST, self.service.settings.forecast_share), self._ending)
         try:
@@ -208,7 +208,7 @@ class Forecaster:
 
     # ── one cluster ──
 
-    def look_ahead(self, entry: Entry, pace: Pace) -> Told:
+    def look_ahead(self, entry: RegisteredCluster, pace: Pace) -> Told:
         """Return a cluster's forecast, and keep what it says of jobs."""
         copy = self._copy(entry)
         if copy is None:
@@ -234,12 +234,12 @@ class Forecaster:
         self._keep(entry.id, told, made, waits, set(first), fresh, gone)
         return told
 
-    def _copy(self, entry: Entry) -> Copy | None:
+    def _copy(self, entry: RegisteredCluster) -> Copy | None:
         with mirrored(self.service, entry) as mirror:
-            seen = freeze(self.service, entry, quiet=True)
+            seen = take_snapshot(self.service, entry, quiet=True)
             return self._copied(entry, mirror, seen) if seen else None
 
-    def _copied(self, entry: Entry, mirror: Mirror, seen: Frozen) -> Copy:
+    def _copied(self, entry: RegisteredCluster, mirror: Mirror, seen: Frozen) -> Copy:
         view, placing = seen.view, self._placing(entry)
         jobs = list(_first_gangs(view.jobs, BOUNDS.jobs))
         waiting = [(job, gang) for job in jobs for gang in job.gangs]
@@ -263,11 +263,11 @@ class Forecaster:
         cores = {(job.id, gang.number): _cores(placing.gangs[gang.demand][0].request) for job, gang in waiting}
         return Copy(own, seen.record.policy, keys, runs, cores, frozenset(mirror.jobs), limit)
 
-    def _placing(self, entry: Entry) -> Placing:
+    def _placing(self, entry: RegisteredCluster) -> MatcherCache:
         """Return this thread's own memory of the matcher's answers."""
         revision, placing = self._placings.get(entry.id, (-1, None))
         if placing is None or revision != entry.revision:
-            placing = Placing(entry.cluster, self.service.settings.backend)
+            placing = MatcherCache(entry.cluster, self.service.settings.backend)
             self._placings[entry.id] = entry.revision, placing
         placing.begin()
         return placing

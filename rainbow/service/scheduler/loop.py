@@ -35,19 +35,19 @@ from rainbow.service.scheduler.step import step
 from rainbow.store import clusters, workers
 
 if TYPE_CHECKING:
-    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.core.service import RegisteredCluster, Service
 
 
-class Line:
+class PollQueue:
     """The clusters of a catalogue by id: who sleeps first, then the quiet ones from the time they are due."""
 
     def __init__(self) -> None:
-        self._catalogue: Mapping[str, Entry] = {}
+        self._catalogue: Mapping[str, RegisteredCluster] = {}
         self._names: dict[str, str] = {}
         self._asleep: dict[str, None] = {}
         self._due: dict[str, float] = {}  # when it is looked at if nothing is heard of it; the first one first
 
-    def follow(self, catalogue: Mapping[str, Entry]) -> None:
+    def follow(self, catalogue: Mapping[str, RegisteredCluster]) -> None:
         """Bring the line up to date; what is new in it is due at once."""
         if catalogue is not self._catalogue:
             self._catalogue = catalogue
@@ -110,7 +110,7 @@ class Loop:
     def __init__(self, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
         self.service = service
         self._clock = clock
-        self._line = Line()
+        self._line = PollQueue()
         self._free = 0.0  # clusters that wait for it are looked at from then on: their share is used up until then
         self._stop = threading.Event()
         self._swept = 0.0

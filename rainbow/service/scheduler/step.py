@@ -40,7 +40,7 @@ from rainbow.service.placement.failover import is_away, is_leaving, leave
 from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import is_unfinished, move_to_sooner
 from rainbow.service.scheduler.supposition import supposed
-from rainbow.service.scheduler.view import Frozen, freeze, frozen
+from rainbow.service.scheduler.view import Frozen, frozen, take_snapshot
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState
 from rainbow.store import clusters, jobs, reservations, tasks
 from rainbow.transitions import Assigned, StopOrdered, transition
@@ -112,7 +112,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
         service.entry(record)
         service.tell(entry.id)
         return False
-    if record is not None and look_around(service, mirror, record):  # 2 what is lost, and what runs too long
+    if record is not None and check_liveness(service, mirror, record):  # 2 what is lost, and what runs too long
         record = follow(service, mirror)
     seen = frozen(service, mirror, record) if record else None  # 3
     service.restless.discard(entry.id)
@@ -138,7 +138,7 @@ def _awaits_time(seen: Frozen, plan: Plan) -> bool:
     return bool(plan.memory) or not traits.by_events
 
 
-def look_around(service: Service, mirror: Mirror, record: ClusterRecord) -> bool:
+def check_liveness(service: Service, mirror: Mirror, record: ClusterRecord) -> bool:
     """Look for what is lost and what is overdue; return whether anything was written."""
     wrote = lose_the_silent(service, mirror)
     if mirror.ending:
@@ -161,7 +161,7 @@ def plan_only(
     `given`: what is supposed to be different, of the form `Supposition`.
     """
     with mirrored(service, service.entry(record)) as mirror:
-        seen = freeze(service, mirror.entry, quiet=True)
+        seen = take_snapshot(service, mirror.entry, quiet=True)
         if seen is None:
             return None
         with supposed(seen, given or {}) as view:
@@ -172,7 +172,7 @@ def plan_only(
 def wait_now(service: Service, record: ClusterRecord, job: str) -> Wait | None:
     """Say why a job waits with the numbers of now; None if the next step would start it, or nothing of it waits."""
     with mirrored(service, service.entry(record)) as mirror:
-        seen = freeze(service, mirror.entry, quiet=True)
+        seen = take_snapshot(service, mirror.entry, quiet=True)
         if seen is None or job not in mirror.census.jobs:
             return None
         plan = ruled(policies.get(seen.record.policy), seen.view)

@@ -19,7 +19,7 @@ from rainbow.state_machine import WorkerState
 
 if TYPE_CHECKING:
     from rainbow.scheduling import Gang
-    from rainbow.service.live_state.matcher_cache import Placing
+    from rainbow.service.live_state.matcher_cache import MatcherCache
     from rainbow.service.scheduler.view import Frozen
 
 MOST = 1_000  # hypothetical jobs
@@ -64,7 +64,7 @@ def _in_states(view: View, states: Mapping[str, str]) -> View:
     return replace(view, workers=list(workers.values()), free=None)
 
 
-def _jobs(placing: Placing, given: list[Mapping[str, Any]], now: float) -> Iterator[JobView]:
+def _jobs(placing: MatcherCache, given: list[Mapping[str, Any]], now: float) -> Iterator[JobView]:
     number = 0
     for k, one in enumerate(given):
         try:
@@ -79,7 +79,7 @@ def _jobs(placing: Placing, given: list[Mapping[str, Any]], now: float) -> Itera
             yield _job(placing, f"supposed-{number}", one, request, now)
 
 
-def _job(placing: Placing, name: str, given: Mapping[str, Any], request: Request, now: float) -> JobView:
+def _job(placing: MatcherCache, name: str, given: Mapping[str, Any], request: Request, now: float) -> JobView:
     """Return a hypothetical job as a policy sees it."""
     system, elastic = request.attributes.get("system"), request.elastic
     views = tuple(_gang(placing, name, gang) for gang in gangs(request))
@@ -99,7 +99,7 @@ def _job(placing: Placing, name: str, given: Mapping[str, Any], request: Request
     )
 
 
-def _gang(placing: Placing, job: str, gang: Gang) -> GangView:
+def _gang(placing: MatcherCache, job: str, gang: Gang) -> GangView:
     ids = [f"{job}-{task.index}" for task in gang.tasks]
     slots, request = placing.slots(gang.request), gang.request
     demand = placing.demand(job, gang, ids)

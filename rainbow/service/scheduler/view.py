@@ -19,7 +19,7 @@ from rainbow.service.accounts.ranks import members_of, standings_of
 from rainbow.service.agents.liveness import alive, loads
 from rainbow.service.jobs.jobspecs import Reading, reading
 from rainbow.service.live_state.live_job import elastic_of, system_of
-from rainbow.service.live_state.matcher_cache import FreeSpace, Placing
+from rainbow.service.live_state.matcher_cache import FreeSpace, MatcherCache
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.state_machine import ENDED, Task, TaskState
 from rainbow.store import reservations, tasks, workers
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
     from rainbow.scheduling.qos import Rules
-    from rainbow.service.core.service import Entry, Service
+    from rainbow.service.core.service import RegisteredCluster, Service
     from rainbow.service.live_state.mirror import Mirror
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
@@ -50,7 +50,7 @@ class Frozen:
     view: View
 
     @property
-    def placing(self) -> Placing:
+    def placing(self) -> MatcherCache:
         """The matcher's answers, for callers that ask about more."""
         return self.mirror.placing
 
@@ -80,7 +80,7 @@ class Rows(Sequence[Item], Generic[Item]):
         return self._items[k]
 
 
-def freeze(service: Service, entry: Entry, *, quiet: bool = False) -> Frozen | None:
+def take_snapshot(service: Service, entry: RegisteredCluster, *, quiet: bool = False) -> Frozen | None:
     """Read what has changed and freeze the view; None if nothing waits and nothing is remembered, unless `quiet`."""
     with mirrored(service, entry) as mirror:  # whoever looks at the view while others may step holds it longer
         record = follow(service, mirror)
@@ -186,7 +186,7 @@ BEGUN = frozenset({TaskState.RUNNING, TaskState.SUSPENDED}) | ENDED
 
 
 @dataclass(frozen=True)
-class Work:
+class ElasticProgress:
     """The jobs of a cluster that have not ended, in order of submission, and what holds space."""
 
     live: Sequence[JobRecord]
@@ -227,13 +227,13 @@ class Work:
         )
 
 
-def read_work(connection: sa.Connection, live: Sequence[JobRecord], running: Sequence[Task]) -> Work:
+def read_work(connection: sa.Connection, live: Sequence[JobRecord], running: Sequence[Task]) -> ElasticProgress:
     """Read what is known of the work of all jobs."""
     readings = {job.id: reading(connection, job.id) for job in live}
     elastic = [job for job, read in readings.items() if read.request.elastic]
     counts, means = tasks.counts(connection, elastic), tasks.mean_seconds(connection, elastic)
     progress = {job: _progress(readings[job].request, counts[job], means.get(job, 0.0)) for job in elastic}
-    return Work(live, running, readings, progress)
+    return ElasticProgress(live, running, readings, progress)
 
 
 def _progress(request: Request, counts: Mapping[TaskState, int], mean: float) -> JobProgress:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from rainbow.agent.executors.interface import Final, Phase, Question, Row, T
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Written
-from rainbow.agent.executors.shared_folder import Desk, Given, key_of, merged
+from rainbow.agent.executors.shared_folder import Given, SharedFolder, key_of, merged
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import Element, Place, errors_of
 from rainbow.agent.executors.slurm.commands import Commands, SilentError
@@ -65,7 +65,7 @@ class SlurmExecutor:
         self._environment = environment
         self._identity = identity or Identity()
         self._commands = Commands(helper)
-        self._desk = Desk((folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve())
+        self._desk = SharedFolder((folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve())
         binds = self._owned and os.environ.get("RAINBOW_BIND") != "none"
         self._place = Place(self._desk.folder, environment, binds=binds)
         self._given: dict[RunId, Given] = {}

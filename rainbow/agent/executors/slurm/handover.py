@@ -20,7 +20,7 @@ from threading import Lock
 from typing import Any
 
 from rainbow.agent.executors.run import Ended, Result, Run, shares, workers_of
-from rainbow.agent.executors.shared_folder import Desk
+from rainbow.agent.executors.shared_folder import SharedFolder
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import INDEX, Element, Place, call_of, errors_of, output_of, placed, script_of
 from rainbow.agent.executors.slurm.commands import Commands, SilentError, words_of
@@ -39,7 +39,7 @@ class Handover:
     def __init__(
         self,
         commands: Commands,
-        desk: Desk,
+        desk: SharedFolder,
         place: Place,
         identity: Identity,
         ask_as: Callable[..., str],

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from rainbow.scheduling.priority.config.calendar import ON, Calendar, read_calendar
-from rainbow.scheduling.priority.model import Environment, Item, Spot
+from rainbow.scheduling.priority.model import Environment, Item, QueueInstance
 from rainbow.scheduling.snapshot import WorkerView
 
 
@@ -59,14 +59,16 @@ def read_queues(settings: Mapping[str, Any]) -> dict[str, Queue]:
     }
 
 
-def instances(queues: Mapping[str, Queue], workers: Iterable[WorkerView]) -> list[Spot]:
+def instances(queues: Mapping[str, Queue], workers: Iterable[WorkerView]) -> list[QueueInstance]:
     """Return every queue on every worker it is on; without queues, every worker once."""
     if not queues:
-        return [Spot(worker.id) for worker in workers]
-    return [Spot(w.id, q.name) for w in workers for q in queues.values() if q.given["enabled"] and q.on(w.id)]
+        return [QueueInstance(worker.id) for worker in workers]
+    return [
+        QueueInstance(w.id, q.name) for w in workers for q in queues.values() if q.given["enabled"] and q.on(w.id)
+    ]
 
 
-def tag(item: Item, environment: Environment, spot: Spot, queues: Mapping[str, Queue]) -> Tag:
+def tag(item: Item, environment: Environment, spot: QueueInstance, queues: Mapping[str, Queue]) -> Tag:
     """Say what a spot may be used for by an item, whatever is free there."""
     if not queues:
         return Tag.ALL
@@ -78,7 +80,7 @@ def tag(item: Item, environment: Environment, spot: Spot, queues: Mapping[str, Q
     return (Tag.SLAVE if slave else Tag.NONE) | (Tag.MASTER if master else Tag.NONE)
 
 
-def named(patterns: Sequence[str], spot: Spot) -> bool:
+def named(patterns: Sequence[str], spot: QueueInstance) -> bool:
     """Return whether one of some patterns, "queue" or "queue@worker", names a spot."""
     return any(
         fnmatchcase(spot.queue, queue) and (not worker or fnmatchcase(spot.worker, worker))

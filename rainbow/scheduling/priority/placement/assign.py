@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling.free_matrix import FreeMatrix, Group, Slots
 from rainbow.scheduling.interface import Free
-from rainbow.scheduling.priority.model import ONE_WORKER, Environment, Grant, Item, Need, Spot
+from rainbow.scheduling.priority.model import ONE_WORKER, Environment, Item, Need, QueueInstance, SlotAssignment
 from rainbow.scheduling.priority.placement import slot_allocation
 from rainbow.scheduling.priority.placement.earliest_start import Times, backwards, earliest
-from rainbow.scheduling.priority.placement.free_space import Ledger, Placer, Wanted, add_needs
-from rainbow.scheduling.priority.placement.lines import CLUSTER, Lines, Reachable, reserved_line, violations
+from rainbow.scheduling.priority.placement.free_space import FreeSpace, SlotPlacer, SlotRequest, add_needs
+from rainbow.scheduling.priority.placement.lines import CLUSTER, Reachable, ResourceLines, reserved_line, violations
 from rainbow.scheduling.priority.placement.slot_allocation import admissible, allocate
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Assigner:
     `later` is the same for the times last promised.
     """
 
-    def __init__(self, lines: Lines, settings: Mapping[str, Any], experience: Mapping[str, float]) -> None:
+    def __init__(self, lines: ResourceLines, settings: Mapping[str, Any], experience: Mapping[str, float]) -> None:
         self.lines = lines
         self.timeline = lines.timeline
         self.settings = settings
@@ -49,10 +49,10 @@ class Assigner:
         self.tight = False  # something did not fit
         self.groups: dict[Reachable, Group] = {}
 
-    def now_for(self, item: Item) -> Grant | None:
+    def now_for(self, item: Item) -> SlotAssignment | None:
         """Return the largest grant that starts now; of equal ones that with the fewest violations."""
         self.searches += 1
-        found: Grant | None = None
+        found: SlotAssignment | None = None
         for environment in item.environments:
             if self.tight and self._hopeless(item, environment):
                 continue
@@ -82,11 +82,11 @@ class Assigner:
                     return True
         return False
 
-    def later_for(self, item: Item) -> Grant | None:
+    def later_for(self, item: Item) -> SlotAssignment | None:
         """Return the grant with the earliest start: first the fewest slots, then as many as fit at that time."""
         self.searches += 1
         self.promised += 1
-        found: Grant | None = None
+        found: SlotAssignment | None = None
         for environment in item.environments:
             counts = admissible(environment.rule, item.counts)
             grant = self._earliest(item, environment, counts[0]) if counts else None
@@ -103,7 +103,7 @@ class Assigner:
         single = item.counts == (1,) and len(item.groups) == 1 and not item.asks.master_queues
         return single and bool(admissible(environment.rule, item.counts))
 
-    def _one(self, item: Item, environment: Environment) -> Grant | None:
+    def _one(self, item: Item, environment: Environment) -> SlotAssignment | None:
         """Return a grant of one slot at the first spot with room, and forget the spots before it."""
         end = self.now + item.duration
         key = (item.category, environment.name)
@@ -112,15 +112,15 @@ class Assigner:
         spots = self.alive[key]
         while spots:
             if self._has_room(item, environment, spots[-1], self.now, end, once=True):
-                ledger = Ledger(self.timeline, self.now, end)
-                placer = Placer(item, ledger, environment, tuple, {}, self._wanted(item, environment))
+                ledger = FreeSpace(self.timeline, self.now, end)
+                placer = SlotPlacer(item, ledger, environment, tuple, {}, self._wanted(item, environment))
                 placer.given.append((0, spots[-1], 1))
                 return self._judged(item, placer.grant())
             spots.pop()
         return None
 
     def _has_room(
-        self, item: Item, environment: Environment, spot: Spot, start: float, end: float, once: bool = False
+        self, item: Item, environment: Environment, spot: QueueInstance, start: float, end: float, once: bool = False
     ) -> bool:
         """Return whether a spot has room for a slot of any group over [start, end); `once`: a job's only slot."""
         free = self.timeline.free
@@ -156,7 +156,7 @@ class Assigner:
             known[key] = list(by_worker)[::-1]
         return known[key]
 
-    def _most(self, item: Item, environment: Environment, start: float) -> Grant | None:
+    def _most(self, item: Item, environment: Environment, start: float) -> SlotAssignment | None:
         """Return the grant with the most slots at a time."""
         possible = admissible(environment.rule, item.counts)
         if len(possible) < 2:
@@ -167,7 +167,7 @@ class Assigner:
         self.experience = slot_allocation.learn(self.experience, possible, found.count if found else 0)
         return found
 
-    def at(self, item: Item, environment: Environment, start: float, count: int) -> Grant | None:
+    def at(self, item: Item, environment: Environment, start: float, count: int) -> SlotAssignment | None:
         """Return a grant of exactly `count` slots at a time, or None."""
         end = start + item.duration
         if self._arrays(item, environment):
@@ -185,17 +185,17 @@ class Assigner:
         def workers() -> Iterable[str]:
             return self._living(item, environment, start) if masters is None else by_worker
 
-        ledger = Ledger(self.timeline, start, end)
-        placer = Placer(item, ledger, environment, workers, by_worker, self._wanted(item, environment), masters)
+        ledger = FreeSpace(self.timeline, start, end)
+        placer = SlotPlacer(item, ledger, environment, workers, by_worker, self._wanted(item, environment), masters)
         return self._judged(item, placer.grant()) if placer.place(count) else None
 
-    def _judged(self, item: Item, grant: Grant) -> Grant:
+    def _judged(self, item: Item, grant: SlotAssignment) -> SlotAssignment:
         """Count the soft requests a grant does not meet."""
         if not item.asks.soft and not item.asks.soft_queues:
             return grant
         return replace(grant, violations=sum(violations(item, spot, self.lines) for spot, _ in grant.spots))
 
-    def _wanted(self, item: Item, environment: Environment) -> Callable[[int, Spot], Wanted]:
+    def _wanted(self, item: Item, environment: Environment) -> Callable[[int, QueueInstance], SlotRequest]:
         return lambda k, spot: self.lines.wanted(item, k, spot, environment)
 
     # ── with the diagram as arrays ──
@@ -221,10 +221,10 @@ class Assigner:
 
     def _granted(
         self, item: Item, environment: Environment, slots: Slots, start: float, left: dict[str, int]
-    ) -> Grant:
+    ) -> SlotAssignment:
         """Return a grant of slots on workers that give so many each, together enough."""
-        ledger = Ledger(self.timeline, start, start + item.duration)
-        placer = Placer(item, ledger, environment, tuple, {}, self._wanted(item, environment))
+        ledger = FreeSpace(self.timeline, start, start + item.duration)
+        placer = SlotPlacer(item, ledger, environment, tuple, {}, self._wanted(item, environment))
         spots = self.lines.reachable(item, environment).by_worker
 
         def take(worker: str, low: int, high: int) -> int:
@@ -240,13 +240,13 @@ class Assigner:
 
     # ── the earliest time ──
 
-    def _earliest(self, item: Item, environment: Environment, count: int) -> Grant | None:
+    def _earliest(self, item: Item, environment: Environment, count: int) -> SlotAssignment | None:
         if self.settings["search"] == "gaps" and self._arrays(item, environment):
             group, slots = self._asked(item, environment, count)
             found = self._matrix.earliest(group, slots, item.duration)
             return self._granted(item, environment, slots, found[0], group.left(found[1])) if found else None
 
-        def fits(start: float) -> Grant | None:
+        def fits(start: float) -> SlotAssignment | None:
             return self.at(item, environment, start, count)
 
         times = Times(self.lines, item, environment)
@@ -255,7 +255,9 @@ class Assigner:
         return earliest(times.candidates(count), fits)
 
 
-def place_matched(lines: Lines, item: Item, spots: Sequence[Spot], start: float, end: float) -> Grant | None:
+def place_matched(
+    lines: ResourceLines, item: Item, spots: Sequence[QueueInstance], start: float, end: float
+) -> SlotAssignment | None:
     """Ask where an item lies now, or what it would hold on the workers that are wholly free over [start, end)."""
     if start <= lines.view.now and lines.view.free is not None:
         return _place_located(lines, item, spots, end, lines.view.free)
@@ -269,11 +271,13 @@ def place_matched(lines: Lines, item: Item, spots: Sequence[Spot], start: float,
     return grant if lines.timeline.fits({outside: grant.booking.get(outside, {})}, start, end) else None
 
 
-def _place_located(lines: Lines, item: Item, spots: Sequence[Spot], end: float, free: Free) -> Grant | None:
+def _place_located(
+    lines: ResourceLines, item: Item, spots: Sequence[QueueInstance], end: float, free: Free
+) -> SlotAssignment | None:
     """Take an item's vertices on the first worker that has them until the end, else on several; keep nothing."""
     workers, mark = list(dict.fromkeys(spot.worker for spot in spots)), free.mark()
 
-    def tried(among: Sequence[str]) -> tuple[Grant | None, list[str]]:
+    def tried(among: Sequence[str]) -> tuple[SlotAssignment | None, list[str]]:
         """Return a grant on some workers, and those on which it would outlast that they are free."""
         taken = free.take(item.gang.demand, among=among)
         free.undo(mark)
@@ -298,7 +302,7 @@ def _place_located(lines: Lines, item: Item, spots: Sequence[Spot], end: float, 
     return grant
 
 
-def _granted(inside: str, spots: Sequence[Spot], take: Take, start: float, end: float) -> Grant:
+def _granted(inside: str, spots: Sequence[QueueInstance], take: Take, start: float, end: float) -> SlotAssignment:
     """Say what an item holds as a grant."""
     booking: dict[str, dict[str, int]] = {}
     for _, held in take.placed:
@@ -306,14 +310,14 @@ def _granted(inside: str, spots: Sequence[Spot], take: Take, start: float, end: 
             line = _line(inside, worker)
             add_needs(booking, [Need(line, kind, amount) for kind, amount in amounts.items()], 1)
     used = tuple((spot, 1) for spot in _first(spots) if _line(inside, spot.worker) in booking)
-    return Grant(start, end, len(take.placed), take.placed, booking, Environment(), used)
+    return SlotAssignment(start, end, len(take.placed), take.placed, booking, Environment(), used)
 
 
 def _line(inside: str, holder: str) -> str:
     return reserved_line(inside, holder) if inside else holder
 
 
-def _idle(lines: Lines, inside: str, worker: str, start: float, end: float) -> bool:
+def _idle(lines: ResourceLines, inside: str, worker: str, start: float, end: float) -> bool:
     if inside:
         kept = lines.reservations[inside].placement[worker]
         if any(kept.get(kind, 0) < amount for kind, amount in lines.workers[worker].capacity.items()):
@@ -322,6 +326,6 @@ def _idle(lines: Lines, inside: str, worker: str, start: float, end: float) -> b
     return not any(use.most(start, end) for use in uses.values())
 
 
-def _first(spots: Sequence[Spot]) -> list[Spot]:
+def _first(spots: Sequence[QueueInstance]) -> list[QueueInstance]:
     """Return the first spot of every worker."""
     return list({spot.worker: spot for spot in reversed(spots)}.values())[::-1]

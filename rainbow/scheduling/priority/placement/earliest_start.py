@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf, isfinite
 from typing import TypeVar
 
-from rainbow.scheduling.priority.model import ONE_WORKER, Environment, Item, Need, Spot
-from rainbow.scheduling.priority.placement.lines import Lines
+from rainbow.scheduling.priority.model import ONE_WORKER, Environment, Item, Need, QueueInstance
+from rainbow.scheduling.priority.placement.lines import ResourceLines
 from rainbow.scheduling.resource_timeline import Profile
 from rainbow.scheduling.snapshot import SlotsView
 
@@ -103,7 +103,7 @@ def _copies(lines: Room, most: int, after: float, duration: float) -> Iterator[t
 class Times:
     """The times worth trying for one item in one environment."""
 
-    def __init__(self, lines: Lines, item: Item, environment: Environment) -> None:
+    def __init__(self, lines: ResourceLines, item: Item, environment: Environment) -> None:
         self.lines = lines
         self.timeline = lines.timeline
         self.item = item
@@ -169,12 +169,12 @@ class Times:
         found = (self.timeline.lines.get(line, {}).get(kind) for line, kind in lines)
         return [use for use in found if use]
 
-    def _needs(self, spot: Spot) -> Iterator[Need]:
+    def _needs(self, spot: QueueInstance) -> Iterator[Need]:
         for k in range(len(self.item.groups)):
             wanted = self.lines.wanted(self.item, k, spot, self.environment)
             yield from (*wanted.each, *wanted.per_worker, *wanted.per_job)
 
-    def _room(self, k: int, spots: list[Spot], times: int) -> Room:
+    def _room(self, k: int, spots: list[QueueInstance], times: int) -> Room:
         """Return the lines that every slot on a worker needs, whichever of its queues it lies in."""
         each = [self.lines.wanted(self.item, k, spot, self.environment).each for spot in spots]
         common = each[0] if len(each) == 1 else tuple(set(each[0]).intersection(*each[1:]))

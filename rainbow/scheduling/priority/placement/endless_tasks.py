@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from rainbow.scheduling.priority.model import Grant, Item
+from rainbow.scheduling.priority.model import Item, SlotAssignment
 from rainbow.scheduling.priority.placement.assign import Assigner
-from rainbow.scheduling.priority.placement.lines import Lines
+from rainbow.scheduling.priority.placement.lines import ResourceLines
 from rainbow.scheduling.snapshot import Placement
 
 LATER = 30 * 86_400.0  # seconds from now, at least, that the first is taken to end: calendars are known as far
@@ -36,13 +36,13 @@ class Endless:
 class SomeDay:
     """The resource diagram of a run once more, on which what has no known end ends some day."""
 
-    def __init__(self, lines: Lines, settings: Mapping[str, Any]) -> None:
+    def __init__(self, lines: ResourceLines, settings: Mapping[str, Any]) -> None:
         self.lines = lines
         self.settings = settings
         self.endless: list[Endless] = []
         known = [end for run in lines.view.runs if (end := lines.until(run)) < inf]
         self.next = max([lines.view.now + LATER, *known]) + 1
-        self.then: Lines | None = None
+        self.then: ResourceLines | None = None
         for run in sorted(lines.view.runs, key=lambda run: (run.started, run.task)):
             if lines.until(run) == inf:
                 self._note(run.task, lines.booking(run))
@@ -52,7 +52,7 @@ class SomeDay:
         self.next += 1
         return self.endless[-1]
 
-    def book(self, item: Item, grant: Grant) -> None:
+    def book(self, item: Item, grant: SlotAssignment) -> None:
         """Enter what was started or promised."""
         end = grant.end
         if grant.end == inf and not grant.after:
@@ -60,7 +60,7 @@ class SomeDay:
         if self.then is not None:
             self.then.timeline.add(grant.booking, grant.start, max(end, grant.start))
 
-    def promise(self, item: Item) -> Grant | None:
+    def promise(self, item: Item) -> SlotAssignment | None:
         """Return what is kept for an item until some endless tasks have ended, None if that is of no use."""
         if not self.endless:
             return None
@@ -77,7 +77,7 @@ class SomeDay:
         }
         return replace(found, after=tuple(one.task for one in over if short & one.booking.keys()) or (over[-1].task,))
 
-    def _drawn(self) -> Lines:
+    def _drawn(self) -> ResourceLines:
         then = copy(self.lines)
         then.timeline = self.lines.timeline.copy()
         then.forget_reach()
@@ -85,7 +85,9 @@ class SomeDay:
             then.timeline.remove(one.booking, one.end, inf)
         return then
 
-    def _sparing(self, then: Lines, item: Item, found: Grant, last: Endless) -> Grant | None:
+    def _sparing(
+        self, then: ResourceLines, item: Item, found: SlotAssignment, last: Endless
+    ) -> SlotAssignment | None:
         """Place a promise again with the least possible where the last endless task ends: it needs all the rest."""
         spots = then.spots
         then.spots = sorted(spots, key=lambda spot: spot.worker in last.booking)

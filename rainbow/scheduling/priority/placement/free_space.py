@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from rainbow.scheduling.priority.model import ONE_WORKER, Environment, Grant, Item, Need, Spot
+from rainbow.scheduling.priority.model import ONE_WORKER, Environment, Item, Need, QueueInstance, SlotAssignment
 from rainbow.scheduling.priority.placement.slot_allocation import allocate
 from rainbow.scheduling.resource_timeline import Timeline
 from rainbow.scheduling.snapshot import SlotsView
 
 
 @dataclass(slots=True)
-class Ledger:
+class FreeSpace:
     """What is left of each line over [start, end) while one item is being placed; thrown away if that fails."""
 
     timeline: Timeline
@@ -50,7 +50,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SlotRequest:
     """What one slot of a group takes at a spot: always, once on each worker, once for the job."""
 
     each: tuple[Need, ...]
@@ -63,18 +63,18 @@ class Wanted:
         return bool(self.per_worker or self.per_job)
 
 
-class Placer:
+class SlotPlacer:
     """Places one item over one interval; `given` lists (group, spot, count) in the order taken."""
 
     def __init__(
         self,
         item: Item,
-        ledger: Ledger,
+        ledger: FreeSpace,
         environment: Environment,
         workers: Callable[[], Iterable[str]],
-        spots: Mapping[str, Sequence[Spot]],
-        wanted: Callable[[int, Spot], Wanted],
-        masters: Sequence[Spot] | None = None,
+        spots: Mapping[str, Sequence[QueueInstance]],
+        wanted: Callable[[int, QueueInstance], SlotRequest],
+        masters: Sequence[QueueInstance] | None = None,
     ) -> None:
         self.item = item
         self.ledger = ledger
@@ -83,7 +83,7 @@ class Placer:
         self.spots = spots
         self.wanted = wanted
         self.masters = masters
-        self.given: list[tuple[int, Spot, int]] = []
+        self.given: list[tuple[int, QueueInstance, int]] = []
 
     def place(self, count: int) -> bool:
         """Place all groups, the one with a range with `count` slots."""
@@ -104,7 +104,7 @@ class Placer:
 
         return count == 0 or allocate(self.environment.rule, count, workers, take)
 
-    def _with_master(self, group: SlotsView, spot: Spot, count: int) -> bool:
+    def _with_master(self, group: SlotsView, spot: QueueInstance, count: int) -> bool:
         """Place the master's slot at a spot and all others by the rule; take everything back if that fails."""
         if self._room(0, group, spot) < 1:
             return False
@@ -142,7 +142,7 @@ class Placer:
             self._undo(mark)
         return got if got >= low else 0
 
-    def _room(self, k: int, group: SlotsView, spot: Spot) -> float:
+    def _room(self, k: int, group: SlotsView, spot: QueueInstance) -> float:
         """How many slots of a group a spot could still give."""
         if group.apart and spot.worker in self.ledger.apart:
             return 0
@@ -163,7 +163,7 @@ class Placer:
         """Return the needs that are taken once and have not been taken yet."""
         return [need for need in needs if (worker, need.kind) not in self.ledger.once]
 
-    def _give(self, k: int, spot: Spot, count: int) -> None:
+    def _give(self, k: int, spot: QueueInstance, count: int) -> None:
         wanted = self.wanted(k, spot)
         for needs, worker in ((wanted.per_worker, spot.worker), (wanted.per_job, "")) if wanted.fixed else ():
             self.ledger.debit(self._due(needs, worker), 1)
@@ -175,7 +175,7 @@ class Placer:
 
     # ── the result ──
 
-    def grant(self) -> Grant:
+    def grant(self) -> SlotAssignment:
         """Say what was placed: slots with what they hold, and what is booked on every line."""
         slots: list[tuple[str, dict[str, dict[str, int]]]] = []
         booking: dict[str, dict[str, int]] = {}
@@ -193,15 +193,15 @@ class Placer:
             each = _held(spot, wanted.each)
             slots.append((group.label, _held(spot, [*wanted.each, *fixed]) if fixed else each))
             slots.extend([(group.label, each)] * (count - 1))
-        spots: dict[Spot, int] = {}
+        spots: dict[QueueInstance, int] = {}
         for _, spot, count in self.given:
             spots[spot] = spots.get(spot, 0) + count
         given = tuple(spots.items())
         start, end = self.ledger.start, self.ledger.end
-        return Grant(start, end, sum(spots.values()), tuple(slots), booking, self.environment, given)
+        return SlotAssignment(start, end, sum(spots.values()), tuple(slots), booking, self.environment, given)
 
 
-def _held(spot: Spot, needs: Iterable[Need]) -> dict[str, dict[str, int]]:
+def _held(spot: QueueInstance, needs: Iterable[Need]) -> dict[str, dict[str, int]]:
     """What a slot holds of its worker and of the cluster."""
     held: dict[str, dict[str, int]] = {spot.worker: {}}
     for _, kind, amount, holder in needs:

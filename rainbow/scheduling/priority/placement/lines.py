@@ -18,8 +18,8 @@ from rainbow.scheduling.priority.config.load_formulas import Load
 from rainbow.scheduling.priority.config.queues import Tag, instances, named, read_queues, state, tag
 from rainbow.scheduling.priority.config.quotas import read_quotas
 from rainbow.scheduling.priority.config.settings import GRID_ENGINE
-from rainbow.scheduling.priority.model import Environment, Item, Need, Spot, read_asks
-from rainbow.scheduling.priority.placement.free_space import Wanted, add_needs
+from rainbow.scheduling.priority.model import Environment, Item, Need, QueueInstance, read_asks
+from rainbow.scheduling.priority.placement.free_space import SlotRequest, add_needs
 from rainbow.scheduling.resource_timeline import Timeline
 from rainbow.scheduling.snapshot import Placement, ReservationView, RunView, SlotsView
 from rainbow.state_machine import WorkerState
@@ -28,7 +28,7 @@ CLUSTER = ""
 MANY = 2**53  # slots of a queue that does not limit them
 
 
-def queue_line(spot: Spot) -> str:
+def queue_line(spot: QueueInstance) -> str:
     """Name the line of a queue on a worker."""
     return f"queue {spot.queue}@{spot.worker}"
 
@@ -65,7 +65,7 @@ def end_of(run: RunView, now: float, settings: Mapping[str, Any]) -> float:
     return until if until > now else soon
 
 
-class Lines:
+class ResourceLines:
     """The resource diagram of one run and the needs of slots on it."""
 
     def __init__(self, view: View, settings: Mapping[str, Any], environments: Iterable[Environment] = ()) -> None:
@@ -80,7 +80,7 @@ class Lines:
         self.timeline = Timeline(capacity(view))
         self.timeline.capacity.update(self.limits)
         self.spots = self._usable()
-        self._wanted: dict[Hashable, Wanted] = {}
+        self._wanted: dict[Hashable, SlotRequest] = {}
         self._shapes: dict[Hashable, int] = {}
         self._shape_of: dict[Hashable, int] = {}
         self._reachable: dict[Hashable, Reachable] = {}
@@ -100,13 +100,13 @@ class Lines:
 
     # ── what is booked from the start ──
 
-    def _usable(self) -> list[Spot]:
+    def _usable(self) -> list[QueueInstance]:
         """Return the spots that are ready and not over a threshold, in the order they are tried."""
         ready = [worker for worker in self.view.workers if worker.state is WorkerState.READY]
         place = {worker.id: k for k, worker in enumerate(ready)}
         spots = [spot for spot in instances(self.queues, ready) if not self.overloaded(spot)]
 
-        def key(spot: Spot) -> tuple[Any, ...]:
+        def key(spot: QueueInstance) -> tuple[Any, ...]:
             number = self.queues[spot.queue].given["seq_no"] if self.queues else 0
             load = self.load.of(spot.worker)
             first = (number, load) if self.settings["queue_sort_method"] == "seqno" else (load, number)
@@ -114,7 +114,7 @@ class Lines:
 
         return sorted(spots, key=key)
 
-    def sort_out(self, suspended: set[Spot]) -> bool:
+    def sort_out(self, suspended: set[QueueInstance]) -> bool:
         """Drop spots that are suspended or overloaded, order the rest again; return whether anything changed."""
         spots = [spot for spot in self._usable() if spot not in suspended]
         if spots == self.spots:
@@ -133,7 +133,7 @@ class Lines:
         """Forget which spots items reach, after the spots or their order have changed."""
         self._reachable = {}
 
-    def overloaded(self, spot: Spot) -> bool:
+    def overloaded(self, spot: QueueInstance) -> bool:
         """Return whether a queue's load threshold is reached on a worker, by load or by what of a type is left."""
         if not self.queues:
             return False
@@ -200,7 +200,7 @@ class Lines:
             add_needs(booking, [Need(line, kind, amount) for kind, amount in amounts.items() if amount], 1)
         owners = (run.requestor, asks.project, asks.reservation)
         for worker, queue, count in spots:
-            needs = self._limits(owners, known.get("pe", ""), Spot(worker, queue), {})
+            needs = self._limits(owners, known.get("pe", ""), QueueInstance(worker, queue), {})
             add_needs(booking, [need for need in needs if need.line in self.timeline.capacity], count)
         return booking
 
@@ -222,19 +222,19 @@ class Lines:
             self._reachable[key] = Reachable(spots)
         return self._reachable[key]
 
-    def masters(self, item: Item, environment: Environment) -> frozenset[Spot] | None:
+    def masters(self, item: Item, environment: Environment) -> frozenset[QueueInstance] | None:
         """Return the spots for the master's slot, None if any will do."""
         if not self.queues or not item.asks.master_queues:
             return None
         spots = self.reachable(item, environment).spots
         return frozenset(s for s in spots if Tag.MASTER in tag(item, environment, s, self.queues))
 
-    def slaves(self, item: Item, environment: Environment) -> dict[str, list[Spot]]:
+    def slaves(self, item: Item, environment: Environment) -> dict[str, list[QueueInstance]]:
         """Return the spots for all slots but the master's, by worker."""
         spots = self.reachable(item, environment).spots
         return Reachable([s for s in spots if Tag.SLAVE in tag(item, environment, s, self.queues)]).by_worker
 
-    def wanted(self, item: Item, k: int, spot: Spot, environment: Environment) -> Wanted:
+    def wanted(self, item: Item, k: int, spot: QueueInstance, environment: Environment) -> SlotRequest:
         """Return what a slot of an item's k-th group takes at a spot."""
         key = (self.shape(item, k, environment), spot)
         if key not in self._wanted:
@@ -257,7 +257,7 @@ class Lines:
         )
         return self._shapes.setdefault((*amounts, item.asks.reservation, limits), len(self._shapes))
 
-    def _needs(self, item: Item, group: SlotsView, spot: Spot, environment: Environment) -> Wanted:
+    def _needs(self, item: Item, group: SlotsView, spot: QueueInstance, environment: Environment) -> SlotRequest:
         needs: dict[str, list[Need]] = {"slot": [], "worker": [], "job": []}
         inside = item.asks.reservation
         amounts_of = {spot.worker: dict(group.amounts), CLUSTER: dict(group.outside)}
@@ -272,10 +272,10 @@ class Lines:
         needs["slot"] += self._limits(
             owners, environment.name, spot, {**amounts_of[spot.worker], **amounts_of[CLUSTER]}
         )
-        return Wanted(tuple(needs["slot"]), tuple(needs["worker"]), tuple(needs["job"]))
+        return SlotRequest(tuple(needs["slot"]), tuple(needs["worker"]), tuple(needs["job"]))
 
     def _limits(
-        self, owners: tuple[str, str, str], environment: str, spot: Spot, amounts: Mapping[str, int]
+        self, owners: tuple[str, str, str], environment: str, spot: QueueInstance, amounts: Mapping[str, int]
     ) -> list[Need]:
         """What one slot takes of what limits without being a resource: its queue, environment and quotas."""
         needs: list[Need] = []
@@ -290,7 +290,7 @@ class Lines:
         return needs
 
     def _quotas(
-        self, owners: tuple[str, str, str], environment: str, spot: Spot, amounts: Mapping[str, int]
+        self, owners: tuple[str, str, str], environment: str, spot: QueueInstance, amounts: Mapping[str, int]
     ) -> list[Need]:
         """What one slot takes of the resource quotas."""
         user, project, _ = owners
@@ -322,15 +322,15 @@ class Lines:
 class Reachable:
     """Spots in the order they are tried, and by worker."""
 
-    def __init__(self, spots: list[Spot]) -> None:
+    def __init__(self, spots: list[QueueInstance]) -> None:
         self.spots = spots
-        self.by_worker: dict[str, list[Spot]] = {}
+        self.by_worker: dict[str, list[QueueInstance]] = {}
         for spot in spots:
             self.by_worker.setdefault(spot.worker, []).append(spot)
         self.workers = frozenset(self.by_worker)
 
 
-def violations(item: Item, spot: Spot, lines: Lines) -> int:
+def violations(item: Item, spot: QueueInstance, lines: ResourceLines) -> int:
     """Count the soft requests of an item that a spot does not meet."""
     asks = item.asks
     has, units = lines.workers[spot.worker].capacity, lines.view.units
