@@ -117,7 +117,7 @@ def replay(
 
     `first`: only so many of those that wait are shown to the policy, and it is asked again if all of them start.
     That changes nothing where nobody passes who waits, and every job is of one priority. `remembers`: each plan has
-    the memory of the one before.
+    the memory and the promised starts of the one before.
     """
     arrivals = sorted(jobs, key=lambda job: job.submit)
     views = {job.id: job_view(job) for job in arrivals}
@@ -125,7 +125,7 @@ def replay(
     by_id = {job.id: job for job in arrivals}
     waiting: dict[str, JobView] = {}
     runs: dict[str, RunView] = {}
-    done, k, memory = Replay(), 0, {}
+    done, k, memory, promises = Replay(), 0, {}, ()
     while k < len(arrivals) or ends:
         now = min([*(job.submit for job in arrivals[k : k + 1]), *(end for end, _ in ends[:1])])
         while ends and ends[0][0] <= now:
@@ -136,9 +136,9 @@ def replay(
         again = True
         while waiting and again:
             shown = list(islice(waiting.values(), first))
-            view = make_view(now, workers, shown, list(runs.values()), settings, memory=memory)
+            view = make_view(now, workers, shown, list(runs.values()), settings, memory=memory, promises=promises)
             plan = policy.plan(view)
-            memory = plan.memory if remembers else {}
+            memory, promises = (plan.memory, plan.promises) if remembers else ({}, ())
             done.plans += 1
             watch(view, plan)
             started = [order for order in plan.orders if isinstance(order, Start)]

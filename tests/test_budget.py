@@ -1,6 +1,7 @@
 """The budget of a query (issue 16, 5): shares are fair, the time is kept, and undecided is never told as no."""
 
 import contextlib
+import gc
 import time
 from dataclasses import replace
 
@@ -144,8 +145,11 @@ def test_hard_input_ends_within_twice_its_budget(name, backend):
     make, size = HARD[name]
     request, cluster = make(size)
     prepare(cluster, backend)
+    gc.collect()
+    gc.freeze()  # as a server does: what other tests left is not looked through meanwhile
     begun = time.thread_time()
     verdict = rainbow.match(request, [cluster], backend, Budget(time.thread_time, 0.05, 1.0))[0]
+    gc.unfreeze()
     assert verdict.reason is None or verdict.reason.text
     assert time.thread_time() - begun < 2.0
 
