@@ -16,6 +16,7 @@ from tests.conftest import ADMIN, Cluster, jobspec
 def test_no_metric_stays_empty(oak: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     oak.say("heartbeat")
     a_forecast_turns_out(oak)
+    a_promise_breaks(oak)
     oak.api.good("POST", "/v1/jobs", jobspec(), oak.token)
     step_safely(oak.api.service, "oak")
     monkeypatch.setattr("rainbow.service.scheduler.step.check_plan", lambda *_: 1 / 0)
@@ -43,6 +44,19 @@ def a_forecast_turns_out(oak: Cluster) -> None:
     oak.say("heartbeat")
     forecaster.turn()
     oak.end(last)
+
+
+def a_promise_breaks(oak: Cluster) -> None:
+    """Promise a start, and change to a policy that promises none."""
+    where = "/v1/clusters/oak/scheduler"
+    before = oak.api.good("GET", where, None, oak.secret)
+    oak.api.good("PUT", where, {"policy": "priority"}, oak.secret)
+    for _ in range(5):  # one of them waits
+        oak.api.good("POST", "/v1/jobs", jobspec(2, duration=600), oak.token)
+    begun = oak.take()
+    oak.api.good("PUT", where, {key: before[key] for key in ("policy", "settings")}, oak.secret)
+    for offer in begun:
+        oak.end(offer)
 
 
 def test_metrics_are_the_administrators(oak: Cluster) -> None:
