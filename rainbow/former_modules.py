@@ -40,6 +40,7 @@ FORMER: Mapping[str, tuple[str, ...]] = {
     "rainbow.service.service": ("rainbow.service.core.service",),
     "rainbow.service.settings": ("rainbow.service.core.settings",),
 }
+FORMER_NAMES = {"Index": "IndexBackend", "Walk": "PlainBackend"}
 
 
 class _Loader(Loader):
@@ -52,8 +53,9 @@ class _Loader(Loader):
 
         def find(name: str) -> Any:
             for place in map(import_module, FORMER[module.__name__]):
-                if name in vars(place):
-                    return vars(place)[name]
+                for known in (name, FORMER_NAMES.get(name)):
+                    if known in vars(place):
+                        return vars(place)[known]
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
         vars(module)["__getattr__"] = find
