@@ -9,6 +9,8 @@ What is not checked, and why:
 - 413 is an answer as well: what is asked for is larger than the server allows, and no schema says so.
 - 412 also answers what the schemas forbid: a precondition is looked at before the body (RFC 9110, 13.2.1).
 - Events are asked for with `follow=false`: a stream that follows has no end. tests/test_api_events.py reads those.
+- `ensure_resource_availability` takes any cluster just created for the one that the paths name, which may have lost
+  its subsystem or be deleted by then. tests/test_api_clusters.py asks for what it has created.
 - `object_level_authorization` is the second run's, which has two owners; the first has the administrator only. (It
   fails if every cluster is let be seen: it was tried.)
 """
@@ -46,6 +48,9 @@ expected-statuses = ["2xx", 401, 403, 404, 409, 412, 413, 422, 429]
 
 [checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 406, 409, 412, 415, 422, 428, 429, "5xx"]
+
+[checks.ensure_resource_availability]
+enabled = false
 
 [[operations]]
 include-name = "DELETE /v1/clusters/{{name}}"

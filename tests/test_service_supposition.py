@@ -1,5 +1,9 @@
 """What the next step would do with other jobs, settings and workers; nothing is changed by asking."""
 
+import threading
+from contextlib import suppress
+
+from rainbow.service.live_state.mirror import Mirrors, mirrored
 from rainbow.service.scheduler.step import step
 from tests.agent_by_hand import Agent
 from tests.asking import api, cluster
@@ -55,3 +59,32 @@ def test_a_supposition_is_refused_with_its_pointer(api, cluster):
     assert plan(api, cluster, 422, jobs=[{"jobspec": {"version": 1}}])["pointer"].startswith("/jobs/0/jobspec")
     assert plan(api, cluster, 400, job=[])["pointer"] == "/job"
     assert plan(api, cluster, 400, jobs=[{"jobspec": spec(1), "count": 0}])["pointer"] == "/jobs/0/count"
+
+
+def test_a_refused_supposition_throws_nothing_of_the_cluster_away(api, service, cluster):
+    switch(api, cluster, "priority")
+    plan(api, cluster)
+    kept = dict(service.state(Mirrors))
+    plan(api, cluster, 422, jobs=[{"jobspec": spec(1)}, {"jobspec": {"version": 1}}])
+    plan(api, cluster, 422, settings={"discipline": "quick"})
+    assert dict(service.state(Mirrors)) == kept
+    assert not any(mirror.placing.gangs for mirror in kept.values())
+
+
+def test_who_waits_for_a_mirror_that_is_thrown_away_gets_the_next_one(service, cluster):
+    """Else two have a cluster at a time: one the old mirror, the other what is made after it."""
+    entry, held, found = service.catalogue["one"], threading.Event(), []
+
+    def wait():
+        held.wait()
+        with mirrored(service, entry) as mirror:
+            found.append(service.state(Mirrors).get(entry.id) is mirror)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    with suppress(ZeroDivisionError), mirrored(service, entry):
+        held.set()
+        threading.Event().wait(0.2)  # it waits for the lock by now
+        raise ZeroDivisionError
+    waiting.join(10)
+    assert found == [True]

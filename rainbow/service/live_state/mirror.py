@@ -56,10 +56,10 @@ NOTHING = tasks.Waiting((), {})
 def mirrored(service: Service, entry: RegisteredCluster) -> Iterator[Mirror]:
     """Give a cluster's mirror, which is the caller's alone until the block is left; one in doubt is thrown away."""
     mirrors = service.state(Mirrors)
-    mirror = mirrors.get(entry.id)
-    if mirror is None or mirror.entry.revision != entry.revision or mirror.placing.name != service.settings.backend:
-        mirror = mirrors[entry.id] = Mirror(entry, service.settings.backend)
-    _take(service, mirror)
+    mirror = _current(service, entry)
+    while mirrors.get(entry.id) is not mirror:  # thrown away or replaced while we waited for it
+        mirror.lock.release()
+        mirror = _current(service, entry)
     try:
         yield mirror
     except BaseException:
@@ -67,6 +67,16 @@ def mirrored(service: Service, entry: RegisteredCluster) -> Iterator[Mirror]:
         raise
     finally:
         mirror.lock.release()
+
+
+def _current(service: Service, entry: RegisteredCluster) -> Mirror:
+    """Take the mirror of a cluster, making it if there is none of these graphs."""
+    mirrors = service.state(Mirrors)
+    mirror = mirrors.get(entry.id)
+    if mirror is None or mirror.entry.revision != entry.revision or mirror.placing.name != service.settings.backend:
+        mirror = mirrors[entry.id] = Mirror(entry, service.settings.backend)
+    _take(service, mirror)
+    return mirror
 
 
 def _take(service: Service, mirror: Mirror) -> None:

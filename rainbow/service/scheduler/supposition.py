@@ -32,14 +32,14 @@ def supposed(frozen: Frozen, given: Mapping[str, Any]) -> Iterator[View]:
         yield frozen.view
         return
     view, demands = frozen.view, set(frozen.placing.gangs)
-    jobs = list(_jobs(frozen.placing, given.get("jobs", ()), view.now))
-    changed = replace(
-        view,
-        jobs=[*view.jobs, *jobs],
-        settings=_settings(frozen.record.policy, view.settings, given.get("settings", {})),
-        census=None,
-    )
     try:
+        jobs = list(_jobs(frozen.placing, given.get("jobs", ()), view.now))
+        changed = replace(
+            view,
+            jobs=[*view.jobs, *jobs],
+            settings=_settings(frozen.record.policy, view.settings, given.get("settings", {})),
+            census=None,
+        )
         yield _in_states(changed, given["workers"]) if given.get("workers") else changed
     finally:
         for demand in frozen.placing.gangs.keys() - demands:
