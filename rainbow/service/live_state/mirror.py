@@ -55,37 +55,31 @@ NOTHING = tasks.Waiting((), {})
 @contextmanager
 def mirrored(service: Service, entry: RegisteredCluster) -> Iterator[Mirror]:
     """Give a cluster's mirror, which is the caller's alone until the block is left; one in doubt is thrown away."""
-    mirrors = service.state(Mirrors)
     mirror = _current(service, entry)
-    while mirrors.get(entry.id) is not mirror:  # thrown away or replaced while we waited for it
-        mirror.lock.release()
-        mirror = _current(service, entry)
     try:
         yield mirror
     except BaseException:
-        mirrors.pop(entry.id, None)
+        service.state(Mirrors).pop(entry.id, None)
         raise
     finally:
         mirror.lock.release()
 
 
 def _current(service: Service, entry: RegisteredCluster) -> Mirror:
-    """Take the mirror of a cluster, making it if there is none of these graphs."""
+    """Lock a cluster's mirror, made if there is none of these graphs; TryLater while a step does not give it back."""
     mirrors = service.state(Mirrors)
     mirror = mirrors.get(entry.id)
     if mirror is None or mirror.entry.revision != entry.revision or mirror.placing.name != service.settings.backend:
         mirror = mirrors[entry.id] = Mirror(entry, service.settings.backend)
-    _take(service, mirror)
-    return mirror
-
-
-def _take(service: Service, mirror: Mirror) -> None:
-    """Take a mirror's lock; TryLater while a step has it that does not come back."""
     while not mirror.lock.acquire(timeout=PATIENCE):
-        if mirror.entry.id in service.overdue:
+        if entry.id in service.overdue:
             name = mirror.entry.cluster.name
             told = f"the policy of cluster {name} does not come back; rainbow scheduler show {name} says where it is"
             raise TryLater(told, retry_after=30)
+    if mirrors.get(entry.id) is mirror:
+        return mirror
+    mirror.lock.release()  # it was thrown away or replaced while we waited for it
+    return _current(service, entry)
 
 
 def follow(service: Service, mirror: Mirror) -> ClusterRecord | None:
