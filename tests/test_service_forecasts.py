@@ -14,6 +14,7 @@ from rainbow.errors import TryLater
 from rainbow.forecast import Key
 from rainbow.scheduling import LoadBased
 from rainbow.service.core.outlook import Outlook
+from rainbow.service.live_state import mirror
 from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
 from rainbow.store import schema, statistics
@@ -296,14 +297,14 @@ def test_a_cluster_whose_step_does_not_come_back_keeps_no_other_from_its_forecas
     [job] = submit(elm)
     for one in (oak, elm):
         one.say("heartbeat")
-    entries = oak.api.service.catalogue
+    entries, current = oak.api.service.catalogue, mirror._current
 
-    def taken(service: Any, mirror: Any) -> None:
-        if mirror.entry.id == entries["oak"].id:
+    def taken(service: Any, entry: Any) -> Any:
+        if entry.id == entries["oak"].id:
             raise TryLater("the policy of cluster oak does not come back", retry_after=30)
-        mirror.lock.acquire()
+        return current(service, entry)
 
-    monkeypatch.setattr("rainbow.service.live_state.mirror._take", taken)
+    monkeypatch.setattr(mirror, "_current", taken)
     forecast(oak.api)
     assert eta(elm, job)["how"] == "ahead"
     fault = oak.api.good("GET", "/v1/clusters/oak/forecast", None, oak.secret)["fault"]
