@@ -60,7 +60,7 @@ def create(
     start, seconds = _times(service, body, limits)
     with _turn(service, record) as turn:
         with mirrored(service, service.entry(record)) as mirror:
-            frozen = take_snapshot(service, mirror.entry, quiet=True)
+            frozen = take_snapshot(service, mirror)
             if frozen is None:
                 kept = Kept(text="it has no workers")
             elif request is None:

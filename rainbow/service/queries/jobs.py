@@ -182,7 +182,7 @@ def why_verified(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     if cluster is None:
         return {**told, "verify": None}
     with mirrored(service, service.entry(cluster)) as mirror:
-        frozen = take_snapshot(service, mirror.entry, quiet=True)
+        frozen = take_snapshot(service, mirror)
         if frozen is None or not any(job.id == job_id and job.gangs for job in frozen.view.jobs):
             return {**told, "verify": None}
         policy, view = policies.get(frozen.record.policy), frozen.view

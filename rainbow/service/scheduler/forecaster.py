@@ -236,7 +236,7 @@ class Forecaster:
 
     def _copy(self, entry: RegisteredCluster) -> Copy | None:
         with mirrored(self.service, entry) as mirror:
-            seen = take_snapshot(self.service, entry, quiet=True)
+            seen = take_snapshot(self.service, mirror)
             return self._copied(entry, mirror, seen) if seen else None
 
     def _copied(self, entry: RegisteredCluster, mirror: Mirror, seen: Frozen) -> Copy:

@@ -41,7 +41,7 @@ from rainbow.service.placement.failover import is_away, is_leaving, leave
 from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import is_unfinished, move_to_sooner
 from rainbow.service.scheduler.supposition import supposed
-from rainbow.service.scheduler.view import Frozen, frozen
+from rainbow.service.scheduler.view import Frozen, frozen, take_snapshot
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState
 from rainbow.store import clusters, jobs, reservations, tasks
 from rainbow.transitions import Assigned, StopOrdered, transition
@@ -162,7 +162,7 @@ def plan_only(
     `given`: what is supposed to be different, of the form `Supposition`.
     """
     with mirrored(service, service.entry(record)) as mirror:
-        seen = _seen(service, mirror)
+        seen = take_snapshot(service, mirror)
         if seen is None:
             return None
         try:
@@ -174,16 +174,10 @@ def plan_only(
     raise refusal
 
 
-def _seen(service: Service, mirror: Mirror) -> Frozen | None:
-    """Freeze a mirror that is the caller's alone, even if nothing waits."""
-    now = follow(service, mirror)
-    return frozen(service, mirror, now, quiet=True) if now else None
-
-
 def wait_now(service: Service, record: ClusterRecord, job: str) -> Wait | None:
     """Say why a job waits with the numbers of now; None if the next step would start it, or nothing of it waits."""
     with mirrored(service, service.entry(record)) as mirror:
-        seen = _seen(service, mirror)
+        seen = take_snapshot(service, mirror)
         if seen is None or job not in mirror.census.jobs:
             return None
         plan = ruled(policies.get(seen.record.policy), seen.view)

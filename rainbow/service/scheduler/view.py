@@ -20,7 +20,7 @@ from rainbow.service.agents.liveness import alive, loads
 from rainbow.service.jobs.jobspecs import Reading, reading
 from rainbow.service.live_state.live_job import elastic_of, system_of
 from rainbow.service.live_state.matcher_cache import FreeSpace, MatcherCache
-from rainbow.service.live_state.mirror import follow, mirrored
+from rainbow.service.live_state.mirror import follow
 from rainbow.state_machine import ENDED, Task, TaskState
 from rainbow.store import reservations, tasks, workers
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
     from rainbow.scheduling.qos import Rules
-    from rainbow.service.core.service import RegisteredCluster, Service
+    from rainbow.service.core.service import Service
     from rainbow.service.live_state.mirror import Mirror
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
@@ -80,11 +80,10 @@ class Rows(Sequence[Item], Generic[Item]):
         return self._items[k]
 
 
-def take_snapshot(service: Service, entry: RegisteredCluster, *, quiet: bool = False) -> Frozen | None:
-    """Read what has changed and freeze the view; None if nothing waits and nothing is remembered, unless `quiet`."""
-    with mirrored(service, entry) as mirror:  # whoever looks at the view while others may step holds it longer
-        record = follow(service, mirror)
-        return frozen(service, mirror, record, quiet=quiet) if record else None
+def take_snapshot(service: Service, mirror: Mirror) -> Frozen | None:
+    """Bring a mirror, which is the caller's alone, up to date and freeze it; None if the cluster is gone."""
+    record = follow(service, mirror)
+    return frozen(service, mirror, record, quiet=True) if record else None
 
 
 def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, quiet: bool = False) -> Frozen | None:
