@@ -178,3 +178,19 @@ def test_a_look_that_is_cut_short_goes_on_at_the_next_step(site: Site, monkeypat
     assert not is_unfinished(site.api.service, site.api.service.catalogue["oak"].id)
     assert site.where(running) == "oak"
     assert sorted(site.where(job) for job in waiting).count("elm") >= 1
+
+
+def test_a_look_that_is_cut_short_ends_with_the_drain_of_its_cluster(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(4):
+        site.submit()
+    site.oak.take()
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(site.api.service, "monotonic", lambda: next(ticks) * 0.3)
+    site.look()
+    oak = site.api.service.catalogue["oak"].id
+    assert is_unfinished(site.api.service, oak)
+    site.api.good("POST", "/v1/clusters/oak:drain", None, site.oak.secret)
+    step(site.api.service, "oak")
+    assert not is_unfinished(site.api.service, oak)

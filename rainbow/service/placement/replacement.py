@@ -85,10 +85,8 @@ def is_unfinished(service: Service, cluster_id: str) -> bool:
 
 def move_to_sooner(service: Service, mirror: Departed) -> bool:
     """Move what ends sooner elsewhere, in one short transaction; return whether anything was moved."""
-    told, before = (
-        service.state(Outlook).of(mirror.entry.id, service.clock()),
-        service.state(Reviews).get(mirror.entry.id),
-    )
+    told = service.state(Outlook).of(mirror.entry.id, service.clock())
+    before = service.state(Reviews).get(mirror.entry.id)
     if not is_due(service, mirror.entry.id, mirror.limits) or told is None or told.forecast is None:
         if before and before.left:
             service.state(Reviews)[mirror.entry.id] = Review(before.at)

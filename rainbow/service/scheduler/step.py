@@ -39,7 +39,7 @@ from rainbow.service.jobs.lifecycle import end, end_more, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import is_away, is_leaving, leave
 from rainbow.service.placement.recall import recall
-from rainbow.service.placement.replacement import is_unfinished, move_to_sooner
+from rainbow.service.placement.replacement import Reviews, is_unfinished, move_to_sooner
 from rainbow.service.scheduler.supposition import supposed
 from rainbow.service.scheduler.view import Frozen, frozen, take_snapshot
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState
@@ -147,6 +147,7 @@ def check_liveness(service: Service, mirror: Mirror, record: ClusterRecord) -> b
         service.tell(mirror.entry.id)
     if mirror.entry.drained or is_away(state for state, count in mirror.states.items() if count):
         leave(service, mirror)
+        service.state(Reviews).pop(mirror.entry.id, None)  # nothing of the look that was cut short is left to do
         wrote = True
     elif move_to_sooner(service, mirror):
         wrote = True
