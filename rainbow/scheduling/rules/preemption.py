@@ -73,13 +73,17 @@ def _tasks(units: Iterable[Unit]) -> list[str]:
 
 def units_for(view: View, rules: Rules, job: JobView, gone: Collection[str]) -> list[Unit]:
     """Return what a job may preempt: nothing exempt, nothing of its own, and no gang in part."""
+    may = rules.of(job.qos).preempts
+    others = [runs for runs in _running_gangs(view, gone) if runs[0].job != job.id]
+    return [_unit(runs) for runs in others if all(_may_go(rules, run, may, view.now) for run in runs)]
+
+
+def _running_gangs(view: View, gone: Collection[str] = ()) -> Collection[list[RunView]]:
     gangs: dict[tuple[str, int], list[RunView]] = {}
     for run in cluster_index_of(view).runs.values():
         if run.task not in gone:
             gangs.setdefault((run.job, run.gang), []).append(run)
-    may = rules.of(job.qos).preempts
-    own = [runs for (owner, _), runs in gangs.items() if owner != job.id]
-    return [_unit(runs) for runs in own if all(_may_go(rules, run, may, view.now) for run in runs)]
+    return gangs.values()
 
 
 def _may_go(rules: Rules, run: RunView, may: Collection[str], now: float) -> bool:
@@ -369,10 +373,7 @@ class Preemption:
     def _borrowed(self, job: JobView, gone: Collection[str]) -> list[Unit]:
         """Return what siblings run beyond what they are guaranteed, their last starts first."""
         own, found, over = self.rules.guarantee(owner_of(job)), list[Unit](), dict[Limit, float]()
-        gangs: dict[tuple[str, int], list[RunView]] = {}
-        for run in cluster_index_of(self.view).runs.values():
-            gangs.setdefault((run.job, run.gang), []).append(run)
-        for runs in sorted(gangs.values(), key=lambda runs: (-runs[0].started, runs[0].task)):
+        for runs in sorted(_running_gangs(self.view), key=lambda runs: (-runs[0].started, runs[0].task)):
             its, kind = self.rules.guarantee(owner_of(runs[0])), self.rules.of(runs[0].qos)
             free = all(not run.stopping and run.task not in gone for run in runs) and PREEMPTION not in kind.exempt
             if own is None or its is None or not free or not self.rules.are_siblings(own, its):
