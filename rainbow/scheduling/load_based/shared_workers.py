@@ -16,12 +16,11 @@ what is reserved floats on its worker.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rainbow.scheduling.cluster_index import ClusterIndex, Place
 from rainbow.scheduling.interface import Free, Start, Taken, View
@@ -406,10 +405,11 @@ class Locating(SharedWorkers):
 
 def merged(take: Take) -> dict[str, dict[str, int]]:
     """Return {worker: all that a take holds there}."""
-    found: dict[str, Counter[str]] = {}
+    found: dict[str, dict[str, int]] = {}
     for _, held in take.placed:
         for worker, amounts in held.items():
             if worker:
-                found.setdefault(worker, Counter()).update(amounts)
-    plain: dict[str, Any] = {worker: dict(amounts) for worker, amounts in found.items()}
-    return plain
+                there = found.setdefault(worker, {})
+                for kind, amount in amounts.items():
+                    there[kind] = there.get(kind, 0) + amount
+    return found
