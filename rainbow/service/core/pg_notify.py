@@ -42,6 +42,7 @@ class PgNotify:
         self._me = secrets.token_hex(8)
         self._unsent: set[str] = set()
         self._changed = False
+        self._lock = threading.Lock()  # of these two
         self._some = threading.Event()
         self._stop = threading.Event()
         work = {"peers-send": self._send_all, "peers-hear": self._hear_all, "peers-look": self._look_all}
@@ -63,8 +64,9 @@ class PgNotify:
 
     def tell(self, topics: Iterable[str], changed: bool) -> None:
         """Send these topics soon; topics published meanwhile go with them."""
-        self._unsent.update(topics)
-        self._changed |= changed
+        with self._lock:
+            self._unsent.update(topics)
+            self._changed |= changed
         self._some.set()
 
     # ── sending ──
@@ -73,8 +75,9 @@ class PgNotify:
         while not self._stop.is_set():
             self._some.wait()
             self._some.clear()
-            unsent, self._unsent = self._unsent, set()
-            changed, self._changed = self._changed, False
+            with self._lock:
+                unsent, self._unsent = self._unsent, set()
+                changed, self._changed = self._changed, False
             if unsent or changed:
                 self._send(sorted(unsent) if len(unsent) <= MOST else [], changed)
                 self._stop.wait(PAUSE)
