@@ -90,6 +90,16 @@ def test_a_job_that_is_stuck_at_its_site_moves_when_the_site_has_given_it_back(t
     assert two.oak.take() == []
 
 
+def test_an_agent_that_asks_for_tasks_hears_at_once_what_to_give_back(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [offer] = two.handed_over()
+    two.says(offer, "pending", **STUCK)
+    two.look()
+    monkeypatch.setattr(two.api.service.news, "wait_for", lambda pause: pytest.fail("there is nothing to wait for"))
+    assert two.oak.say("receive", max=1, wait=20)["withdraw"] == [{"id": offer["id"], "attempt": 1}]
+
+
 def test_what_begins_after_all_runs_on_and_stays(two: Two) -> None:
     [offer] = two.handed_over()
     two.says(offer, "pending", **STUCK)

@@ -234,7 +234,7 @@ class Agent:
         fresh = [offer for offer in answer["tasks"] if run_id(offer) not in self._journal.starting]
         if not self._told_to_stop:
             self._journal.keep(fresh)
-        if not fresh and any(answer.get(key) for key in ("stop", "suspend", "resume", "tasks")):
+        if not fresh and any(answer.get(key) for key in ("stop", "suspend", "resume", "withdraw", "tasks")):
             self._ears.rest(AGAIN)
 
     def _not_received(self, problem: Problem) -> None:

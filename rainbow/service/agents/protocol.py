@@ -91,7 +91,7 @@ NOTHING: Mapping[str, list[dict[str, Any]]] = {"stop": [], "suspend": [], "resum
 
 
 def _says_something(found: Mapping[str, Any]) -> bool:
-    return any(found[key] for key in ("tasks", "stop", "suspend", "resume"))
+    return any(found[key] for key in ("tasks", *NOTHING))
 
 
 def _offers(
