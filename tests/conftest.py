@@ -23,7 +23,9 @@ from sqlalchemy.util import LRUCache
 from rainbow.api.rate_limit import Buckets
 from rainbow.api.server import create_app
 from rainbow.service import Service, Settings
+from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.scheduler.step import step
+from rainbow.service.scheduler.view import Frozen, take_snapshot
 from rainbow.store import open_store
 from tests.postgres import Postgres, postgres
 from tests.slurm import Slurm, slurm
@@ -172,6 +174,12 @@ class Api:
         assert "Traceback" not in text
         assert 'File "' not in text
         return told
+
+
+def snapshot(service: Service, name: str) -> Frozen | None:
+    """Freeze a cluster as its next step would see it."""
+    with mirrored(service, service.catalogue[name]) as mirror:
+        return take_snapshot(service, mirror)
 
 
 def grid(nodes: int, cores: int) -> dict[str, Any]:

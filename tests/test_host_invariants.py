@@ -20,10 +20,9 @@ from rainbow.service.jobs import jobspecs
 from rainbow.service.live_state.mirror import Mirrors
 from rainbow.service.placement import submit as placement_submit
 from rainbow.service.scheduler.loop import step_safely
-from rainbow.service.scheduler.view import take_snapshot
 from rainbow.state_machine import BOOKED, ENDED, TaskState, WorkerState
 from rainbow.store import tasks, workers
-from tests.conftest import ADMIN, WHOLE_WORKERS, Api, Clock, grid, open_service_at
+from tests.conftest import ADMIN, WHOLE_WORKERS, Api, Clock, grid, open_service_at, snapshot
 
 NODES = [f"n{k}" for k in range(4)]
 CORES = 2
@@ -239,7 +238,7 @@ class Host(RuleBasedStateMachine):
 
     @invariant()
     def a_worker_holds_one_gang_or_is_idle(self):
-        frozen = take_snapshot(self.service, self.service.catalogue["oak"], quiet=True)
+        frozen = snapshot(self.service, "oak")
         with self.service.store.read() as connection:
             booked = tasks.of_cluster(connection, self.service.catalogue["oak"].id, BOOKED)
         held = [worker for task in booked for worker in task.placement]
@@ -266,10 +265,10 @@ class Host(RuleBasedStateMachine):
     def the_mirror_says_what_the_store_says(self):
         """What was followed change by change is what one reads who begins anew."""
         entry = self.service.catalogue["oak"]
-        kept = take_snapshot(self.service, entry, quiet=True)
+        kept = snapshot(self.service, "oak")
         mirrors = self.service.state(Mirrors)
         known = mirrors.pop(entry.id)
-        fresh = take_snapshot(self.service, entry, quiet=True)
+        fresh = snapshot(self.service, "oak")
         for was, now in zip(counted(kept), counted(fresh), strict=True):
             assert was == now
         mirrors[entry.id] = known
@@ -278,7 +277,7 @@ class Host(RuleBasedStateMachine):
     def nothing_new_starts_on_what_is_not_ready(self):
         with self.service.store.read() as connection:
             states = workers.of_cluster(connection, self.service.catalogue["oak"].id)
-        view = take_snapshot(self.service, self.service.catalogue["oak"], quiet=True).view
+        view = snapshot(self.service, "oak").view
         assert {w.id: w.state for w in view.workers} == {name: record.state for name, record in states.items()}
         assert WorkerState.QUARANTINED not in {record.state for record in states.values()}
 

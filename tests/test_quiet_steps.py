@@ -13,11 +13,10 @@ from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.scheduler import loop as looping
 from rainbow.service.scheduler.loop import QUIET, Loop
 from rainbow.service.scheduler.step import step
-from rainbow.service.scheduler.view import take_snapshot
 from rainbow.state_machine import TaskState, advance
 from rainbow.store import tasks
 from rainbow.store.jobs import get as get_job
-from tests.conftest import ADMIN, grid
+from tests.conftest import ADMIN, grid, snapshot
 from tests.test_scatter import bag
 
 TIMED = {
@@ -114,7 +113,7 @@ def test_of_a_large_bag_only_what_is_looked_at_is_built(api):
     with mirrored(api.service, api.service.catalogue["oak"]) as mirror:
         assert step(api.service, "oak")
         assert sum(map(len, (job._views for job in mirror.jobs.values()))) <= 3
-    (job,) = take_snapshot(api.service, api.service.catalogue["oak"]).view.jobs
+    (job,) = snapshot(api.service, "oak").view.jobs
     assert (job.tasks, len(job.gangs)) == (18, 18)
     assert [gang.tasks for gang in job.gangs] == [(f"{job.id}-{k}",) for k in range(2, 20)]
     done = 0

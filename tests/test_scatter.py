@@ -7,9 +7,8 @@ import yaml
 
 import rainbow
 from rainbow.errors import JobspecError
-from rainbow.service.scheduler.view import take_snapshot
 from rainbow.state_machine import TaskState
-from tests.conftest import grid
+from tests.conftest import grid, snapshot
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "scatter" / "cases.yaml").read_text())
 
@@ -70,5 +69,5 @@ def test_policy_is_told_which_jobs_are_elastic(api):
     oak.say("heartbeat", running=[])
     spec = bag(5, elastic={"min": 1, "max": 3})
     api.good("POST", "/v1/jobs", {"jobspec": spec}, oak.token)
-    (job,) = take_snapshot(api.service, api.service.catalogue["oak"]).view.jobs
+    (job,) = snapshot(api.service, "oak").view.jobs
     assert (job.elastic.least, job.elastic.most, job.tasks) == (1, 3, 5)

@@ -1,9 +1,7 @@
 """fair_share over real stores: elastic jobs grow and shrink, by what the policy is told of them."""
 
-from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.scheduler.step import step
-from rainbow.service.scheduler.view import take_snapshot
-from tests.conftest import grid
+from tests.conftest import grid, snapshot
 from tests.growing import Site, bag, elastic, settings, site, states, there
 
 __all__ = ["there"]  # fixtures
@@ -103,7 +101,7 @@ def test_policy_is_told_class_service_progress_nodepool_and_of_jobs_that_only_ru
     there.start()
     there.end(next(run for run, job in there.runs.items() if job == ann))
     clock.now += 20
-    view = seen(api.service).view
+    view = snapshot(api.service, "one").view
     jobs = {job.id: job for job in view.jobs}
     assert list(jobs) == [ann, web, own]
     assert [jobs[one].job_class for one in (ann, web)] == ["fair", ""]
@@ -117,15 +115,10 @@ def test_policy_is_told_class_service_progress_nodepool_and_of_jobs_that_only_ru
     assert {worker.id: worker.pool for worker in view.workers} == {"n0": "big", "n1": "wide", "n2": ""}
 
 
-def seen(service):
-    with mirrored(service, service.catalogue["one"]) as mirror:
-        return take_snapshot(service, mirror)
-
-
 def test_share_that_no_agent_runs_yet_is_not_ready(there):
     there.submit("ann", elastic(1, 4))
     step(there.api.service, "one")
-    view = seen(there.api.service).view
+    view = snapshot(there.api.service, "one").view
     assert {run.progress.initialised for run in view.runs} == {False}
     assert [job.progress.initialised for job in view.jobs] == [False]
 

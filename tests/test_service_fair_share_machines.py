@@ -1,8 +1,7 @@
 """fair_share over real stores: machines come and go, settings change, and what need not move stays."""
 
 from rainbow.service.scheduler.step import step
-from rainbow.service.scheduler.view import take_snapshot
-from tests.conftest import Api, grid, open_service_at
+from tests.conftest import Api, grid, open_service_at, snapshot
 from tests.growing import FAIR, FIXED, bag, elastic, settings, site, states, there
 
 __all__ = ["there"]  # fixtures
@@ -190,4 +189,6 @@ def test_cluster_at_rest_remembers_nothing_and_is_left_alone(there):
         there.end(run)
     there.step()
     assert there.job(ann)["state"] == "COMPLETED"
-    assert take_snapshot(there.api.service, there.api.service.catalogue["one"]) is None
+    there.step()
+    assert snapshot(there.api.service, "one").record.memory == {}
+    assert there.api.service.restless == set()
