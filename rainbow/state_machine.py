@@ -63,15 +63,14 @@ T = TaskState
 ENDED = frozenset({T.COMPLETED, T.FAILED, T.TIMED_OUT, T.CANCELED})
 BOOKED = frozenset({T.ASSIGNED, T.ACCEPTED, T.RUNNING, T.SUSPENDED, T.STOPPING})  # its space is taken
 
-_RESULTS = {T.COMPLETED, T.FAILED, T.TIMED_OUT, T.CANCELED}
 # WAITING is reached again by a retry, a lost worker or agent, or a stop ordered by a policy.
 TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
     T.WAITING: frozenset({T.ASSIGNED, T.CANCELED}),
     T.ASSIGNED: frozenset({T.ACCEPTED, T.WAITING, T.STOPPING, T.CANCELED}),
-    T.ACCEPTED: frozenset({T.RUNNING, T.WAITING, T.STOPPING, *_RESULTS}),
-    T.RUNNING: frozenset({T.SUSPENDED, T.WAITING, T.STOPPING, *_RESULTS}),
-    T.SUSPENDED: frozenset({T.RUNNING, T.WAITING, T.STOPPING, *_RESULTS}),
-    T.STOPPING: frozenset({T.WAITING, *_RESULTS}),
+    T.ACCEPTED: frozenset({T.RUNNING, T.WAITING, T.STOPPING, *ENDED}),
+    T.RUNNING: frozenset({T.SUSPENDED, T.WAITING, T.STOPPING, *ENDED}),
+    T.SUSPENDED: frozenset({T.RUNNING, T.WAITING, T.STOPPING, *ENDED}),
+    T.STOPPING: frozenset({T.WAITING, *ENDED}),
     T.COMPLETED: frozenset(),
     T.FAILED: frozenset({T.WAITING}),
     T.TIMED_OUT: frozenset({T.WAITING}),
@@ -124,21 +123,6 @@ class Task:
     preempted: dict[str, Any] | None = None  # by which job and how, until it starts again: by, qos, signal, grace
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One submitted jobspec; `nodes` are the distinct workers of its match, booked against nodes_free."""
-
-    id: str
-    name: str
-    requestor: str
-    cluster: str
-    submitted_at: float
-    nodes: int
-    state: JobState = JobState.WAITING
-    priority: int = 0
-    detail: str = ""
-
-
 def advance(task: Task, to: TaskState, **changes: Any) -> Task:
     """Move a task along the table; Conflict if the table does not have the move.
 
@@ -162,11 +146,6 @@ def ran_for(task: Task, now: float) -> float:
     """Return how many seconds a task has run: while it is suspended its time stands still."""
     until = now if task.suspended_at is None else task.suspended_at
     return 0.0 if task.started_at is None else max(0.0, until - task.started_at - task.paused)
-
-
-def held_for(task: Task, now: float) -> float:
-    """Return how many seconds a task was suspended in all."""
-    return task.paused + (0.0 if task.suspended_at is None else max(0.0, now - task.suspended_at))
 
 
 _FRESH: dict[str, Any] = {

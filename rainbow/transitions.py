@@ -161,7 +161,11 @@ Event = (
     | Unable
     | StopOrdered
     | CancelOrdered
-) | (WithdrawalOrdered | TakenBack | Lost | Ended)
+    | WithdrawalOrdered
+    | TakenBack
+    | Lost
+    | Ended
+)
 
 
 def transition(task: Task, event: Event, now: float) -> Task:

@@ -21,8 +21,6 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-import structlog
-
 from rainbow.api.connections import CONNECTION
 from rainbow.api.lanes import Lanes
 from rainbow.api.pauses import PAUSE, WAITED, Polls
@@ -49,7 +47,6 @@ GRAPHS = re.compile(r"/v1/clusters(/[^/]+/(graph|subsystems/[^/]+))?")
 ENVELOPES = re.compile(r"/v1/(jobs|jobs:batch|match|eta)|/(login|logout|match|try)|/ui/.*")
 Scope = dict[str, Any]
 Message = dict[str, Any]
-log = structlog.get_logger("rainbow.front")
 
 
 @dataclass(frozen=True, slots=True)

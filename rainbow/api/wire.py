@@ -7,8 +7,6 @@ import re
 import secrets
 import zlib
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from difflib import get_close_matches
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +19,7 @@ from rainbow.jobspec.yaml_reader import Limits, load
 from rainbow.service.core.access import Caller, caller
 from rainbow.state_machine import JobState
 from rainbow.store.accounts.charges import BY
+from rainbow.text import LATEST, meant, rfc3339
 
 if TYPE_CHECKING:
     from rainbow.service import Service
@@ -214,19 +213,15 @@ def timed(value: Any) -> Any:
     {'since': '1970-01-01T00:00:00.500Z', 'steps': [{'since': None}]}
     """
     if isinstance(value, Mapping):
-        return {key: rfc3339(item) if key in TIMES else timed(item) for key, item in value.items()}
+        return {key: _time(item) if key in TIMES else timed(item) for key, item in value.items()}
     return [timed(item) for item in value] if isinstance(value, list) else value
 
 
-def rfc3339(seconds: object) -> object:
-    """Write one time; what is no number stays as it is."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        return seconds
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _time(value: Any) -> Any:
+    return value if isinstance(value, bool) or not isinstance(value, (int, float)) else rfc3339(value)
 
 
 LARGEST = 2**63 - 1
-LATEST = 10**11  # seconds since 1970
 ANY_STATE = f"({'|'.join(JobState)}|)"
 ANY_COLUMN = f"({'|'.join(BY)})"
 PAGE = {
@@ -284,6 +279,5 @@ def refuse_unknown_queries(app: Flask) -> None:
         unknown = next((name for name in request.args if name not in known), None)
         if unknown is None or request.url_rule is None:
             return
-        near = get_close_matches(unknown, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
+        hint = meant(unknown, known) or f"known: {', '.join(sorted(known)) or 'none'}"
         raise RequestError(f"unknown query parameter {unknown[:40]!r}; {hint}", pointer=f"/{unknown[:40]}")

@@ -102,13 +102,10 @@ class Cluster:
 
     def with_subsystem(self, name: str, document: Any) -> Cluster:
         """Return this cluster with the subsystem graph `document` attached to it; GraphError says what is wrong."""
-
         return hang_subsystem(self, name, document)
 
     def without_subsystem(self, name: str) -> Cluster:
         """Return this cluster without that subsystem and its edges."""
-        from dataclasses import replace
-
         rest = {key: value for key, value in self.subsystems.items() if key != name}
         return replace(self, subsystems=rest)
 

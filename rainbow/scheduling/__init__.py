@@ -52,8 +52,6 @@ policies.add("delegate")(Delegate())
 policies.add("priority")(Priority())
 policies.add("fair_share")(FairShare())
 
-DEFAULT_POLICY = "load_based"
-
 
 def installed(name: str) -> Policy | None:
     """Return a policy; None if it is not installed any more: its cluster waits for its owner, and no other does."""
@@ -75,7 +73,6 @@ def traits_of(policy: str | Policy | None) -> Traits:
 
 
 __all__ = [
-    "DEFAULT_POLICY",
     "Accounts",
     "Answer",
     "Begins",

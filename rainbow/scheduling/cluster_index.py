@@ -8,7 +8,7 @@
 With RAINBOW_CHECK=1 the host compares the index with the vertices at every step.
 
 The host keeps one census of a cluster from step to step, so that a plan costs what has changed and what can start,
-not what exists. `census_of(view)` counts a view that brings none. While a plan is made nobody changes it.
+not what exists. `cluster_index_of(view)` counts a view that brings none. While a plan is made nobody changes it.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class View:
     promises: Sequence[Promise] = ()
     ended: Sequence[Ended] = ()
     units: Mapping[str, int] = field(default_factory=dict)
-    census: ClusterIndex | None = field(default=None, compare=False)  # the same counted; None: see census_of
+    census: ClusterIndex | None = field(default=None, compare=False)  # the same counted; None: see cluster_index_of
     free: Free | None = field(default=None, compare=False)  # where something is; None: nobody knows more than amounts
     quiet: bool = False  # orders and memory alone are wanted
     standings: Mapping[tuple[str, str], Standing] = field(

@@ -271,7 +271,7 @@ jobs = sa.Table(
     _stamp("jobs"),
     sa.Index("ix_jobs_stamp", "cluster_id", "stamp"),
     sa.Column("suspended_at", TIME),  # its owner wants it held: what runs stays where it is, what waits waits
-    # the two sums of booking.py are answered from these alone
+    # the two sums of cluster_states.py are answered from these alone
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended_at", "ended_at"),
     _index_where("ix_jobs_open", IS_OPEN, "id"),

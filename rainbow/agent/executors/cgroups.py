@@ -23,7 +23,6 @@ MIB = 2**20
 PERIOD = 100_000  # microseconds in which a run has its cores' time
 PROCESSES = 1_024  # processes and threads for each core: enough for any honest run, no room for a fork bomb
 CONTROLLERS = ("memory", "pids", "cpu")
-KILLED = 137  # 128 + SIGKILL
 
 Limits = Mapping[str, int]
 

@@ -8,13 +8,11 @@ from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.pauses import park, waited
 from rainbow.api.wire import (
-    LATEST,
     flag,
     number_of,
     read_json,
     read_mapping,
     read_state,
-    rfc3339,
     service,
     timed,
     who,
@@ -24,6 +22,7 @@ from rainbow.service import reservations as service_reservations
 from rainbow.service.agents import protocol
 from rainbow.service.clusters import drain, graphs, inventory, registration, scheduling_settings
 from rainbow.service.queries import fleet, forecasts, monitoring, occupancy
+from rainbow.text import LATEST, rfc3339
 
 nodes = Blueprint("nodes", __name__, url_prefix="/v1")
 

@@ -10,13 +10,14 @@ from typing import Any, cast
 from flask import Blueprint, Response, request
 
 from rainbow.api.pauses import without_pauses
-from rainbow.api.wire import LARGEST, flag, rfc3339, service, tokens, who
+from rainbow.api.wire import LARGEST, flag, service, tokens, who
 from rainbow.errors import RainbowError, RequestError
 from rainbow.service import Service
 from rainbow.service.core import event_stream
 from rainbow.service.core.access import Caller, caller
 from rainbow.service.core.pubsub import Pause
 from rainbow.store.events import EventRecord
+from rainbow.text import rfc3339
 
 events = Blueprint("events", __name__, url_prefix="/v1")
 

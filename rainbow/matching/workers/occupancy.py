@@ -378,7 +378,7 @@ class Occupancy:
         for resources in request.variants:
             found = search(resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None)
             if not isinstance(found, Reason):
-                return Allocation(list(self._divided(found[1], laid_out, starts)), partial(_said, found[0]))
+                return Allocation(list(self._divided(found[1], laid_out, starts)), partial(_itself, found[0]))
         return None
 
     def _retake(self, taken: Trail, starts: list[int], i: int, amount: int, whole: bool) -> None:
@@ -435,7 +435,7 @@ def _merged(found: Iterable[Allocation], by_vertex: bool) -> Take:
     return Take(tuple(sorted((one for take in takes for one in take.placed), key=itemgetter(0))), dict(vertices))
 
 
-def _said(take: Take) -> Take:
+def _itself(take: Take) -> Take:
     return take
 
 

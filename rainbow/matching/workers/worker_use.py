@@ -448,16 +448,15 @@ class Workers:
             if by_vertex:
                 vertices.update((self._vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
             for number, (label, held) in enumerate(take.placed):
-                into: dict[str, Mapping[str, int]] = {}
-                if not label or (per_slot and not number):
-                    key = place // per_slot if per_slot and label else -1
-                    fresh = key not in merged
-                    into = merged.setdefault(key, into)
-                    if not fresh:
-                        into.update((name, amounts) for amounts in held.values())
-                        continue
+                shared = not label or (per_slot and not number)
+                key = place // per_slot if per_slot and label else -1
+                into = merged.get(key) if shared else None
+                if into is None:
+                    into = {}
+                    placed.append((label, into))
+                    if shared:
+                        merged[key] = into
                 into.update((name, amounts) for amounts in held.values())
-                placed.append((label, into))
         return Take(tuple(sorted(placed, key=lambda slot: slot[0])), vertices)
 
     def _vertex(self, worker: int, i: int) -> str:

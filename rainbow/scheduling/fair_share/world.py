@@ -160,7 +160,6 @@ def order_of_share(amounts: Mapping[str, int], capacity: Mapping[str, int], kind
 
 
 GONE = ClassSettings("", Rule.FIXED_SHARE, 0, "")
-PLENTY = 1 << 30
 
 
 class WorldBuilder:

@@ -187,7 +187,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A server's settings. `secret` and `admin` None: made at first start, see access.py."""
+    """A server's settings. `secret` and `admin` None: made at first start and kept in the store."""
 
     name: str = "rainbow"
     secret: str | None = None  # lets clusters register

@@ -195,6 +195,7 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
     check_plan(seen.view, plan)
     mirror, now = seen.mirror, service.clock()
     waits = list(_to_keep(seen, plan, now))
+    mirror.common = plan.rest.common if isinstance(plan.rest, OneText) else ""
     remembers = dict(plan.memory) != dict(seen.record.memory)
     promises = plan.promises != tuple(seen.view.promises)
     if not (plan.orders or waits or remembers or promises or mirror.doomed or mirror.read > MANY):
@@ -279,9 +280,8 @@ def _rest(mirror: Mirror, plan: Plan, named: set[str], begun: Counter[str]) -> I
     rest = plan.rest
     if rest is None:
         return
-    before, mirror.common = mirror.common, rest.common if isinstance(rest, OneText) else ""
     few = len(mirror.census.jobs) <= RENEWED
-    renewed = few and mirror.common not in ("", before)
+    renewed = few and isinstance(rest, OneText) and rest.common not in ("", mirror.common)
     many = rest if isinstance(rest, ManyReasons) else None
     own = many.reasons if many else (rest.reason,)
     trusted = () if few and many else own  # not looked at job by job

@@ -83,13 +83,13 @@ class Rows(Sequence[Item], Generic[Item]):
 def take_snapshot(service: Service, mirror: Mirror) -> Frozen | None:
     """Bring a mirror, which is the caller's alone, up to date and freeze it; None if the cluster is gone."""
     record = follow(service, mirror)
-    return frozen(service, mirror, record, quiet=True) if record else None
+    return frozen(service, mirror, record, even_idle=True) if record else None
 
 
-def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, quiet: bool = False) -> Frozen | None:
-    """Freeze a mirror that is up to date."""
+def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, even_idle: bool = False) -> Frozen | None:
+    """Freeze a mirror that is up to date; None if nothing waits and nothing is remembered, unless `even_idle`."""
     _leave_behind(service, mirror)
-    if not (mirror.waiting or record.memory or mirror.doomed or quiet):
+    if not (mirror.waiting or record.memory or mirror.doomed or even_idle):
         return None
     mirror.placing.begin()
     census = mirror.census

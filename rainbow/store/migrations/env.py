@@ -1,4 +1,4 @@
-"""Alembic's entry: run the migrations on the connection that `migrate.upgrade` opened."""
+"""Alembic's entry: run the migrations on the connection that `engine.upgrade` opened."""
 
 from __future__ import annotations
 
