@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -128,7 +128,7 @@ class Served:
 
 
 @contextmanager
-def serving(url: str, folder: Path, *options: str) -> Iterator[Served]:
+def serving(url: str, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Served]:
     """Run `rainbow serve` over a store until the block is left."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -137,7 +137,7 @@ def serving(url: str, folder: Path, *options: str) -> Iterator[Served]:
     began = time.perf_counter()
     with (folder / "server.log").open("w") as log:
         command = [sys.executable, "-m", "rainbow", "serve", *where]
-        server = subprocess.Popen(command, env={**os.environ, **known}, stdout=log, stderr=log)
+        server = subprocess.Popen(command, env={**os.environ, **known, **(environment or {})}, stdout=log, stderr=log)
     try:
         served = Served(port, server.pid, 0.0)
         _await(served, server)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import threading
 import time
 from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.page.frame import HEADERS
+from rainbow.page.frame import HEADERS, Copies
 from rainbow.page.words import clean
 from rainbow.service.core import sessions
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
@@ -184,6 +186,36 @@ def test_reads_of_a_page_do_not_grow_with_clusters(api: Api) -> None:
         for k in range(20 * (more == 1)):
             api.register(f"oak{more}{k}", grid(1, 1))
     assert counted[1] <= counted[0] + 4
+
+
+def test_reads_of_a_queue_do_not_grow_with_jobs(api: Api, oak: Cluster) -> None:
+    browser, counted, statements = Browser(api, ADMIN), [], list[str]()
+    sa.event.listen(api.service.store.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    for more in (1, 20):
+        submit(api, oak.token, more)
+        statements.clear()
+        browser.get("/clusters/oak?tab=queue")
+        counted.append(len(statements))
+    assert counted[0] == counted[1]
+
+
+def test_those_who_follow_share_one_answer_and_together_a_part_of_a_core(api: Api, oak: Cluster) -> None:
+    def follow(browser: Browser) -> Any:
+        return browser.client.get("/fleet", headers={"X-Live": "1", "Accept-Encoding": "gzip"})
+
+    first, second, other = Browser(api, ADMIN), Browser(api, ADMIN), Browser(api, oak.token)
+    told = follow(first)
+    assert (told.status_code, b'name="form" value=""' in gzip.decompress(told.data)) == (200, True)
+    api.service.state(Copies).busy = api.service.monotonic() + 100
+    assert follow(second).data == told.data
+    submit(api, oak.token)
+    for browser in (second, other):
+        later = follow(browser)
+        assert (later.status_code, later.data) == (204, b"")
+        assert int(later.headers["Retry-After"]) >= 1
+    assert "jobs waiting" in second.get("/fleet")
+    api.service.state(Copies).busy = 0
+    assert follow(second).data != told.data
 
 
 def test_the_page_can_be_turned_off(api: Api) -> None:

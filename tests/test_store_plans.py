@@ -3,7 +3,8 @@
 import pytest
 import sqlalchemy as sa
 
-from rainbow.store import schema, tasks, workers
+from rainbow.store import jobs, schema, tasks, workers
+from rainbow.store.jobs import Filter
 from rainbow.store.schema import clusters
 
 NAMED = [f"j-{k}" for k in range(200)]
@@ -37,6 +38,47 @@ def test_statement_looks_into_its_index(service, statement, given, by):
             pytest.skip("the plans of PostgreSQL follow its statistics")
         told = how(connection, statement, **given)
     assert f"SEARCH {by}" in told
+
+
+LISTS = {
+    "ix_jobs_open": [
+        lambda connection: jobs.listing(connection, Filter(states=["WAITING"], name="oak", requestor="ann")),
+        *(lambda connection, by=by: jobs.count_live_by(connection, None, {}, by) for by in jobs.COUNTED),
+    ],
+    "ix_jobs_over (state=?)": [
+        lambda connection: jobs.listing(connection, Filter(states=["FAILED"])),
+        lambda connection: jobs.listing(connection, Filter(states=["FAILED", "CANCELED"], name="oak")),
+    ],
+    "ix_jobs_cluster (cluster=?)": [
+        lambda connection: jobs.listing(connection, Filter(name="oak")),
+        lambda connection: jobs.listing(connection, Filter(states=["COMPLETED"], name="oak")),
+        lambda connection: jobs.listing(connection, Filter(clusters=["1"], name="oak", oldest=True)),
+    ],
+    "ix_jobs_requestor (requestor=?)": [lambda connection: jobs.listing(connection, Filter(requestor="ann"))],
+    "sqlite_autoindex_jobs_1": [
+        lambda connection: jobs.listing(connection, Filter()),
+        lambda connection: jobs.listing(connection, Filter(clusters=["1", "2"])),
+        jobs.list_unplaced,
+        jobs.count_unplaced,
+    ],
+    "ix_jobs_ended_at": [lambda connection: tasks.in_window(connection, "1", 0, 9, 9)],
+}
+
+
+@pytest.mark.parametrize("index", LISTS)
+def test_lists_do_not_go_through_all_jobs_that_are_kept(service, index):
+    with service.store.read() as connection:
+        if connection.dialect.name != "sqlite":
+            pytest.skip("the plans of PostgreSQL follow its statistics")
+        asked = []
+        sa.event.listen(connection, "before_cursor_execute", lambda *told: asked.append((told[2], told[3])))
+        for ask in LISTS[index]:
+            asked.clear()
+            ask(connection)
+            text, values = asked[0]
+            plan = " / ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values))
+            assert index in plan, plan
+            assert not {"SCAN jobs", "SCAN j"} & set(plan.split(" / ")), plan
 
 
 def test_tasks_are_found_by_id_at_their_own_cluster_only(api):

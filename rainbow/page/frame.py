@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import hmac
+import random
 import secrets
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
@@ -19,7 +20,9 @@ from urllib.parse import urlencode, urlsplit
 from flask import Blueprint, Response, current_app, g, redirect, render_template, request
 
 from rainbow.errors import Forbidden, Unauthenticated
+from rainbow.lru_cache import LruCache
 from rainbow.service.core import sessions
+from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.sessions import Session
 
 if TYPE_CHECKING:
@@ -41,6 +44,11 @@ SAFE = ("GET", "HEAD")
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 SMALL = 1_024  # bytes of an answer that is not compressed
 TOKEN_PLACE = "@form-token@"  # noqa: S105 - in a page that is made; each answer has a token of its own there
+LIVE = "X-Live"  # a request with it follows what it shows, and asks again and again
+SHARE = 0.05  # of a core that all who follow may take together
+AHEAD = 5.0  # seconds of that share which may be used at once
+STALE = 15.0  # seconds after which an answer is made again, news or not
+COPIES = 200  # answers that are kept
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 page = Blueprint("page", __name__, template_folder="templates")
@@ -141,6 +149,44 @@ def with_cookie(answer: Response, value: str) -> Response:
     return answer
 
 
+# ── those who follow ──
+
+
+class Copies(LruCache[Any, tuple[int, float, Response]]):
+    """Answers to those who follow a page: the number of the last news, when it was made, the answer."""
+
+    def __init__(self) -> None:
+        super().__init__(COPIES)
+        self.busy = 0.0  # until when the share of a core is used up
+
+
+def shared(view: View) -> View:
+    """Let one answer serve all who follow the same with the same rights.
+
+    What is made for them takes SHARE of a core at most: beyond that they are to ask later, and keep what they have.
+    """
+
+    @wraps(view)
+    def called(**parts: Any) -> Any:
+        if LIVE not in request.headers or "gzip" not in request.headers.get("Accept-Encoding", ""):
+            return view(**parts)
+        here, copies = service(), service().state(Copies)
+        entry = here.catalogue.get(parts.get("name", ""))
+        now, version = here.monotonic(), here.news.version(entry.id if entry else ALL)
+        key = (request.full_path, who().known, who().confined, session().acts)
+        known = copies.get(key)
+        if known is None or known[0] != version or now > known[1] + STALE:
+            if now + AHEAD < copies.busy:
+                later = str(1 + int(2 * random.random() * (copies.busy - now)))  # noqa: S311 - spreads who ask
+                return Response(status=204, headers={"Retry-After": later})
+            known = copies.put(key, (version, now, with_headers(current_app.make_response(view(**parts)))))
+            copies.busy = max(now, copies.busy) + (here.monotonic() - now) / SHARE
+        made = known[2]
+        return Response(made.get_data(), made.status_code, made.headers)
+
+    return called
+
+
 # ── a page from its template ──
 
 
@@ -150,8 +196,8 @@ def render(template: str, status: int = 200, **context: Any) -> Response:
     now = service().clock()
     shown = {"session": signed, "now": now, "style": asset("page.css"), "script": asset("page.js")}
     text = render_template(template, **{**shown, "form_token": TOKEN_PLACE, "asset": asset, **context})
-    if signed is not None:
-        text = text.replace(TOKEN_PLACE, form_token())
+    if signed is not None:  # what those who follow share has no session's token
+        text = text.replace(TOKEN_PLACE, "" if LIVE in request.headers else form_token())
     answer = Response(text, status, mimetype="text/html")
     answer.headers["Cache-Control"] = "no-store"
     return answer

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from rainbow.state_machine import JobState
 from rainbow.store.schema import (
     IS_OPEN,
+    IS_OVER,
     STAGED,
     clusters,
     events,
@@ -51,7 +52,12 @@ def forget(connection: sa.Connection, before: float, most: int) -> int:
 NAMED = 500  # jobs named in one statement
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})  # at a cluster
 PENDING = LIVE | {JobState.UNPLACED}  # not ended
+COMMON = PENDING | {JobState.COMPLETED}  # of other states there are few: they are found by their state first
 _OPEN = sa.text(f"jobs.{IS_OPEN}")
+_OVER = sa.text(f"jobs.{IS_OVER}")
+_NAMED_UNPLACED = jobs.c.id.in_(
+    sa.select(unplaced.c.job).correlate(None)
+)  # so that no statement looks at every job for these few
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +201,11 @@ def live_of(connection: sa.Connection, cluster_id: str, requestor: str) -> int:
     return connection.execute(sa.select(sa.func.count()).where(*where)).scalar_one()
 
 
+def _unindexed(column: sa.Column[str]) -> sa.ColumnElement[str]:
+    """Return a column's value such that no index of it is used, where another one finds the few that are wanted."""
+    return column.concat("")
+
+
 def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
     """Return the chosen jobs, the newest first unless the oldest are asked for."""
     order = jobs.c.id if chosen.oldest else jobs.c.id.desc()
@@ -202,18 +213,17 @@ def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
     if chosen.clusters is not None:
         query = query.where(_shown(chosen.clusters, chosen.own))
     states = chosen.states or (PENDING if chosen.reason is not None else ())
+    is_open, are_few = PENDING.issuperset(states), not COMMON.intersection(states)
     if states:
-        query = query.where(jobs.c.state.in_(states))
-        query = query.where(_OPEN) if PENDING.issuperset(states) else query
+        query = query.where(jobs.c.state.in_(states), *([_OPEN] if is_open else [_OVER] if are_few else []))
     if chosen.reason is not None:
         query = query.where(jobs.c.wait["reason"].as_string() == chosen.reason)
-    if chosen.name is not None:
-        query = query.where(jobs.c.cluster == chosen.name)
-    if chosen.requestor is not None:
-        query = query.where(jobs.c.requestor == chosen.requestor)
+    for column, wanted in ((jobs.c.cluster, chosen.name), (jobs.c.requestor, chosen.requestor)):
+        if wanted is not None:
+            query = query.where((_unindexed(column) if states and (is_open or are_few) else column) == wanted)
     if chosen.before is not None:
         query = query.where(jobs.c.id > chosen.before if chosen.oldest else jobs.c.id < chosen.before)
-    return [_record(row) for row in connection.execute(query)]
+    return list(map(_record, connection.execute(query)))
 
 
 def oldest_waiting(connection: sa.Connection, cluster_ids: Sequence[str]) -> dict[str, JobRecord]:
@@ -232,7 +242,7 @@ def count_live_by(
     connection: sa.Connection, visible: Collection[str] | None, own: Mapping[str, Collection[str]], by: str
 ) -> dict[str, int]:
     """Return {value: how many jobs that have not ended} of one of COUNTED, the largest first."""
-    column = jobs.c.wait["reason"].as_string() if by == "reason" else jobs.c[by]
+    column = jobs.c.wait["reason"].as_string() if by == "reason" else _unindexed(jobs.c[by])
     query = sa.select(column, sa.func.count()).where(_OPEN).group_by(column)
     if visible is not None:
         query = query.where(_shown(visible, own))
@@ -396,7 +406,7 @@ def _shown(cluster_ids: Collection[str], own: Mapping[str, Collection[str]]) -> 
 
 
 def _there(cluster_ids: Collection[str]) -> sa.ColumnElement[bool]:
-    return sa.or_(jobs.c.cluster_id.in_(cluster_ids), _in_reach(cluster_ids))
+    return sa.or_(_unindexed(jobs.c.cluster_id).in_(cluster_ids), _in_reach(cluster_ids))
 
 
 def _in_reach(cluster_ids: Collection[str]) -> sa.ColumnElement[bool]:
@@ -409,16 +419,14 @@ def list_unplaced(connection: sa.Connection) -> list[Waiting]:
     """Return the jobs that wait and are not suspended."""
     query = sa.select(jobs.c.id, jobs.c.requestor, jobs.c.submitted_at, unplaced.c.turn, jobs.c.account)
     query = query.join(unplaced, unplaced.c.job == jobs.c.id)
-    query = query.where(jobs.c.state == JobState.UNPLACED, jobs.c.suspended_at.is_(None))
+    query = query.where(_NAMED_UNPLACED, jobs.c.state == JobState.UNPLACED, jobs.c.suspended_at.is_(None))
     return [Waiting(*row) for row in connection.execute(query)]
 
 
 def count_unplaced(connection: sa.Connection, requestor: str | None = None) -> int:
     """Count the jobs that wait, of a requestor or all."""
-    query = sa.select(sa.func.count()).select_from(unplaced).join(jobs, unplaced.c.job == jobs.c.id)
-    query = query.where(jobs.c.state == JobState.UNPLACED)
-    query = query if requestor is None else query.where(jobs.c.requestor == requestor)
-    return connection.execute(query).scalar_one()
+    query = sa.select(sa.func.count()).where(_NAMED_UNPLACED, jobs.c.state == JobState.UNPLACED)
+    return connection.execute(query if requestor is None else query.where(jobs.c.requestor == requestor)).scalar_one()
 
 
 def serve_requestor(connection: sa.Connection, requestor: str, now: float) -> None:

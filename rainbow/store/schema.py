@@ -242,6 +242,7 @@ grants = sa.Table(
 )
 
 IS_OPEN = "state IN ('UNPLACED', 'WAITING', 'RUNNING')"  # a statement that says it too is answered from the index
+IS_OVER = "state NOT IN ('UNPLACED', 'WAITING', 'RUNNING')"
 STAGED = "STAGED"  # the state of a row that is no job yet: see jobs.py
 
 jobs = sa.Table(
@@ -275,6 +276,10 @@ jobs = sa.Table(
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended_at", "ended_at"),
     _index_where("ix_jobs_open", IS_OPEN, "id"),
+    # lists by state, requestor and cluster, the newest first, however many jobs are kept
+    _index_where("ix_jobs_over", IS_OVER, "state", "id"),
+    sa.Index("ix_jobs_requestor", "requestor", "id"),
+    sa.Index("ix_jobs_cluster", "cluster", "id"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
     sa.Column("account", NAME, nullable=False, server_default=""),
     sa.Column("rate", sa.Double, nullable=False, server_default="0"),  # money for a core second, at its submit

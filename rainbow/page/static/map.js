@@ -112,7 +112,8 @@ function choices() {
   root.prepend(label);
 }
 async function load() {
-  const answer = await fetch(root.dataset.map);
+  const answer = await fetch(root.dataset.map, told ? {headers: {"X-Live": "1"}} : {});
+  if (answer.status === 204) return void setTimeout(load, 1000 * (answer.headers.get("Retry-After") || 5));
   if (!answer.ok) return;
   told = await answer.json();
   choices();

@@ -1,7 +1,7 @@
 // Times in the reader's zone, live sections, keys. Nothing here is needed to read a page.
 const $ = (what, where = document) => where.querySelector(what);
 const all = (what, where = document) => [...where.querySelectorAll(what)];
-const PAUSE = 2000, POLL = 15000;
+const PAUSE = 2000, POLL = 15000, CALM = 10000;
 
 // times
 const short = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23"});
@@ -17,19 +17,23 @@ function localTimes(where) {
 
 // live sections: the same page is asked for again, and what has changed in it is put in place
 const live = $("#live");
-let asked = 0, due = 0, isAsking = false;
+let asked = 0, due = 0, calm = 0, isAsking = false;
 function say(text, on) { if (live && live.textContent !== text) { live.textContent = text; live.className = on ? "on" : ""; } }
-function refresh() {
+function refresh(again = true) {
   if (isAsking || document.hidden || !all("[data-live]").length) return;
   const wait = asked + PAUSE - Date.now();
-  if (wait > 0) { clearTimeout(due); due = setTimeout(refresh, wait); return; }
+  clearTimeout(due); clearTimeout(calm);
+  if (wait > 0) { due = setTimeout(refresh, wait); return; }
+  if (again) calm = setTimeout(refresh, CALM, false); // the last news may have come while the server counted
   asked = Date.now(); isAsking = true;
   const ask = new XMLHttpRequest();
   ask.open("GET", location.pathname + location.search);
+  ask.setRequestHeader("X-Live", "1");
   ask.responseType = "document";
   ask.timeout = 20000;
   ask.onloadend = () => {
     isAsking = false;
+    if (ask.status === 204) { due = setTimeout(refresh, 1000 * (ask.getResponseHeader("Retry-After") || 5)); return; } // many look on
     const is = ask.status === 200 && ask.response && $("#main", ask.response) && !$("#tokens", ask.response);
     all("[data-live]").forEach(one => one.classList.toggle("stale", !is));
     if (!is) { say(ask.status === 200 ? "signed out: reload to sign in" : "not live: the server does not answer, next look in 15 s", false); return; }

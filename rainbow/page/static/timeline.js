@@ -131,7 +131,8 @@ function make() {
   });
 }
 async function load() {
-  const answer = await fetch(box.dataset.timeline);
+  const answer = await fetch(box.dataset.timeline, told ? {headers: {"X-Live": "1"}} : {});
+  if (answer.status === 204) return void setTimeout(load, 1000 * (answer.headers.get("Retry-After") || 5));
   if (!answer.ok) return;
   const first = !told;
   told = await answer.json();

@@ -10,8 +10,8 @@ from flask import jsonify, redirect, request
 
 from rainbow.errors import Forbidden, RequestError
 from rainbow.jobspec.hostlist import expand_hosts
-from rainbow.page.frame import guarded, page, render, service, who
-from rainbow.page.words import clean
+from rainbow.page.frame import guarded, page, render, service, shared, who
+from rainbow.page.words import clean, count, percent
 from rainbow.service.accounts import administration
 from rainbow.service.clusters import drain, inventory, scheduling_settings
 from rainbow.service.queries import fleet as fleet_queries
@@ -33,14 +33,26 @@ VERBS = ("drain", "offline", "reinstate")
 
 @page.get("/fleet")
 @guarded
+@shared
 def fleet() -> Any:
     """Show all clusters, and first those that need their operator."""
     told = fleet_queries.summary(service(), who(), TOP)
-    return render("fleet.html", here="fleet", fleet=told, small=len(told["tiles"]) > SMALL)
+    tiles = [_tile(one) for one in told["tiles"]]
+    return render("fleet.html", here="fleet", fleet=told, tiles=tiles, small=len(tiles) > SMALL)
+
+
+def _tile(one: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Return what a tile shows: name, address, its class, and the same in words. There may be thousands."""
+    away = {"unattended": "off", "drained": "away", "deleting": "away"}
+    look = "err" if one["fault"] else away.get(one["state"]) or f"u{occupancy.tenths(one['busy'])}"
+    waits = f", {count(one['waiting'])} waiting" if one["waiting"] else ""
+    words = f"{one['state']}, {percent(one['busy'])} in use{waits}"
+    return clean(one["name"], 60), quote(one["name"], safe=""), f"{look} w" if waits else look, words
 
 
 @page.get("/clusters")
 @guarded
+@shared
 def clusters() -> Any:
     """List all clusters by name."""
     wanted, state = request.args.get("q", "").strip(), request.args.get("state", "")
@@ -55,6 +67,7 @@ def clusters() -> Any:
 
 @page.get("/accounts")
 @guarded
+@shared
 def accounts() -> Any:
     """Show the tree of accounts and users: shares, what part of them is used, and who comes first."""
     rows = [row for one in administration.listing(service(), who())["accounts"] for row in _branch(one)]
@@ -75,6 +88,7 @@ def _number(key: str, default: int, most: int = 10**9) -> int:
 
 @page.get("/clusters/<name>")
 @guarded
+@shared
 def cluster(name: str) -> Any:
     """Show one cluster: one of its tabs."""
     tab = request.args.get("tab", "nodes")
@@ -166,6 +180,7 @@ _PARTS = {
 
 @page.get("/clusters/<name>/map")
 @guarded
+@shared
 def cluster_map(name: str) -> Any:
     """Return what the map of nodes draws."""
     answer = jsonify(occupancy.occupancy(service(), who(), name))
@@ -176,6 +191,7 @@ def cluster_map(name: str) -> Any:
 
 @page.get("/clusters/<name>/bars")
 @guarded
+@shared
 def cluster_bars(name: str) -> Any:
     """Return what the timeline draws."""
     hours, now = _number("hours", 1, 24 * 7) or 1, service().clock()

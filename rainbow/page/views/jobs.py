@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from flask import redirect, request
 
 from rainbow.errors import RainbowError, RequestError
-from rainbow.page.frame import guarded, page, render, service, who
+from rainbow.page.frame import guarded, page, render, service, shared, who
 from rainbow.page.views.picture import drawn
 from rainbow.service.jobs import lifecycle
 from rainbow.service.queries import fleet, forecasts
@@ -33,6 +33,7 @@ def asked() -> dict[str, str]:
 
 @page.get("/jobs")
 @guarded
+@shared
 def jobs() -> Any:
     """List jobs."""
     asks = asked()
@@ -66,6 +67,7 @@ def chosen_by(asks: Mapping[str, str], cursor: str | None, limit: int) -> Filter
 
 @page.get("/jobs/<id:job_id>")
 @guarded
+@shared
 def job(job_id: str) -> Any:
     """Show one job: which clusters can run it, which is best, when and where, what it prints."""
     whole = lifecycle.whole_id(service(), who(), job_id)
@@ -76,7 +78,8 @@ def job(job_id: str) -> Any:
     told = ask(service(), who(), whole)
     picture = drawn(told["decision"], MOST_CLUSTERS if "all" not in request.args else None)
     may = _may(whole, shown["state"])
-    return render("job.html", here="jobs", job=shown, why=told, eta=_eta(whole), picture=picture, may=may)
+    found: dict[str, Any] = {"job": shown, "why": told, "eta": _eta(whole), "picture": picture, "may": may}
+    return render("job.html", here="jobs", watch=shown["cluster"], **found)
 
 
 def _eta(job_id: str) -> Document | None:

@@ -1,4 +1,4 @@
-"""The one stream of a browser: which clusters have changed, at most once in two seconds.
+"""The one stream of a browser: which clusters have changed, at most once in two seconds; less often for many.
 
 It tells names only. The browser asks for what it shows, so that a stream reads nothing from the store but whether its
 session still counts, and many that look on cost next to nothing.
@@ -15,7 +15,7 @@ from flask import Response, request
 
 from rainbow.page.frame import guarded, page, service, session
 from rainbow.service.core import sessions
-from rainbow.service.core.event_stream import one_of_few
+from rainbow.service.core.event_stream import held, one_of_few
 from rainbow.service.core.pubsub import ALL, Pause
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.access import Caller
 
 TOGETHER = 2.0  # seconds of news that are told together
+FEW = 20  # streams that are told at this pace; more together are told as often as these
 ALIVE = 15.0  # seconds after which a stream says that it is still there
 OF_SESSION = 8  # streams of one session, as of tabs that cannot agree on one
 MOST_NAMED = 100  # clusters; more are told as all
@@ -33,15 +34,15 @@ SERVED = "rainbow.waited"  # in the environment where the server waits through p
 @guarded
 def events() -> Any:
     """Tell which of the caller's clusters have changed, as it happens."""
-    held, here = ExitStack(), service()
-    held.enter_context(one_of_few("page", session().cookie, OF_SESSION, here.settings.limits.viewers))
+    place, here = ExitStack(), service()
+    place.enter_context(one_of_few("page", session().cookie, OF_SESSION, here.settings.limits.viewers))
     parts = _told(here, session().cookie)
     answer = Response(
         cast("Iterator[str]", parts if SERVED in request.environ else _waited(here, parts)),
         mimetype="text/event-stream",
         headers={"Cache-Control": "no-store"},
     )
-    answer.call_on_close(held.close)
+    answer.call_on_close(place.close)
     return answer
 
 
@@ -68,7 +69,7 @@ def _told(here: Service, cookie: str) -> Iterator[str | Pause]:
         seen = now
         if changed or gone:
             yield f"event: changed\ndata: {json.dumps(['*'] if gone or len(changed) > MOST_NAMED else changed)}\n\n"
-            yield Pause({}, TOGETHER)
+            yield Pause({}, TOGETHER * max(1.0, held("page") / FEW))
             continue
         yield pause
         if not here.news.is_over(pause):

@@ -41,6 +41,7 @@ def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]
     ]
 
 
+NOTHING: Counter[str] = Counter()
 NAMES = 1_000  # workers named in one row
 
 
@@ -73,12 +74,13 @@ def rows_by_state(
     groups: dict[str, list[str]] = {}
     for name, whole in capacity.items():
         state = states.get(name, WorkerState.NEW)
-        groups.setdefault(_word(entry, state, whole, used.get(name, Counter())), []).append(name)
+        groups.setdefault(_word(entry, state, whole, used.get(name, NOTHING)), []).append(name)
     for word, names in sorted(groups.items()):
         total, taken = Counter[str](), Counter[str]()
-        for name in names:
-            total.update(capacity[name])
-            taken.update(used.get(name, {}))
+        for amounts, many in Counter(tuple(capacity[name].items()) for name in names).items():
+            total.update({kind: amount * many for kind, amount in amounts})
+        for name in used.keys() & names:
+            taken.update(used[name])
         idle = word in ("idle", "mixed", "allocated")
         free = {kind: max(0, amount - taken[kind]) if idle else 0 for kind, amount in total.items()}
         row = {"cluster": entry.cluster.name, "state": word, "nodes": len(names), "names": fold_hosts(names[:NAMES])}
@@ -91,7 +93,7 @@ def _word(entry: RegisteredCluster, state: WorkerState, whole: Mapping[str, int]
         return "draining" if used else "drained"
     if state is not WorkerState.READY:
         return {WorkerState.NEW: "unattended"}.get(state, str(state).lower())
-    if not +used:
+    if not used or not +used:
         return "idle"
     return "mixed" if used["core"] < whole.get("core", 1) else "allocated"
 

@@ -104,6 +104,12 @@ def _topics(who: Caller, cluster_id: str | None) -> list[str]:
     return [ALL] if seen is None or len(seen) > TOPICS else sorted(seen)
 
 
+def held(kind: str) -> int:
+    """Return how many places of a kind are held."""
+    with _lock:
+        return sum(n for (of, _), n in _open.items() if of == kind)
+
+
 @contextmanager
 def one_of_few(kind: str, caller: str, most: int, of_all: int) -> Iterator[None]:
     """Hold one of a kind's places for requests that wait; TooMany if the caller, or all together, have too many."""

@@ -49,7 +49,8 @@ def waits_of(service: Service, connection: sa.Connection, records: Sequence[JobR
     """Return {job: why it waits} of the jobs of which no policy says it."""
     open_ = [record for record in records if record.state in LIVE and record.wait is None]
     standing = tasks.standing(connection, [record.id for record in open_])
-    sites = {record.cluster_id: _site(service, connection, record) for record in open_}
+    at = {record.cluster_id: record for record in open_}  # one job of each cluster: a cluster is read once
+    sites = {cluster_id: _site(service, connection, record) for cluster_id, record in at.items()}
     found = ((r.id, wait_of(r, standing.get(r.id, {}), sites[r.cluster_id])) for r in open_)
     return {job: wait for job, wait in found if wait is not None}
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ AWAY = {
 }
 LEVELS = "0123456789A"  # how full a worker is, in tenths, upwards
 SHOWN = ("core", "memory", "gpu")  # amounts that workers are colored by, if they have any
+NOTHING: Counter[str] = Counter()
 NAME = re.compile(r"(.*?)(0|[1-9]\d{0,8})")
 
 
@@ -51,6 +52,13 @@ class Seen:
     states: Mapping[str, WorkerRecord]
     booked: Sequence[Task]
     used: Mapping[str, Counter[str]]
+    made: dict[tuple[Any, ...], Any] = field(default_factory=dict)  # what was counted of it, for the next who asks
+
+    def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """Return what was made of this before, or make it."""
+        if key not in self.made:
+            self.made[key] = make()
+        return self.made[key]
 
 
 class Looks(ByCluster[Seen]):
@@ -78,11 +86,7 @@ def occupancy(service: Service, who: Caller, name: str) -> dict[str, Any]:
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
     entry, seen = service.entry(record), _seen(service, record)
-    capacity = worker_capacity(entry.cluster)
-    groups: dict[tuple[Any, ...], list[str]] = {}
-    for worker, whole in capacity.items():
-        groups.setdefault(tuple(sorted(whole.items())), []).append(worker)
-    kinds = [_kind(entry, names, capacity, seen) for names in groups.values()]
+    kinds = seen.once(("kinds", entry.revision, entry.drained), lambda: _kinds(entry, seen))
     by_worker = record.settings.get("unit") == "worker"
     return {
         "cluster": name,
@@ -93,13 +97,22 @@ def occupancy(service: Service, who: Caller, name: str) -> dict[str, Any]:
     }
 
 
+def _kinds(entry: RegisteredCluster, seen: Seen) -> list[dict[str, Any]]:
+    capacity = worker_capacity(entry.cluster)
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for worker, whole in capacity.items():
+        groups.setdefault(tuple(sorted(whole.items())), []).append(worker)
+    return [_kind(entry, names, capacity, seen) for names in groups.values()]
+
+
 def _kind(
     entry: RegisteredCluster, names: Sequence[str], capacity: Mapping[str, Mapping[str, int]], seen: Seen
 ) -> dict[str, Any]:
     whole = capacity[names[0]]
     letters = [_away(entry, seen.states.get(name)) for name in names]
-    taken = [bool(+seen.used.get(name, Counter())) for name in names]
-    by = {kind: [seen.used.get(name, Counter())[kind] for name in names] for kind in SHOWN if whole.get(kind)}
+    held = [seen.used.get(name, NOTHING) for name in names]
+    taken = [any(amount > 0 for amount in one.values()) for one in held]
+    by = {kind: [one[kind] for one in held] for kind in SHOWN if whole.get(kind)}
     levels = {kind: _line(letters, (used / whole[kind] for used in amounts)) for kind, amounts in by.items()}
     used = {kind: sum(amounts) for kind, amounts in by.items()}
     there = [not letter or letter == "D" for letter in letters]
@@ -159,9 +172,12 @@ def rows(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:
     """Count a cluster's workers by state, with what is free of them."""
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
-    seen = _seen(service, record)
+    entry, seen = service.entry(record), _seen(service, record)
     states = {worker: known.state for worker, known in seen.states.items()}
-    return list(rows_by_state(service.entry(record), states, seen.used))
+    found: list[dict[str, Any]] = seen.once(
+        ("rows", entry.revision, entry.drained), lambda: list(rows_by_state(entry, states, seen.used))
+    )
+    return found
 
 
 # ── one worker ──
