@@ -246,3 +246,14 @@ def test_strict_levels_take_as_fluxion_does():
     assert occupancy.take(request) is None
     occupancy.release(first.number)
     assert sorted(occupancy.take(request).vertices) == ["core0", "core1"]
+
+
+def test_a_node_that_holds_an_empty_slot_is_another_than_one_taken_whole():
+    slot = {"type": "slot", "count": 1, "label": "work", "with": []}
+    nodes = [{"type": "node", "count": 1}, {"type": "node", "count": 1, "with": [slot]}]
+    task = {"command": ["true"], "slot": "work", "count": {"per_slot": 1}}
+    request = rainbow.parse_jobspec({"version": 1, "resources": nodes, "tasks": [task], "attributes": {}})
+    for count, fits in ((1, False), (2, True)):
+        built = strategies.cluster([("node", [])] * count)
+        answers = [rainbow.match(request, [built], backend=backend)[0].take for backend in ("index", "networkx")]
+        assert [take is not None for take in (*answers, Occupancy(built).take(request))] == [fits] * 3

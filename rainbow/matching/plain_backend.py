@@ -74,6 +74,8 @@ class PlainBackend:
         laid_out = layout(cluster)
         busy = [i for i in laid_out.workers if laid_out.worker_names[i] not in workers]
         for resources in request.variants:
+            if quick_check(resources, laid_out.by_type, laid_out):
+                continue
             taken = Trail(laid_out, barred(request.constraint, laid_out), busy)
             found = search(resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None)
             if isinstance(found, tuple):
