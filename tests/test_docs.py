@@ -36,14 +36,34 @@ def test_every_link_leads_to_a_file(page):
         assert (page.parent / target).exists(), target
 
 
-def test_every_file_that_the_design_names_exists():
-    """Rooms and files of docs/design.md, by their full path or the end of it."""
+MAPS = [ROOT / "docs/design.md", ROOT / "docs/design/where-to-change-what.md"]
+
+
+@pytest.mark.parametrize("page", MAPS, ids=lambda p: p.name)
+def test_every_file_that_the_design_names_exists(page):
+    """Rooms and files, by their full path or the end of it."""
     there = [
         f"/{path.relative_to(ROOT)}" for folder in ("rainbow", "tests", "docs") for path in (ROOT / folder).rglob("*")
     ]
-    named = re.findall(r"`([a-z_/]+(?:\.py|/))`", (ROOT / "docs/design.md").read_text())
-    assert len(named) > 40
+    named = re.findall(r"`([a-z_/]+(?:\.py|/))`", page.read_text())
+    named += [name.partition("::")[0] for name in re.findall(r"`(\w+\.py::\w+)", page.read_text())]
+    assert len(named) > 20
     assert not [name for name in named if not any(path.endswith(f"/{name.rstrip('/')}") for path in there)]
+
+
+@pytest.mark.parametrize("page", MAPS, ids=lambda p: p.name)
+def test_every_function_that_the_design_names_is_in_its_file(page):
+    """As `folder/file.py::Class.method`, or `folder/file.py` (`function`)."""
+    text = page.read_text()
+    named = re.findall(r"`([\w/]+\.py)::([\w.]+)`", text) + re.findall(r"`([\w/]+\.py)` \(`([\w.]+)`\)", text)
+    assert len(named) > 5
+    for file, name in named:
+        [path] = [path for path in (ROOT / "rainbow").rglob(Path(file).name) if str(path).endswith(f"/{file}")]
+        for part in name.split("."):
+            assert re.search(rf"^ *((async )?def {part}\(|class {part}\b|{part}\b.*=)", path.read_text(), re.M), (
+                file,
+                name,
+            )
 
 
 def test_every_line_of_the_threat_model_names_tests_that_there_are():
