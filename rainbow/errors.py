@@ -1,31 +1,32 @@
-"""Every fault Rainbow can raise, each with a code that never changes.
+"""The faults that Rainbow raises, each with a code that never changes.
 
 RainbowError                     anything of ours
-    ├── InputError                   what was sent cannot be read; says where
-    │   ├── GraphError               a cluster or subsystem graph
-    │   ├── JobspecError             a jobspec
-    │   ├── StateError               a cluster's state
-    │   ├── SelectionError           priorities, steps, expressions
-    │   ├── PolicyError              settings of a scheduling policy
-    │   ├── ConfigError              a configuration file
-    │   ├── RequestError             an HTTP request: names, envelopes, parameters
-    │   └── LimitError               larger, deeper or longer than the server allows
-    ├── AccessError                  who asks
-    │   ├── Unauthenticated          missing or unknown credential
-    │   └── Forbidden                the credential lacks the permission
-    ├── NotFound                     not found, or not visible to this credential
-    ├── Conflict                     exists already, or its state does not allow it
-    ├── PreconditionFailed           it has changed since the caller read it
-    ├── Refused                      valid, but no cluster can or may take the job
-    │   ├── OverBudget               an account's budget or longest duration does not allow the job
-    │   ├── NoClusterNow             some clusters match, and the rules of selection leave none of them now
-    │   └── Undecided                no cluster is known to match: the time for matching ended first
-    ├── TimedOut                     the body of a request did not come in time
-    ├── PlanError                    a policy's plan breaks a hard invariant
-    └── TryLater                     the same request may succeed later
-        ├── TooMany                  an admission or rate limit
-        └── Unavailable              the store or the server is away
+├── InputError                   what was sent cannot be read; says where
+│   ├── GraphError               a cluster or subsystem graph
+│   ├── JobspecError             a jobspec
+│   ├── StateError               a cluster's state
+│   ├── SelectionError           priorities, steps, expressions
+│   ├── PolicyError              settings of a scheduling policy
+│   ├── ConfigError              a configuration file
+│   ├── RequestError             an HTTP request: names, envelopes, parameters
+│   └── LimitError               larger, deeper or longer than the server allows
+├── AccessError                  who asks
+│   ├── Unauthenticated          missing or unknown credential
+│   └── Forbidden                the credential lacks the permission
+├── NotFound                     not found, or not visible to this credential
+├── Conflict                     exists already, or its state does not allow it
+├── PreconditionFailed           it has changed since the caller read it
+├── Refused                      valid, but no cluster can or may take the job
+│   ├── OverBudget               an account's budget or longest duration does not allow the job
+│   ├── NoClusterNow             some clusters match, and the rules of selection leave none of them now
+│   └── Undecided                no cluster is known to match: the time for matching ended first
+├── TimedOut                     the body of a request did not come in time
+├── PlanError                    a policy's plan breaks a hard invariant
+└── TryLater                     the same request may succeed later
+    ├── TooMany                  an admission or rate limit
+    └── Unavailable              the store or the server is away
 
+UnknownPlugin and PluginFault, which need the registry, are in plugins.py.
 "Does not fit" and "must wait" are no faults: they are values with reasons (matching.Reason, scheduling.Wait).
 """
 

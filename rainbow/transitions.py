@@ -7,7 +7,7 @@
 
 Which moves are legal is the table of state_machine.py. An event that is no news to a task leaves it as it is.
 
-A lost task waits 1 s, then 2 s, 4 s, ... for its next attempt, and has failed after `most_lost` losses, with its
+A lost task waits 1 s, then 2 s, 4 s, ... for its next attempt, and has failed after `max_lost` losses, with its
 history: a task that ends whatever watches it would run forever, and take its neighbours with it each time.
 """
 
@@ -122,10 +122,10 @@ class TakenBack:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """This attempt is lost. `most_lost` as of the cluster's limits; 0: any number."""
+    """This attempt is lost. `max_lost` as of the cluster's limits; 0: any number."""
 
     why: str
-    most_lost: int
+    max_lost: int
     canceled: bool = False
 
 
@@ -141,7 +141,7 @@ class Ended:
     cause: str = ""
     canceled: bool = False  # somebody has asked for that
     service: bool = False  # an instance of a service: it starts again
-    most_lost: int = 0
+    max_lost: int = 0
 
     @property
     def good(self) -> bool:
@@ -175,7 +175,7 @@ def transition(task: Task, event: Event, now: float) -> Task:
     >>> task = transition(transition(task, Accepted("ann"), 2.0), Started(), 3.0)
     >>> str(task.state), str(transition(task, Ended(exit_code=0), 4.0).state)
     ('RUNNING', 'COMPLETED')
-    >>> task = transition(task, Lost("lost contact with the agent", most_lost=5), 10.0)
+    >>> task = transition(task, Lost("lost contact with the agent", max_lost=5), 10.0)
     >>> str(task.state), task.not_before
     ('WAITING', 11.0)
     """
@@ -281,9 +281,9 @@ def _lost(task: Task, event: Lost, now: float) -> Task:
     if not task.agent:  # nobody has begun it
         return advance(task, T.WAITING, detail=event.why)
     history = [*task.losses, {"attempt": task.attempt, "at": now, "why": event.why}]
-    if 0 < event.most_lost <= len(history):
+    if 0 < event.max_lost <= len(history):
         told = "; ".join(f"attempt {one['attempt']}: {one['why']}" for one in history)
-        detail = f"lost {len(history)} times, the limit is {event.most_lost}: {told}"[:LONGEST_DETAIL]
+        detail = f"lost {len(history)} times, the limit is {event.max_lost}: {told}"[:LONGEST_DETAIL]
         return advance(task, T.FAILED, losses=history, detail=detail, cause=LOST, ended_at=now)
     after = now + pause(len(history))
     return advance(task, T.WAITING, losses=history[-TOLD:], detail=event.why, not_before=after)
@@ -294,7 +294,7 @@ def _ended(task: Task, event: Ended, now: float) -> Task:
         return _lost(task, Lost("", 0, canceled=True), now) if event.result == LOST else _final(task, event, now)
     if event.result == LOST or (event.result == "stopped" and task.cause == LOST):
         why = event.detail or (task.detail if task.cause == LOST else "it was lost")
-        return _lost(task, Lost(why, event.most_lost), now)
+        return _lost(task, Lost(why, event.max_lost), now)
     if event.result == "stopped":  # by the policy or with its agent: it runs again
         detail = task.detail if task.preempted else event.detail or "stopped and requeued"
         return advance(task, T.WAITING, detail=detail)

@@ -68,7 +68,7 @@ def test_each_event_moves_each_state_as_the_table_says(name: str, state: TaskSta
         (Ended("lost", detail="gone"), {}, S.WAITING, {"not_before": 10.0, "detail": "gone", "placement": {}}),
         (Ended("lost", canceled=True), {}, S.CANCELED, {"placement": {}}),
         (Ended("stopped"), {"cause": "lost", "detail": "no worker"}, S.WAITING, {"not_before": 10.0}),
-        (Ended("lost", most_lost=1), {}, S.FAILED, {"cause": "lost"}),
+        (Ended("lost", max_lost=1), {}, S.FAILED, {"cause": "lost"}),
         (Ended(exit_code=0, service=True), {"retries_left": 1}, S.WAITING, {"retries_left": 0}),
         (Ended(exit_code=0, service=True), {"started_at": -90.0}, S.WAITING, {"retries_left": 5}),
         (Ended(exit_code=3, service=True), {}, S.FAILED, {"exit_code": 3}),

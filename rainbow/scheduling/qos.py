@@ -156,19 +156,19 @@ class Rules:
                         yield Limit(kind, whose, of_user, where, float(own[key]))
 
     @cached_property
-    def preempt(self) -> bool:
+    def has_preemption(self) -> bool:
         """Whether any quality of service may preempt another."""
         return any(one.preempts for one in self.qos.values())
 
     @cached_property
-    def limit(self) -> bool:
+    def has_limits(self) -> bool:
         """Whether there is any limit of running cores."""
         given = [own for line in self.lines.values() for _, own in line] + [one.limits for one in self.qos.values()]
         return any(_has(own) or any(map(_has, own.get("clusters", {}).values())) for own in given)
 
     @cached_property
-    def over_all(self) -> bool:
-        """Whether there is one over all clusters."""
+    def has_shared_limits(self) -> bool:
+        """Whether a limit of running cores counts over all clusters."""
         given = [own for line in self.lines.values() for _, own in line] + [one.limits for one in self.qos.values()]
         return bool(self.parents) or any(map(_has, given))
 

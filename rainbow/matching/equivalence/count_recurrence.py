@@ -52,22 +52,22 @@ class Vertex(Protocol):
 
 
 @dataclass(slots=True)
-class TakenAmounts:
+class CountedPart:
     """One request of the tree. `units`: how many of it the request above wants."""
 
     request: Resource
     units: int
     for_one: int  # units that one slot takes, see depth_first.py
     needs: tuple[Need, ...]
-    children: tuple[TakenAmounts, ...] = ()
-    placed: tuple[TakenAmounts, ...] = ()  # of a slot, see layout.py
-    spread: tuple[TakenAmounts, ...] = ()
+    children: tuple[CountedPart, ...] = ()
+    placed: tuple[CountedPart, ...] = ()  # of a slot, see layout.py
+    spread: tuple[CountedPart, ...] = ()
     has_place: bool = False
     pieces: bool = False
     top: int = -1
     places: int = -1
     pools: list[tuple[int, Pool, int]] = field(default_factory=list)  # (column, pool, base units per unit)
-    outside: TakenAmounts | None = None  # the same part counted outside every worker
+    outside: CountedPart | None = None  # the same part counted outside every worker
     out: bool = False
 
 
@@ -80,9 +80,9 @@ class CountRecurrence:
         self.width = 0
         self.by_pool: dict[Pool, list[tuple[int, bool]]] = {}
         self.needs: dict[int, tuple[Need, int]] = {}  # by number: the need and its column
-        self.by_type: dict[str, list[TakenAmounts]] = {}
-        self.slots: list[TakenAmounts] = []  # those that look for places
-        self.part_of: dict[int, TakenAmounts] = {}  # by number of the request
+        self.by_type: dict[str, list[CountedPart]] = {}
+        self.slots: list[CountedPart] = []  # those that look for places
+        self.part_of: dict[int, CountedPart] = {}  # by number of the request
         self.tops = [self._part(r, hosted=False, out=False) for r in resources]
 
     # ── the parts of a request ──
@@ -97,13 +97,13 @@ class CountRecurrence:
                 self.needs[need.number] = (need, self._column())
         return needs
 
-    def _part(self, r: Resource, hosted: bool, out: bool) -> TakenAmounts:
+    def _part(self, r: Resource, hosted: bool, out: bool) -> CountedPart:
         if r.is_slot:
             return self._slot(r, hosted, out)
         children = tuple(self._part(child, hosted=True, out=out) for child in r.children)
         needs = host_needs(r, self.rooted.worker_type) if children else r.needs
         for_one = for_one_slot(r, self.rooted) or r.count.min
-        part = TakenAmounts(r, r.count.min, for_one, self._known(needs), children, top=self._column(), out=out)
+        part = CountedPart(r, r.count.min, for_one, self._known(needs), children, top=self._column(), out=out)
         if not children:
             part.pieces = bool(r.exclusive or r.needs or r.type in self.rooted.compound)
             if not (r.exclusive or r.needs):
@@ -115,13 +115,13 @@ class CountRecurrence:
             self.part_of[r.number] = part
         return part
 
-    def _slot(self, r: Resource, hosted: bool, out: bool) -> TakenAmounts:
+    def _slot(self, r: Resource, hosted: bool, out: bool) -> CountedPart:
         """Lay out a slot, its children no slots; in a worker they are spread, outside some have one place."""
         above = parts_above(r, self.rooted.worker_type, self.rooted.worker_level_types, hosted)
         placed = tuple(self._part(child, hosted=False, out=out) for child in above.placed)
         spread = tuple(self._part(child, hosted=True, out=out) for child in above.spread)
         needs, children = self._known(above.needs), (*placed, *spread)
-        part = TakenAmounts(r, r.count.min, r.count.min, needs, children, placed, spread, above.has_place, out=out)
+        part = CountedPart(r, r.count.min, r.count.min, needs, children, placed, spread, above.has_place, out=out)
         if not out:
             self.part_of[r.number] = part
             self.part_of.update((above.originals[child.request.number], child) for child in children)
@@ -169,7 +169,7 @@ class CountRecurrence:
                 columns[slot.places] = met * self._capacity(slot.placed, columns)
         return columns
 
-    def _weight(self, part: TakenAmounts, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
+    def _weight(self, part: CountedPart, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
         """Units one vertex of a part's type gives: one to stand on, or its size if it is taken whole."""
         if part.children:
             met = self.meets(part.needs, at, columns)
@@ -195,7 +195,7 @@ class CountRecurrence:
             met = met & ((columns[self.needs[need.number][1]] > 0) | at.inherits(need))
         return met
 
-    def below(self, part: TakenAmounts, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
+    def below(self, part: CountedPart, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
         """Units of a part strictly below the vertex it is hosted by."""
         if not part.request.is_slot:
             return self.units(part, sums)
@@ -203,7 +203,7 @@ class CountRecurrence:
             return self._times(part.children, sums)
         return self._slots(part, at, sums, columns)
 
-    def _slots(self, slot: TakenAmounts, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
+    def _slots(self, slot: CountedPart, at: Vertex, sums: Sequence[Number], columns: Sequence[Number]) -> Number:
         """Slots below a vertex above the workers: as many as have places, and find what is not of one place."""
         most = self._times(slot.spread, sums)
         if not slot.has_place:
@@ -214,22 +214,22 @@ class CountRecurrence:
             found = found + sums[slot.places]
         return self.least(most, found if slot.placed else (found > 0) * PLENTY)
 
-    def _capacity(self, placed: Sequence[TakenAmounts], columns: Sequence[Number], out: bool = False) -> Number:
+    def _capacity(self, placed: Sequence[CountedPart], columns: Sequence[Number], out: bool = False) -> Number:
         """How many times one place gives what slots take there; 1 where they take nothing."""
         if not placed:
             return 1
         return self._times([part.outside or part for part in placed] if out else placed, columns)
 
-    def _times(self, parts: Sequence[TakenAmounts], columns: Sequence[Number]) -> Number:
+    def _times(self, parts: Sequence[CountedPart], columns: Sequence[Number]) -> Number:
         return reduce(self.least, (self.units(part, columns) // part.for_one for part in parts), PLENTY)
 
-    def units(self, part: TakenAmounts, columns: Sequence[Number]) -> Number:
+    def units(self, part: CountedPart, columns: Sequence[Number]) -> Number:
         """Units of a part in a subtree, by its columns."""
         found = columns[part.top]
         for column, _, factor in part.pools:
             found = found + columns[column] // factor
         return found
 
-    def available(self, part: TakenAmounts, root: Vertex, columns: Sequence[Number]) -> Number:
+    def available(self, part: CountedPart, root: Vertex, columns: Sequence[Number]) -> Number:
         """Units of a part of the request that nothing stands above, by the root's columns."""
         return self._slots(part, root, columns, columns) if part.request.is_slot else self.units(part, columns)

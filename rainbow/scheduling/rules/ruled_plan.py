@@ -46,17 +46,17 @@ class _Ruled:
     def __init__(self, policy: Policy, view: View, rules: Rules) -> None:
         self.policy, self.view, self.rules = policy, view, rules
         self.census = cluster_index_of(view)
-        counts = rules.limit or rules.parents
+        counts = rules.has_limits or rules.parents
         self.used = used_cores(rules, self.census.runs.values()) if counts else {}
-        self.preemption = Preemption.of(view, rules, self.used) if rules.preempt or rules.parents else None
+        self.preemption = Preemption.of(view, rules, self.used) if rules.has_preemption or rules.parents else None
         own = {key: value for key, value in view.memory.items() if key != NAME}
         self.seen = replace(view, memory=own) if NAME in view.memory else view
 
     def plan(self) -> Plan:
-        cut = cuts(self.rules, self.census.jobs.values(), self.used) if self.rules.limit else {}
+        cut = cuts(self.rules, self.census.jobs.values(), self.used) if self.rules.has_limits else {}
         cut |= self.preemption.held_back() if self.preemption else {}
         plan = self._asked(cut)
-        if self.rules.limit and (more := beyond(self.view, plan, self.used)):
+        if self.rules.has_limits and (more := beyond(self.view, plan, self.used)):
             cut |= self._less(plan, more, cut)
             plan = self._asked(cut)
             plan = without(self.view, plan, beyond(self.view, plan, self.used))

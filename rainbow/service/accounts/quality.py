@@ -69,14 +69,14 @@ def rules_of(service: Service, connection: sa.Connection, entry: RegisteredClust
     if name not in known.rules:
         known.rules[name] = _rules(known.tree, known.qos, name)
     rules = known.rules[name]
-    if not (rules.limit or rules.preempt or rules.parents):
+    if not (rules.has_limits or rules.has_preemption or rules.parents):
         return None
     return with_elsewhere(connection, entry, rules)
 
 
 def with_elsewhere(connection: sa.Connection, entry: RegisteredCluster, rules: Rules) -> Rules:
     """Return rules with what runs on other clusters by now."""
-    if not rules.over_all:
+    if not rules.has_shared_limits:
         return rules
     used: Counter[Limit] = Counter()
     for owner, placement in charges.placed_elsewhere(connection, entry.id):

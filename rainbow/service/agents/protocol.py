@@ -319,7 +319,7 @@ def _ended(service: Service, desk: UnitOfWork, task: Task, event: Mapping[str, A
         cause=str(event.get("cause") or ""),
         canceled=canceled,
         service=bool(reading(desk.connection, task.job).request.service),
-        most_lost=desk.limits["max_lost"],
+        max_lost=desk.limits["max_lost"],
     )
     after = transition(task, end, now)
     if job is not None and result in BY_ITSELF and (after.state in ENDED or not end.service):

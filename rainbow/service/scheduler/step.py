@@ -222,7 +222,7 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
 def _within(connection: sa.Connection, seen: Frozen, plan: Plan) -> Plan:
     """Return a plan without what passes a limit over all clusters by what has started elsewhere since the view."""
     rules = seen.view.rules
-    if rules is None or not rules.over_all or not any(isinstance(order, Start) for order in plan.orders):
+    if rules is None or not rules.has_shared_limits or not any(isinstance(order, Start) for order in plan.orders):
         return plan
     view = replace(seen.view, rules=with_elsewhere(connection, seen.mirror.entry, rules))
     return within(view, plan)
