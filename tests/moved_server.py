@@ -29,7 +29,7 @@ from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Clock, new_file
 
-MEMORY = Path("/dev/shm")  # the replay is not one of the disk
+MEMORY = Path("/", "dev", "shm")  # the replay is not one of the disk
 FOR_EVER = 1e12  # seconds: agents of a replay say nothing while nothing happens
 
 

@@ -145,7 +145,7 @@ def both(arrivals: Sequence[Arrival], cores: int, *, alone: bool = True) -> Wind
 
 
 def recorded(windows: int, each: int) -> list[list[Arrival]]:
-    """Windows of lublin_256, arrivals pressed to about what the four can take, limits up to five times the run time."""
+    """Windows of lublin_256, arrivals pressed to about what the four take, limits up to five times the run."""
     chance = Random(7)
     trace = islice(read_trace(SHARED / "traces" / "lublin_256.swf.gz"), windows * each)
     found = [replace(one, submit=PACE * one.submit, limit=one.run * chance.uniform(1, 5)) for one in trace]
@@ -163,7 +163,7 @@ def drawn(jobs: int) -> Iterator[Arrival]:
 
 
 def test_routing_by_time_halves_the_slowdown_of_the_shortest_queue_over_http() -> None:
-    jobs = list(drawn(36))
+    jobs = list(drawn(24))
     ratio = summed([both(jobs, 8, alone=False)], [jobs]).of("slowdown")
     assert ratio.ratio <= 0.5, (ratio.old, ratio.new)
 

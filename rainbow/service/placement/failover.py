@@ -114,7 +114,8 @@ def leave(service: Service, mirror: Departed) -> None:
     moved: dict[str, str] = {}
 
     def place(elsewhere: Elsewhere, record: JobRecord) -> None:
-        if is_movable(elsewhere.connection, record):
+        # another process may have moved it since the mirror was followed: this one only says of its own cluster
+        if record.cluster_id == mirror.entry.id and is_movable(elsewhere.connection, record):
             move = elsewhere.place(record, "its cluster accepts no tasks")
             if move:
                 moved[record.id] = move.record.cluster_id
@@ -232,12 +233,22 @@ class Elsewhere:
 
     def look(self, record: JobRecord) -> Move | None:
         """Return where a job would go, without writing."""
-        return self._move(record, "", None)
+        return self._move(record, "", self.going(record))
 
-    def place(self, record: JobRecord, why: str, among: Collection[str] | None = None, **facts: Any) -> Move | None:
-        """Place a job at another of its candidates, or of these among them; None if there is none."""
+    def place(
+        self,
+        record: JobRecord,
+        why: str,
+        among: Collection[str] | None = None,
+        going: Going | None = None,
+        **facts: Any,
+    ) -> Move | None:
+        """Place a job at another of its candidates, or of these among them; None if there is none.
+
+        `going`: where it may go, if that is known.
+        """
         service, connection = self._service, self._connection
-        move = self._move(record, why, among, **facts)
+        move = self._move(record, why, going or self.going(record), among, **facts)
         if move:
             carry_out(connection, move)
             text = f"the job has moved to cluster {move.record.cluster}: {why}"
@@ -257,8 +268,10 @@ class Elsewhere:
         selector, options = again.get("selector", ""), again.get("options", {})
         return Going(read, decision, selector, options, verdicts, candidate_ids(self._service, verdicts))
 
-    def _move(self, record: JobRecord, why: str, among: Collection[str] | None, **facts: Any) -> Move | None:
-        service, going = self._service, self.going(record)
+    def _move(
+        self, record: JobRecord, why: str, going: Going, among: Collection[str] | None = None, **facts: Any
+    ) -> Move | None:
+        service = self._service
         moves = going.decision.get("moves", [])
         verdicts = [v for v in going.verdicts if among is None or v.cluster in among]
         ids = going.ids if reads_states(going.selector) else {}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from rainbow.service.core.outlook import Told
     from rainbow.service.core.service import Service
+    from rainbow.service.placement.failover import Going
     from rainbow.store.jobs import JobRecord
 
 WHY = "expected to end sooner there"
@@ -94,12 +95,12 @@ def move_to_sooner(service: Service, mirror: Departed) -> bool:
     begun = before.at if before and before.left else service.clock()
     rules, job_ids = Rules(**mirror.limits["replace"]), _first(mirror, before.left if before else ())
     with service.store.read() as connection:
-        looking = _Looking(service, connection, rules, told)
+        looking = _Looking(service, connection, mirror.entry.id, rules, told)
         gains = sorted(looking.gains(job_ids), reverse=True)
     moved, late = {}, []
     if gains:
         with service.store.write() as connection:
-            again = _Looking(service, connection, rules, told, looking.elsewhere.verdicts)
+            again = _Looking(service, connection, mirror.entry.id, rules, told, looking.elsewhere.verdicts)
             moved = dict(again.moved(gains))
             late = [job_id for _, job_id in gains[again.looked :]]
     service.state(Reviews)[mirror.entry.id] = Review(begun, (*late, *job_ids[looking.looked :]))
@@ -127,13 +128,30 @@ def _is_promised(record: JobRecord) -> bool:
     return wait.get("reason") == "reserved" and ("promised" in wait["facts"] or wait["facts"].get("start") is None)
 
 
+@dataclass(frozen=True, slots=True)
+class Better:
+    """A job that would gain by a move: where it may go, its ends there, and the cluster where it ends first."""
+
+    record: JobRecord
+    going: Going
+    arriving: Arriving
+    name: str
+    finish: float
+
+
 class _Looking:
     """One look at the jobs of a cluster, in a transaction."""
 
     def __init__(
-        self, service: Service, connection: sa.Connection, rules: Rules, told: Told, verdicts: Any = None
+        self,
+        service: Service,
+        connection: sa.Connection,
+        cluster_id: str,
+        rules: Rules,
+        told: Told,
+        verdicts: Any = None,
     ) -> None:
-        self._service, self._connection = service, connection
+        self._service, self._connection, self._id = service, connection, cluster_id
         self._rules, self._told, self._now, self.monotonic = rules, told, service.clock(), service.monotonic
         self.looked = 0  # jobs
         self.elsewhere = Elsewhere(service, connection, {} if verdicts is None else verdicts, back_after=WHY)
@@ -146,8 +164,7 @@ class _Looking:
                 return
             self.looked += 1
             if found := self.best(job_id):
-                record, arriving, name = found
-                yield self._end_here(record) - _finish(arriving, name), job_id
+                yield self._end_here(found.record) - found.finish, job_id
 
     def moved(self, gains: list[tuple[float, str]]) -> Iterator[tuple[str, str]]:
         """Move jobs while the transaction is short; yield each with the cluster that has it now."""
@@ -157,30 +174,33 @@ class _Looking:
                 return
             self.looked += 1
             found = self.best(job_id)
-            if found and (move := self.carry_out(*found)):
+            if found and (move := self.carry_out(found)):
                 yield job_id, move.record.cluster_id
 
-    def best(self, job_id: str) -> tuple[JobRecord, Arriving, str] | None:
-        """Return a job that would gain by a move, its ends elsewhere, and the cluster where it ends first."""
+    def best(self, job_id: str) -> Better | None:
+        """Return where a job would end first, if it would gain by a move there."""
         record = jobs.get(self._connection, job_id)
-        if record is None or not is_movable(self._connection, record) or self._end_here(record) == inf:
+        if record is None or record.cluster_id != self._id or self._end_here(record) == inf:
+            return None  # another process may have moved it: what is forecast here is not of it any more
+        going = self.elsewhere.going(record) if is_movable(self._connection, record) else None
+        if going is None or not self._may_move(going.decision):
             return None
-        decision = jobs.decision(self._connection, job_id)
-        if "placed_by" in decision or not self._rules.allows(decision.get("moves", []), self._now):
-            return None
-        going = self.elsewhere.going(record)
         arrival = Arrival(going.read, record.requestor, record.name)
         made = arrivals(self._service, self._connection, arrival, going.candidates, going.ids)
         name = min(going.ids.values(), key=lambda one: _finish(made, one), default="")
         pays = name and self._rules.pays(self._end_here(record), _finish(made, name), self._now)
-        return (record, made, name) if pays else None
+        return Better(record, going, made, name, _finish(made, name)) if pays else None
 
-    def carry_out(self, record: JobRecord, arriving: Arriving, name: str) -> Move | None:
+    def _may_move(self, decision: Mapping[str, Any]) -> bool:
+        return "placed_by" not in decision and self._rules.allows(decision.get("moves", []), self._now)
+
+    def carry_out(self, better: Better) -> Move | None:
         """Move a job and book it where it is now."""
-        ends = {"from": rfc3339(self._end_here(record)), "to": rfc3339(_finish(arriving, name))}
-        move = self.elsewhere.place(record, WHY, among={name}, expected_end=ends)
+        record, name = better.record, better.name
+        ends = {"from": rfc3339(self._end_here(record)), "to": rfc3339(better.finish)}
+        move = self.elsewhere.place(record, WHY, {name}, better.going, expected_end=ends)
         if move:
-            arriving.book(move.record.cluster_id)
+            better.arriving.book(move.record.cluster_id)
         return move
 
     def _end_here(self, record: JobRecord) -> float:
