@@ -53,11 +53,12 @@ def show(client: Client, cluster: str, watch: bool, output: str) -> None:
 
 @scheduler.command()
 @of_cluster
+@click.option("--with", "given", type=FILE, help="Suppose the jobs, settings and workers of a YAML or JSON file.")
 @printer.output_option
 @with_secret
-def plan(client: Client, cluster: str, output: str) -> None:
+def plan(client: Client, cluster: str, given: Path | None, output: str) -> None:
     """Show what the next scheduling cycle would do (dry run)."""
-    found = client.plan(cluster)
+    found = settings_file.asked(given, lambda what: client.plan(cluster, what)) if given else client.plan(cluster)
     printer.show(output, found, lambda console: _draw_plan(console, found))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,18 @@ def read(file: Path, policy: str | None) -> Written:
         raise click.UsageError(f"{file} contains settings for policy {found['policy']}, not {policy}")
     settings = found.get("settings", {}) if whole else found
     return Written(found["policy"] if whole else policy, settings, file, positions, whole)
+
+
+def asked(file: Path, ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """Ask the server by what a file says; a fault that it finds says where in the file it is."""
+    with naming(file):
+        found, positions = load_settings(text_of(file))
+        try:
+            return ask(found)
+        except Problem as fault:
+            if not fault.pointer:
+                raise
+            raise located(PolicyError(fault.detail or fault.message, pointer=fault.pointer), positions) from None
 
 
 def _check(found: Mapping[str, Any], positions: Positions, *, whole: bool) -> None:
