@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rainbow.errors import JobspecError, LimitError
+from rainbow.errors import InputError, JobspecError, LimitError
 from rainbow.jobspec import Limits, parse_jobspec
 from rainbow.jobspec.storable import keeping
 from rainbow.jobspec.yaml_reader import load
@@ -151,3 +151,49 @@ def test_jobspec_in_a_yaml_envelope_keeps_the_text_of_its_numbers():
     assert (again.duration, again.parameters) == (read.duration, read.parameters) == (60.0, {"x": 0.4})
     (need,) = again.resources[0].children[0].needs
     assert need.conditions[0].options["value"] == "1.10"
+
+
+TEXTS = [
+    '{"a": [1, -7, 1.10, 2.50, 0.5, true, null, "x", "1.10", {}], "b": {"c": "\\u00e9\\/\\n\\ud83d\\ude00"}}',
+    '{"a": -0, "b": 1e5, "c": 1.5e3, "d": 1E-05, "e": 0.0, "f": 100000000000000000000}',
+    '  {"<<": 1, "yes": "no", "2020-01-01": "~"}  ',
+    '{"a": 1, "a": 2}',
+    '{"a": NaN}',
+    '{"a": ' + "9" * 101 + "}",
+    '{"a": "caf\u00e9", "b": "\u2028"}',
+    '{"a": ' + "[" * 70 + "]" * 70 + "}",
+]
+
+
+def _loaded(text):
+    try:
+        return repr(load(text, Limits())[0])
+    except InputError as fault:
+        return str(fault), fault.pointer, fault.line, fault.column
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_json_is_read_as_yaml_would_read_it(text, monkeypatch):
+    found = _loaded(text)
+    monkeypatch.setattr("rainbow.jobspec.yaml_reader._plain_json", lambda _: None)
+    assert found == _loaded(text)
+
+
+WHOLE = """{"version": %s, "resources": {"w": {"type": "node", "replicas": %s}},
+"tasks": [{"command": ["a"], "resources": "w"}]}"""
+
+
+@pytest.mark.parametrize("numbers", [("2.0", "1"), ("1", "2.0"), ("1", "true"), ("1", "0")])
+def test_fault_in_json_is_found_and_placed_however_it_is_read(numbers, monkeypatch):
+    """The fast reader and the fast validator refuse what the others do, and these say what is wrong."""
+
+    def refused():
+        with pytest.raises(JobspecError) as caught:
+            parse_jobspec(WHOLE % numbers)
+        return str(caught.value), caught.value.pointer, caught.value.line, caught.value.column
+
+    found = refused()
+    monkeypatch.setattr("rainbow.jobspec.yaml_reader._plain_json", lambda _: None)
+    monkeypatch.setattr("rainbow.jobspec.schema_validation._is_valid", lambda *_: False)
+    assert found == refused()
+    assert found[2] == 1

@@ -52,6 +52,39 @@ def _has_texts(document: Any) -> bool:
 _BITS = 64
 
 
+def _plain_copy(document: Any, limits: Limits) -> Any:
+    """Copy a small document of plain values at once; None: it needs a closer look."""
+    left = [min(limits.values, MOST_PLAIN)]
+
+    def copy(part: Any, depth: int) -> Any:
+        left[0] -= 1
+        kind = type(part)
+        if left[0] < 0 or depth < 0:
+            raise ValueError(part)
+        if kind is dict:
+            return {key: copy(value, depth - 1) for key, value in part.items() if is_text(key)}
+        if kind is list:
+            return [copy(value, depth - 1) for value in part]
+        if kind in _PLAIN or (kind is int and -_SMALL < part < _SMALL) or (kind is str and is_text(part)):
+            return part
+        raise ValueError(part)
+
+    def is_text(text: Any) -> bool:
+        if type(text) is str and len(text) <= most and text.isascii() and "\0" not in text:
+            return True
+        raise ValueError(text)
+
+    most = min(limits.key, limits.size // MOST_PLAIN)
+    try:
+        return copy(document, min(limits.depth, MOST_DEPTH))
+    except ValueError:
+        return None
+
+
+MOST_PLAIN, MOST_DEPTH, _SMALL = 1_000, 30, 1 << 63  # values and levels that are copied without a closer look
+_PLAIN = {bool, type(None)}
+
+
 class _Copying:
     """Copies a document value by value; a fault says where."""
 
@@ -119,4 +152,6 @@ class _Copying:
 
 def sound(document: Any, limits: Limits) -> Any:
     """Copy a document, refusing what no jobspec can hold; what is given as Python is held to the limits of text."""
+    if (found := _plain_copy(document, limits)) is not None:
+        return found
     return _Copying(limits).copy(document, 0)
