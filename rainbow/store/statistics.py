@@ -66,14 +66,19 @@ StateCounts = dict[tuple[str, str], int]
 def counted(connection: sa.Connection) -> dict[str, StateCounts]:
     """Return {metric: {(cluster id, state): how many}}."""
     live = _by_state(connection, jobs.c.cluster_id, jobs.c.state, jobs.c.state.in_(LIVE))
-    left = _by_state(connection, tasks.c.cluster_id, tasks.c.state, tasks.c.state.in_(set(TaskState) - ENDED))
     there = _by_state(connection, workers.c.cluster_id, workers.c.state, sa.true())
-    queues: Counter[tuple[str, str]] = Counter()
+    return {"rainbow_jobs": live, "rainbow_tasks": queues(connection), "rainbow_workers": there}
+
+
+def queues(connection: sa.Connection) -> dict[tuple[str, str], int]:
+    """Return how many tasks of each cluster are `waiting` and `running`: those that hold space."""
+    left = _by_state(connection, tasks.c.cluster_id, tasks.c.state, tasks.c.state.in_(set(TaskState) - ENDED))
+    found: Counter[tuple[str, str]] = Counter()
     for (cluster_id, state), count in left.items():
-        queues[(cluster_id, "running" if state in BOOKED else "waiting")] += count
+        found[(cluster_id, "running" if state in BOOKED else "waiting")] += count
     for cluster_id, count in staged_tasks(connection).items():
-        queues[(cluster_id, "waiting")] -= count
-    return {"rainbow_jobs": live, "rainbow_tasks": dict(queues), "rainbow_workers": there}
+        found[(cluster_id, "waiting")] -= count
+    return found
 
 
 def _by_state(

@@ -66,8 +66,8 @@ metrics = Blueprint("metrics", __name__)
 def show() -> Any:
     """Show the metrics for Prometheus.
 
-    Needs the admin token or a monitor token, unless `server.metrics` is everybody. `brief=true` leaves out metrics
-    of every cluster's scheduling, each of which takes a plan.
+    Needs the admin token or a monitor token, unless `server.metrics` is everybody. Metrics of a cluster's scheduling
+    are those of its last cycle, or of one of the 20 plans that a request makes. `brief=true` leaves them out.
     """
     _check_reader()
     lines = [*_counters(), *_histograms(), *_gauges()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from heapq import nsmallest
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ from rainbow.scheduling.interface import Order
 from rainbow.service.clusters.scheduling_settings import _told
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.scheduler.loop import step_safely
-from rainbow.service.scheduler.step import plan_only
-from rainbow.store import clusters, jobs, statistics, tasks
+from rainbow.service.scheduler.step import Figures, LastFigures, plan_only
+from rainbow.store import clusters, jobs, statistics
 
 if TYPE_CHECKING:
     from rainbow.service.core.service import Service
@@ -120,21 +121,41 @@ Sample = tuple[dict[str, str], float]
 
 
 def metrics(service: Service) -> str:
-    """Write the figures of every cluster as they are now."""
-    found: dict[str, list[Sample]] = {}
-    for name in sorted(service.catalogue):
-        for metric, sample in _of_cluster(service, name):
+    """Write the figures of every cluster: of its last step, or of a plan if something has happened there since.
+
+    At most MOST_PLANS plans are made, those first whose figures are oldest.
+    """
+    with service.store.read() as connection:
+        queues = statistics.queues(connection)
+    _plan_again(service)
+    kept, found = service.state(Figures), dict[str, list[Sample]]()
+    for name, entry in sorted(service.catalogue.items()):
+        label = {"cluster": name}
+        known = kept.get(entry.id)
+        samples: list[tuple[str, Sample]] = [("tasks_waiting", (label, queues.get((entry.id, "waiting"), 0)))]
+        samples += [("tasks_booked", (label, queues.get((entry.id, "running"), 0)))]
+        samples += [("step_failed", (label, float(entry.id in service.faults)))]
+        for metric, sample in (*samples, *_of_policy(known.figures if known else {}, label)):
             found.setdefault(metric, []).append(sample)
     return "".join(line for metric, text in OF_ALL.items() for line in _written(metric, text, found.get(metric, [])))
 
 
-def _of_cluster(service: Service, name: str) -> Iterator[tuple[str, Sample]]:
-    entry, label = service.catalogue[name], {"cluster": name}
-    with service.store.read() as connection:
-        waiting, booked = tasks.unended(connection, entry.id)
-    yield from (("tasks_waiting", (label, waiting)), ("tasks_booked", (label, booked)))
-    yield "step_failed", (label, float(entry.id in service.faults))
-    yield from _of_policy(_figures(service, name), label)
+MOST_PLANS = 20  # made for one scrape, a millisecond or two each
+KEPT_SECONDS = 60.0  # as long figures stand if nothing happens
+
+
+def _plan_again(service: Service) -> None:
+    kept, now, news = service.state(Figures), service.monotonic(), service.news
+    stale = [
+        (known.at if known else 0.0, name)
+        for name, entry in service.catalogue.items()
+        if not (known := kept.get(entry.id))
+        or known.version != news.version(entry.id)
+        or now - known.at > KEPT_SECONDS
+    ]
+    for _, name in nsmallest(MOST_PLANS, stale):
+        entry = service.catalogue[name]
+        kept[entry.id] = LastFigures(news.version(entry.id), now, _figures(service, name))
 
 
 def _figures(service: Service, name: str) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ from rainbow.scheduling.rules.running_limits import within
 from rainbow.service.accounts.quality import with_elsewhere
 from rainbow.service.agents.liveness import lose_the_silent
 from rainbow.service.core.limits import check_limits
+from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.expectation import tell_broken
 from rainbow.service.jobs.lifecycle import end, end_more, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
@@ -106,8 +107,21 @@ def step(service: Service, name: str) -> bool:
     return ordered
 
 
+@dataclass(frozen=True, slots=True)
+class LastFigures:
+    """Figures of a cluster, when they were worked out, and how often something had happened there."""
+
+    version: int
+    at: float
+    figures: Mapping[str, Any]
+
+
+class Figures(ByCluster[LastFigures]):
+    """The last figures of each cluster, of its steps here and of plans."""
+
+
 def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
-    entry = mirror.entry
+    entry, version = mirror.entry, service.news.version(mirror.entry.id)
     record = follow(service, mirror)  # 1 what has changed
     if record is not None and record.revision > entry.revision:  # another process has given it other graphs
         service.entry(record)
@@ -125,6 +139,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
+    service.state(Figures)[entry.id] = LastFigures(version, service.monotonic(), plan.figures)
     mirror.ended = {}
     if mirror.resting or mirror.dependents.restless(mirror.jobs) or _awaits_time(seen, plan):
         service.restless.add(entry.id)
