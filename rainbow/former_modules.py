@@ -9,10 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+else:  # what they are is for readers; every command would wait for their imports
+    Loader = MetaPathFinder = object
 
 FORMER: Mapping[str, tuple[str, ...]] = {
     "rainbow.agent.executor": ("rainbow.agent.executors.interface", "rainbow.agent.executors.run"),
