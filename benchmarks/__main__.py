@@ -8,6 +8,7 @@ from benchmarks import budget, fair_share, forecast, matching, priority
 from benchmarks.accounts import accounting
 from benchmarks.agents import running_tasks
 from benchmarks.host import hosting
+from benchmarks.lists import forgetting, listed
 from benchmarks.load_based import planning
 from benchmarks.located import locating
 from benchmarks.presence import present, refreshed
@@ -27,6 +28,8 @@ PARTS = {
     "host": hosting,
     "presence": present,
     "refresh": refreshed,
+    "lists": listed,
+    "retention": forgetting,
     "priority": priority.main,
     "fair_share": fair_share.epochs,
     "forecast": forecast.main,

@@ -3,8 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from rainbow.store import jobs, schema, tasks, workers
-from rainbow.store.jobs import Filter
+from rainbow.store import jobs, pages, schema, tasks, workers
 from rainbow.store.schema import clusters
 
 NAMED = [f"j-{k}" for k in range(200)]
@@ -41,26 +40,10 @@ def test_statement_looks_into_its_index(service, statement, given, by):
 
 
 LISTS = {
-    "ix_jobs_open": [
-        lambda connection: jobs.listing(connection, Filter(states=["WAITING"], name="oak", requestor="ann")),
-        *(lambda connection, by=by: jobs.count_live_by(connection, None, {}, by) for by in jobs.COUNTED),
+    "ix_pages_state (state=?)": [
+        lambda connection, by=by: pages.count_live_by(connection, None, {}, by) for by in pages.COUNTED
     ],
-    "ix_jobs_over (state=?)": [
-        lambda connection: jobs.listing(connection, Filter(states=["FAILED"])),
-        lambda connection: jobs.listing(connection, Filter(states=["FAILED", "CANCELED"], name="oak")),
-    ],
-    "ix_jobs_cluster (cluster=?)": [
-        lambda connection: jobs.listing(connection, Filter(name="oak")),
-        lambda connection: jobs.listing(connection, Filter(states=["COMPLETED"], name="oak")),
-        lambda connection: jobs.listing(connection, Filter(clusters=["1"], name="oak", oldest=True)),
-    ],
-    "ix_jobs_requestor (requestor=?)": [lambda connection: jobs.listing(connection, Filter(requestor="ann"))],
-    "sqlite_autoindex_jobs_1": [
-        lambda connection: jobs.listing(connection, Filter()),
-        lambda connection: jobs.listing(connection, Filter(clusters=["1", "2"])),
-        jobs.list_unplaced,
-        jobs.count_unplaced,
-    ],
+    "ix_pages_state (state=? AND id=?)": [jobs.list_unplaced, jobs.count_unplaced],
     "ix_jobs_ended_at": [lambda connection: tasks.in_window(connection, "1", 0, 9, 9)],
 }
 

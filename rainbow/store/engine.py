@@ -149,6 +149,12 @@ class Store:
                     with self.timed("commit"):
                         transaction.commit()
 
+    def shrink(self) -> None:
+        """Give some of the space of what was deleted back, where the database does not by itself."""
+        if not self.many_processes:
+            with self.one_writer, self.look() as connection:
+                sqlite.shrink(connection)
+
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from rainbow.store.pages import MOST_RANGES, first_of
 from rainbow.store.schema import changes, events, together
 
 
@@ -64,10 +65,21 @@ def after(
     connection: sa.Connection, number: int, clusters: Collection[str] | None, most: int = 500
 ) -> list[EventRecord]:
     """Return the events after one, of these clusters (None: all), the oldest first."""
-    query = sa.select(*_COLUMNS).where(events.c.number > number).order_by(events.c.number).limit(most)
-    if clusters is not None:
-        query = query.where(events.c.cluster_id.in_(clusters))
+    query = sa.select(*_COLUMNS).order_by(events.c.number)
+    if clusters is None or len(clusters) > MOST_RANGES:
+        query = query.where(events.c.number > number).limit(most)
+        query = query if clusters is None else query.where(events.c.cluster_id.in_(clusters))
+    else:
+        ranges, newer = [[one] for one in clusters], [events.c.number > number]
+        found = first_of(connection, events.c.number, [events.c.cluster_id], ranges, most, newer)
+        query = query.where(events.c.number.in_(found))
     return [EventRecord(**row._mapping) for row in connection.execute(query)]
+
+
+def forget(connection: sa.Connection, before: float, most: int) -> int:
+    """Forget what happened before this time, at most so many events; return how many."""
+    old = sa.select(events.c.number).where(events.c.at < before).order_by(events.c.at).limit(most)
+    return connection.execute(events.delete().where(events.c.number.in_(old))).rowcount
 
 
 def last(connection: sa.Connection) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any
 
@@ -13,8 +13,6 @@ import sqlalchemy as sa
 
 from rainbow.state_machine import JobState
 from rainbow.store.schema import (
-    IS_OPEN,
-    IS_OVER,
     STAGED,
     clusters,
     events,
@@ -23,6 +21,8 @@ from rainbow.store.schema import (
     record_uses,
     records,
     states,
+    symbols,
+    tags,
     tasks,
     together,
     unplaced,
@@ -42,19 +42,17 @@ def forget(connection: sa.Connection, before: float, most: int) -> int:
     """Forget what ended before this time, at most so many jobs with their tasks; return how many jobs."""
     old = sa.select(jobs.c.id).where(jobs.c.ended_at < before).order_by(jobs.c.ended_at).limit(most)
     gone = connection.execute(old).scalars().all()
+    used = sa.select(record_uses.c.digest).where(record_uses.c.job.in_(gone)).distinct()
+    digests = connection.execute(used).scalars().all()
     connection.execute(jobs.delete().where(jobs.c.id.in_(gone)))
-    forget_unused_records(connection)
-    forget_unused_reaches(connection)
-    connection.execute(events.delete().where(events.c.at < before))
+    in_use = sa.exists().where(record_uses.c.digest == records.c.digest)
+    connection.execute(records.delete().where(records.c.digest.in_(digests), ~in_use))
     return len(gone)
 
 
 NAMED = 500  # jobs named in one statement
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})  # at a cluster
 PENDING = LIVE | {JobState.UNPLACED}  # not ended
-COMMON = PENDING | {JobState.COMPLETED}  # of other states there are few: they are found by their state first
-_OPEN = sa.text(f"jobs.{IS_OPEN}")
-_OVER = sa.text(f"jobs.{IS_OVER}")
 _NAMED_UNPLACED = jobs.c.id.in_(
     sa.select(unplaced.c.job).correlate(None)
 )  # so that no statement looks at every job for these few
@@ -91,27 +89,12 @@ class JobRecord:
         return replace(self, cluster_id=cluster_id, cluster=cluster, nodes=nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which jobs to list. `clusters` None: of every cluster; `before`: those that come after this job id."""
-
-    clusters: Collection[str] | None = None
-    states: Collection[str] = ()
-    name: str | None = None
-    before: str | None = None
-    limit: int = 100
-    requestor: str | None = None
-    own: Mapping[str, Collection[str]] = field(default_factory=dict)  # cluster → whose jobs there, if not everybody's
-    reason: str | None = None  # why they wait
-    oldest: bool = False  # the oldest first
-
-
 _NAMES = [column.name for column in fields(JobRecord)]
 _COLUMNS = [jobs.c[name] for name in _NAMES]
 _NO_KEY = {"idempotency": None, "request_digest": None}
-_SEEN = sa.select(*_COLUMNS).where(jobs.c.state != STAGED)
-_ORDERED = _SEEN.order_by(jobs.c.submitted_at, jobs.c.id)
-_BY_PREFIX = _SEEN.order_by(jobs.c.id)
+SEEN = sa.select(*_COLUMNS).where(jobs.c.state != STAGED)
+_ORDERED = SEEN.order_by(jobs.c.submitted_at, jobs.c.id)
+_BY_PREFIX = SEEN.order_by(jobs.c.id)
 _BY_ID = _ORDERED.where(jobs.c.id == sa.bindparam("wanted"))
 _LIVE = _ORDERED.where(jobs.c.cluster_id == sa.bindparam("wanted"), jobs.c.state.in_(LIVE))
 _CHANGED = (
@@ -162,13 +145,13 @@ def place(connection: sa.Connection, record: JobRecord, decision: Mapping[str, A
 
 def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
     """Return the job."""
-    return next((_record(row) for row in connection.execute(_BY_ID, {"wanted": job_id})), None)
+    return next((record_of(row) for row in connection.execute(_BY_ID, {"wanted": job_id})), None)
 
 
 def beginning_with(connection: sa.Connection, prefix: str, most: int) -> list[JobRecord]:
     """Return at most `most` jobs whose ids begin with these hexadecimal digits."""
     within = (jobs.c.id >= prefix, jobs.c.id < prefix + "g")  # no digit comes after f: the index answers
-    return [_record(row) for row in connection.execute(_BY_PREFIX.where(*within).limit(most))]
+    return [record_of(row) for row in connection.execute(_BY_PREFIX.where(*within).limit(most))]
 
 
 def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]:
@@ -180,12 +163,12 @@ def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]
 
 def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
     """Return the cluster's jobs that have not ended, in order of submission."""
-    return [_record(row) for row in connection.execute(_LIVE, {"wanted": cluster_id})]
+    return [record_of(row) for row in connection.execute(_LIVE, {"wanted": cluster_id})]
 
 
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[JobRecord]:
     """Return the cluster's jobs that were submitted or changed since an epoch, ended ones too."""
-    return [_record(row) for row in connection.execute(_CHANGED, {"cluster": cluster_id, "since": since})]
+    return [record_of(row) for row in connection.execute(_CHANGED, {"cluster": cluster_id, "since": since})]
 
 
 def live_by_requestor(connection: sa.Connection, cluster_id: str) -> dict[str, int]:
@@ -201,31 +184,6 @@ def live_of(connection: sa.Connection, cluster_id: str, requestor: str) -> int:
     return connection.execute(sa.select(sa.func.count()).where(*where)).scalar_one()
 
 
-def _unindexed(column: sa.Column[str]) -> sa.ColumnElement[str]:
-    """Return a column's value such that no index of it is used, where another one finds the few that are wanted."""
-    return column.concat("")
-
-
-def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
-    """Return the chosen jobs, the newest first unless the oldest are asked for."""
-    order = jobs.c.id if chosen.oldest else jobs.c.id.desc()
-    query = _SEEN.order_by(order).limit(chosen.limit)
-    if chosen.clusters is not None:
-        query = query.where(_shown(chosen.clusters, chosen.own))
-    states = chosen.states or (PENDING if chosen.reason is not None else ())
-    is_open, are_few = PENDING.issuperset(states), not COMMON.intersection(states)
-    if states:
-        query = query.where(jobs.c.state.in_(states), *([_OPEN] if is_open else [_OVER] if are_few else []))
-    if chosen.reason is not None:
-        query = query.where(jobs.c.wait["reason"].as_string() == chosen.reason)
-    for column, wanted in ((jobs.c.cluster, chosen.name), (jobs.c.requestor, chosen.requestor)):
-        if wanted is not None:
-            query = query.where((_unindexed(column) if states and (is_open or are_few) else column) == wanted)
-    if chosen.before is not None:
-        query = query.where(jobs.c.id > chosen.before if chosen.oldest else jobs.c.id < chosen.before)
-    return list(map(_record, connection.execute(query)))
-
-
 def oldest_waiting(connection: sa.Connection, cluster_ids: Sequence[str]) -> dict[str, JobRecord]:
     """Return {cluster id: the job that waits there longest}, of those where one waits."""
     if not cluster_ids:
@@ -233,21 +191,6 @@ def oldest_waiting(connection: sa.Connection, cluster_ids: Sequence[str]) -> dic
     own = jobs.c.cluster_id.in_(cluster_ids), jobs.c.state == JobState.WAITING
     first = sa.select(sa.func.min(jobs.c.id)).where(*own).group_by(jobs.c.cluster_id)
     return {record.cluster_id: record for record in _jobs(connection, jobs.c.id.in_(first))}
-
-
-COUNTED = ("state", "cluster", "requestor", "reason")
-
-
-def count_live_by(
-    connection: sa.Connection, visible: Collection[str] | None, own: Mapping[str, Collection[str]], by: str
-) -> dict[str, int]:
-    """Return {value: how many jobs that have not ended} of one of COUNTED, the largest first."""
-    column = jobs.c.wait["reason"].as_string() if by == "reason" else _unindexed(jobs.c[by])
-    query = sa.select(column, sa.func.count()).where(_OPEN).group_by(column)
-    if visible is not None:
-        query = query.where(_shown(visible, own))
-    found = {str(value or ""): many for value, many in connection.execute(query)}
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
 def newest(connection: sa.Connection) -> str:
@@ -290,10 +233,11 @@ def _changing(names: tuple[str, ...]) -> sa.Update:
 
 
 def _jobs(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[JobRecord]:
-    return [_record(row) for row in connection.execute(_ORDERED.where(*where))]
+    return [record_of(row) for row in connection.execute(_ORDERED.where(*where))]
 
 
-def _record(row: sa.Row[Any]) -> JobRecord:
+def record_of(row: sa.Row[Any]) -> JobRecord:
+    """Return the job of a row of SEEN."""
     return JobRecord(**{**row._mapping, "state": JobState(row.state)})
 
 
@@ -324,12 +268,6 @@ def get_records(connection: sa.Connection, digests: Collection[str]) -> dict[str
     """Return {digest: text} of those that are kept."""
     found = connection.execute(sa.select(records).where(records.c.digest.in_(digests))) if digests else ()
     return {row.digest: zlib.decompress(row.content).decode() for row in found}
-
-
-def forget_unused_records(connection: sa.Connection) -> None:
-    """Forget the texts of jobs that are all gone."""
-    used = sa.exists().where(record_uses.c.digest == records.c.digest)
-    connection.execute(records.delete().where(~used))
 
 
 # ── jobs that wait for a cluster ──
@@ -393,26 +331,6 @@ def open_to(connection: sa.Connection, job_id: str) -> set[str]:
     """Return the ids of the clusters that a job without a cluster may go to; empty if it may go to any."""
     query = sa.select(reaches.c.cluster_id).join(unplaced, unplaced.c.reach == reaches.c.reach)
     return set(connection.execute(query.where(unplaced.c.job == job_id)).scalars())
-
-
-def _shown(cluster_ids: Collection[str], own: Mapping[str, Collection[str]]) -> sa.ColumnElement[bool]:
-    """Return the condition that a job is at one of these, or may go there, and that its requestor's are shown."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for cluster_id, requestors in own.items():
-        groups.setdefault(tuple(sorted(requestors)), []).append(cluster_id)
-    parts = [_there([one for one in cluster_ids if one not in own])]
-    parts += [sa.and_(_there(listed), jobs.c.requestor.in_(whose)) for whose, listed in groups.items()]
-    return sa.or_(*parts)
-
-
-def _there(cluster_ids: Collection[str]) -> sa.ColumnElement[bool]:
-    return sa.or_(_unindexed(jobs.c.cluster_id).in_(cluster_ids), _in_reach(cluster_ids))
-
-
-def _in_reach(cluster_ids: Collection[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that a job has no cluster and may go to one of these."""
-    query = sa.select(unplaced.c.job).join(reaches, unplaced.c.reach == reaches.c.reach)
-    return jobs.c.id.in_(query.where(reaches.c.cluster_id.in_(cluster_ids)))
 
 
 def list_unplaced(connection: sa.Connection) -> list[Waiting]:
@@ -498,3 +416,72 @@ def remove_staged(connection: sa.Connection, job_id: str, most: int) -> bool:
 def staged_tasks(connection: sa.Connection) -> dict[str, int]:
     """Return {cluster id: tasks stored for it that are of no job yet}: they all look like tasks that wait."""
     return {row[0]: row[1] for row in connection.execute(_STAGED_TASKS)}
+
+
+# ── symbols and tags: names by which later jobs refer to a job ──
+
+
+@dataclass(frozen=True, slots=True)
+class Bringer:
+    """A live job that brings something about."""
+
+    job: str
+    cluster_id: str
+    requestor: str
+    name: str
+    scope: str
+
+
+def add_symbols(connection: sa.Connection, job_id: str, named: Collection[tuple[str, str]]) -> None:
+    """Note what a job brings about, as (name, scope)."""
+    if named:
+        connection.execute(symbols.insert(), [{"job": job_id, "name": name, "scope": scope} for name, scope in named])
+
+
+def live_with_symbols(connection: sa.Connection, names: Collection[str]) -> list[Bringer]:
+    """Return who brings something of these names about and has not ended, in order of submission."""
+    query = sa.select(jobs.c.id, jobs.c.cluster_id, jobs.c.requestor, symbols.c.name, symbols.c.scope)
+    query = query.join(symbols, symbols.c.job == jobs.c.id)
+    query = query.where(symbols.c.name.in_(names), jobs.c.state.in_(PENDING)).order_by(jobs.c.id)
+    return [Bringer(*row) for row in connection.execute(query)]
+
+
+KEPT_TAGS = 100  # tags of one basis
+BASES, SWEEP = 1_000_000, 1_000  # tags in all, and new ones between two times of forgetting
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a tag is a version of; the parts stand in columns of their own and cannot run into each other."""
+
+    requestor: str
+    name: str
+
+
+def known_tags(connection: sa.Connection, cluster_ids: Collection[str], basis: Basis) -> list[str]:
+    """Return the basis's tags at these clusters, the newest first."""
+    query = sa.select(tags.c.tag).where(*_of(basis), tags.c.cluster_id.in_(cluster_ids))
+    return list(connection.execute(query.order_by(tags.c.id.desc())).scalars())
+
+
+def add_tag(connection: sa.Connection, cluster_id: str, basis: Basis, tag: str) -> None:
+    """Store a basis's newest tag, and forget the oldest."""
+    values = {"cluster_id": cluster_id, "requestor": basis.requestor, "basis": basis.name, "tag": tag}
+    made = connection.execute(tags.insert().values(**values)).inserted_primary_key
+    ids = sa.select(tags.c.id).where(*_of(basis), tags.c.cluster_id == cluster_id)
+    oldest = connection.execute(ids.order_by(tags.c.id.desc()).limit(1).offset(KEPT_TAGS)).scalar()
+    if oldest is not None:
+        connection.execute(tags.delete().where(*_of(basis), tags.c.cluster_id == cluster_id, tags.c.id <= oldest))
+    if made and int(made[0]) % SWEEP == 0:
+        connection.execute(tags.delete().where(tags.c.id <= int(made[0]) - BASES))
+
+
+def live_with_tag(connection: sa.Connection, cluster_ids: Collection[str], basis: Basis, tag: str) -> list[str]:
+    """Return the ids of live jobs of the basis with another tag."""
+    query = sa.select(jobs.c.id).where(jobs.c.cluster_id.in_(cluster_ids), jobs.c.state.in_(LIVE))
+    query = query.where(jobs.c.requestor == basis.requestor, jobs.c.basis == basis.name, jobs.c.tag != tag)
+    return list(connection.execute(query.order_by(jobs.c.id)).scalars())
+
+
+def _of(basis: Basis) -> tuple[sa.ColumnElement[bool], ...]:
+    return tags.c.requestor == basis.requestor, tags.c.basis == basis.name

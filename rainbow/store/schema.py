@@ -241,8 +241,6 @@ grants = sa.Table(
     _cluster_id(primary_key=True, index=True),
 )
 
-IS_OPEN = "state IN ('UNPLACED', 'WAITING', 'RUNNING')"  # a statement that says it too is answered from the index
-IS_OVER = "state NOT IN ('UNPLACED', 'WAITING', 'RUNNING')"
 STAGED = "STAGED"  # the state of a row that is no job yet: see jobs.py
 
 jobs = sa.Table(
@@ -275,11 +273,12 @@ jobs = sa.Table(
     # the two sums of cluster_states.py are answered from these alone
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
     sa.Index("ix_jobs_ended_at", "ended_at"),
-    _index_where("ix_jobs_open", IS_OPEN, "id"),
-    # lists by state, requestor and cluster, the newest first, however many jobs are kept
-    _index_where("ix_jobs_over", IS_OVER, "state", "id"),
-    sa.Index("ix_jobs_requestor", "requestor", "id"),
-    sa.Index("ix_jobs_cluster", "cluster", "id"),
+    # lists of jobs by each of their filters, see pages.py; the last column DESC NULLS LAST in PostgreSQL
+    sa.Index("ix_pages_state", "state", "id"),
+    sa.Index("ix_pages_cluster", "cluster_id", "id"),
+    sa.Index("ix_pages_cluster_state", "cluster_id", "state", "id"),
+    sa.Index("ix_pages_requestor_state", "requestor", "state", "id"),
+    sa.Index("ix_pages_cluster_requestor", "cluster_id", "requestor", "state", "id"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
     sa.Column("account", NAME, nullable=False, server_default=""),
     sa.Column("rate", sa.Double, nullable=False, server_default="0"),  # money for a core second, at its submit
@@ -467,5 +466,6 @@ events = sa.Table(
     sa.Column("cluster_id", ID, nullable=False),
     sa.Column("kind", WORD, nullable=False),
     sa.Column("facts", JSON, nullable=False),
+    sa.Index("ix_pages_events", "cluster_id", "number"),
     sqlite_autoincrement=True,
 )

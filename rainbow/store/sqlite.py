@@ -18,6 +18,7 @@ from rainbow.errors import ConfigError
 BUSY_SECONDS = 30
 # a writer and every reader of the server's threads at once, without waiting for a connection
 POOL_SIZE = 80
+CUT = 500  # pages cut off the file at once, a few milliseconds
 WRITING = "rainbow_writing"
 LOOKING = "rainbow_looking"
 
@@ -42,8 +43,16 @@ def make_private(file: Path) -> None:
 
 def _set_up(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver begins nothing by itself: _begin does
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def shrink(connection: sa.Connection) -> None:
+    """Cut some pages off the file, in a transaction of its own, when an eighth of it is free."""
+    free, pages = (connection.exec_driver_sql(f"PRAGMA {what}_count").scalar_one() for what in ("freelist", "page"))
+    if free * 8 > pages:
+        driver: Any = connection.connection.driver_connection
+        driver.executescript(f"PRAGMA incremental_vacuum({CUT})")  # `execute` would cut one page
 
 
 def _begin(connection: sa.Connection) -> None:

@@ -23,7 +23,7 @@ from rainbow.service.placement.submission import Submission
 from rainbow.service.queries import fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.state_machine import JobState
-from rainbow.store.jobs import COUNTED, Filter
+from rainbow.store.pages import COUNTED, Filter
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")
 MOST_DIGITS = 9  # of a number in a query

@@ -18,7 +18,7 @@ from rainbow.service.queries import fleet as fleet_queries
 from rainbow.service.queries import forecasts, monitoring, occupancy
 from rainbow.service.queries import jobs as job_queries
 from rainbow.state_machine import JobState
-from rainbow.store.jobs import Filter
+from rainbow.store.pages import Filter
 
 PAGE = 100  # clusters, and waiting jobs
 TOP = 40  # clusters that the fleet names with their reason

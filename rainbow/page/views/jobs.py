@@ -15,7 +15,8 @@ from rainbow.service.jobs import lifecycle
 from rainbow.service.queries import fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.state_machine import JobState
-from rainbow.store.jobs import COUNTED, PENDING, Filter
+from rainbow.store.jobs import PENDING
+from rainbow.store.pages import COUNTED, Filter
 
 PAGE = 50  # jobs
 MOST_CLUSTERS = 50  # of a decision, unless all are asked for

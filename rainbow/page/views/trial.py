@@ -21,7 +21,7 @@ from rainbow.service.placement import submit as placement
 from rainbow.service.placement.submission import Submission
 from rainbow.service.queries import forecasts
 from rainbow.store import jobs as job_store
-from rainbow.store.jobs import Filter
+from rainbow.store.pages import Filter
 
 MOST_CLUSTERS = 50
 DECISIONS = (100, 500, 1_000)

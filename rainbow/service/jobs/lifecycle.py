@@ -42,19 +42,28 @@ PIECE = 200  # tasks that hold space ended in one transaction: 0.2 ms each
 LARGE_PIECE = 500  # tasks that wait: 0.05 ms each
 CANCEL_SECONDS = 2.0  # that a request goes on ending tasks
 TURN = 0.1  # seconds of it in a row; as long it lets others write
-MOST = 1_000  # jobs forgotten at once: those who want to write meanwhile wait for it
+MOST = 200  # jobs, or events, forgotten at once: those who want to write meanwhile wait for it
+FORGET_SECONDS = 1.0  # at a time, a few times a minute: what submits bring meanwhile takes less
 
 
 def forget_old(service: Service) -> int:
     """Forget ended jobs and events older than the settings say; return how many jobs."""
-    before = service.clock() - service.settings.history
+    before, until, many = service.clock() - service.settings.history, service.monotonic() + FORGET_SECONDS, 0
     with service.store.read() as connection:
         if not jobs.has_older(connection, before):
             return 0
     with service.store.write() as connection:
         workers.forget_agents(connection, before)
         reservations.forget(connection, before)
-        return jobs.forget(connection, before, MOST)
+        jobs.forget_unused_reaches(connection)
+    for forget in (jobs.forget, events.forget):
+        gone = MOST
+        while gone == MOST and service.monotonic() < until:
+            with service.store.write() as connection:
+                gone = forget(connection, before, MOST)
+            service.store.shrink()
+            many += gone if forget is jobs.forget else 0
+    return many
 
 
 def sees(connection: sa.Connection, who: Caller, record: JobRecord) -> bool:

@@ -20,8 +20,9 @@ from rainbow.selection.replay import Rules, read_recorded, redecide
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.placement.candidates import Part, revision_of
 from rainbow.service.placement.match_cache import TOLD
-from rainbow.store import jobs
-from rainbow.store.jobs import Filter, JobRecord
+from rainbow.store import jobs, pages
+from rainbow.store.jobs import JobRecord
+from rainbow.store.pages import Filter
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -163,7 +164,7 @@ def listing(service: Service, who: Caller, chosen: Filter) -> tuple[list[dict[st
     if not who.admin:
         raise Forbidden("recorded decisions need the admin token")
     with service.store.read() as connection:
-        placed = jobs.listing(connection, chosen)
+        placed = pages.listing(connection, chosen)
         found = [(record, whole(connection, record.id)) for record in placed]
         listed = [_listed(connection, record, decision) for record, decision in found if decision["given"]]
     return listed, placed[-1].id if len(placed) == chosen.limit else None

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 from rainbow.errors import Conflict, Forbidden, JobspecError
 from rainbow.service.jobs.lifecycle import end, sees
-from rainbow.store import job_names, jobs
-from rainbow.store.job_names import Basis
+from rainbow.store import jobs
+from rainbow.store.jobs import Basis
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from rainbow.jobspec.request import Dependency
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
-    from rainbow.store.job_names import Bringer
-    from rainbow.store.jobs import JobRecord
+    from rainbow.store.jobs import Bringer, JobRecord
 
 
 def replace_ancestors(service: Service, connection: sa.Connection, who: Caller, record: JobRecord) -> None:
@@ -43,12 +42,12 @@ def replace_ancestors(service: Service, connection: sa.Connection, who: Caller, 
     replace_waiting(service, connection, record)
     basis = Basis(record.requestor, record.basis)
     allowed = {entry.id for entry in service.catalogue.values() if who.admin or entry.id in who.submits}
-    known = job_names.known_tags(connection, allowed, basis)
+    known = jobs.known_tags(connection, allowed, basis)
     if record.tag in known[1:] and record.tag != known[0]:
         raise Conflict(f"tag {record.tag} is outdated: {record.basis} is now at {known[0]}", newest=known[0])
     if record.tag not in known[:1]:
-        job_names.add_tag(connection, record.cluster_id, basis, record.tag)
-        for job in job_names.live_with_tag(connection, allowed, basis, record.tag):
+        jobs.add_tag(connection, record.cluster_id, basis, record.tag)
+        for job in jobs.live_with_tag(connection, allowed, basis, record.tag):
             end(connection, job, service.clock())
 
 
@@ -78,7 +77,7 @@ def check(who: Caller, request: Request) -> None:
 def find(connection: sa.Connection, who: Caller, record: JobRecord, request: Request) -> list[str]:
     """Name the jobs that must end before a new one may start."""
     wanted = [one for one in request.dependencies if one.scheme == "string" and one.type != "out"]
-    bringers = job_names.live_with_symbols(connection, {one.value for one in wanted}) if wanted else []
+    bringers = jobs.live_with_symbols(connection, {one.value for one in wanted}) if wanted else []
     found = [b.job for b in bringers if any(_within(who, record, one, b) for one in wanted)]
     return list(dict.fromkeys([*found, *_by_id(connection, who, record, request)]))
 
@@ -108,4 +107,4 @@ def _by_id(connection: sa.Connection, who: Caller, record: JobRecord, request: R
 def keep(connection: sa.Connection, record: JobRecord, request: Request) -> None:
     """Note what a new job brings about."""
     brought = {(one.value, one.scope) for one in request.dependencies if one.scheme == "string" and one.type != "in"}
-    job_names.add_symbols(connection, record.id, sorted(brought))
+    jobs.add_symbols(connection, record.id, sorted(brought))

@@ -15,7 +15,7 @@ from rainbow.service.clusters.inventory import _state
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.jobs.whereabouts import waits_of
 from rainbow.state_machine import WorkerState
-from rainbow.store import jobs, statistics, workers
+from rainbow.store import jobs, pages, statistics, workers
 from rainbow.store.statistics import Live
 from rainbow.text import natural, rfc3339, some
 
@@ -177,4 +177,4 @@ def written(told: Mapping[str, Any]) -> dict[str, Any]:
 def job_counts(service: Service, who: Caller, by: str) -> dict[str, int]:
     """Count the jobs that exist for the caller and have not ended, by state, cluster, requestor or reason."""
     with service.store.read() as connection:
-        return jobs.count_live_by(connection, who.visible, who.own, by)
+        return pages.count_live_by(connection, who.visible, who.own, by)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rainbow.graph import Cluster, read_cluster
-from rainbow.store import clusters, jobs, open_store, tasks
-from rainbow.store.jobs import Filter
+from rainbow.store import clusters, jobs, open_store, pages, tasks
+from rainbow.store.pages import Filter
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -50,7 +50,7 @@ def _cluster(connection: sa.Connection, record: ClusterRecord) -> Cluster:
 def _rows(connection: sa.Connection, begin: float, end: float) -> Iterator[dict[str, Any]]:
     """Yield jobs, the newest first, each with what a simulation needs of it."""
     before: str | None = None
-    while page := jobs.listing(connection, Filter(before=before, limit=PAGE)):
+    while page := pages.listing(connection, Filter(before=before, limit=PAGE)):
         for record in page:
             if begin <= record.submitted_at < end:
                 yield {

@@ -20,8 +20,9 @@ from rainbow.service.placement import ledger
 from rainbow.service.queries.answer import ITS_OWN, answer_of
 from rainbow.service.scheduler.step import wait_now
 from rainbow.service.scheduler.view import take_snapshot
-from rainbow.store import clusters, jobs, tasks
-from rainbow.store.jobs import PENDING, Filter
+from rainbow.store import clusters, pages, tasks
+from rainbow.store.jobs import PENDING
+from rainbow.store.pages import Filter
 
 if TYPE_CHECKING:
     from rainbow.service.core.service import Service
@@ -60,7 +61,7 @@ def _waits_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 def listing(service: Service, who: Caller, chosen: Filter, *, summary: bool = False) -> list[dict[str, Any]]:
     """List jobs of the clusters that exist for the caller, the newest first; `summary`: how far each has come."""
     with service.store.read() as connection:
-        found = jobs.listing(connection, chosen)
+        found = pages.listing(connection, chosen)
         waits = waits_of(service, connection, found)
         sums = tasks.summaries(connection, [record.id for record in found]) if summary else {}
     listed = [{**_job(record, waits.get(record.id)), **_summed(sums.get(record.id))} for record in found]
