@@ -19,7 +19,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks import viewers
@@ -32,7 +31,7 @@ from rainbow.page.frame import files
 from rainbow.service import Service, Settings
 from rainbow.service.core import sessions
 from rainbow.store import open_store
-from rainbow.store.schema import jobs, tasks
+from tests import past
 from tests.chromium import FLAGS, sign_in
 from tests.conftest import ADMIN, REGISTRATION, Api, grid, jobspec
 from tests.services import SERVICES
@@ -69,8 +68,8 @@ def large(folder: Path) -> Iterator[tuple[Served, Crowd]]:
     big = api.register("sequoia", grid(NODES, 1))
     ids = [_submit(api, big.token, wide(6_000), 7_200) for _ in range(WAITING + 1)]
     ids += [_submit(api, big.token, jobspec(), 60) for _ in range(2)]
-    _bars(service, ids[-1])
-    _ended(service, ids[-2])
+    past.tasks_of(service.store, ids[-1], BARS, service.clock())
+    past.jobs_like(service.store, ids[-2], ENDED, service.clock())
     cookie = sessions.begin(service, [ADMIN]).cookie
     decided = _submit(api, ADMIN, jobspec(), 60)
     service.close()
@@ -94,43 +93,6 @@ def wide(nodes: int) -> dict[str, Any]:
 def _submit(api: Api, token: str, spec: dict[str, Any], duration: int) -> str:
     spec = {**spec, "attributes": {"system": {"duration": duration}}}
     return str(api.good("POST", "/v1/jobs", {"jobspec": spec}, token)["id"])
-
-
-def _ended(service: Service, job: str) -> None:
-    """End one job and its task, and keep ENDED copies of them as older ones, of 40 users."""
-    for table, key in ((jobs, jobs.c.id), (tasks, tasks.c.job)):
-        names = [column.name for column in table.c]
-        changed = {
-            "state": "'COMPLETED'",
-            "ended_at": f"{service.clock()} - 41 * k",
-            "idempotency": "NULL",
-            "stamp": "0",
-        }
-        changed |= {"requestor": "printf('user%02d', k % 40)", "id": "printf('17%022x', k)", "wait": "NULL"}
-        if table is tasks:
-            changed |= {"id": "printf('17%022x-0', k)", "job": "printf('17%022x', k)"}
-        values = ", ".join(changed.get(name, f'"{name}"') for name in names)
-        listed = ", ".join(f'"{name}"' for name in names)
-        counted = f"WITH RECURSIVE n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n WHERE k < {ENDED})"  # noqa: S608
-        copies = f"SELECT {values} FROM n, {table.name} WHERE {key.name} = :of"  # noqa: S608
-        text = f"INSERT INTO {table.name} ({listed}) {counted} {copies}"
-        with service.store.write() as connection:
-            connection.execute(sa.text(text), {"of": job})
-
-
-def _bars(service: Service, job: str) -> None:
-    """Give one job BARS tasks that have run in the last day, on 500 workers."""
-    now = service.clock()
-    with service.store.write() as connection:
-        [first] = connection.execute(sa.select(tasks).where(tasks.c.job == job)).mappings()
-        rows = []
-        for k in range(BARS):
-            begun = now - 86_000 + (k // 500) * 4_000 + (k * 37) % 900
-            times = {"assigned_at": begun, "started_at": begun, "ended_at": begun + 600 + (k * 61) % 2_500}
-            own = {"id": f"{job}-{k + 1}", "index": k + 1, "gang": k + 1, "state": "COMPLETED"}
-            rows.append({**first, **own, **times, "placement": {f"n{k % 500}": {"core": 1}}})
-        connection.execute(tasks.insert(), rows)
-        connection.execute(jobs.update().where(jobs.c.id == job).values(state="COMPLETED", ended_at=now))
 
 
 def measured(page: Page, url: str, decided: str) -> Iterator[Row]:

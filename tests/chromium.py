@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from rainbow.cli.demo.processes import process, server
 from rainbow.client import Client
+from rainbow.store import open_store
+from tests import past
 from tests.conftest import grid, jobspec
 from tests.services import SERVICES
 
@@ -22,6 +25,7 @@ FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
+DECISIONS, BARS = 500, 10_000
 HOSTILE = "<img src=x onerror=alert(1)>\u202etxt"
 
 
@@ -38,7 +42,7 @@ class Site:
 
 @contextmanager
 def site(folder: Path) -> Iterator[Site]:
-    """Run a server with two clusters and their agents, a third that has none, and jobs."""
+    """Run a server with two clusters and their agents, a third that has none, and jobs, many of them long ago."""
     with server(folder) as there, ExitStack() as running:
         made, agents = {}, {}
         for name, nodes in (("oak", 4), ("elm", 2), ("ash", 2)):
@@ -51,12 +55,18 @@ def site(folder: Path) -> Iterator[Site]:
         with Client(there.url, [one["token"] for one in made.values()]) as client:
             jobs = {name: _submitted(client, name, *given) for name, given in JOBS.items()}
             client.wait(jobs["done"], 30)
+            client.wait(jobs["many"], 30)
+        store = open_store(str(folder / "rainbow.db"))
+        past.jobs_like(store, jobs["done"], DECISIONS, time.time())
+        past.tasks_of(store, jobs["many"], BARS, time.time())
+        store.close()
         admin = (folder / "rainbow-admin.secret").read_text().strip()
         yield Site(there.url, admin, made, jobs, agents)
 
 
 JOBS: dict[str, tuple[Any, ...]] = {
     "done": (["sh", "-c", "printf '\\033[31mred\\033[0m <b>bold</b>\\n'"], "elm", 1),
+    "many": (["true"], "elm", 1),
     "wide": (["sleep", "600"], "oak", 4),
     "late": (["sleep", "600"], "oak", 4),
     "hostile": (["true"], "ash", 1),

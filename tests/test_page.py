@@ -8,8 +8,10 @@ import threading
 import time
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
+import yaml
 
 from rainbow.page.frame import HEADERS, Copies
 from rainbow.page.words import clean
@@ -49,6 +51,41 @@ def test_every_page_is_sound_on_an_empty_server_with_jobs_and_with_hostile_names
             assert "\u202e" not in text
             assert "\x1b" not in text
             assert max(map(len, re.findall(r"a{50,}", text)), default=0) <= 300
+
+
+def deceiving(text: str) -> dict[str, Any]:
+    """A cluster whose nodes, properties and units are called so."""
+    document = grid(2, 1)
+    nodes = document["graph"]["nodes"]
+    for k in range(2):
+        nodes[f"n{k}"]["metadata"] |= {"name": f"{text}{k}", "properties": {text: text}, "unit": text}
+    return document
+
+
+def test_no_field_that_a_user_sets_becomes_markup_or_breaks_a_page(api: Api) -> None:
+    text = HOSTILE[0] + HOSTILE[1]
+    ash = api.register("ash", deceiving(text))
+    api.good("PUT", "/v1/clusters/ash/state", {"note": text}, ash.secret)
+    api.good("PUT", "/v1/accounts/bio", {"shares": 2, "users": {text: {}}}, ADMIN)
+    spec = jobspec(1, ["sh", "-c", text], job={"name": text}, environment={"A": text}, comment=text, queue=text)
+    spec["attributes"]["user"] = {text: text}
+    job = submit(api, ash.token, jobspec=spec, name=text, requestor=text, basis="b", tag="t")[0]
+    offers = [*ash.take(), *ash.take()]
+    ash.end(offers[0], output="x" * 1_000_000 + text, errors=text, detail=text, result="exited", exit_code=1)
+    api.good("POST", "/v1/tokens", {"clusters": ["ash"], "requestors": [text], "name": text}, ADMIN)
+    browser = Browser(api, ADMIN, acts=True)
+    worker = quote(f"{text}0")
+    extra = (f"/clusters/ash?worker={worker}", "/clusters/ash/drain?workers=n0&verb=drain", f"/match?job={job}")
+    for path in [*every_page(api, "ash", job), *extra]:
+        told = browser.client.get(path).get_data(as_text=True)
+        if not told.startswith(("{", "[")) and path != "/login":
+            read(told)
+            assert "<script>alert" not in told, path
+            assert "<img src=x" not in told, path
+            assert max(map(len, re.findall(r"x{50,}", told)), default=0) <= 2_000, path
+    for fields in ({"jobspec": text}, {"jobspec": yaml.safe_dump(spec)}):
+        read(browser.post("/match", **fields).get_data(as_text=True))
+    read(browser.post("/try", config=text).get_data(as_text=True))
 
 
 def test_every_page_carries_exactly_the_headers_and_nothing_inline(api: Api, oak: Cluster) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rainbow.client import Client
+from tests.conftest import jobspec
 from tests.services import package, require
 
 chromium = package("tests.chromium")
@@ -145,12 +146,41 @@ def test_researcher_reads_a_job_and_its_output_as_plain_text(look: Any) -> None:
         assert "<img src=x onerror=alert(1)>⟨U+202E⟩txt" in page.inner_text("h1")
 
 
-def test_operator_compares_priorities(look: Any) -> None:
+def test_researcher_follows_what_a_running_job_prints(look: Any, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    script = f"echo begun; until [ -e {go} ]; do sleep 0.1; done; echo more; sleep 60"
+    with Client(look.site.url, look.site.clusters["elm"]["token"]) as client, look.page() as page:
+        job = client.submit(jobspec(1, ["sh", "-c", script], duration=600), name="follows")["id"]
+        page.goto(f"/jobs/{job}")
+        until(lambda: "begun" in page.inner_text("#output"))
+        go.touch()
+        until(lambda: "more" in page.inner_text("#output"))
+        assert "RUNNING" in page.inner_text("#head")
+        client.cancel(job)
+
+
+def test_operator_compares_priorities_on_the_last_500_decisions(look: Any) -> None:
     with look.page() as page:
         page.goto("/try")
         page.fill("#config", "scheduler: {algorithms: {selection: {name: random}}}")
         page.click("text=Compare")
-        assert "4 decided again" in page.inner_text("main")
+        told = page.inner_text("main")
+        assert "500 decided again" in told or "the 2 s for a comparison ended" in told
+
+
+def test_operator_looks_at_a_timeline_of_10_000_bars(look: Any) -> None:
+    with look.page() as page:
+        page.goto("/clusters/elm?tab=timeline&hours=24")
+        canvas = page.locator("#timeline canvas")
+        canvas.wait_for()
+        bars = page.evaluate(
+            "fetch('/clusters/elm/bars?hours=24').then(told => told.json()).then(told => told.start.length)"
+        )
+        assert bars == chromium.BARS
+        assert "The last 50 to start" in page.inner_text("main")
+        canvas.focus()
+        page.keyboard.press("ArrowDown")
+        assert page.inner_text("#tip").startswith("many · ")
 
 
 def test_user_signs_in_with_two_tokens_and_out(look: Any) -> None:
@@ -168,24 +198,87 @@ def test_user_signs_in_with_two_tokens_and_out(look: Any) -> None:
         assert "/login" in page.url
 
 
-def test_keys_alone_reach_a_job_and_a_node(look: Any) -> None:
-    with look.page() as page:
-        page.goto("/fleet")
-        page.keyboard.press("g")
-        page.keyboard.press("j")
-        page.wait_for_url("**/jobs")
+def tab_to(page: Any, selector: str) -> None:
+    """Press Tab until this has the focus."""
+    wanted = page.locator(selector).first
+    for _ in range(60):
+        if wanted.evaluate("one => one === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{selector} is not reached by Tab")
+
+
+def enter(page: Any, selector: str) -> None:
+    tab_to(page, selector)
+    page.keyboard.press("Enter")
+
+
+def written(page: Any, selector: str, text: str) -> None:
+    tab_to(page, selector)
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+
+
+def go(page: Any, key: str, path: str) -> None:
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press(key)
+    page.wait_for_url(f"**{path}")
+
+
+def test_keys_alone_do_every_journey(look: Any) -> None:
+    with look.page(signed=False) as page:
+        page.goto("/login")
+        written(page, "#tokens", "\n".join([look.site.admin, look.site.clusters["elm"]["secret"]]))
+        tab_to(page, "input[name=acts]")
+        page.keyboard.press("Space")
+        enter(page, "main button")
+        page.wait_for_url("**/fleet")
+        enter(page, "dt:has-text('longest wait') + dd a")  # the oldest wait and its reason
+        page.wait_for_url("**/jobs?*")
         page.keyboard.press("j")
         page.keyboard.press("Enter")
         page.wait_for_url("**/jobs/*")
-        page.keyboard.press("?")
-        assert page.locator("dialog.keys").is_visible()
-        page.keyboard.press("Escape")
-        page.goto("/clusters/oak")
-        page.locator("#map canvas").focus()
+        assert "Waits" in page.inner_text("#head")
+        go(page, "m", "/match")  # why a jobspec fits nowhere
+        written(page, "#jobspec", (ROOT / "jobspecs" / "impossible-version.yaml").read_text())
+        enter(page, "main button")
+        page.wait_for_selector("#found")
+        assert "Would match without" in page.inner_text("main")
+        go(page, "t", "/try")  # other priorities
+        written(page, "#config", "scheduler: {algorithms: {selection: {name: random}}}")
+        enter(page, "main button")
+        page.wait_for_selector("#found")
+        go(page, "c", "/clusters")  # a node, its drain after a preview, and back
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/clusters/elm")
+        tab_to(page, "#map canvas")
         page.keyboard.press("ArrowRight")
         assert page.inner_text("#tip").startswith("n1: ")
         page.keyboard.press("Enter")
         page.wait_for_url("**worker=n1")
+        for verb, after in (("Drain…", "DRAINING"), ("Reinstate…", "READY")):
+            enter(page, f"a:has-text('{verb}')")
+            page.wait_for_url("**/drain?*")
+            enter(page, "main form button")
+            page.wait_for_url("**/clusters/elm")
+            page.goto("/clusters/elm?worker=n1")
+            assert after in page.inner_text("#worker")
+        enter(page, "a:has-text('Timeline')")
+        tab_to(page, "#timeline canvas")
+        page.keyboard.press("+")
+        page.keyboard.press("ArrowDown")
+        assert page.inner_text("#tip")
+        page.goto(f"/jobs/{look.site.jobs['done']}")  # its output scrolls by keys
+        tab_to(page, "#output pre")
+        page.keyboard.press("?")
+        assert page.locator("dialog.keys").is_visible()
+        page.keyboard.press("Escape")
+        enter(page, "#who summary")
+        enter(page, "button:has-text('Sign out')")
+        page.wait_for_url("**/login*")
 
 
 def test_an_injected_script_or_markup_is_refused(look: Any) -> None:
