@@ -83,7 +83,12 @@ class Trial:
 
     def _forecast(self, one: Arrival) -> None:
         view = replace(self.site.virtual.view(), census=None)
-        made = forecast(view, self.site.policy, self.learned, self.scores, Bounds())
+        late = [
+            score(one.submit - at, expected.planned - at)
+            for job, (at, expected, _) in self.told.items()
+            if job not in self.site.virtual.spans and expected.planned < one.submit
+        ]  # as the server does: those that wait past their forecast count with what they have waited
+        made = forecast(view, self.site.policy, self.learned, [*self.scores, *late], Bounds())
         expected = made.jobs[one.id]
         if expected.start < inf:
             self.told[one.id] = one.submit, expected, made.typical

@@ -7,6 +7,7 @@ Effective nodes_free = nodes_free as reported
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,20 @@ from rainbow.state_machine import BOOKED, ENDED, TaskState
 from rainbow.store import clusters
 from rainbow.store.jobs import LIVE, staged_tasks
 from rainbow.store.schema import jobs, states, tasks
+
+FEW = 32  # clusters that a statement names one by one; more are one parameter, which costs nothing to compile
+
+
+def _among(connection: sa.Connection, column: sa.Column[str], ids: Collection[str]) -> sa.ColumnElement[bool]:
+    """Return whether a column is one of some clusters."""
+    if len(ids) <= FEW:
+        return column.in_(ids)
+    listed = sa.bindparam(None, json.dumps(list(ids)), sa.Text)
+    if connection.dialect.name == "postgresql":
+        each = sa.func.json_array_elements_text(sa.cast(listed, sa.JSON)).table_valued("value")
+    else:
+        each = sa.func.json_each(listed).table_valued("value")
+    return column.in_(sa.select(each.c.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +67,7 @@ def change(connection: sa.Connection, cluster_id: str, values: Mapping[str, Any]
 
 def get(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, StateRecord]:
     """Return {cluster id: state as reported} of those that have reported."""
-    query = sa.select(states).where(states.c.cluster_id.in_(cluster_ids))
+    query = sa.select(states).where(_among(connection, states.c.cluster_id, cluster_ids))
     return {row.cluster_id: StateRecord(row.values, row.reported_at) for row in connection.execute(query)}
 
 
@@ -70,7 +85,7 @@ def _nodes(connection: sa.Connection, cluster_ids: Collection[str], which: sa.Co
     query = (
         sa.select(jobs.c.cluster_id, sa.func.sum(jobs.c.nodes))
         .join(states, states.c.cluster_id == jobs.c.cluster_id)
-        .where(jobs.c.cluster_id.in_(cluster_ids), which)
+        .where(_among(connection, jobs.c.cluster_id, cluster_ids), which)
         .group_by(jobs.c.cluster_id)
     )
     return {cluster_id: int(nodes) for cluster_id, nodes in connection.execute(query)}
@@ -80,7 +95,7 @@ def queues(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str,
     """Return {cluster id: {"waiting_tasks", "running_tasks"}}; running ones are those that hold workers."""
     query = (
         sa.select(tasks.c.cluster_id, tasks.c.state, sa.func.count())
-        .where(tasks.c.cluster_id.in_(cluster_ids), tasks.c.state.in_(set(TaskState) - ENDED))
+        .where(_among(connection, tasks.c.cluster_id, cluster_ids), tasks.c.state.in_(set(TaskState) - ENDED))
         .group_by(tasks.c.cluster_id, tasks.c.state)
     )
     found = {key: {"waiting_tasks": 0, "running_tasks": 0} for key in cluster_ids}
