@@ -132,6 +132,6 @@ def test_agent_ends_at_sigterm_with_0_and_with_a_wrong_secret_with_5(shell: Shel
     assert len(wrong.stderr.splitlines()) == 2
     with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as agent:
         assert agent.stderr
-        assert "connected to cluster oak" in agent.stderr.readline()
+        assert "started for cluster oak" in agent.stderr.readline()
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(20) == 0

@@ -33,6 +33,52 @@ def test_token_is_minted_used_rotated_and_revoked(shell: Shell) -> None:  # noqa
     assert shell.code("token", "revoke", "nobodys") is Exit.NOT_FOUND
 
 
+def test_rotated_credentials_are_renewed_in_the_file_that_has_them(shell: Shell) -> None:  # noqa: F811
+    own = shell.folder / "own.json"
+    graph, registers = shell.file("elm.json", grid(1, 1)), {"RAINBOW_REGISTRATION_SECRET": REGISTRATION}
+    own.write_text('{"clusters": {}}')
+    shell.json("cluster", "register", graph, "--name", "elm", "--save", own, **registers)
+    mine = {"RAINBOW_CREDENTIALS": str(own)}
+    for one in shell.json("token", "list", **mine):
+        assert f"renewed it in {own}" in shell("token", "rotate", one["id"], **mine).stderr
+    assert [shell.code(*words, **mine) for words in (("jobs",), ("worker", "list", "elm"))] == [Exit.OK, Exit.OK]
+    assert shell.code("cluster", "delete", "elm", **mine) is Exit.OK
+
+
+def test_credentials_that_cannot_be_saved_are_shown(shell: Shell) -> None:  # noqa: F811
+    graph, registers = shell.file("ash.json", grid(1, 1)), {"RAINBOW_REGISTRATION_SECRET": REGISTRATION}
+    told = shell("cluster", "register", graph, "--name", "ash", "--save", "/proc/none/x.json", **registers)
+    assert told.exit_code == Exit.ERROR
+    secret = re.search(r"rbs_\S+", told.stdout)
+    assert secret
+    assert shell.code("cluster", "delete", "ash", RAINBOW_SECRET=secret[0]) is Exit.OK
+
+
+def test_a_secret_of_the_environment_looks_where_a_token_does(shell: Shell) -> None:  # noqa: F811
+    none = {"RAINBOW_CREDENTIALS": str(shell.file("none.json", "{}"))}
+    assert shell.code("nodes", **none) is Exit.NOT_ALLOWED
+    assert shell.code("nodes", RAINBOW_SECRET=shell.secret, **none) is Exit.OK
+
+
+def test_a_command_that_is_refused_says_which_credential_it_lacks(shell: Shell) -> None:  # noqa: F811
+    for words, what in (
+        (("worker", "list", "nosuch"), "the secret of cluster nosuch"),
+        (("cluster", "register", shell.file("elm.json", grid(1, 1)), "--name", "elm"), "the registration secret"),
+    ):
+        told = shell(*words)
+        assert told.exit_code == Exit.NOT_ALLOWED
+        assert f"this command found no {what}" in told.stderr
+
+
+def test_history_takes_states_of_sacct_and_of_rainbow(shell: Shell) -> None:  # noqa: F811
+    job = shell.json("submit", "-n", "1", "--hold", "--", "true")["id"]
+    assert shell.code("job", "cancel", job) is Exit.OK
+    listed = [shell("history", "-s", states).stdout for states in ("CANCELED", "cancelled", "completed,running")]
+    assert [job[:8] in text for text in listed] == [True, True, False]
+    told = shell("history", "-s", "bogus")
+    assert (told.exit_code, "unknown state BOGUS" in told.stderr) == (Exit.USAGE, True)
+
+
 def test_worker_is_taken_away_and_given_back(shell: Shell) -> None:  # noqa: F811
     until(lambda: {each["state"] for each in shell.json("worker", "list", "--cluster", "oak")} == {"READY"})
     for verb, state in (

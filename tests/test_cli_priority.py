@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -123,6 +124,9 @@ def test_reserve_creates_lists_shows_and_deletes(place, tmp_path):
     assert place.json("job", "show", waits)["state"] == "WAITING"
     assert "room" in place("reserve", "create", "--cluster", "oak", "-n", "2", "-t", "9", "--start", soon(), code=3)
     place("reserve", "delete", made["id"], "--cluster", "oak")
+    own = place.json("reserve", "create", "--cluster", "oak", "-n", "1", "-t", "9", "--start", soon())
+    assert own["requestor"] == getpass.getuser()
+    place("reserve", "delete", own["id"], "--cluster", "oak")
     assert place.json("reserve", "list", "--cluster", "oak") == []
     assert re.search(r"^state +over", place("reserve", "show", made["id"], "--cluster", "oak"), re.MULTILINE)
     until(lambda: place.json("job", "show", waits)["state"] == "COMPLETED")

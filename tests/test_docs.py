@@ -91,7 +91,7 @@ def test_every_line_of_reliability_names_tests_that_there_are():
 def test_every_decision_is_a_record_in_the_index():
     index = (ROOT / "docs/design/README.md").read_text()
     for record in sorted((ROOT / "docs/design").glob("*.md")):
-        if record.name != "README.md":
+        if record not in (*MAPS, ROOT / "docs/design/README.md"):
             assert f"({record.name})" in index, record.name
             assert re.findall(r"^## (.*)", record.read_text(), re.M) == ["Context", "Decision", "Consequences"], (
                 record.name

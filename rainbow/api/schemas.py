@@ -17,6 +17,7 @@ from jsonschema.protocols import Validator
 from rainbow.accounts.budget import GUARANTEED, LIMITS, LOWEST, PERIODS, REFUSE
 from rainbow.accounts.usage import COST
 from rainbow.errors import RequestError
+from rainbow.jobspec.yaml_reader import step
 from rainbow.service.clusters.registration import VARIABLE
 from rainbow.text import meant
 
@@ -441,7 +442,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         start=_or_null(MOMENT),
         end=_or_null(MOMENT),
         duration=_or_null({"type": "number", "exclusiveMinimum": 0, "maximum": 2**31}),
-        requestor=_or_null(SOME),
+        **dict.fromkeys(("requestor", "login"), _or_null(SOME)),
         requestors=_or_null(_list(SOME, 1_000)),
         name=_or_null({"type": "string", "maxLength": 100}),
     )
@@ -467,11 +468,10 @@ def check(body: Any, name: str) -> None:
     """Raise RequestError, with the place, for a body that is not of this form."""
     fault = best_match(_validator(name).iter_errors(body))
     if fault is not None:
-        parts = [str(part).replace("~", "~0").replace("/", "~1") for part in fault.absolute_path]
         missing = fault.validator == "required" and next(p for p in fault.validator_value if p not in fault.instance)
         unknown = _unknown(fault)
-        named = missing or (unknown or "").replace("~", "~0").replace("/", "~1")
-        pointer = "".join(f"/{part}" for part in [*parts, *([named] if named else [])])
+        at = [*fault.absolute_path, *filter(None, [missing or unknown])]
+        pointer = "".join(f"/{step(part)}" for part in at)
         raise RequestError(_said(fault.message) if unknown is None else _not_known(unknown, fault), pointer=pointer)
 
 

@@ -127,6 +127,9 @@ def _of_command(context: click.Context, path: tuple[str, ...]) -> str:
     return command.get_help(context)
 
 
+INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+LACKING = "rainbow.lacking"  # see session.py, which is not read for a command that asks nobody
+
 EPILOG = """\b
 Exit codes: 0 ok, 1 error, 2 usage, 3 no match, 4 not found, 5 not allowed,
 6 conflict, 7 job failed, 75 server unavailable or busy.
@@ -145,8 +148,11 @@ class Root(click.Group):
         try:
             return super().invoke(ctx)
         except RainbowError as fault:
-            _say(str(fault))
-            ctx.exit(exit_of(fault))
+            code, lacking = exit_of(fault), ctx.meta.get(LACKING)
+            _say(f"{fault}; this command found no {lacking}" if lacking and code is Exit.NOT_ALLOWED else str(fault))
+            ctx.exit(code)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
         except BrokenPipeError:
             raise  # click ends quietly when whoever reads us has gone
         except OSError as fault:

@@ -26,6 +26,7 @@ from rainbow.client import Client
 from rainbow.errors import ConfigError, RequestError
 
 USED = "rainbow.credentials"  # where a command's context keeps its credentials file
+LACKING = "rainbow.lacking"  # where it keeps what it asks without
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -86,7 +87,7 @@ def with_tokens(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(url: str | None, credentials: Path, token: Sequence[str], token_file: Path | None, **rest: Any) -> Any:
         saved = _saved(credentials)
         words = [word for one in token for word in one.replace(",", " ").split()]
-        tokens = words or lines(token_file) or saved.tokens
+        tokens = words or lines(token_file) or saved.tokens or _secret_of_environment()
         return command(_client(url or saved.url, tokens), **rest)
 
     return _add(run, [*_server, *_token])
@@ -101,6 +102,7 @@ def with_secret(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         saved = _saved(credentials)
         found = secret or next(iter(lines(secret_file)), None) or saved.secret(cluster) or _admin()
+        _note_lack(found, f"the secret of cluster {cluster}")
         return command(_client(url or saved.url, [found] if found else []), cluster=cluster, **rest)
 
     return _add(run, [*_server, *_secret])
@@ -141,9 +143,22 @@ def with_registration(command: Callable[..., Any]) -> Callable[..., Any]:
         saved = _saved(credentials)
         url = url or saved.url or DEFAULT_URL
         found = secret or next(iter(lines(secret_file)), None) or _admin()
+        _note_lack(found, "the registration secret")
         return command(_client(url, [found] if found else []), url=url, **rest)
 
     return _add(run, [*_server, *_registration])
+
+
+def _note_lack(found: str | None, what: str) -> None:
+    """Note what a command asks without, for the message if the server refuses it."""
+    if not found:
+        click.get_current_context().meta[LACKING] = what
+
+
+def _secret_of_environment() -> list[str]:
+    """Return a secret that the environment holds: it may look at what a token may."""
+    file = os.environ.get("RAINBOW_SECRET_FILE")
+    return os.environ.get("RAINBOW_SECRET", "").split() or lines(Path(file) if file else None)
 
 
 def _admin() -> str | None:
@@ -273,6 +288,13 @@ def forget_tokens(path: Path, ended: Collection[str]) -> None:
         for name, one in saved.clusters.items()
     }
     _write(path, Saved(saved.url, left))
+
+
+def renew(path: Path, new: Mapping[str, str]) -> None:
+    """Put new tokens and secrets in the place of old ones."""
+    saved = read(path)
+    renewed = {name: {kind: new.get(one[kind], one[kind]) for kind in one} for name, one in saved.clusters.items()}
+    _write(path, Saved(saved.url, renewed))
 
 
 def _write(path: Path, saved: Saved) -> None:

@@ -309,8 +309,7 @@ class Client(Waiting):
     ) -> dict[str, Any]:
         """Say when a jobspec would start and end on each cluster that could run it; nothing is submitted."""
         body = {"jobspec": jobspec} | given(name=name, requestor=requestor, clusters=named(clusters), login=login)
-        answer: dict[str, Any] = self._calls.call("POST", "/v1/eta", body)
-        return answer
+        return self._object("POST", "/v1/eta", body)
 
     def why(self, job_id: str, *, verify: bool = False) -> dict[str, Any]:
         """Show the whole decision: match, selection steps, why it waits; `verify`: can it ever run, and now."""
@@ -353,10 +352,11 @@ class Client(Waiting):
         requestor: str | None = None,
         requestors: Sequence[str] | None = None,
         name: str | None = None,
+        login: str | None = None,
     ) -> dict[str, Any]:
-        """Keep space for a jobspec's resources, from `start` (RFC 3339) or the earliest time on; Problem if none."""
+        """Keep space for a jobspec's resources from `start` (RFC 3339) or soon after; `login` as of `submit`."""
         body = {"jobspec": jobspec} | given(start=start, end=end, duration=duration, requestor=requestor, name=name)
-        body |= given(requestors=requestors and list(requestors))
+        body |= given(requestors=requestors and list(requestors), login=login)
         return self._object("POST", of_cluster(cluster, "reservations"), body, repeatable=False)
 
     def maintain(

@@ -56,7 +56,7 @@ def create(
         limits = check_limits(clusters.limits(connection, record.id))
     if request is None:
         limits = {**limits, "reservation_days": 0}
-    owner = _owner(who, record, body.get("requestor"))
+    owner = _owner(who, record, body.get("requestor"), body.get("login"))
     start, seconds = _times(service, body, limits)
     with _turn(service, record) as turn:
         with mirrored(service, service.entry(record)) as mirror:
@@ -118,10 +118,10 @@ def delete(service: Service, who: Caller, name: str, reservation_id: str) -> Non
 # ── who ──
 
 
-def _owner(who: Caller, record: ClusterRecord, asked: str | None) -> str:
+def _owner(who: Caller, record: ClusterRecord, asked: str | None, login: str | None) -> str:
     if who.admin or record.id in who.secrets:
-        return asked or "operator"
-    return requestor_of(asked, who.submits[record.id])
+        return asked or login or "operator"
+    return requestor_of(asked, who.submits[record.id], login)
 
 
 def _sees(who: Caller, found: ReservationRecord) -> bool:

@@ -187,7 +187,7 @@ def agent(
     )
     for number in (signal.SIGTERM, signal.SIGINT):  # before it says that it works: who reads that may end it
         signal.signal(number, lambda *_: working.stop())
-    say(f"agent {working.id} connected to cluster {cluster}")
+    say(f"agent {working.id} started for cluster {cluster}")
     if told := _warning(chosen, identity, users):
         say(told)
     _work(working, cluster, _watch(client, cluster, look, working.speak_for, say) if register else None)

@@ -76,8 +76,12 @@ def register(
         _policy(policy, policy_settings),
         visibility,
     )
-    if save:
-        session.save(save, url, name, made["token"], made["secret"])
+    try:
+        if save:
+            session.save(save, url, name, made["token"], made["secret"])
+    except OSError:  # they are shown this once: nobody else knows them
+        printer.show(output, made, lambda console: console.print(_registered(made, None)))
+        raise
     printer.show(output, made, lambda console: console.print(_registered(made, save)))
 
 

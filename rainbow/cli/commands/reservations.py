@@ -10,7 +10,7 @@ import click
 from rainbow.cli.input.files import text_of
 from rainbow.cli.input.job_options import some_duration
 from rainbow.cli.output import printer
-from rainbow.cli.session import with_secret, with_tokens
+from rainbow.cli.session import login, with_secret, with_tokens
 from rainbow.client import Client
 
 
@@ -37,7 +37,7 @@ def reserve() -> None:
     callback=some_duration,
     help="Duration: seconds, or 10m, 2h, 1d, HH:MM:SS.",
 )
-@click.option("--requestor", help="Owner of the reservation.")
+@click.option("--requestor", help="Owner of the reservation; your login by default, where the token allows it.")
 @click.option(
     "--for",
     "requestors",
@@ -65,6 +65,7 @@ def create(
         cluster,
         text_of(file) if file else _jobspec(nodes, cores, gpus),
         requestors=requestors or None,
+        login=None if times_and_names["requestor"] else login(),
         **times_and_names,
     )
     printer.show(output, made, lambda console: console.print(printer.facts(made)))

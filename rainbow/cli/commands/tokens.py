@@ -82,11 +82,17 @@ def _row(one: dict[str, Any]) -> list[Any]:
 @printer.output_option
 @with_any_secret
 def rotate(client: Client, token_id: str, output: str) -> None:
-    """Replace a token or secret with a new value, which cannot be shown again. The old value stops working
-    immediately.
+    """Replace a token or secret with a new value, which cannot be shown again; put it into the credentials file.
+    The old value stops working immediately.
     """
     made = client.rotate_token(token_id)
     printer.show(output, made, lambda console: console.print(printer.facts(made)))
+    file, kind = credentials_used(), "secret" if "secret" in made else "token"
+    saved = session.read(file).clusters
+    olds = {saved[name].get(kind, "") for name in {*made["clusters"]} & {*saved}} - {""}
+    if ended := {old: made[kind] for old in olds if _has_ended(client.url, old)}:
+        session.renew(file, ended)
+        click.echo(f"renewed it in {file}", err=True)
 
 
 @token.command()

@@ -134,11 +134,20 @@ def history(
         shown = [client.job(one) for one in ids.split(",") if one]
         rows = [row for job in shown for row in (_elements(job) if elements else [_summed(job)])]
     else:
-        wanted = {word.strip().upper() for word in (states or "").split(",") if word.strip()}
+        wanted = _wanted(states or "")
         every = client.all_jobs(cluster=chosen["cluster"], requestor=chosen["requestor"], summary=True)
         found = (job for job in every if _within(job, since, until) and (not wanted or state_of(job) in wanted))
         rows = list(islice(found, limit))
     shape.write(rows)
+
+
+def _wanted(states: str) -> set[str]:
+    """Read states, of sacct or of ours, as sacct's."""
+    words = {word.strip().upper() for word in states.split(",") if word.strip()}
+    known = {**STATES, **{state: state for state in STATES.values()}}
+    if wrong := sorted(words - known.keys()):
+        raise click.UsageError(f"unknown state {wrong[0][:40]}; states: {', '.join(sorted(set(STATES.values())))}")
+    return {known[word] for word in words}
 
 
 def _within(job: Document, since: float | None, until: float | None) -> bool:
