@@ -10,9 +10,12 @@ def run() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"rainbow, version {rainbow.__version__}")
         return
-    from rainbow.cli import main
+    try:
+        from rainbow.cli import main
 
-    main(prog_name="rainbow")
+        main(prog_name="rainbow")
+    except KeyboardInterrupt:  # while the command is still read, which takes a third of a second
+        sys.exit(130)
 
 
 if __name__ == "__main__":
