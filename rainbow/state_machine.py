@@ -33,8 +33,12 @@ class Hold(StrEnum):
 
     NONE = ""  # let it run
     POLICY = "policy"  # the policy wants it held
+    SITE = "site"  # somebody at its site holds it, and lets it continue
     UNABLE = "unable"  # its executor cannot hold it: nobody need ask again
     WITHDRAW = "withdraw"  # its site should give it back if it has not begun
+
+
+REQUEUED = "requeued"  # of why it waits: it had begun, and is in its site's queue again
 
 
 class JobState(StrEnum):
@@ -63,13 +67,14 @@ T = TaskState
 ENDED = frozenset({T.COMPLETED, T.FAILED, T.TIMED_OUT, T.CANCELED})
 BOOKED = frozenset({T.ASSIGNED, T.ACCEPTED, T.RUNNING, T.SUSPENDED, T.STOPPING})  # its space is taken
 
+# ACCEPTED is reached again where a site puts a job back into its queue.
 # WAITING is reached again by a retry, a lost worker or agent, or a stop ordered by a policy.
 TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
     T.WAITING: frozenset({T.ASSIGNED, T.CANCELED}),
     T.ASSIGNED: frozenset({T.ACCEPTED, T.WAITING, T.STOPPING, T.CANCELED}),
     T.ACCEPTED: frozenset({T.RUNNING, T.WAITING, T.STOPPING, *ENDED}),
-    T.RUNNING: frozenset({T.SUSPENDED, T.WAITING, T.STOPPING, *ENDED}),
-    T.SUSPENDED: frozenset({T.RUNNING, T.WAITING, T.STOPPING, *ENDED}),
+    T.RUNNING: frozenset({T.SUSPENDED, T.ACCEPTED, T.WAITING, T.STOPPING, *ENDED}),
+    T.SUSPENDED: frozenset({T.RUNNING, T.ACCEPTED, T.WAITING, T.STOPPING, *ENDED}),
     T.STOPPING: frozenset({T.WAITING, *ENDED}),
     T.COMPLETED: frozenset(),
     T.FAILED: frozenset({T.WAITING}),

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rainbow.state_machine import ENDED, Hold, Task, TaskState, advance
+from rainbow.errors import Conflict
+from rainbow.state_machine import ENDED, REQUEUED, Hold, Task, TaskState, advance
 
 T = TaskState
 LOST = "lost"  # the cause of what ends or is stopped with its worker, agent or keeper
@@ -77,7 +78,9 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """It is held in place."""
+    """It is held in place; `site`: by a user of its site, in words."""
+
+    site: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +205,15 @@ def _assigned(task: Task, event: Assigned, now: float) -> Task:
 
 
 def _accepted(task: Task, event: Accepted, now: float) -> Task:
+    if task.state is not T.ASSIGNED:
+        raise Conflict(f"task {task.id} is {task.state}, and not assigned", task=task.id)
     return advance(task, T.ACCEPTED, agent=event.agent)
 
 
 def _pending(task: Task, event: Pending, now: float) -> Task:
-    """Keep why it does not start; `since` stays while the code does."""
+    """Keep why it does not start; `since` stays while the code does. A site may have put it back into its queue."""
+    if task.state in (T.RUNNING, T.SUSPENDED) and event.facts.get(REQUEUED):
+        task = advance(task, T.ACCEPTED, started_at=None, suspended_at=None, paused=0.0, hold=Hold.NONE, detail="")
     if task.state is not T.ACCEPTED:
         return task
     told = {"code": event.code or "pending", "text": event.text, "facts": event.facts}
@@ -220,6 +227,8 @@ def _output(task: Task, event: Output, now: float) -> Task:
 
 
 def _started(task: Task, event: Started, now: float) -> Task:
+    if task.state is T.SUSPENDED and task.hold == Hold.SITE:  # its site had let it continue while its agent was away
+        return _resumed(task, Resumed(), now)
     return advance(task, T.RUNNING, started_at=now, hold=Hold.NONE) if task.state is T.ACCEPTED else task
 
 
@@ -231,14 +240,18 @@ def _placed(task: Task, event: Placed, now: float) -> Task:
 
 
 def _suspended(task: Task, event: Suspended, now: float) -> Task:
-    return advance(task, T.SUSPENDED, suspended_at=now) if task.state is T.RUNNING else task
+    if task.state is not T.RUNNING:
+        return task
+    site = {"hold": Hold.SITE, "detail": event.site} if event.site else {}
+    return advance(task, T.SUSPENDED, suspended_at=now, **site)
 
 
 def _resumed(task: Task, event: Resumed, now: float) -> Task:
     if task.state is not T.SUSPENDED:
         return task
     gone = now - (task.suspended_at or now)
-    return advance(task, T.RUNNING, suspended_at=None, paused=task.paused + gone)
+    freed = {"hold": Hold.NONE, "detail": ""} if task.hold == Hold.SITE else {}
+    return advance(task, T.RUNNING, suspended_at=None, paused=task.paused + gone, **freed)
 
 
 def _unable(task: Task, event: Unable, now: float) -> Task:

@@ -110,7 +110,18 @@ class Slurm:
         ]
         user = getpass.getuser()
         text = CONF.format(host=host, user=user, port=ports[0], folder=self.folder, nodes="\n".join(nodes))
-        self.conf.write_text(text)
+        self.conf.write_text(text + (self._tokens() if not services.missing("slurmrestd") else ""))
+
+    def _tokens(self) -> str:
+        """Let slurmctld take tokens of accounts beside what it takes from its own machine."""
+        key = self.folder / "jwt.key"
+        key.write_bytes(os.urandom(32))
+        key.chmod(0o600)
+        return f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={key}\n"
+
+    def token(self, account: str, seconds: int = 600) -> str:
+        """Return a token of an account."""
+        return self.run("scontrol", "token", f"username={account}", f"lifespan={seconds}").strip().partition("=")[2]
 
     def _know_logins(self) -> None:
         """Say what a login of each account would set: else Slurm starts a login shell for every job."""
@@ -210,6 +221,35 @@ def free_ports(count: int) -> list[int]:
             probe.bind(("127.0.0.1", port))
             found += [port] if port not in found else []
     return found
+
+
+@contextmanager
+def rest_of(site: Slurm) -> Iterator[str]:
+    """Run slurmrestd, which refuses to be root, until the block is left; return its address."""
+    services.require("slurmrestd")
+    port = free_ports(1)[0]
+    program = services.SERVICES["slurmrestd"].program("slurmrestd")
+    nobody = ("--reuid=65534", "--regid=65534", "--clear-groups") if os.getuid() == 0 else ()
+    words = [*DIE_WITH_US, *nobody] if DIE_WITH_US else []
+    words += [str(program), "-a", "rest_auth/jwt", "-s", "openapi/v0.0.38", f"127.0.0.1:{port}"]
+    environment = {"PATH": os.environ["PATH"], "SLURM_CONF": str(site.conf), "SLURM_JWT": "daemon"}
+    with (site.folder / "slurmrestd.log").open("wb") as log:
+        daemon = subprocess.Popen(words, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        limit = time.monotonic() + COMES_UP
+        while not _listens(port):
+            assert daemon.poll() is None, (site.folder / "slurmrestd.log").read_text()[-2000:]
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/slurm/v0.0.38"
+    finally:
+        daemon.kill()
+        daemon.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager

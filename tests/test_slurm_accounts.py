@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pwd
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +19,15 @@ import pytest
 
 from rainbow.agent import Result, Run
 from rainbow.agent.executors.slurm.accounts import Account, Identity, account_of, read_users
+from rainbow.agent.executors.slurm.call import Call
+from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, body_of
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
 from rainbow.errors import ConfigError
 from rainbow.jobspec.sbatch.request import NotCarriedError
 from rainbow.testing.runs import ends, until
-from tests.slurm import Slurm
+from tests.slurm import Slurm, rest_of
 from tests.slurm_accounting import accounted
+from tests.test_slurm_request import SAID, asked, words
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another account")
@@ -66,7 +73,7 @@ def test_agent_of_one_user_takes_the_jobs_of_that_user_alone(tmp_path: Path) -> 
     assert mapped.account("ann") is None
     with pytest.raises(NotCarriedError, match="alone"):
         mapped.account("bob")
-    for how in ("root", "helper", "anybody"):
+    for how in ("root", "helper", "rest", "anybody"):
         with pytest.raises(ConfigError):
             Identity(how)
 
@@ -79,21 +86,44 @@ def test_site_bounds_what_an_account_asks_for() -> None:
         ann.bounded({"partition": "short,gpu"})
 
 
-@pytest.fixture(params=["root", "helper"])
+@pytest.fixture(scope="session")
+def rest_url(slurm_server: Slurm) -> Iterator[str]:
+    with rest_of(slurm_server) as url:
+        yield url
+
+
+def tokens_of(site: Slurm, folder: Path, account: str = "nobody", seconds: int = 600) -> Path:
+    """Put a token of an account where the agent looks for it."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / account).touch(0o600)
+    (folder / account).write_text(site.token(account, seconds))
+    return folder
+
+
+@pytest.fixture
+def everybodys() -> Iterator[Path]:
+    """A folder that every account can reach and write to."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+@pytest.fixture(params=["root", "helper", "rest"])
 def executor(
     request: pytest.FixtureRequest, on_slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SlurmExecutor]:
-    """An agent that becomes the account itself, or by the helper, which sudo would start."""
-    del on_slurm
+    """An agent that becomes the account itself, by the helper, which sudo would start, or by its token."""
+    rest = None
+    if request.param == "rest":
+        rest = Rest(request.getfixturevalue("rest_url"), tokens_of(on_slurm, tmp_path / "tokens"))
     monkeypatch.setenv("RAINBOW_REGISTRATION_SECRET", "rbr_hidden")
     known = users(tmp_path, "users: {ann: nobody}")
     tmp_path.chmod(0o755)
     helper = [sys.executable, "-m", "rainbow.agent.executors.slurm.helper", str(known)]
     identity = Identity(request.param, known)
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    made = SlurmExecutor(
-        "shared", environment, tmp_path / "state", identity, helper if request.param == "helper" else ()
-    )
+    helped = helper if request.param == "helper" else ()
+    made = SlurmExecutor("shared", environment, tmp_path / "state", identity, helped, rest)
     yield made
     made.close()
 
@@ -122,6 +152,102 @@ def test_job_is_the_requestors_with_groups_and_home_and_nothing_of_the_agents(
     assert " UserId=nobody(65534) GroupId=nogroup(65534) " in shown
     told = shown + on_slurm.run("scontrol", "write", "batch_script", job, "-")
     assert "rbr_hidden" not in told
+
+
+@as_root
+def test_request_and_script_go_over_whole_by_rest_and_what_cannot_be_said_is_refused(
+    on_slurm: Slurm, rest_url: str, tmp_path: Path, everybodys: Path
+) -> None:
+    """What slurmrestd does not read, the script's own lines, is read here."""
+    tokens = tokens_of(on_slurm, tmp_path / "tokens")
+    known = users(tmp_path, "users: {ann: nobody, zoe: games}")
+    identity = Identity("rest", known)
+    made = SlurmExecutor(
+        "shared", {"PATH": os.environ["PATH"]}, tmp_path / "state", identity, (), Rest(rest_url, tokens)
+    )
+    tree = {
+        "type": "slot",
+        "count": 2,
+        "label": "a",
+        "with": [{"type": "node", "count": 1, "with": [SLOT["with"][0]]}],
+    }
+    script = "#!/bin/sh\n#SBATCH --partition=short --nice=7\n#SBATCH --hold\necho $A; exit 4\n"
+    want = {"resources": [tree], "script": script, "system": {"comment": "why not"}}
+    run = run_as("ann", "whole", ("x",), **want)
+    made.start(replace(run, cwd=str(everybodys), environment={"A": "b c"}, duration=90.0))
+    made.start(run_as("ann", "picky", ("true",), site={"slurm": {"contiguous": True}}))
+    made.start(run_as("zoe", "hers", ("true",)))
+    made.start(run_as("ann", "told", ("x",), script="#!/bin/sh\n", arguments=["one"]))
+    found = ends(made, 4, seconds=60)
+    assert "arguments of a script cannot be said to slurmrestd" in found["told-0", 1].detail
+    made.close()
+    assert "--contiguous cannot be said to slurmrestd" in found["picky-0", 1].detail
+    assert "belongs to the system" in found["hers-0", 1].detail
+    end = found["whole-0", 1]
+    assert (end.exit_code, end.output) == (4, "b c\n")
+    job = max(on_slurm.run("squeue", "-h", "-t", "all", "-n", "whole", "-o", "%i").split(), key=int)
+    told = on_slurm.run("scontrol", "-o", "show", "job", job)
+    for field in (
+        "Partition=short",
+        "NumNodes=2",
+        "NumTasks=2",
+        "Nice=7",
+        "TimeLimit=00:02:00",
+        f"WorkDir={everybodys}",
+    ):
+        assert f" {field} " in told
+    assert " Comment=why not rainbow=whole/0/1/" in told
+    assert on_slurm.run("scontrol", "write", "batch_script", job, "-") == script
+
+
+@as_root
+def test_slurm_shows_the_same_of_a_request_by_rest_as_by_sbatch(
+    on_slurm: Slurm, rest_url: str, tmp_path: Path
+) -> None:
+    rest, account = (
+        Rest(rest_url, tokens_of(on_slurm, tmp_path / "tokens")),
+        account_of({"a": {"account": "nobody"}}, "a"),
+    )
+    refused = []
+    for case in [case for case in SAID if "slurm" in case]:
+        call = Call(tuple(words(asked(case["jobspec"]))), "#!/bin/sh\n", {"PATH": "/bin"})
+        try:
+            body = body_of(call, 38)
+        except NotCarriedError:
+            refused.append(case["name"])
+            continue
+        body["job"] |= {"hold": True, "current_working_directory": "/"}
+        job = str(rest._asked("POST", "/job/submit", account, body)["job_id"])
+        shown = on_slurm.run("scontrol", "-o", "show", "job", job).split()
+        rest.ask(("scancel", "-Q", job), account)
+        assert set(case["slurm"].split()) <= set(shown), (case["name"], shown)
+    # its documents of 22.05 have no names of nodes, and not this option
+    assert refused == ["all hosts that are named", "some of the hosts that are named", "options as written for Slurm"]
+
+
+@as_root
+def test_token_that_is_absent_open_to_others_or_over_is_refused_in_words(
+    on_slurm: Slurm, rest_url: str, tmp_path: Path
+) -> None:
+    tokens = tokens_of(on_slurm, tmp_path / "tokens")
+    rest, account = Rest(rest_url, tokens), account_of({"ann": {"account": "nobody"}}, "ann")
+    call = Call(("--ntasks=1",), "#!/bin/sh\n", {"PATH": "/bin"})
+    (tokens / "nobody").chmod(0o644)
+    with pytest.raises(NotCarriedError, match="can be read by others"):
+        rest.sbatch(call, account)
+    (tokens / "nobody").chmod(0o600)
+    claims = base64.urlsafe_b64encode(b'{"exp": 1700000000}').decode().rstrip("=")
+    (tokens / "nobody").write_text(f"SLURM_JWT=a.{claims}.b\n")
+    with pytest.raises(NotCarriedError, match="has expired at 2023-11-1"):
+        rest.sbatch(call, account)
+    (tokens / "nobody").write_text("a.b.c")
+    with pytest.raises((subprocess.CalledProcessError, SilentError)):
+        Commands((), rest).sbatch(call, account)
+    (tokens / "nobody").unlink()
+    with pytest.raises(NotCarriedError, match="account nobody has no token"):
+        rest.sbatch(call, account)
+    with pytest.raises(SilentError, match="slurmrestd has not answered"):
+        Rest("http://127.0.0.1:9/slurm/v0.0.38", tokens_of(on_slurm, tokens)).sbatch(call, account)
 
 
 @as_root
@@ -172,43 +298,48 @@ def test_no_identity_puts_a_secret_where_a_user_of_the_site_can_read(
     tmp_path.chmod(0o755)
     known = users(tmp_path, f"users: {{ann: nobody, {ME}: {ME}}}")
     helper = [sys.executable, "-m", "rainbow.agent.executors.slurm.helper", str(known)]
-    with accounted() as slurm:
+    with accounted() as slurm, ExitStack() as stack:
         monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
-        for how, requestor in (("self", ME), ("service", "eve"), ("root", "ann"), ("helper", "ann")):
-            environment = {"PATH": os.environ["PATH"]}
-            made = SlurmExecutor(
-                "shared", environment, tmp_path / how, Identity(how, known), helper * (how == "helper")
-            )
+        rest = Rest(stack.enter_context(rest_of(slurm)), tokens_of(slurm, tmp_path / "tokens"))
+        token = (tmp_path / "tokens" / "nobody").read_text()
+        hows = (("self", ME), ("service", "eve"), ("root", "ann"), ("helper", "ann"), ("rest", "ann"))
+        for how, requestor in hows:
+            environment, asks = {"PATH": os.environ["PATH"]}, rest if how == "rest" else None
+            helped = helper * (how == "helper")
+            made = SlurmExecutor("shared", environment, tmp_path / how, Identity(how, known), helped, asks)
             seen = set[str]()
             made.start(run_as(requestor, f"{how}-command", ("sh", "-c", "env; sleep 3")))
             made.start(run_as(requestor, f"{how}-script", ("x",), script="#!/bin/sh\nenv; sleep 3\n"))
             found = dict[Any, Any]()
-            until(lambda made=made, seen=seen, found=found: _looked(made, seen, found, secret), 90)
+            until(lambda made=made, seen=seen, found=found: _looked(made, seen, found, secret, token), 90)
             made.close()
             assert not any(secret in end.output for end in found.values()), how
             assert all(end.exit_code == 0 for end in found.values()), (how, found)
             assert seen == set(), how
-        until(lambda: slurm.run("sacct", "-a", "-n", "-X", "-o", "State").count("COMPLETED") == 8, 30)
+        until(lambda: slurm.run("sacct", "-a", "-n", "-X", "-o", "State").count("COMPLETED") == 10, 30)
         told = slurm.run("scontrol", "-o", "show", "job")
         for job in slurm.run("sacct", "-a", "-n", "-X", "-P", "-o", "JobIDRaw").split():
             told += slurm.run("sacct", "-a", "-j", job, "--env-vars") + slurm.run(
                 "sacct", "-a", "-j", job, "--batch-script"
             )
-        assert told.count("UserId=nobody(65534) GroupId=nogroup") == 4
-        assert secret not in told
+        assert told.count("UserId=nobody(65534) GroupId=nogroup") == 6
+        assert [word for word in (secret, token, "SLURM_JWT") if word in told] == []
         kept = [
             path
             for path in slurm.folder.rglob("*")
             if path.is_file() and not path.is_relative_to(slurm.folder / "db")
         ]
-        assert [path for path in kept if secret.encode() in path.read_bytes()] == []
+        hidden = (secret.encode(), token.encode())
+        assert [path for path in kept if any(word in path.read_bytes() for word in hidden)] == []
 
 
-def _looked(made: SlurmExecutor, seen: set[str], found: dict[Any, Any], secret: str) -> bool:
+def _looked(made: SlurmExecutor, seen: set[str], found: dict[Any, Any], secret: str, token: str) -> bool:
     """Note which processes of Slurm's commands and jobs were started with the secret; tell whether all has ended."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
             words = (path / "cmdline").read_bytes()
+            if token.encode() in words + (path / "environ").read_bytes():
+                seen |= {words.decode()}
             if any(name in words for name in (b"sbatch", b"squeue", b"scancel", b"slurm_script", b"sleep\0003\0")):
                 seen |= {words.decode()} if secret.encode() in (path / "environ").read_bytes() else set()
         except OSError:

@@ -29,6 +29,7 @@ EVENTS = {
     "canceled-exit-1": Ended(exit_code=1, canceled=True),
     "canceled-lost": Ended("lost", canceled=True),
     "service-exit-1": Ended(exit_code=1, service=True),
+    "put-back-by-its-site": transitions.Pending("site:BeginTime", facts={"requeued": True}),
     **{name: getattr(transitions, name)() for name in ("Started", "Suspended", "Resumed", "Pending", "Unable")},
 }
 S = TaskState
@@ -79,6 +80,22 @@ def test_an_end_is_judged_by_how_it_came(
 ) -> None:
     after = transition(task(S.RUNNING, **before), event, 9.0)
     assert (after.state, {key: getattr(after, key) for key in told}) == (state, told)
+
+
+def test_what_a_site_holds_it_lets_continue_itself_and_a_new_start_says_so() -> None:
+    held = transition(task(S.RUNNING, started_at=1.0), transitions.Suspended("held at its site"), 5.0)
+    assert (held.state, held.hold, held.detail) == (S.SUSPENDED, "site", "held at its site")
+    for event in (transitions.Resumed(), transitions.Started()):
+        after = transition(held, event, 8.0)
+        assert (after.state, after.hold, after.detail, after.paused) == (S.RUNNING, "", "", 3.0)
+
+
+@pytest.mark.parametrize("state", list(TaskState))
+def test_what_its_site_puts_back_into_its_queue_waits_there_again(state: TaskState) -> None:
+    after = transition(task(state, started_at=1.0), EVENTS["put-back-by-its-site"], 5.0)
+    again = state in (S.RUNNING, S.SUSPENDED)
+    assert after.state is (S.ACCEPTED if again else state)
+    assert after.started_at == (None if again else 1.0)
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(EVENTS)), st.floats(0, 1e6)), max_size=30), st.integers(0, 2))

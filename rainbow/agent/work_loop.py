@@ -18,7 +18,17 @@ from typing import Any
 
 from rainbow.agent.background_call import BackgroundCall
 from rainbow.agent.executors import lease
-from rainbow.agent.executors.interface import Executor, Explains, Gives, Leased, Suspends, Warns, Withdraws, Writes
+from rainbow.agent.executors.interface import (
+    Executor,
+    Explains,
+    Gives,
+    Leased,
+    Sees,
+    Suspends,
+    Warns,
+    Withdraws,
+    Writes,
+)
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId
 from rainbow.agent.journal import Journal
 from rainbow.agent.messages import batch, ended, happened, placed, refs, run_id, run_of, stale_runs, waits, wrote
@@ -38,6 +48,7 @@ def hold(executor: Executor, run: RunId, verb: str) -> responses.Event:
     return happened(run, DONE[verb])
 
 
+HELD_THERE = "held at its site"
 MAX_TASKS = 64  # at once
 PROCESSES = 1  # of a task for each core it holds; 0: no limit
 
@@ -110,6 +121,7 @@ class Agent:
         self._lease = 0.0  # the first heartbeat is due at once, and its answer says how long the lease is
         self._last_beat = clock()
         self._explained: dict[RunId, Pending] = {}
+        self._held: set[RunId] = set()
         self._account: Mapping[RunId, Pending] | None = None  # of what waits, as it was told last
         self._has_beaten = False
         self._stop_by: float | None = None
@@ -389,6 +401,7 @@ class Agent:
                 if run in self._journal.starting:
                     self._journal.tell(placed(run, given))
         self._explain()
+        self._tell_held()
         self._tell_output()
         for end in ends:
             if end.id not in self._journal.starting:  # disowned, or told before
@@ -398,6 +411,17 @@ class Agent:
                 end = replace(end, result=Result.LOST, detail=OVER) if end.result is Result.STOPPED else end
             self._journal.tell(ended(end))
             self._say(f"task {end.id[0]} {_in_words(end)}")
+
+    def _tell_held(self) -> None:
+        """Tell what users of the site hold in place, and what they let continue."""
+        if not isinstance(self._executor, Sees):
+            return
+        held = {run for run in self._executor.held() if run in self._journal.starting}
+        for run in held - self._held:
+            self._journal.tell(happened(run, "suspended", HELD_THERE))
+        for run in (self._held - held) & set(self._journal.starting):
+            self._journal.tell(happened(run, "resumed"))
+        self._held = held
 
     def _tell_output(self) -> None:
         """Tell what runs write, where their executor sees it and the server has all else: report it again."""

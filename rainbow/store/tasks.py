@@ -332,9 +332,10 @@ def _told() -> sa.Select[Any]:
     own = (tasks.c.cluster_id == sa.bindparam("of_cluster"), tasks.c.agent == sa.bindparam("of_agent"))
     asked = sa.exists().where(jobs.c.id == tasks.c.job, jobs.c.suspended_at.is_not(None))
     wanted = sa.or_(tasks.c.hold == Hold.POLICY, sa.and_(asked, tasks.c.hold != Hold.UNABLE))
+    elsewhere = tasks.c.hold == Hold.SITE
     stop, running, held, accepted = (tasks.c.state == state for state in _VERBS)
     back = sa.and_(accepted, tasks.c.hold == Hold.WITHDRAW)
-    which = sa.or_(stop, sa.and_(running, wanted), sa.and_(held, sa.not_(wanted)), back)
+    which = sa.or_(stop, sa.and_(running, wanted), sa.and_(held, sa.not_(wanted), sa.not_(elsewhere)), back)
     return sa.select(*_COLUMNS).where(*own, tasks.c.state.in_(_VERBS), which).order_by(tasks.c.job, tasks.c.index)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -93,6 +93,14 @@ class Explains(Protocol):
 
         What has begun or ended may be named for a second more. The same object as before: nothing has changed.
         """
+
+
+@runtime_checkable
+class Sees(Protocol):
+    """What an executor has beside, if users of its site can hold runs in place themselves."""
+
+    def held(self) -> Set[RunId]:
+        """Return the runs that have begun and that their site holds now."""
 
 
 @runtime_checkable

@@ -144,10 +144,16 @@ def open_file(path: Path, flags: int) -> int:
         raise ValueError(f"cannot open {str(path)!r}: {error.strerror}") from error
 
 
-def read_end(path: Path, keep: int) -> str:
-    """Return the last bytes of a file as text; nothing of one that is not there, or is no plain file."""
+def read_end(path: Path, keep: int, owner: int | None = None) -> str:
+    """Return the last bytes of a file as text; nothing of one that is not there, or is no plain file.
+
+    `owner`: the account whose file it must be, and which lets everybody read it.
+    """
     with contextlib.suppress(OSError), open(path, "rb", opener=_plain) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - keep))
+        found = os.fstat(file.fileno())
+        if owner is not None and (found.st_uid != owner or not found.st_mode & stat.S_IROTH):
+            return ""
+        file.seek(max(0, found.st_size - keep))
         return file.read(keep).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
     return ""
 

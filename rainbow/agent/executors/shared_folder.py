@@ -222,6 +222,12 @@ class SharedFolder:
         for file in files:
             file.unlink(missing_ok=True)
 
+    def forget_ends(self, run: RunId, shares: Iterable[int]) -> None:
+        """Throw away how a run ended that begins again, and what it was given."""
+        key = key_of(run)
+        for file in [self.at("given", key), *(self.at("ends", f"{key}.{n}") for n in shares)]:
+            file.unlink(missing_ok=True)
+
     def _write(self, room: str, name: str, text: str, *, lasting: bool = False) -> None:
         draft = self.at(room, f"{name}.{os.getpid()}.draft")
         with draft.open("w") as file:

@@ -53,9 +53,9 @@ HANDED_OVER = 10_000  # tasks at once where another queues them
 )
 @click.option(
     "--identity",
-    type=click.Choice(["self", "service", "root", "helper"]),
+    type=click.Choice(["self", "service", "root", "helper", "rest"]),
     help="With the executor slurm: whose jobs they are. self (default): this account's, for its own user alone; "
-    "service: this account's, for everybody; root, helper: those of the requestor's account.",
+    "service: this account's, for everybody; root, helper, rest: those of the requestor's account.",
 )
 @click.option(
     "--users",

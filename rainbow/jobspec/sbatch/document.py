@@ -147,7 +147,7 @@ class _Shape:
 
     def _layout(self) -> tuple[tuple[int, int] | None, int]:
         asked, each = self._number("ntasks"), self._number("ntasks-per-node")
-        nodes = _range(self.options["nodes"]) if "nodes" in self.options else None
+        nodes = read_range(self.options["nodes"]) if "nodes" in self.options else None
         if nodes is None and each is None:
             return None, asked or 1
         if nodes is None:
@@ -185,10 +185,10 @@ class _Shape:
     def _memory(self) -> int:
         """Return the MiB of a slot; 0 if none is named."""
         if (text := self.options.get("mem-per-cpu")) is not None:
-            return _mebibytes("mem-per-cpu", text) * self.cores
+            return mebibytes("mem-per-cpu", text) * self.cores
         if (text := self.options.get("mem")) is None:
             return 0
-        whole = _mebibytes("mem", text)
+        whole = mebibytes("mem", text)
         if not whole:
             self._keep("mem", "all memory of each node, which matching does not read")
         elif whole % self.slots or (not self.nodes and self.slots > 1):
@@ -224,7 +224,8 @@ def _slots(slots: int, cores: int, memory: int, gpus: int) -> Document:
     return {"type": "slot", "replicas": slots, "with": inside}
 
 
-def _range(text: str) -> tuple[int, int]:
+def read_range(text: str) -> tuple[int, int]:
+    """Read how many nodes are wanted: the least and the most."""
     found = _COUNT.fullmatch(text)
     if found is None:
         raise JobspecError(f"--nodes must be a number or a range such as 2-8, got {text!r:.60}")
@@ -235,7 +236,8 @@ def _range(text: str) -> tuple[int, int]:
     return least, most
 
 
-def _mebibytes(name: str, text: str) -> int:
+def mebibytes(name: str, text: str) -> int:
+    """Read an amount of memory of the option of this name."""
     found = _MEMORY.fullmatch(text)
     if found is None:
         raise JobspecError(f"--{name} must be a size such as 500M or 4G (MiB without a unit), got {text!r:.60}")
@@ -284,7 +286,7 @@ def _system(call: Call, caller: Caller, notes: list[str]) -> Document:
     options = call.options
     system: Document = {"script": call.script}  # empty texts are left out in the end
     if "time" in options:
-        system["duration"] = _seconds(options["time"])
+        system["duration"] = seconds(options["time"])
     if "chdir" in options:
         system["cwd"] = posixpath.join(caller.cwd, options["chdir"])
     else:
@@ -308,14 +310,14 @@ def _system(call: Call, caller: Caller, notes: list[str]) -> Document:
     )
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     """Read a time limit; what has no unit is one of Slurm's forms, which counts in minutes, rounded up."""
-    seconds = seconds_of(text, plain=60)
-    if seconds is None:
+    found = seconds_of(text, plain=60)
+    if found is None:
         raise JobspecError(f"--time must be minutes, MM:SS, HH:MM:SS or D-HH[:MM[:SS]], got {text!r:.60}")
     if text[-1].isdecimal():
-        seconds = math.ceil(seconds / 60) * 60
-    return int(seconds) if seconds == int(seconds) else seconds
+        found = math.ceil(found / 60) * 60
+    return int(found) if found == int(found) else found
 
 
 def _moment(name: str, text: str, caller: Caller) -> float:

@@ -272,7 +272,7 @@ def _happened(
 
 _TOLD: Mapping[str, Callable[[Mapping[str, Any], int], transitions.Event]] = {
     "started": lambda event, _: transitions.Started(),
-    "suspended": lambda event, _: transitions.Suspended(),
+    "suspended": lambda event, _: transitions.Suspended(_detail(event)),
     "resumed": lambda event, _: transitions.Resumed(),
     "unable": lambda event, _: transitions.Unable(_detail(event)),
     "output": lambda event, most: transitions.Output(

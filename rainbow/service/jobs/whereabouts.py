@@ -130,7 +130,11 @@ def _stopping(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
 def _suspended(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
     if (wait := _silent(record, of, site)) is not None:
         return wait
-    text = f"{some(of.number, 'task')} suspended; resume the job with rainbow job resume"
+    asked = record.suspended_at is not None
+    how = (
+        "suspended; resume the job with rainbow job resume" if asked else "held in place by the policy or at the site"
+    )
+    text = f"{some(of.number, 'task')} {how}"
     return _wait("suspended", text, record.suspended_at or of.since, tasks=of.number)
 
 

@@ -4,6 +4,7 @@ self     the agent's own account, for its owner alone
 service  the agent's own account, for every requestor; the comment says for whom
 root     the requestor's account, which the agent, as root, becomes for every call
 helper   the same by a program that root has allowed the agent to start (helper.py)
+rest     the same by Slurm's REST interface, with a token of the account's (commands.py)
 
 users.yaml says who is who: `users: {ann: anna, bob: {account: bob, slurm_account: physics, partitions: [batch]}}`.
 """
@@ -22,8 +23,8 @@ import yaml
 from rainbow.errors import ConfigError
 from rainbow.jobspec.sbatch.request import NotCarriedError, Options
 
-IDENTITIES = ("self", "service", "root", "helper")
-MAPPED = ("root", "helper")
+IDENTITIES = ("self", "service", "root", "helper", "rest")
+MAPPED = ("root", "helper", "rest")
 LEAST = 1000  # user ids below are those of the system
 KEYS = {"account", "slurm_account", "partitions"}
 
@@ -102,7 +103,7 @@ class Identity:
         if how in MAPPED and users is None:
             raise ConfigError(f"identity {how} needs a file that says who is who; add --users FILE")
         if how == "root" and os.getuid():
-            raise ConfigError("identity root needs an agent that runs as root; use self, service or helper")
+            raise ConfigError("identity root needs an agent that runs as root; use self, service, helper or rest")
         self.how, self._users = how, users
         self.own = pwd.getpwuid(os.getuid()).pw_name
         self._known(users)
@@ -137,4 +138,6 @@ class Identity:
             return f"all jobs run as {self.own}: Slurm's fair share and records see one user (--identity service)"
         if self.how == "root":
             return "who takes the server takes every account of users.yaml here (--identity root)"
+        if self.how == "rest":
+            return "who takes the server takes every account whose token is here, until it expires (--identity rest)"
         return ""

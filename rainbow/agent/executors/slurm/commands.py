@@ -2,20 +2,42 @@
 
 The environment is built: nothing of the agent's but where Slurm and its programs are. A call for another account
 becomes that account, its groups included, before the program starts; a helper does so where the agent cannot.
+
+Slurm's REST interface (slurmrestd) takes calls of sbatch and scancel for an account, by a token of its own:
+
+RAINBOW_SLURM_REST    where it answers, with the version: http://127.0.0.1:6820/slurm/v0.0.38
+RAINBOW_SLURM_TOKENS  a folder with a file for each account, which holds its token (`scontrol token`) and
+                      is read for each call
+
+A token is in a header of the call alone. Nothing reads a script's #SBATCH lines there, so they are read here. What
+cannot be said is refused; jobs are canceled, but none is taken back that may begin meanwhile.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import stat
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import httpx
+
 from rainbow.agent.executors.local import for_managers
+from rainbow.agent.executors.process import read_end
 from rainbow.agent.executors.slurm.accounts import Account
 from rainbow.agent.executors.slurm.call import Call
+from rainbow.errors import ConfigError
+from rainbow.jobspec.sbatch import read_call
+from rainbow.jobspec.sbatch.document import mebibytes, read_range, seconds
+from rainbow.jobspec.sbatch.request import NotCarriedError
 
 PATIENCE = 60.0  # seconds for one command; what sbatch has not answered by then is unknown, not refused
 PASSING = ("Unable to contact", "Socket timed out", "timed out", "Connection refused", "temporarily unable")
@@ -27,18 +49,25 @@ class SilentError(OSError):
 
 
 class Commands:
-    """Starts them as the agent's account, or as another. `helper`: the words of the program that becomes it."""
+    """Starts them as the agent's account, or as another.
 
-    def __init__(self, helper: Sequence[str] = ()) -> None:
-        self._helper = tuple(helper)
+    `helper`: the words of the program that becomes it; `rest`: Slurm's REST interface, which is asked instead.
+    """
+
+    def __init__(self, helper: Sequence[str] = (), rest: Rest | None = None) -> None:
+        self._helper, self._rest = tuple(helper), rest
         self._environment = for_managers(os.environ)
 
     def ask(self, *command: str, told: str = "", account: Account | None = None, requestor: str = "") -> str:
         """Return what a command prints; CalledProcessError has its words, SilentError: it has not answered."""
+        if account is not None and self._rest:
+            return _passing(partial(self._rest.ask, command, account))
         return _said(command, self._run(command, told, None, account, requestor))
 
     def sbatch(self, call: Call, account: Account | None = None, requestor: str = "") -> str:
         """Submit a call. Its environment goes by a descriptor: named by --export, Slurm would add a login's."""
+        if account is not None and self._rest:
+            return _passing(partial(self._rest.sbatch, call, account))
         command = ("sbatch", "--parsable", *call.words)
         return _said(command, self._run(command, call.script, call.environment, account, requestor))
 
@@ -65,6 +94,16 @@ class Commands:
         except (ValueError, KeyError, TypeError):
             said = f"the helper {self._helper[0]} has not answered: {done.stderr.strip()[:200]}"
             return subprocess.CompletedProcess(command, done.returncode or 1, "", said)
+
+
+def _passing(ask: Callable[[], str]) -> str:
+    """Return what is answered; a fault that passes is silence."""
+    try:
+        return ask()
+    except subprocess.CalledProcessError as fault:
+        if any(words in str(fault.output) for words in PASSING):
+            raise SilentError(words_of(fault.output)) from fault
+        raise
 
 
 def _said(command: Sequence[str], done: subprocess.CompletedProcess[str]) -> str:
@@ -118,3 +157,179 @@ def words_of(said: str | None) -> str:
     """Return what a command complains of, in one line."""
     lines = [line.removeprefix("sbatch: error: ").strip() for line in (said or "").splitlines()]
     return "; ".join(filter(None, lines))[:300] or "no reason"
+
+
+# ── by REST ──
+
+
+LISTS = 39  # the version that took an environment as a list; none after 38 was tried on a live Slurm
+KEPT = ("comment", "constraint", "dependency", "partition", "output", "error", "input")  # texts; "": not asked for
+
+
+def _same(names: str) -> dict[str, str]:
+    return {name: name.replace("-", "_") for name in names.split()}
+
+
+TEXTS: Mapping[str, str] = {
+    **_same("account array comment dependency distribution gres gres-flags gpus gpus-per-node gpus-per-task"),
+    **_same("gpus-per-socket cpus-per-gpu licenses mail-type mail-user mcs-label open-mode partition prefer qos"),
+    **_same("reservation signal wckey container deadline"),
+    "constraint": "constraints",
+    "job-name": "name",
+    "chdir": "current_working_directory",
+    "bb": "burst_buffer",
+    "output": "standard_output",
+    "error": "standard_error",
+    "input": "standard_input",
+    "hint": "cpu_binding_hint",
+}
+NUMBERS: Mapping[str, str] = {
+    **_same("cpus-per-task cores-per-socket sockets-per-node threads-per-core nice"),
+    "ntasks": "tasks",
+    "ntasks-per-node": "tasks_per_node",
+    "ntasks-per-core": "tasks_per_core",
+    "ntasks-per-socket": "tasks_per_socket",
+    "mincpus": "minimum_cpus_per_node",
+    "core-spec": "core_specification",
+    "thread-spec": "thread_specification",
+}
+MEMORY = {"mem": "memory_per_node", "mem-per-cpu": "memory_per_cpu", "mem-per-gpu": "memory_per_gpu"}
+TIMES = {"time": "time_limit", "time-min": "time_minimum"}
+FLAGS: Mapping[str, tuple[str, bool]] = {
+    "requeue": ("requeue", True),
+    "no-requeue": ("requeue", False),
+    "oversubscribe": ("oversubscribe", True),
+    "spread-job": ("spread_job", True),
+    "use-min-nodes": ("minimum_nodes", True),
+    "no-kill": ("no_kill", True),
+}
+OURS = ("hold", "export", "export-file", "begin")  # Rainbow has acted on them
+
+
+def body_of(call: Call, version: int) -> dict[str, Any]:
+    """Return the message that asks for what a call of sbatch asks for; NotCarriedError names what it cannot say.
+
+    >>> body_of(Call(("--ntasks=2", "--time=90"), "#!/bin/sh\\n#SBATCH -p batch\\n", {"A": "b"}), 38)["job"]
+    {'partition': 'batch', 'tasks': 2, 'time_limit': 90, 'environment': {'A': 'b'}}
+    """
+    options = [word for word in call.words if word.startswith("--")]
+    rest = [word for word in call.words if not word.startswith("--")]
+    found = read_call(call.script, [*options, *(rest or ["script"])], {}, "script")
+    if len(found.components) > 1:
+        raise NotCarriedError("a job of several components (hetjob) cannot be said to slurmrestd")
+    if len(rest) > 1 and version < LISTS:  # slurmrestd 22.05 submits such a job, and crashes
+        raise NotCarriedError("arguments of a script cannot be said to slurmrestd: put them into the script")
+    job: dict[str, Any] = {}
+    for name, value in found.options.items():
+        job |= _field(name, value)
+    if "nodes" in job and "tasks" not in job:  # as sbatch says itself
+        job["tasks"] = read_range(found.options["nodes"])[0] * job.get("tasks_per_node", 1)
+    environment: Any = dict(call.environment or {})
+    if version >= LISTS:
+        environment = [f"{name}={value}" for name, value in environment.items()]
+    arguments = {"argv": ["script", *rest[1:]]} if len(rest) > 1 else {}
+    return {"job": {**job, **arguments, "environment": environment}, "script": call.script}
+
+
+def _field(name: str, value: str) -> dict[str, Any]:
+    if name in OURS or (not value and name in KEPT):
+        return {}
+    if name in TEXTS:
+        return {TEXTS[name]: value}
+    if name in FLAGS:
+        field, is_so = FLAGS[name]
+        return {field: is_so}
+    if name == "exclusive":
+        return {"exclusive": value or "exclusive"}
+    if name == "nodes":
+        least, most = read_range(value)  # slurmrestd 22.05 forgets a list, which its document asks for
+        return {"nodes": f"{least}-{most}"}
+    found = _number(name, value)
+    if found is None:
+        raise NotCarriedError(f"--{name} cannot be said to slurmrestd (--identity rest)")
+    return found
+
+
+def _number(name: str, value: str) -> dict[str, int] | None:
+    if name in NUMBERS and value.removeprefix("-").isdecimal():
+        return {NUMBERS[name]: int(value)}
+    if name in MEMORY:
+        return {MEMORY[name]: mebibytes(name, value)}
+    if name in TIMES:
+        return {TIMES[name]: -int(-seconds(value) // 60)}
+    return None
+
+
+class Rest:
+    """Calls as an account, by HTTP."""
+
+    def __init__(self, url: str, tokens: Path) -> None:
+        _, _, number = url.rstrip("/").rpartition("v0.0.")
+        if not number.isdecimal():
+            raise ConfigError("RAINBOW_SLURM_REST must end with a version: http://127.0.0.1:6820/slurm/v0.0.38")
+        self._lock = Lock()  # slurmrestd 22.05 drops connections of calls at the same time
+        self._url, self._version, self._tokens = url.rstrip("/"), int(number), tokens
+
+    def sbatch(self, call: Call, account: Account) -> str:
+        """Submit a call; return the job's number."""
+        told = self._asked("POST", "/job/submit", account, body_of(call, self._version))
+        return str(told.get("job_id") or "")
+
+    def ask(self, command: Sequence[str], account: Account) -> str:
+        """Do what a command of Slurm's does."""
+        if command[0] == "scancel" and "--state=PENDING" not in command:
+            self._asked("DELETE", f"/job/{command[-1]}", account)
+        if command[0] == "tail":  # of this account's own files we read what everybody may read
+            return read_end(Path(command[-1]), int(command[2]), account.uid)
+        return ""
+
+    def _asked(self, method: str, path: str, account: Account, body: Any = None) -> dict[str, Any]:
+        headers = {"X-SLURM-USER-NAME": account.name, "X-SLURM-USER-TOKEN": self._token(account)}
+        try:
+            with self._lock, httpx.Client(timeout=PATIENCE, trust_env=False) as client:
+                answer = client.request(method, self._url + path, headers=headers, json=body)
+            told = answer.json()
+        except (httpx.HTTPError, ValueError) as fault:
+            raise SilentError(f"slurmrestd has not answered: {type(fault).__name__}") from fault
+        if told.get("job_id"):  # with it comes what else is to be said, such as that the job is held
+            return dict(told)
+        errors = [_words(one) for one in told.get("errors") or ()]
+        if errors or answer.is_error:
+            raise subprocess.CalledProcessError(1, ("slurmrestd",), output="\n".join(errors) or answer.reason_phrase)
+        return dict(told)
+
+    def _token(self, account: Account) -> str:
+        path = self._tokens / account.name
+        try:
+            if stat.S_IMODE(path.stat().st_mode) & 0o077:
+                raise NotCarriedError(f"the token of account {account.name} can be read by others: chmod 600 {path}")
+            token = path.read_text().strip().removeprefix("SLURM_JWT=")
+        except OSError:
+            raise NotCarriedError(f"account {account.name} has no token for slurmrestd at this site") from None
+        if (until := expires(token)) is not None and until <= time.time():
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(until))
+            raise NotCarriedError(f"the token of account {account.name} for slurmrestd has expired at {when}")
+        return token
+
+
+def opened_rest(environment: Mapping[str, str]) -> Rest:
+    """Return the interface that the variables name."""
+    url, tokens = (environment.get(f"RAINBOW_SLURM_{name}", "") for name in ("REST", "TOKENS"))
+    if not url or not tokens:
+        raise ConfigError(
+            "identity rest needs RAINBOW_SLURM_REST (where slurmrestd answers) and RAINBOW_SLURM_TOKENS"
+        )
+    return Rest(url, Path(tokens))
+
+
+def _words(error: Mapping[str, Any]) -> str:
+    return str(error.get("error") or error.get("description") or "no reason")[:300]
+
+
+def expires(token: str) -> float | None:
+    """Return when a token ends that is a JWT, None: it does not say. It is not checked: Slurm does that."""
+    try:
+        claims = token.split(".")[1]
+        return float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
+    except (LookupError, ValueError, TypeError):
+        return None

@@ -11,12 +11,13 @@ import contextlib
 import math
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,10 +26,11 @@ from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Writ
 from rainbow.agent.executors.shared_folder import Given, SharedFolder, key_of, merged
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import Element, Place, errors_of
-from rainbow.agent.executors.slurm.commands import Commands, SilentError
+from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, opened_rest
 from rainbow.agent.executors.slurm.handover import Handover
 from rainbow.agent.executors.slurm.job import Active, mark_of, news, requestor_of, tails
 from rainbow.agent.executors.slurm.site import Slurm
+from rainbow.state_machine import REQUEUED
 
 LOOK = 0.2  # seconds between two looks into the folder
 QUICK, SLOW = 2.0, 15.0  # seconds between two questions to Slurm, shortly after a change and else
@@ -58,13 +60,14 @@ class SlurmExecutor:
         folder: Path | None,
         identity: Identity | None = None,
         helper: Sequence[str] = (),
+        rest: Rest | None = None,
     ) -> None:
         if mode and mode not in MODES:
             raise ValueError(f"the executor slurm has no mode {mode:.40}; it has: {', '.join(MODES)}")
         self._owned = mode == "owned"
         self._environment = environment
         self._identity = identity or Identity()
-        self._commands = Commands(helper)
+        self._commands = Commands(helper, rest)
         self._desk = SharedFolder((folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve())
         binds = self._owned and os.environ.get("RAINBOW_BIND") != "none"
         self._place = Place(self._desk.folder, environment, binds=binds)
@@ -75,7 +78,7 @@ class SlurmExecutor:
         self._active: dict[RunId, Active] = {}
         self._told: list[Active] = []
         self._begun: list[RunId] = []
-        self._looked = 0.0
+        self._looked = self._asked_at = 0.0
         self._changed = time.monotonic()
         self._rows: dict[str, Row] = {}
         self._queue: tuple[float, str, dict[str, list[int]]] = (-math.inf, "", {})
@@ -157,9 +160,9 @@ class SlurmExecutor:
         return max(least, min(self._took * cost, LONGEST))
 
     def _look(self) -> None:
-        began = time.monotonic()
+        self._asked_at = time.monotonic()
         rows, odd = self._ask(self._site.jobs(self._whose()))
-        self._took = time.monotonic() - began
+        self._took = time.monotonic() - self._asked_at
         self._rows, self.odd = rows, len(odd)
         active = list(self._active.values())
         self._rank([one for one in active if one.native and not one.has_begun])
@@ -211,13 +214,22 @@ class SlurmExecutor:
     def _is_over(self, one: Active, rows: Mapping[str, Row]) -> bool:
         """Return whether Slurm is to be asked how a job ended: it is over or gone, and its nodes have not told us."""
         row = rows.get(one.native or "")
-        if row is not None and row.phase in (Phase.RUNNING, Phase.HELD) and one.has_script:
+        if row is not None and row.phase in (Phase.RUNNING, Phase.HELD) and (one.has_script or one.is_requeued):
             self._begin(one)
+        if row is not None and row.phase is Phase.WAITING and one.begun_at < self._asked_at:
+            self._put_back(one)
         if row is not None and row.phase is not Phase.ENDED:
             one.missing = []
             return False
         first, one.over_since = one.over_since is None, one.over_since or time.monotonic()
         return not (first and row is not None and one.has_begun and not one.has_script)
+
+    def _put_back(self, one: Active) -> None:
+        """Take in that Slurm has put a job back into its queue: a node failed, another job took its place."""
+        one.has_begun, one.begun_at, one.is_requeued = False, math.inf, True
+        one.over_since, one.given_at, one.stopped_at = None, math.inf, math.inf
+        self._desk.forget_ends(one.run.id, range(one.shares))
+        self._changed = time.monotonic()
 
     def _note(self, one: Active, row: Row | None, told: Mapping[str, Final]) -> None:
         """Take in how a job ended."""
@@ -262,7 +274,7 @@ class SlurmExecutor:
         there, begun = self._desk.ended(), self._desk.all_begun()
         ended = []
         for active in list(self._active.values()):
-            if active.key in begun:
+            if active.key in begun and not active.is_requeued:
                 self._begin(active)
             self._look_up(active, now)
             end = self._end_of(active, there.get(active.key, []), now)
@@ -286,18 +298,16 @@ class SlurmExecutor:
 
     def _begin(self, active: Active) -> None:
         if not active.has_begun:
-            active.has_begun = True
+            active.has_begun, active.begun_at = True, time.monotonic()
             active.given_at = time.monotonic() + LATE if self._place.binds else math.inf
             self._begun.append(active.run.id)
 
     def _end_of(self, active: Active, places: list[int], now: float) -> Ended | None:
         if len(places) >= active.shares:
-            end = merged([self._desk.read_end(active.run.id, place) for place in sorted(places)])
-            return (
-                replace(end, errors=tails(active, self._place, self._commands).errors)
-                if errors_of(active.run)
-                else end
-            )
+            end = self._told_by_nodes(active, places)
+            if active.is_stopping or not _may_be_the_sites(end):
+                return end
+            return self._end_at_site(active, end, now)
         if active.end is not None:
             return active.end
         if now >= active.hard_at and active.native:
@@ -310,6 +320,27 @@ class SlurmExecutor:
         if waits_for_node and now < active.over_since + LATE:
             return None
         return self._end_as_said(active, final)
+
+    def _told_by_nodes(self, active: Active, places: Sequence[int]) -> Ended:
+        end = merged([self._desk.read_end(active.run.id, place) for place in sorted(places)])
+        if errors_of(active.run):
+            return replace(end, errors=tails(active, self._place, self._commands).errors)
+        return end
+
+    def _end_at_site(self, active: Active, end: Ended, now: float) -> Ended | None:
+        """Return the end of a run that got a signal not from us, None: Slurm has not said why.
+
+        It may have been canceled there, have run too long, or be in the queue again; or it got it from elsewhere.
+        """
+        if active.stopped_at == math.inf:
+            active.stopped_at = self._changed = now
+        final = active.final
+        if final is None:
+            return end if now >= active.stopped_at + 2 * GONE else None
+        if final.state in ("COMPLETED", "LOST") or (end.result is Result.EXITED and final.state == "FAILED"):
+            return end
+        said = self._site.ended(active.run.id, active.native or "", final, ours=False)
+        return replace(said, output=end.output, errors=end.errors)
 
     def _end_as_said(self, active: Active, final: Final) -> Ended:
         run, native = active.run.id, active.native or ""
@@ -335,6 +366,15 @@ class SlurmExecutor:
         begun, self._begun = self._begun, []
         return begun
 
+    def held(self) -> Set[RunId]:
+        """Return what its users hold in place at the site."""
+        rows = self._rows
+        return {
+            one.run.id
+            for one in self._active.values()
+            if one.has_begun and (row := rows.get(one.native or "")) is not None and row.phase is Phase.HELD
+        }
+
     def pending(self) -> Mapping[RunId, Pending]:
         """Return how Slurm's queue has what has not begun: its reason, rank and planned start."""
         now = time.monotonic()
@@ -353,7 +393,8 @@ class SlurmExecutor:
         if row is None or row.phase is not Phase.WAITING:
             text = f"Slurm job {active.native} " + ("has nodes, which have not begun it" if row else "is submitted")
             return Pending(f"site:{row.state if row else 'submitted'}", text, {"native_id": active.native})
-        return self._site.waiting(row, self._queue[2], self._queue[1])
+        why = self._site.waiting(row, self._queue[2], self._queue[1])
+        return replace(why, facts={**why.facts, REQUEUED: True}) if active.is_requeued else why
 
     def stop(self, run: RunId) -> None:
         """Ask the nodes to end a run; a job that does not run yet is canceled."""
@@ -410,9 +451,19 @@ class SlurmExecutor:
         self._over.set()
 
 
+def _may_be_the_sites(end: Ended) -> bool:
+    """Return whether a run ended by what Slurm sends when it ends a job: TERM, and KILL a while later."""
+    by_signal = end.result is Result.EXITED and end.exit_code in (128 + signal.SIGTERM, 128 + signal.SIGKILL)
+    return end.result is Result.STOPPED or (by_signal and not end.cause)
+
+
 def opened(argument: str, environment: Mapping[str, str], folder: Path | None) -> SlurmExecutor:
-    """Open the executor for "MODE" or "MODE,IDENTITY[,USERS]"; the helper is the command in RAINBOW_SLURM_HELPER."""
+    """Open the executor for "MODE" or "MODE,IDENTITY[,USERS]".
+
+    The helper is the command in RAINBOW_SLURM_HELPER; for RAINBOW_SLURM_REST and _TOKENS see commands.py.
+    """
     mode, how, users = [*argument.split(",", 2), "", ""][:3]
     identity = Identity(how or "service", Path(users) if users else None)
     helper = shlex.split(os.environ.get("RAINBOW_SLURM_HELPER") or HELPER) if how == "helper" else []
-    return SlurmExecutor(mode, environment, folder, identity, [*helper, users] if helper else ())
+    rest = opened_rest(os.environ) if how == "rest" else None
+    return SlurmExecutor(mode, environment, folder, identity, [*helper, users] if helper else (), rest)

@@ -32,9 +32,12 @@ class Active:
     account: Account | None = None  # None: the agent's own
     end: Ended | None = None
     has_begun: bool = False
+    begun_at: float = math.inf
+    is_requeued: bool = False  # Slurm has put it back into its queue: only Slurm says when it begins again
     sought: list[float] = field(default_factory=list)  # when it was sought in vain, its number being unknown
     missing: list[float] = field(default_factory=list)  # when Slurm did not know its number
     over_since: float | None = None
+    stopped_at: float = math.inf  # when its nodes told that they were asked to end it, and not by us
     final: Final | None = None
     hard_at: float = math.inf
     is_stopping: bool = False

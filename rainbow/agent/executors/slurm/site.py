@@ -39,7 +39,7 @@ class Slurm:
 
     def over(self) -> Question[dict[str, Final]]:
         """Ask for all records of the controller, which keeps them for MinJobAge."""
-        return Question(("scontrol", "-o", "show", "job"), status.read_records)
+        return Question(("scontrol", "-d", "-o", "show", "job"), status.read_records)
 
     def final(self, job: str) -> Sequence[Question[dict[str, Final]]]:
         """Ask the controller; who canceled a job is in the accounts alone."""
@@ -50,7 +50,7 @@ class Slurm:
 
         words = ("sacct", "-a", "-X", "-n", "-P", "-o", status.ACCOUNTED, "-j", job)
         return (
-            Question(("scontrol", "-o", "show", "job", job), recorded),
+            Question(("scontrol", "-d", "-o", "show", "job", job), recorded),
             Question(words, status.read_accounted),
         )
 

@@ -25,7 +25,10 @@ NONE = frozenset({"", "N/A", "(null)", "None", "none", "Unknown"})
 
 PHASES: Mapping[str, Phase] = {
     **dict.fromkeys(
-        ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"),
+        (
+            *("PENDING", "CONFIGURING", "POWER_UP_NODE", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"),
+            *("RESV_DEL_HOLD", "LAUNCH_FAILED"),
+        ),
         Phase.WAITING,
     ),
     **dict.fromkeys(("RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING"), Phase.RUNNING),
@@ -88,14 +91,17 @@ def read_marks(text: str, marks: Iterable[str]) -> dict[str, list[str]]:
 CLASSES: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
     (name, re.compile(pattern), words)
     for name, pattern, words in (
-        ("stuck", r"Partition(Time|Node)Limit|BadConstraints|DependencyNeverSatisfied|Invalid|.*MaxPerJob", ""),
-        ("turn", r"Priority$", "for its turn"),
-        ("room", r"Resources$|Nodes required|ReqNodeNotAvail|NodeDown|Partition(Down|Inactive)", "for room"),
+        ("stuck", r"Partition(Time|Node)Limit|PartitionConfig|(Bad)?Constraints$|DependencyNeverSatisfied", ""),
+        ("stuck", r"(Reservation)?Invalid|ReservationDeleted|(QOS|Account)NotAllowed|Job's \w+ not permitted", ""),
+        ("stuck", r"(Assoc|QOS)Max\w*Per(Job|Node)|QOSMin|MaxMemPerLimit", ""),
+        ("turn", r"Priority$|SchedDefer", "for its turn"),
+        ("room", r"(BurstBuffer)?Resources$|Nodes required|ReqNodeNotAvail|NodeDown", "for room"),
+        ("room", r"Partition(Down|Inactive)|Power(NotAvail|Reserved)|FrontEndDown|Cleaning|Prolog", "for room"),
         ("room", r"Reservation$", "for its reservation"),
-        ("limit", r"Assoc|QOS|Licenses|JobArrayTaskLimit", "for a limit"),
+        ("limit", r"Assoc|QOS|Licenses|JobArrayTaskLimit|Max\w+PerAccount|AccountingPolicy", "for a limit"),
         ("time", r"BeginTime", "for its begin time"),
         ("dependency", r"Dependency", "for another job"),
-        ("held", r"JobHeld|job requeued in held", "until it is released"),
+        ("held", r"JobHeld|JobHoldMaxRequeue|job requeued in|launch failed requeued", "until it is released"),
     )
 )
 
@@ -158,18 +164,22 @@ def _ordinal(number: int) -> str:
 # ── how it ended ──
 
 
-_FIELD = re.compile(r"\b(JobState|Reason|ExitCode|DerivedExitCode)=(\S*)")
+# between a job's name and its command, which may hold anything, as may comments and the call of sbatch after it
+_FIELDS = re.compile(r" UserId=[^ ]*\(\d+\) GroupId=.*?(?= Command=| Comment=|$)", re.S)
+_FIELD = re.compile(r"(?<= )(JobState|Reason|ExitCode|DerivedExitCode)=(\S*)")
 
 
 def read_record(text: str) -> Final | None:
     """Read what `scontrol -o show job ID` prints; None if that is no record of a job that is over."""
     told: dict[str, str] = {}
-    for name, value in _FIELD.findall(text.partition(" Comment=")[0]):
+    found = _FIELDS.search(text)
+    for name, value in _FIELD.findall(found[0] if found else text.partition(" Comment=")[0]):
         told.setdefault(name, value)
     state = told.get("JobState", "")
     if PHASES.get(state) is not Phase.ENDED:
         return None
-    return Final(state, _codes(told.get("ExitCode", "")), _codes(told.get("DerivedExitCode", "")), told["Reason"])
+    code, derived = (_codes(told.get(name, "")) for name in ("ExitCode", "DerivedExitCode"))
+    return Final(state, code, derived, told.get("Reason", ""))
 
 
 _IDS = re.compile(r"JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\d+) )?")

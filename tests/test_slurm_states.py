@@ -1,0 +1,326 @@
+"""Every state and reason of Slurm that can be provoked here, live, and what is told of it (contract 12.3, 12.4)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rainbow.agent import Result, Run
+from rainbow.agent.executors.run import Ended
+from rainbow.agent.executors.slurm import executor as slurm_executor
+from rainbow.agent.executors.slurm.executor import SlurmExecutor
+from rainbow.testing.runs import until
+from tests.slurm import Slurm
+from tests.slurm_accounting import Accounted, accounted
+
+SLOT = {"type": "slot", "count": 1, "label": "a", "with": [{"type": "core", "count": 1}]}
+VARIED = """
+Licenses=matlab:1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+JobRequeue=1
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=100
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=1
+JobAcctGatherParams=OverMemoryKill
+OverTimeLimit=0
+SchedulerParameters=bf_interval=2,default_queue_depth=10000,batch_sched_delay=0,requeue_delay=1
+PartitionName=scavenge Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE State=UP
+PartitionName=brief Nodes=ALL PriorityTier=1 PreemptMode=CANCEL State=UP
+PartitionName=urgent Nodes=ALL PriorityTier=20 PreemptMode=OFF State=UP
+"""
+
+
+class Varied(Accounted):
+    """A Slurm with accounts, licences, preemption, and limits of memory."""
+
+    def _configure(self, ports: list[int]) -> None:
+        super()._configure(ports)
+        with self.conf.open("a") as conf:
+            conf.write(VARIED)
+
+
+Deed = Callable[["Site", str], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job, what somebody does to it once it runs (or waits, if its `site` holds it), and how it must end."""
+
+    result: Result
+    code: int | None = None
+    said: str = ""
+    command: tuple[str, ...] = ("sleep", "600")
+    script: str = ""
+    site: Mapping[str, Any] = field(default_factory=dict)
+    system: Mapping[str, Any] = field(default_factory=dict)
+    deed: Deed | None = None
+    cause: str = ""
+    runs_first: bool = True
+
+
+@dataclass
+class Site:
+    """The executor, its Slurm, and what the executor has told."""
+
+    slurm: Slurm
+    executor: SlurmExecutor
+    ends: dict[str, Ended] = field(default_factory=dict)
+    begun: list[str] = field(default_factory=list)
+
+    def look(self) -> bool:
+        """Take in what the executor tells."""
+        for end in self.executor.poll():
+            assert end.id[0] not in self.ends, "told twice"
+            self.ends[end.id[0]] = end
+        self.begun += [task for task, _ in self.executor.begun()]
+        return True
+
+    def until(self, true: Callable[[], object], seconds: float = 60) -> None:
+        try:
+            until(lambda: self.look() and true(), seconds)
+        except AssertionError:
+            raise AssertionError(self.slurm.run("squeue", "-t", "all", "-o", "%i %j %P %T %N %r")) from None
+
+    def native(self, task: str) -> str:
+        return str(self.executor._active[(task, 1)].native or "")
+
+    def start(self, task: str, case: Case) -> None:
+        asked = {"name": task, "resources": [SLOT], "system": dict(case.system), "gang": 1}
+        asked |= {"site": {"slurm": {"partition": "batch", **case.site}}, "script": case.script}
+        self.executor.start(Run((task, 1), task, case.command, request=asked))
+
+    def why(self, task: str) -> Any:
+        found = self.executor.pending().get((task, 1))
+        return found.facts.get("reason") if found else None
+
+    def waits_again(self, task: str) -> None:
+        """Wait until it is told that the run is in the queue again."""
+        self.until(lambda: (why := self.executor.pending().get((task, 1))) and why.facts.get("requeued"))
+
+
+def canceled(site: Site, task: str) -> None:
+    site.slurm.run("scancel", site.native(task))
+
+
+def stopped(site: Site, task: str) -> None:
+    site.executor.stop((task, 1))
+
+
+def requeued(*words: str) -> Deed:
+    """Put a run back into the queue, where it is held, and let it go: it runs a second time and is ended there."""
+
+    def done(site: Site, task: str) -> None:
+        job, before = site.native(task), site.begun.count(task)
+        site.slurm.run("scontrol", *words, job)
+        site.waits_again(task)
+        if words[0] == "requeuehold":
+            site.until(lambda: "held state" in str(site.why(task)) or "Held" in str(site.why(task)))
+            site.slurm.run("scontrol", "release", job)
+        site.slurm.run("scontrol", "update", f"jobid={job}", "starttime=now")
+        site.until(lambda: site.begun.count(task) == before + 1, 150)
+        site.slurm.run("scancel", job)
+
+    return done
+
+
+def suspended(site: Site, task: str) -> None:
+    job = site.native(task)
+    site.slurm.run("scontrol", "suspend", job)
+    site.until(lambda: (task, 1) in site.executor.held())
+    site.slurm.run("scontrol", "resume", job)
+    site.until(lambda: (task, 1) not in site.executor.held())
+    site.slurm.run("scancel", job)
+
+
+def preempted(site: Site, task: str) -> None:
+    """Take the whole of its node for a job of a higher tier."""
+    node = site.slurm.run("squeue", "-h", "-j", site.native(task), "-o", "%N").strip()
+    words = ("-p", "urgent", f"-w{node}", "--exclusive", "-t1", "-o/dev/null", "--wrap=sleep 5")
+    other = site.slurm.run("sbatch", "--parsable", *words).strip()
+    site.until(lambda: site.slurm.run("squeue", "-h", "-j", other, "-t", "R", "-o", "%i"))
+
+
+def preempted_and_again(site: Site, task: str) -> None:
+    before = site.begun.count(task)
+    preempted(site, task)
+    site.waits_again(task)
+    site.slurm.run("scontrol", "update", f"jobid={site.native(task)}", "starttime=now")
+    site.until(lambda: site.begun.count(task) == before + 1, 150)
+    canceled(site, task)
+
+
+def node_lost(site: Site, task: str) -> None:
+    node = site.slurm.run("squeue", "-h", "-j", site.native(task), "-o", "%N").strip()
+    site.slurm.run("scontrol", "update", f"nodename={node}", "state=down", "reason=a fan is broken")
+    time.sleep(1)
+    site.slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
+
+
+E_OF = {"output": "/nowhere/at/all"}
+AWAY = "#!/bin/sh\nsleep 600\n"
+QUICK: dict[str, Case] = {
+    "completed": Case(Result.EXITED, 0, command=("true",)),
+    "failed": Case(Result.EXITED, 3, command=("sh", "-c", "exit 3")),
+    "killed-by-itself": Case(Result.EXITED, 139, "killed by SIGSEGV", script="#!/bin/sh\nkill -11 $$\n"),
+    "no-output-file": Case(Result.FAILED, None, "could not be opened", script="#!/bin/sh\ntrue\n", system=E_OF),
+    "canceled-command": Case(Result.CANCELED, None, "canceled at the site", deed=canceled),
+    "canceled-script": Case(Result.CANCELED, None, "canceled at the site", script=AWAY, deed=canceled),
+    "canceled-waiting": Case(
+        Result.CANCELED, None, "canceled at the site", site={"hold": True}, deed=canceled, runs_first=False
+    ),
+    "canceled-by-us": Case(Result.STOPPED, deed=stopped),
+    "suspended": Case(Result.CANCELED, None, "canceled at the site", script=AWAY, deed=suspended),
+    "requeued-held": Case(Result.CANCELED, None, "canceled at the site", deed=requeued("requeuehold")),
+}
+LONG: dict[str, Case] = {
+    "special-exit": Case(Result.CANCELED, script=AWAY, deed=requeued("requeuehold", "state=SpecialExit")),
+    "requeued": Case(Result.CANCELED, script=AWAY, deed=requeued("requeue")),
+    "timeout-script": Case(Result.TIMED_OUT, None, "longer than its limit", script=AWAY, site={"time": "1"}),
+    "timeout-command": Case(Result.TIMED_OUT, None, site={"time": "1"}),
+    "deadline": Case(
+        Result.FAILED,
+        None,
+        "met its deadline",
+        site={"time": "1", "deadline": "now+65", "licenses": "matlab:1"},
+        cause="deadline",
+        runs_first=False,
+        command=("true",),
+    ),
+}
+
+
+def alone(node: str, **more: Any) -> dict[str, Any]:
+    return {"nodelist": node, "exclusive": True, **more}
+
+
+# each has its own node, for all that is on it shares what happens to it
+ALONE: dict[str, Case] = {
+    "node-failed": Case(
+        Result.LOST, None, "a node of", script=AWAY, site=alone("n0001", **{"no-requeue": True}), deed=node_lost
+    ),
+    "preempted-for-good": Case(Result.STOPPED, script=AWAY, site=alone("n0002", partition="brief"), deed=preempted),
+    "preempted-requeued": Case(Result.CANCELED, site=alone("n0003", partition="scavenge"), deed=preempted_and_again),
+}
+
+
+def beside(case: Case) -> Case:
+    return replace(case, site={**case.site, "nodelist": "n0004"})
+
+
+@pytest.fixture
+def lively(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm_executor, "QUICK", 0.5)
+    monkeypatch.setattr(slurm_executor, "SLOW", 0.5)
+    monkeypatch.setattr(slurm_executor, "COST", 1.0)
+
+
+def opened(slurm: Slurm, folder: Path) -> Iterator[Site]:
+    executor = SlurmExecutor("shared", {"PATH": os.environ["PATH"], "HOME": str(folder)}, folder / "state")
+    yield Site(slurm, executor)
+    executor.close()
+
+
+@pytest.fixture
+def site(on_slurm: Slurm, tmp_path: Path, lively: None) -> Iterator[Site]:
+    yield from opened(on_slurm, tmp_path)
+
+
+@pytest.fixture
+def varied(tmp_path: Path, lively: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    with accounted(Varied) as slurm:
+        monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
+        yield from opened(slurm, tmp_path)
+
+
+def provoked(site: Site, cases: Mapping[str, Case]) -> None:
+    """Start all, do to each what is to be done, and compare how each is told to have ended."""
+    for task, case in cases.items():
+        site.start(task, case)
+    for task, case in cases.items():
+        if case.deed:
+            site.until(lambda task=task, case=case: task in site.begun if case.runs_first else site.why(task))
+            case.deed(site, task)
+    site.until(lambda: len(site.ends) == len(cases), 180)
+    coded = {task: end.exit_code if end.result is Result.EXITED else None for task, end in site.ends.items()}
+    told = {task: (end.result, coded[task], end.cause) for task, end in site.ends.items()}
+    assert told == {task: (case.result, case.code, case.cause) for task, case in cases.items()}, site.ends
+    assert [task for task, case in cases.items() if case.said not in site.ends[task].detail] == [], site.ends
+
+
+def test_each_state_of_slurm_is_told_as_it_is(site: Site) -> None:
+    provoked(site, QUICK)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_each_state_that_a_slurm_with_accounts_and_preemption_has_is_told_as_it_is(varied: Site) -> None:
+    taken = ("sbatch", "--parsable", "-Lmatlab:1", "-wn0004", "-t30", "-o/dev/null", "--wrap=sleep 1800")
+    other = varied.slurm.run(*taken).strip()
+    failed = varied.slurm.run("sbatch", "--parsable", "-o/dev/null", "--wrap=false").strip()
+    provoked(varied, {**{name: beside(case) for name, case in {**QUICK, **LONG}.items()}, **ALONE})
+    varied.slurm.run("scontrol", "update", "nodename=n0003", "state=drain", "reason=a fan is broken")
+    explained(varied, MORE, failed=failed)
+    varied.slurm.run("scancel", other)
+    assert varied.executor.odd == 0
+
+
+# ── why jobs wait ──
+
+REASONS: dict[str, tuple[Mapping[str, Any], str, str]] = {
+    "Resources": ({"nodes": "4", "exclusive": True}, "room", "planned for"),
+    "Priority": ({"nodes": "4", "exclusive": True, "nice": "100"}, "turn", "planned for"),
+    "BeginTime": ({"begin": "now+1hour"}, "time", "planned for"),
+    "Dependency": ({"dependency": "afterok:{busy}"}, "dependency", ""),
+    "JobHeldUser": ({"hold": True}, "held", ""),
+    "PartitionTimeLimit": ({"partition": "short", "time": "60"}, "stuck", ""),
+    "PartitionNodeLimit": ({"partition": "short", "nodes": "4"}, "stuck", ""),
+}
+MORE: dict[str, tuple[Mapping[str, Any], str, str]] = {
+    "Licenses": ({"licenses": "matlab:1"}, "limit", ""),
+    "DependencyNeverSatisfied": ({"dependency": "afterok:{failed}"}, "stuck", ""),
+    "ReqNodeNotAvail": ({"nodelist": "n0003"}, "room", ""),
+}
+
+
+def explained(site: Site, reasons: Mapping[str, tuple[Mapping[str, Any], str, str]], **known: str) -> None:
+    """Start a job for each reason; each is told within a tick of squeue showing it."""
+    for reason, (asked, _, _) in reasons.items():
+        words = {"time": "5"} | {
+            key: value.format(**known) if isinstance(value, str) else value for key, value in asked.items()
+        }
+        site.start(reason, Case(Result.STOPPED, site=words))
+    for reason, (_, kind, said) in reasons.items():
+        shown = lambda reason=reason: reason in site.slurm.run("squeue", "-h", "-n", reason, "-o", "%r")  # noqa: E731
+        site.until(shown, 60)
+        begun = time.monotonic()
+        site.until(lambda reason=reason: str(site.why(reason)).startswith(reason), 30)
+        why = site.executor.pending()[(reason, 1)]
+        assert time.monotonic() < begun + 20, reason
+        assert why.facts["class"] == kind, (reason, why)
+        site.until(lambda reason=reason, said=said: said in site.executor.pending()[(reason, 1)].text, 60)
+
+
+def busy(site: Site) -> str:
+    """Fill a node with somebody else's job."""
+    words = ("-wn0001", "--exclusive", "-t5", "-o/dev/null", "--wrap=sleep 300")
+    job = site.slurm.run("sbatch", "--parsable", *words).strip()
+    site.until(lambda: site.slurm.run("squeue", "-h", "-j", job, "-t", "R", "-o", "%i"))
+    return job
+
+
+def test_each_reason_to_wait_is_told_within_a_tick_with_its_rank_and_planned_start(site: Site) -> None:
+    other = busy(site)
+    site.slurm.run("scontrol", "update", "partitionname=short", "maxnodes=2")
+    try:
+        explained(site, REASONS, busy=other)
+    finally:
+        site.slurm.run("scontrol", "update", "partitionname=short", "maxnodes=UNLIMITED")
+        site.slurm.run("scancel", other)
