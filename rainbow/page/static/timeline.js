@@ -61,7 +61,7 @@ function paint() {
     draw.globalAlpha = 1;
   });
   draw.strokeStyle = color("--bad"); draw.lineWidth = 1; draw.beginPath(); draw.moveTo(x(now), TOP); draw.lineTo(x(now), height); draw.stroke();
-  draw.fillStyle = color("--bad"); draw.fillText("now", x(now) + 3, height - 4);
+  draw.fillStyle = color("--bad"); draw.fillText("now", x(now) - 26, height - 4); // before the line, as what is planned begins at it
   if (chosen >= 0) {
     draw.strokeStyle = color("--ink"); draw.lineWidth = 2;
     const left = x(start[chosen]);
