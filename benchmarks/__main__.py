@@ -12,6 +12,7 @@ from benchmarks.lists import forgetting, listed
 from benchmarks.load_based import planning
 from benchmarks.located import locating
 from benchmarks.presence import present, refreshed
+from benchmarks.scale import scaling
 from benchmarks.selecting import selecting
 from benchmarks.shares import sharing
 from benchmarks.simulating import simulating
@@ -37,6 +38,7 @@ PARTS = {
     "agents": running_tasks,
     "accounts": accounting,
     "submits": submitting,
+    "scale": scaling,
     "start": starting,
 }
 

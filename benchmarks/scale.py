@@ -1,0 +1,159 @@
+"""What one call costs beside many clusters, many vertices or many starts; see docs/scale.md."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from statistics import median
+from typing import Any
+
+import sqlalchemy as sa
+import yaml
+
+import rainbow
+from benchmarks.host import WHO
+from benchmarks.load_based import world
+from benchmarks.served import fill, listed
+from benchmarks.submits import jobspec
+from benchmarks.timing import once, timed
+from rainbow.graph.delta import apply_delta, changes_between
+from rainbow.matching import prepare
+from rainbow.scheduling import LoadBased
+from rainbow.service import Service, Settings
+from rainbow.service.clusters.graphs import patch_graph
+from rainbow.service.placement.submission import Submission
+from rainbow.service.placement.submit import submit
+from rainbow.service.queries.monitoring import metrics
+from rainbow.store import cluster_states, clusters, open_store
+from rainbow.store.schema import jobs, record_uses, records
+
+CONSTRAINT = {"priorities": [{"priority": 1, "steps": [{"filter": "nodes_free > 0"}, {"sort_ascending": "cost"}]}]}
+
+
+def scaling(
+    counts: tuple[int, ...] = (100, 1_000, 10_000), vertices: tuple[int, ...] = (1_000, 10_000, 100_000)
+) -> None:
+    """Print all of them, in milliseconds of CPU."""
+    _reading()
+    _starts()
+    _growing_graph(vertices)
+    _many_clusters(counts)
+
+
+def _say(what: str, wanted: float, *found: float) -> None:
+    print(f"{what:>48}" + "".join(f"{one:>12.3f}" for one in found) + f"   wanted {wanted:g}", flush=True)
+
+
+def _reading() -> None:
+    one, text = jobspec(), json.dumps(jobspec())
+    for what, source, wanted in (("mapping", one, 0.08), ("JSON", text, 0.08), ("YAML", yaml.safe_dump(one), 0.25)):
+        _say(f"a jobspec read, {what}", wanted, timed(partial(rainbow.parse_jobspec, source), 301) / 1e3)
+
+
+def _starts() -> None:
+    view = world(10_000, 10_000, 5_000, 1_000)
+    plan = LoadBased().plan(view)
+    _say(f"load_based, {len(plan.orders)} starts", 10, timed(lambda: LoadBased().plan(view)) / 1e3)
+
+
+def _growing_graph(sizes: tuple[int, ...]) -> None:
+    found = []
+    for size in sizes:
+        document = listed(1, size // 5)
+        changes = _one_more(document, "c", "x")
+
+        def add(document: Any = document, changes: Any = changes) -> None:
+            prepare(rainbow.read_cluster(apply_delta(document, changes), "c"), "index")
+
+        found.append(timed(add, 1) / 1e3)
+    _say(f"a node added at {sizes} vertices", 20, *found)
+
+
+def _one_more(document: Any, top: str, name: str) -> Any:
+    """Return the changes that add a node."""
+    graph = document["graph"]
+    nodes = {**graph["nodes"], name: {"metadata": {"type": "node", "name": name}}}
+    edges = [*graph["edges"], {"source": top, "target": name}]
+    return changes_between(document, {"graph": {**graph, "nodes": nodes, "edges": edges}})
+
+
+@contextmanager
+def _service(count: int) -> Iterator[Service]:
+    with tempfile.TemporaryDirectory() as folder:
+        fill(f"{folder}/rainbow.db", count, 10)
+        service = Service(open_store(f"{folder}/rainbow.db"), Settings())
+        with service.store.write() as connection:
+            for number, entry in enumerate(service.catalogue.values()):
+                cluster_states.put(connection, entry.id, {"nodes_free": 5, "cost": number % 97}, service.clock())
+        yield service
+        service.close()
+
+
+def _many_clusters(counts: tuple[int, ...]) -> None:
+    found: dict[str, list[float]] = {}
+    for count in counts:
+        with _service(count) as service:
+            for what, cost in _costs(service).items():
+                found.setdefault(what, []).append(cost)
+    print(f"{'clusters':>48}" + "".join(f"{count:>12}" for count in counts))
+    for what, costs in found.items():
+        _say(what, WANTED[what], *costs)
+
+
+WANTED = {
+    "submit, warm": 1.5,
+    "submit after a graph has changed, times warm": 2,
+    "submit under constraint": 10,
+    "bytes of ledger a submit under constraint": 200,
+    "/metrics, nothing new": 50,
+}
+
+
+def _costs(service: Service) -> dict[str, float]:
+    def place(**options: Any) -> Callable[[], object]:
+        return lambda: submit(service, WHO, Submission(jobspec=jobspec(), **options))
+
+    for _ in range(20):
+        place()()
+    warm = median(once(place()) for _ in range(50)) / 1e3
+    name = min(service.catalogue)
+    after = []
+    for k in range(5):
+        grown = {"changes": _grown(service, name, k)}
+        patch_graph(service, WHO, name, grown)
+        after.append(once(place()) / 1e3)
+    constraint = place(selector="constraint", options=CONSTRAINT)
+    constraint()
+    before = _ledger(service)
+    spent = median(once(constraint) for _ in range(9)) / 1e3
+    kept = (_ledger(service) - before) / 9
+    for _ in range(len(service.catalogue) // 20 + 1):
+        metrics(service)
+    figures = timed(lambda: metrics(service), 3) / 1e3
+    return dict(zip(WANTED, (warm, median(after) / warm, spent, kept, figures), strict=True))
+
+
+def _grown(service: Service, name: str, k: int) -> Any:
+    with service.store.read() as connection:
+        document = clusters.document(connection, service.catalogue[name].id)
+    return _one_more(document, "c", f"x{k}")
+
+
+def _ledger(service: Service) -> int:
+    with service.store.read() as connection:
+        own = (
+            connection.execute(sa.select(sa.func.sum(sa.func.length(sa.cast(jobs.c.decision, sa.Text))))).scalar()
+            or 0
+        )
+        long = connection.execute(sa.select(sa.func.sum(sa.func.length(records.c.content)))).scalar() or 0
+        uses = connection.execute(sa.select(sa.func.count()).select_from(record_uses)).scalar() or 0
+    return int(own + long + 90 * uses)
+
+
+if __name__ == "__main__":
+    sizes = tuple(int(one) for one in sys.argv[1:])
+    scaling(*((sizes, sizes) if sizes else ()))
