@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from rainbow.service import Service
+from rainbow.service.placement import candidates
 from rainbow.service.placement.candidates import KEPT
 from rainbow.service.placement.match_cache import TOLD
 from rainbow.store import jobs
@@ -120,6 +121,16 @@ def test_states_that_no_selection_reads_are_kept_as_they_were_a_moment_ago(
     api.good("PUT", "/v1/clusters/c0/state", {"cost": 1}, clusters[0].secret)
     clock.now += KEPT + 1
     assert cost() == 1
+
+
+def test_states_of_all_are_not_read_again_because_one_graph_changed(
+    api: Api, clusters: list[Cluster], token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The submit after a change of any graph took 18 times as long as others at 1,000 clusters."""
+    api.good("POST", "/v1/jobs", jobspec(1), token)
+    monkeypatch.setattr(candidates, "states_of", None)
+    api.good("PUT", f"/v1/clusters/{clusters[0].name}/graph", sized(9), clusters[0].secret)
+    assert api.good("POST", "/v1/jobs", jobspec(1), token)["cluster"]
 
 
 def test_token_loses_a_cluster_that_is_removed_and_is_worth_nothing_once_revoked(api: Api, token: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from operator import attrgetter
@@ -66,6 +66,10 @@ class Snapshots(LruCache["ReachableClusters", CandidateStates]):
     def __init__(self) -> None:
         super().__init__(MOST)
 
+    def of_equal(self, among: ReachableClusters) -> CandidateStates | None:
+        """Return the last states of the same clusters: a graph may have changed, which is no matter of states."""
+        return next((one for one in reversed([*self.values()]) if one.reach.names == among.names), None)
+
 
 FEW = 64  # candidates whose agents are looked for at every decision
 NOTED = 1.0  # seconds that the look at the agents of more of them stands
@@ -84,11 +88,14 @@ def snapshot(service: Service, among: ReachableClusters) -> Part:
     They are written once for all jobs that are placed within KEPT seconds.
     """
     snapshots, now = service.state(Snapshots), service.clock()
-    known = snapshots.get(among)
+    known = snapshots.get(among) or snapshots.of_equal(among)
     if known is None or not 0 <= now - known.at < KEPT:
         with service.store.read() as connection:
             found = states_of(service, connection, among.names, idle=False)
-        known = snapshots.put(among, CandidateStates(among, now, Part.of(found)))
+        known = CandidateStates(among, now, Part.of(found))
+    if known.reach is not among:
+        known = replace(known, reach=among)
+    snapshots.put(among, known)
     return known.states
 
 
@@ -106,9 +113,10 @@ def unattended(service: Service, connection: sa.Connection, ids: Mapping[str, st
     if len(ids) <= FEW:
         return _unattended(connection, ids)
     absences, now = service.state(Absences), service.clock()
-    known = absences.get(Same(ids))
+    known = absences.get(Same(ids)) or absences.get(tuple(ids))  # other graphs, the same clusters
     if known is None or not 0 <= now - known[0] < NOTED:
-        known = absences.put(Same(ids), (now, _unattended(connection, ids)))
+        known = absences.put(tuple(ids), (now, _unattended(connection, ids)))
+    absences.put(Same(ids), known)
     return known[1]
 
 
