@@ -66,7 +66,9 @@ def listed(sizes: tuple[int, ...] = SIZES) -> None:
                     store.close()
             print(f"\n{name}, ms of a page" + "".join(f"{size:>12}" for size in sizes) + f"{'exponent':>12}")
             for which, times in found.items():
-                grown = math.log(times[-1] / times[0]) / math.log(sizes[-1] / sizes[0])
+                grown = (
+                    math.log(times[-1] / times[0]) / math.log(sizes[-1] / sizes[0]) if len(sizes) > 1 else math.nan
+                )
                 print(f"{which:>25}" + "".join(f"{one:>12.2f}" for one in times) + f"{grown:>12.2f}", flush=True)
             worst = max(times[-1] for times in found.values())
             print(f"{'the slowest':>25}{worst:>12.2f} ms of 5 promised")
