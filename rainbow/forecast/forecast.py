@@ -16,7 +16,7 @@ from math import exp, inf, log
 from statistics import median
 from typing import Protocol, runtime_checkable
 
-from rainbow.forecast.lengths import FEWEST, quantiles
+from rainbow.forecast.lengths import COVER, FEWEST, quantiles
 from rainbow.forecast.one_pass import by_submission, one_pass
 from rainbow.forecast.room import Room, Use, room_of
 from rainbow.forecast.virtual_cluster import Lengths, VirtualCluster
@@ -244,7 +244,7 @@ def _with_band(one: Expected, now: float, scores: Sequence[float]) -> Expected:
     if one.how == "running" or one.start <= now or one.start == inf:
         return replace(one, low=one.start, high=one.start, planned=one.start)
     wait = corrected(one.start - now, scores)
-    low, high = band(one.start - now, scores, 0.8)
+    low, high = band(one.start - now, scores, COVER)
     start = now + wait
     end = one.end + start - one.start
     return replace(one, start=start, end=end, low=now + min(low, wait), high=now + max(high, wait), planned=one.start)
@@ -261,8 +261,13 @@ def score(waited: float, expected: float) -> float:
 
 def corrected(expected: float, scores: Sequence[float]) -> float:
     """Return an expected wait, corrected where the last forecasts were too early or too late on the whole."""
+    return _after(expected, bias_of(scores))
+
+
+def bias_of(scores: Sequence[float]) -> float:
+    """Return the logarithm by which waits are corrected, 0 while the last forecasts were right on the whole."""
     bias = median(scores[-SCORES:]) if len(scores) >= FEWEST else 0.0
-    return expected if abs(bias) <= BIASED else _after(expected, bias)
+    return bias if abs(bias) > BIASED else 0.0
 
 
 def band(expected: float, scores: Sequence[float], cover: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, exp, floor, inf
+from math import ceil, exp, floor, inf, log
 from statistics import median
 
 RUNS = 20  # of one key that are remembered
@@ -105,11 +105,8 @@ def quantiles(scores: Sequence[float], cover: float) -> tuple[float, float]:
     (-41, 40)
     """
     if len(scores) < FEWEST:
-        return -_LOG_GUESS, _LOG_GUESS
+        return -log(GUESS), log(GUESS)
     ordered, miss = sorted(scores), (1 - cover) / 2
     count = len(ordered)
     low, high = floor((count + 1) * miss), ceil((count + 1) * (1 - miss))
     return ordered[max(0, low - 1)], ordered[min(count, high) - 1]
-
-
-_LOG_GUESS = 1.3862943611198906  # log(GUESS)

@@ -13,8 +13,9 @@ from math import inf
 
 import numpy as np
 
-from rainbow.forecast import Expected, Forecast, Room, Rooms, corrected, eta
+from rainbow.forecast import Expected, Forecast, Room, Rooms, eta
 from rainbow.forecast.eta import Rows
+from rainbow.forecast.forecast import SOFTENED, bias_of
 from rainbow.forecast.lengths import COVER, quantiles
 from rainbow.forecast.room import Floats
 from rainbow.lru_cache import LruCache, Same
@@ -97,8 +98,7 @@ class Outlook:
     def _enter(self, row: int, told: Told, room: Room | None) -> None:
         self._table.put(row, room)
         self._at[row], self._length[row], self._limit[row] = told.at, told.length, told.limit
-        bias = np.log((corrected(600.0, told.scores) + 60.0) / 660.0)
-        self._bands[:, row] = bias, *quantiles(told.scores, COVER), *quantiles(told.ratios, COVER)
+        self._bands[:, row] = bias_of(told.scores), *quantiles(told.scores, COVER), *quantiles(told.ratios, COVER)
 
     def put(self, cluster_id: str, told: Told) -> None:
         """Take a new forecast; what was booked since the last one is in it."""
@@ -157,9 +157,10 @@ class Outlook:
         unknown = (rows < 0) | (at > now + SLACK) | ~np.isfinite(seconds)
         start = np.where(unknown, inf, start)
         with np.errstate(invalid="ignore", over="ignore"):
-            wait = start - now + 60.0
-            late = np.where(start > now, np.maximum(0.0, wait * np.exp(bands[0]) - 60.0), 0.0)
-            low, high = (np.where(start > now, np.maximum(0.0, wait * np.exp(one) - 60.0), 0.0) for one in bands[1:3])
+            wait = start - now + SOFTENED
+            late, low, high = (
+                np.where(start > now, np.maximum(0.0, wait * np.exp(one) - SOFTENED), 0.0) for one in bands[:3]
+            )
             start = np.where(np.isfinite(start), now + late, inf)
             finish = start + longer
             earliest = now + np.minimum(low, late) + longer * np.exp(np.minimum(bands[3], 0.0))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from rainbow.forecast.lengths import COVER
 from rainbow.service.core.counters import count
 from rainbow.service.core.outlook import Outlook, Told
 from rainbow.service.core.service import NO_FORECASTS
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Service
     from rainbow.store.jobs import JobRecord
 
-COVER = 0.8
 TIMES = ("start", "end", "low", "high")
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict
 from rainbow.forecast.forecast import SCORES
-from rainbow.forecast.lengths import FEWEST, quantiles
+from rainbow.forecast.lengths import COVER, FEWEST, quantiles
 from rainbow.matching import verdict_to_json
 from rainbow.service.core.access import own_cluster
 from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.service import NO_FORECASTS
-from rainbow.service.jobs.expectation import COVER, whole
+from rainbow.service.jobs.expectation import whole
 from rainbow.service.jobs.lifecycle import own_job
 from rainbow.service.placement.arrival import arrivals
 from rainbow.service.placement.submit import prepare

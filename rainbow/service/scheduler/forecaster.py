@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import exp, inf
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -356,7 +356,7 @@ def _count(first: Mapping[str, Any], at: float, scored: float) -> None:
     """Count how a forecast turned out."""
     where = "before" if at < first["low"] else "after" if at > first["high"] else "inside"
     count("rainbow_forecast_covered", where)
-    observe("rainbow_forecast_ratio", "", 2.718281828459045**scored)
+    observe("rainbow_forecast_ratio", "", exp(scored))
 
 
 def _has_moved(one: Expected, before: float | None, now: float) -> bool:
