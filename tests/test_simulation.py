@@ -7,6 +7,7 @@ from itertools import islice
 from xml.dom import minidom
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -288,6 +289,13 @@ def test_tasks_of_a_history_run_as_long_as_each_did():
     assert [found.length([k]) for k in range(3)] == [10.0, 40.0, 20.0]
     (ran,) = simulate(World([machine(1, "oak")], recorded=True), [found]).ran
     assert (ran.start, ran.end) == (3.0, 73.0)
+
+
+def test_a_job_of_a_history_may_have_been_submitted_as_text():
+    text = yaml.safe_dump({**SPEC, "attributes": {"system": {"duration": 100, "class": "big"}}}) + "# 1.10"
+    (found,) = from_history([{**row("a", 3.0, 40.0), "jobspec": text}])
+    assert (found.job_class, found.run) == ("big", 40.0)
+    assert simulate(World([machine(4, "oak")], recorded=True), [found]).ran[0].cores == 4
 
 
 def test_a_servers_history_becomes_arrivals():

@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any
 
 from rainbow.errors import InputError
+from rainbow.jobspec.yaml_reader import Limits, load
 
 FIELDS = 18  # of a line
 LARGEST = 1 << 30  # bytes of a trace, unpacked
@@ -40,7 +41,7 @@ class Arrival:
     job_class: str = ""
     priority: int = 0
     cluster: str = ""  # where it ran
-    jobspec: Mapping[str, Any] | None = field(default=None, compare=False)
+    jobspec: str | Mapping[str, Any] | None = field(default=None, compare=False)
     runs: Mapping[int, float] = field(
         default_factory=dict
     )  # seconds of single tasks by index, where not all ran `run`
@@ -159,7 +160,9 @@ def _of_row(row: Mapping[str, Any]) -> Arrival:
         for index, task in enumerate(row.get("tasks", ()))
         if task.get("started_at") is not None and task.get("ended_at") is not None
     }
-    system = (row["jobspec"].get("attributes") or {}).get("system") or {}
+    jobspec = row["jobspec"]  # text, if it was submitted as text
+    document = load(jobspec, Limits())[0] if isinstance(jobspec, str) else jobspec
+    system = (document.get("attributes") or {}).get("system") or {}
     return Arrival(
         row["id"],
         float(row["submitted_at"]),
@@ -170,6 +173,6 @@ def _of_row(row: Mapping[str, Any]) -> Arrival:
         str(system.get("class") or ""),
         int(row.get("priority") or 0),
         row.get("cluster") or "",
-        row["jobspec"],
+        jobspec,
         runs,
     )
