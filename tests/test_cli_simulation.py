@@ -58,6 +58,15 @@ def test_garbage_in_a_trace_is_named_with_its_file_and_line(trace):
     assert "no job to simulate: 1 job: no run time" in empty.stderr
 
 
+@pytest.mark.parametrize("words", [("simulate", "--history", ".."), ("db", "backup", "copy.db")])
+def test_what_reads_a_database_makes_none_where_its_name_is_misspelt(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(*words, "--database", "sqlite:///folder/typo.db")
+    assert result.exit_code == 4
+    assert result.stderr == "rainbow: no such database: folder/typo.db\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_settings_are_refused_where_they_stand(tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text("policy: priority\nsettings:\n  order: wallclock\n")

@@ -176,9 +176,12 @@ def _attempt(work: WriteBatch[Any], connection: sa.Connection, alone: bool) -> N
         savepoint.rollback()
 
 
-def open_store(url: str) -> Store:
-    """Open the database at `url` (a path means SQLite), bring its tables up to date and return it."""
-    engine = open_engine(url)
+def open_store(url: str, *, existing: bool = False) -> Store:
+    """Open the database at `url` (a path means SQLite), bring its tables up to date and return it.
+
+    `existing`: NotFound if there is none, instead of a new one.
+    """
+    engine = open_engine(url, existing=existing)
     with _trouble_as_unavailable():
         try:
             upgrade(engine)
@@ -189,7 +192,7 @@ def open_store(url: str) -> Store:
     return Store(engine)
 
 
-def open_engine(url: str) -> sa.Engine:
+def open_engine(url: str, *, existing: bool = False) -> sa.Engine:
     """Return what connects to the database at `url`; its tables stay as they are."""
     try:
         parsed = sa.make_url(url if "://" in url else f"sqlite:///{url}")
@@ -197,7 +200,7 @@ def open_engine(url: str) -> sa.Engine:
         raise ConfigError("the database must be given as a path or a URL, like sqlite:///rainbow.db") from error
     backend = parsed.get_backend_name()
     if backend == "sqlite":
-        return sqlite.engine(parsed)
+        return sqlite.engine(parsed, existing=existing)
     if backend in ("postgresql", "postgres"):
         return postgresql.engine(parsed)
     raise ConfigError(f"{backend} is not supported: the database is SQLite or PostgreSQL")

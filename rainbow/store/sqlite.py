@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.errors import ConfigError
+from rainbow.errors import ConfigError, NotFound
 
 BUSY_SECONDS = 30
 # a writer and every reader of the server's threads at once, without waiting for a connection
@@ -23,12 +23,15 @@ WRITING = "rainbow_writing"
 LOOKING = "rainbow_looking"
 
 
-def engine(url: sa.URL) -> sa.Engine:
-    """Return what connects to the file `url` names."""
+def engine(url: sa.URL, *, existing: bool = False) -> sa.Engine:
+    """Return what connects to the file `url` names; NotFound if it must be there and is not."""
     if not url.database or url.database == ":memory:":
         raise ConfigError("in-memory databases are not supported: use a file, so that data survives a restart")
-    Path(url.database).absolute().parent.mkdir(parents=True, exist_ok=True)
-    make_private(Path(url.database))
+    file = Path(url.database)
+    if existing and not file.exists():
+        raise NotFound(f"no such database: {file}")
+    file.absolute().parent.mkdir(parents=True, exist_ok=True)
+    make_private(file)
     made = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=POOL_SIZE, connect_args={"timeout": BUSY_SECONDS})
     sa.event.listen(made, "connect", _set_up)
     sa.event.listen(made, "begin", _begin)

@@ -72,7 +72,7 @@ def backup(file: Path, force: bool, database: str | None, config: Path | None) -
 
     if file.exists() and not force:
         raise Conflict(f"{file} already exists; use --force to overwrite it")
-    store = open_store(url_of(database, config))
+    store = open_store(url_of(database, config), existing=True)
     try:
         write(store, file)
     finally:

@@ -29,7 +29,7 @@ class History:
 
 def read_history(database: str, begin: float, end: float) -> History:
     """Read what was submitted in [begin, end) from a server's store, beside a server that may be running."""
-    store = open_store(database)
+    store = open_store(database, existing=True)
     try:
         with store.read() as connection:
             known = clusters.every(connection)
