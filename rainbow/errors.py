@@ -9,6 +9,7 @@ RainbowError                     anything of ours
 │   ├── PolicyError              settings of a scheduling policy
 │   ├── ConfigError              a configuration file
 │   ├── RequestError             an HTTP request: names, envelopes, parameters
+│   ├── ValueRefused             a value of the documented form that is out of place: a start in the past
 │   └── LimitError               larger, deeper or longer than the server allows
 ├── AccessError                  who asks
 │   ├── Unauthenticated          missing or unknown credential
@@ -112,6 +113,12 @@ class RequestError(InputError):
     """The request does not match the documented schema."""
 
     code = "request-invalid"
+
+
+class ValueRefused(InputError):
+    """A value has the documented form, and cannot be meant."""
+
+    code = "value-refused"
 
 
 class LimitError(InputError):

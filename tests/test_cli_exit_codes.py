@@ -41,6 +41,16 @@ def test_a_jobspec_that_is_none_is_1_and_says_where(shell: Shell) -> None:
         ["submit", "no-such-file.yaml"],
         ["submit", "-n", "2"],
         ["submit", "-n", "0", "--", "true"],
+        ["submit", "-N", "0", "--", "true"],
+        ["submit", "--mem", "5Q", "--", "true"],
+        ["submit", "--nice", "abc", "--", "true"],
+        ["sbatch", "-n", "0", "--wrap", "true"],
+        ["jobs", "--url", "ftp://localhost"],
+        ["jobs", "--url", "127.0.0.1:8080"],
+        ["reserve", "create", "--cluster", "oak", "-c", "1"],
+        ["reserve", "create", "--cluster", "oak", "-c", "1", "-t", "9", "--start", "soon"],
+        ["reserve", "maintenance", "n0", "--cluster", "oak", "--end", "2030-01-01T00:00:00Z"],
+        ["token", "mint", "--cluster", "oak", "--expires", "soon"],
         ["submit", "a", "b"],
         ["submit", "--"],
         ["submit", "hostname"],
@@ -56,6 +66,24 @@ def test_a_jobspec_that_is_none_is_1_and_says_where(shell: Shell) -> None:
 )
 def test_a_wrong_command_line_is_2(shell: Shell, words: Sequence[str]) -> None:
     assert shell.code(*words) is Exit.USAGE
+
+
+def test_options_of_the_script_are_1_and_those_of_the_command_line_2(shell: Shell) -> None:
+    bad, good = (shell.file(name, f"#!/bin/sh\n#SBATCH -n {name}\ntrue\n") for name in "01")
+    assert shell.code("sbatch", bad) is Exit.ERROR
+    assert shell.code("sbatch", "-n", "0", good) is Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["reserve", "create", "--cluster", "oak", "-c", "1", "-t", "9", "--start", "2020-01-01T00:00:00Z"],
+        ["token", "mint", "--cluster", "oak", "--expires", "2020-01-01T00:00:00Z"],
+    ],
+)
+def test_a_time_in_the_past_is_1_for_no_cluster_is_asked_for(shell: Shell, words: Sequence[str]) -> None:
+    result = shell(*words)
+    assert (result.exit_code, "is in the past" in result.stderr) == (Exit.ERROR, True)
 
 
 def test_what_fits_nowhere_is_3_with_the_reasons(shell: Shell) -> None:

@@ -152,7 +152,7 @@ def test_limits_of_an_account_hold_for_all_below_it_over_all_clusters_or_for_one
 def test_accounts_are_changed_by_the_administrator_alone(api, bio):
     api.problem(403, "forbidden", "PUT", "/v1/accounts/bio", {"shares": 9}, bio.secret)
     api.problem(403, "forbidden", "DELETE", "/v1/accounts/bio", None, bio.token)
-    api.problem(422, "unsatisfiable", "PUT", "/v1/accounts/bio", {"parent": "bio"}, ADMIN)
+    api.problem(422, "value-refused", "PUT", "/v1/accounts/bio", {"parent": "bio"}, ADMIN)
     api.problem(400, "request-invalid", "PUT", "/v1/accounts/bio", {"budget": {"amont": 1}}, ADMIN)
     submit(api, bio)
     api.problem(409, "conflict", "DELETE", "/v1/accounts/bio", None, ADMIN)

@@ -198,9 +198,15 @@ def test_malformed_is_refused_with_its_pointer(api, oak, clock, more, pointer):
     assert api.good("GET", "/v1/clusters/oak/reservations", None, oak.token) == {"reservations": []}
 
 
+def test_a_missing_duration_is_asked_for_in_words(api, oak):
+    asked = {"jobspec": wide(1, 1)}
+    told = api.problem(400, "request-invalid", "POST", "/v1/clusters/oak/reservations", asked, oak.token)
+    assert (told["detail"], told["pointer"]) == ("give duration, or start and end", "/duration")
+
+
 def test_a_start_in_the_past_is_no_fault_of_form(api, oak, clock):
     asked = {**body(clock), "start": "1970-01-02T00:00:00Z"}
-    told = api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", asked, oak.token)
+    told = api.problem(422, "value-refused", "POST", "/v1/clusters/oak/reservations", asked, oak.token)
     assert told["pointer"] == "/start"
 
 
@@ -288,6 +294,6 @@ def test_maintenance_is_the_clusters_own_to_make_and_to_end(api, oak, clock):
     assert api.good("GET", f"{path}/{made['id']}", None, oak.token)["maintenance"] is True
     api.problem(403, "forbidden", "DELETE", f"{path}/{made['id']}", None, oak.token)
     asked["workers"] = "n[1-2]"
-    assert api.problem(422, "unsatisfiable", "POST", path, asked, oak.secret)["pointer"] == "/workers"
+    assert api.problem(422, "value-refused", "POST", path, asked, oak.secret)["pointer"] == "/workers"
     assert api.call("DELETE", f"{path}/{made['id']}", None, oak.secret).status_code == 204
     assert len(oak.take()) == 0

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rainbow.errors import Forbidden, Refused
+from rainbow.errors import Forbidden, ValueRefused
 from rainbow.text import meant
 
 ROOT = ""
@@ -121,7 +121,7 @@ class Tree:
                 told = (
                     f"more than {DEEPEST} levels, or below itself" if ring else f"parent {line[-1].parent} not found"
                 )
-                raise Refused(f"account {one.name}: {told}", account=one.name)
+                raise ValueRefused(f"account {one.name}: {told}", pointer="/parent", account=one.name)
 
 
 def _may(user: str, own: list[str]) -> str:

@@ -42,6 +42,7 @@ STATUS = {
     "plugin-unknown": 422,
     "plugin-failed": 502,
     "unsatisfiable": 422,
+    "value-refused": 422,
     "timed-out": 408,
     "undecided": 422,
     "too-many": 429,

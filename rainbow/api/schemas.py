@@ -468,11 +468,24 @@ def check(body: Any, name: str) -> None:
     """Raise RequestError, with the place, for a body that is not of this form."""
     fault = best_match(_validator(name).iter_errors(body))
     if fault is not None:
-        missing = fault.validator == "required" and next(p for p in fault.validator_value if p not in fault.instance)
+        missing = next((key for key in _missing(fault) if key not in fault.instance), None)
         unknown = _unknown(fault)
         at = [*fault.absolute_path, *filter(None, [missing or unknown])]
         pointer = "".join(f"/{step(part)}" for part in at)
-        raise RequestError(_said(fault.message) if unknown is None else _not_known(unknown, fault), pointer=pointer)
+        raise RequestError(_said(fault) if unknown is None else _not_known(unknown, fault), pointer=pointer)
+
+
+def _missing(fault: ValidationError) -> list[str]:
+    """Return the keys that an object must have, or must have some of, if that is the fault."""
+    if fault.validator == "required":
+        return list(fault.validator_value)
+    return [key for way in _ways(fault) for key in way]
+
+
+def _ways(fault: ValidationError) -> list[list[str]]:
+    """Return the keys of each of the forms that an object may have, if it has none of them."""
+    forms = fault.validator_value if fault.validator in ("oneOf", "anyOf") else []
+    return [form["required"] for form in forms] if all("required" in form for form in forms) else []
 
 
 def _unknown(fault: ValidationError) -> str | None:
@@ -491,7 +504,10 @@ def _not_known(key: str, fault: ValidationError) -> str:
     return f"unknown key {key:.80}; {meant(key, known) or 'known are: ' + ', '.join(known)}"
 
 
-def _said(message: str) -> str:
+def _said(fault: ValidationError) -> str:
+    if ways := _ways(fault):
+        return f"give {', or '.join(' and '.join(way) for way in ways)}"
+    message = fault.message
     return message if len(message) <= 200 else f"{message[:100]} ... {message[-90:]}"
 
 

@@ -23,6 +23,7 @@ from click.core import ParameterSource
 
 from rainbow.cli.output.progress import Upload
 from rainbow.client import Client
+from rainbow.client.transport import UrlError
 from rainbow.errors import ConfigError, RequestError
 
 USED = "rainbow.credentials"  # where a command's context keeps its credentials file
@@ -212,7 +213,10 @@ def _saved(path: Path) -> Saved:
 
 def _client(url: str, tokens: Sequence[str]) -> Client:
     upload = Upload()
-    client = Client(url or DEFAULT_URL, tokens, sent=upload)
+    try:
+        client = Client(url or DEFAULT_URL, tokens, sent=upload)
+    except UrlError as fault:
+        raise click.UsageError(fault.message) from None
     click.get_current_context().call_on_close(client.close)
     click.get_current_context().call_on_close(upload.close)
     return client

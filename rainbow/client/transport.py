@@ -49,6 +49,10 @@ class Problem(RainbowError):
         return f"{self.detail} ({', '.join(missing)})" if missing else self.detail
 
 
+class UrlError(RequestError):
+    """This is no URL of a server."""
+
+
 class Calls:
     """Calls to one server with one set of credentials. Threads may share it."""
 
@@ -74,7 +78,9 @@ class Calls:
         try:
             self._http = httpx.Client(base_url=url, headers=_headers(tokens), timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError, TypeError) as error:
-            raise RequestError(f"invalid server URL {url!r}: {error}") from error
+            raise UrlError(f"invalid server URL {url!r}: {error}") from error
+        if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
+            raise UrlError(f"invalid server URL {url!r}: expected http://HOST:PORT or https://HOST:PORT")
 
     def close(self) -> None:
         """Close the connections."""

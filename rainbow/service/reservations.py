@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, Forbidden, NotFound, Refused, RequestError, TooMany, TryLater
+from rainbow.errors import Conflict, Forbidden, NotFound, Refused, RequestError, TooMany, TryLater, ValueRefused
 from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, policies
@@ -144,14 +144,14 @@ def _times(service: Service, body: Mapping[str, Any], limits: Mapping[str, int])
     """Read start (None: the earliest) and seconds."""
     now, start = service.clock(), _time(body, "start")
     if start is not None and start < now - LATE:
-        raise Refused("start is in the past", pointer="/start")
+        raise ValueRefused("start is in the past", pointer="/start")
     start = None if start is None else max(start, now)
     end = _time(body, "end")
     if (end is None) == (body.get("duration") is None) or (end is not None and start is None):
         raise RequestError("give duration, or start and end", pointer="/duration")
     seconds = float(body["duration"]) if end is None else end - (start or 0.0)
     if not seconds > 0:
-        raise Refused("it ends before it starts", pointer="/end")
+        raise ValueRefused("it ends before it starts", pointer="/end")
     days = limits["reservation_days"]
     if days and seconds > days * 86_400:
         raise TooMany(f"reservation is too long: the limit is {days} days", limit="reservation_days", most=days)
@@ -208,7 +208,7 @@ def _emptied(frozen: Frozen, wanted: Sequence[str] | str, start: float | None, s
     unknown = [name for name in names or () if name not in capacity]
     if not names or unknown:
         named = f"there is no worker {unknown[0][:100]}" if unknown else f"name 1 to {MOST_WORKERS:,} workers"
-        raise Refused(named, pointer="/workers")
+        raise ValueRefused(named, pointer="/workers")
     begin = frozen.view.now if start is None else start
     held = {name: {kind: n for kind, n in capacity[name].items() if n} for name in dict.fromkeys(names)}
     there = [run for run in frozen.view.runs if held.keys() & run.placement.keys()]

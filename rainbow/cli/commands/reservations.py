@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rainbow.cli.input.files import text_of
-from rainbow.cli.input.job_options import some_duration
+from rainbow.cli.input.job_options import moment, some_duration
 from rainbow.cli.output import printer
 from rainbow.cli.session import login, with_secret, with_tokens
 from rainbow.client import Client
@@ -28,8 +28,8 @@ def reserve() -> None:
 @click.option("-N", "-n", "--nodes", type=click.IntRange(1), help="Nodes.")
 @click.option("-c", "--cores", type=click.IntRange(1), help="Cores per node.")
 @click.option("-g", "--gpus", type=click.IntRange(1), help="GPUs per node.")
-@click.option("--start", help="Start time, as 2030-01-31T12:00:00Z. Default: as early as possible.")
-@click.option("--end", help="End time; alternative to --duration.")
+@click.option("--start", callback=moment, help="Start time, as 2030-01-31T12:00:00Z. Default: as early as possible.")
+@click.option("--end", callback=moment, help="End time; alternative to --duration.")
 @click.option(
     "-t",
     "--duration",
@@ -61,6 +61,7 @@ def create(
     """Create a reservation for the resources of a jobspec FILE (- for stdin), or for -n/-c/-g."""
     if (file is None) == (nodes is None and cores is None and gpus is None):
         raise click.UsageError("missing resources: give a jobspec FILE (- for stdin), or -n, -c or -g")
+    _check_times(**times_and_names)
     made = client.reserve(
         cluster,
         text_of(file) if file else _jobspec(nodes, cores, gpus),
@@ -69,6 +70,11 @@ def create(
         **times_and_names,
     )
     printer.show(output, made, lambda console: console.print(printer.facts(made)))
+
+
+def _check_times(start: str | None, end: str | None, duration: float | None, **_: Any) -> None:
+    if (end is None) == (duration is None) or (end and not start):
+        raise click.UsageError("give either -t, or --start and --end")
 
 
 def _jobspec(nodes: int | None, cores: int | None, gpus: int | None) -> dict[str, Any]:
@@ -80,8 +86,8 @@ def _jobspec(nodes: int | None, cores: int | None, gpus: int | None) -> dict[str
 @reserve.command()
 @click.argument("workers")
 @click.option("--cluster", required=True)
-@click.option("--start", help="Start time, as 2030-01-31T12:00:00Z. Default: now.")
-@click.option("--end", help="End time; alternative to --duration.")
+@click.option("--start", callback=moment, help="Start time, as 2030-01-31T12:00:00Z. Default: now.")
+@click.option("--end", callback=moment, help="End time; alternative to --duration.")
 @click.option(
     "-t",
     "--duration",
@@ -95,6 +101,7 @@ def _jobspec(nodes: int | None, cores: int | None, gpus: int | None) -> dict[str
 @with_secret
 def maintenance(client: Client, cluster: str, workers: str, output: str, **given: Any) -> None:
     """Keep WORKERS (a hostlist) free of jobs for a time; list what must end or moves."""
+    _check_times(**given)
     made = client.maintain(cluster, workers, **given)
     printer.show(output, made, lambda console: console.print(printer.facts(made)))
 

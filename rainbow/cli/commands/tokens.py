@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from rainbow.cli import session
+from rainbow.cli.input.job_options import moment
 from rainbow.cli.output import printer
 from rainbow.cli.session import credentials_used, with_any_secret
 from rainbow.client import Client, Problem
@@ -31,7 +32,7 @@ def token() -> None:
 @click.option(
     "--account", "accounts", multiple=True, help="Account that may pay. Repeatable. Default: any of the requestor."
 )
-@click.option("--expires", help="Expiry time, as 2030-01-31T12:00:00Z.")
+@click.option("--expires", callback=moment, help="Expiry time, as 2030-01-31T12:00:00Z.")
 @click.option("--name", help="Description of the token.")
 @click.option("--monitor", is_flag=True, help="Token that only reads /metrics; needs the admin token.")
 @printer.output_option

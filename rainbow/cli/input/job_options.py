@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +22,7 @@ from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.durations import WANTED, seconds_of
 from rainbow.jobspec.sbatch import Call, Caller, is_script, jobspec_of_call, read_call
 from rainbow.text import IGNORED, UNREAD
+from rainbow.text import seconds_of as time_of
 
 
 def duration(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
@@ -36,6 +39,15 @@ def some_duration(context: click.Context, option: click.Parameter, value: str | 
     if found == 0:
         raise click.BadParameter("duration must be greater than 0")
     return found
+
+
+def moment(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Check that an option's value is a time."""
+    try:
+        _ = value and time_of(value)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"invalid time {value!r:.100}: expected one such as 2030-01-31T12:00:00Z") from None
+    return value
 
 
 def caller() -> Caller:
@@ -58,6 +70,7 @@ def limit(context: click.Context, option: click.Parameter, value: str | None) ->
 
 
 Jobspec = str | dict[str, Any]
+_NAMED = re.compile("--([a-z-]+)")
 AFTER = "rainbow.after_dashes"
 MISPLACED = "-n, -c, -g and -t go with a command after -- or with a batch script, as do {}"
 TASKS_NOW = "-n is a number of tasks, as in Slurm; before it was nodes, which are -N now"
@@ -126,6 +139,17 @@ NAMES = (
     *("gpus_per_node", "exclusive", "time", "array", "dependency", "begin", "chdir", "export", "error", "input"),
     *("partition", "account", "qos", "constraint", "nodelist", "exclude", "hold", "nice", "comment"),
 )
+
+
+@contextmanager
+def as_usage(given: Container[str]) -> Iterator[None]:
+    """Let the fault of an option of sbatch be one of the command line, if it was given there and not in a script."""
+    try:
+        yield
+    except JobspecError as fault:
+        if (named := _NAMED.match(fault.message)) and named[1] in given:
+            raise click.UsageError(fault.message) from None
+        raise
 
 
 class JobCommand(click.Command):
@@ -197,7 +221,8 @@ class Given:
         return self._of(Call(read.components, read.script, name, arguments, notes=read.notes))
 
     def _of(self, call: Call) -> Jobspec:
-        document, notes = jobspec_of_call(call, caller())
+        with as_usage(self.options):
+            document, notes = jobspec_of_call(call, caller())
         self.notes[:] = notes
         return document
 

@@ -15,7 +15,7 @@ from rainbow.cli.commands.jobs import exit_code_of
 from rainbow.cli.commands.submit import ready, show_refusals, tell
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.input.files import naming, text_of
-from rainbow.cli.input.job_options import caller
+from rainbow.cli.input.job_options import as_usage, caller
 from rainbow.cli.session import login, with_tokens
 from rainbow.client import Client, Problem
 from rainbow.jobspec import Limits, parse_jobspec
@@ -37,7 +37,8 @@ def sbatch(client: Client, words: tuple[str, ...]) -> None:
     """
     given, rest = words_of_call(words)
     call = _call(words, "" if "wrap" in given else _text(rest))
-    document, notes = jobspec_of_call(call, caller())
+    with as_usage(given):
+        document, notes = jobspec_of_call(call, caller())
     if "quiet" not in given:
         tell(notes)
     if "test-only" in given:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, Forbidden, NotFound, Refused, RequestError
+from rainbow.errors import Conflict, Forbidden, NotFound, RequestError, ValueRefused
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.token_digests import MONITOR, SECRET, TOKEN, digest, mint, minted
 from rainbow.store import clusters, credentials, events
@@ -145,5 +145,5 @@ def _end(service: Service, body: Mapping[str, Any]) -> float | None:
     if end is None:
         raise RequestError("expires_at is a time like 2030-01-31T12:00:00Z", pointer="/expires_at")
     if end <= service.clock():
-        raise Refused("expires_at is in the past", pointer="/expires_at")
+        raise ValueRefused("expires_at is in the past", pointer="/expires_at")
     return end

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from rainbow.errors import PolicyError, Refused
+from rainbow.errors import PolicyError, ValueRefused
 from rainbow.scheduling import (
     Plan,
     Reserve,
@@ -185,7 +185,7 @@ def plan_only(
             with supposed(seen, given or {}) as view:
                 plan = ruled(policies.get(seen.record.policy), view)
                 return view, replace(plan, waits=tuple(every_wait(view, plan)), rest=None)
-        except (Refused, PolicyError) as fault:
+        except (PolicyError, ValueRefused) as fault:
             refusal = fault  # raised where the mirror is let go, which is not in doubt because of it
     raise refusal
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import PolicyError, RainbowError, Refused
+from rainbow.errors import PolicyError, RainbowError, ValueRefused
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.request import OF_ITS_OWN
 from rainbow.scheduling import Elastic, GangView, JobProgress, JobView, View, gangs, policies
@@ -59,7 +59,7 @@ def _in_states(view: View, states: Mapping[str, str]) -> View:
     workers = {worker.id: worker for worker in view.workers}
     for name, state in states.items():
         if name not in workers:
-            raise Refused(f"there is no worker {name[:100]}", pointer=f"/workers/{name[:100]}")
+            raise ValueRefused(f"there is no worker {name[:100]}", pointer=f"/workers/{name[:100]}")
         workers[name] = replace(workers[name], state=WorkerState(state))
     return replace(view, workers=list(workers.values()), free=None)
 
@@ -71,11 +71,11 @@ def _jobs(placing: MatcherCache, given: list[Mapping[str, Any]], now: float) -> 
             request = parse_jobspec(one["jobspec"])
         except RainbowError as fault:
             inside = getattr(fault, "pointer", None) or ""
-            raise Refused(fault.message, pointer=f"/jobs/{k}/jobspec{inside}") from None
+            raise ValueRefused(fault.message, pointer=f"/jobs/{k}/jobspec{inside}") from None
         for _ in range(one.get("count", 1)):
             number += 1
             if number > MOST:
-                raise Refused(f"at most {MOST:,} hypothetical jobs are planned", pointer="/jobs")
+                raise ValueRefused(f"at most {MOST:,} hypothetical jobs are planned", pointer="/jobs")
             yield _job(placing, f"supposed-{number}", one, request, now)
 
 
