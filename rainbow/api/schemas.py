@@ -6,20 +6,11 @@ JSON here: the part that reads them reports their faults with code and pointer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
 from typing import Any
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError, best_match
-from jsonschema.protocols import Validator
 
 from rainbow.accounts.budget import GUARANTEED, LIMITS, LOWEST, PERIODS, REFUSE
 from rainbow.accounts.usage import COST
-from rainbow.errors import RequestError
-from rainbow.jobspec.yaml_reader import step
 from rainbow.service.clusters.registration import VARIABLE
-from rainbow.text import meant
 
 WORD = {"type": "string"}
 WHOLE = {"type": "integer"}
@@ -462,55 +453,3 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         column={"type": "integer"},
     ),
 }
-
-
-def check(body: Any, name: str) -> None:
-    """Raise RequestError, with the place, for a body that is not of this form."""
-    fault = best_match(_validator(name).iter_errors(body))
-    if fault is not None:
-        missing = next((key for key in _missing(fault) if key not in fault.instance), None)
-        unknown = _unknown(fault)
-        at = [*fault.absolute_path, *filter(None, [missing or unknown])]
-        pointer = "".join(f"/{step(part)}" for part in at)
-        raise RequestError(_said(fault) if unknown is None else _not_known(unknown, fault), pointer=pointer)
-
-
-def _missing(fault: ValidationError) -> list[str]:
-    """Return the keys that an object must have, or must have some of, if that is the fault."""
-    if fault.validator == "required":
-        return list(fault.validator_value)
-    return [key for way in _ways(fault) for key in way]
-
-
-def _ways(fault: ValidationError) -> list[list[str]]:
-    """Return the keys of each of the forms that an object may have, if it has none of them."""
-    forms = fault.validator_value if fault.validator in ("oneOf", "anyOf") else []
-    return [form["required"] for form in forms] if all("required" in form for form in forms) else []
-
-
-def _unknown(fault: ValidationError) -> str | None:
-    """Return the key that an object may not have, if that is the fault."""
-    if fault.validator != "additionalProperties" or not isinstance(fault.instance, dict):
-        return None
-    return next((key for key in fault.instance if key not in _properties(fault)), None)
-
-
-def _properties(fault: ValidationError) -> list[str]:
-    return [*fault.schema.get("properties", {})] if isinstance(fault.schema, Mapping) else []
-
-
-def _not_known(key: str, fault: ValidationError) -> str:
-    known = _properties(fault)
-    return f"unknown key {key:.80}; {meant(key, known) or 'known are: ' + ', '.join(known)}"
-
-
-def _said(fault: ValidationError) -> str:
-    if ways := _ways(fault):
-        return f"give {', or '.join(' and '.join(way) for way in ways)}"
-    message = fault.message
-    return message if len(message) <= 200 else f"{message[:100]} ... {message[-90:]}"
-
-
-@cache
-def _validator(name: str) -> Validator:
-    return Draft202012Validator(SCHEMAS[name])

@@ -8,8 +8,7 @@ from typing import Any
 from flask import Blueprint, jsonify, request
 
 from rainbow.api.problems import body_of
-from rainbow.api.schemas import check
-from rainbow.api.wire import flag, list_of, number_of, read_jobspec, read_mapping, service, timed, tokens, who
+from rainbow.api.wire import check, flag, list_of, number_of, read_jobspec, read_mapping, service, timed, tokens, who
 from rainbow.errors import InputError, LimitError, RainbowError, RequestError, Unauthenticated
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import phase

@@ -44,7 +44,8 @@ def some_duration(context: click.Context, option: click.Parameter, value: str | 
 def moment(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """Check that an option's value is a time."""
     try:
-        _ = value and time_of(value)
+        if value is not None:
+            time_of(value)
     except (ValueError, OverflowError):
         raise click.BadParameter(f"invalid time {value!r:.100}: expected one such as 2030-01-31T12:00:00Z") from None
     return value
