@@ -94,6 +94,39 @@ def test_an_amount_in_a_unit_that_cannot_be_compared_says_so(shape, unit, said):
     assert found.text == said
 
 
+@pytest.mark.parametrize(
+    ("count", "unit", "said"),
+    [
+        (1, "TB", "requested 2 TB of memory in total, the cluster has 64 GB"),
+        (4_000_000_000, "EiB", "requested 8000000000 EiB of memory in total, the cluster has 64 GB"),
+        (1, "kB", None),
+        (29, "GiB", None),
+        (33, "GB", "requested 66 GB of memory in total, the cluster has 64 GB"),
+    ],
+)
+def test_an_amount_is_not_rounded_to_nothing(count, unit, said):
+    made = cluster("cluster(node*2(core*4 memory:32GB))")
+    inside = [{"type": "memory", "count": count, "unit": unit}]
+    asked = {"resources": group("node", count=2, **{"with": inside})}
+    if said is None:
+        assert rainbow.match(rainbow.parse_jobspec(asked), [made])[0].matched
+    else:
+        assert reason(made, **asked).text == said
+        (edit,) = rainbow.matching.smallest_change(made, rainbow.parse_jobspec(asked), backends.get("index")).edits
+        assert edit.text.startswith("memory ≤ 32 GB" if unit != "EiB" else "memory ≤ 29 GiB")
+
+
+@pytest.mark.parametrize(
+    ("count", "unit", "largest"),
+    [(1, "TB", "32 GB"), (31, "GiB", "32 GB"), (33, "GB", "32"), (4_000_000_000, "EiB", "32 GB")],
+)
+def test_the_largest_node_is_shown_in_a_unit_that_says_how_large_it_is(count, unit, largest):
+    made = cluster("cluster(node*40(core*4 memory:32GB))" if count == 1 else "cluster(node*9(memory:32GB))")
+    inside = [{"type": "memory", "count": count, "unit": unit}]
+    found = reason(made, resources=group("node", **{"with": inside}))
+    assert found.text.endswith((f"the largest node has {largest}", "the cluster has 288 GB"))
+
+
 @pytest.mark.parametrize(("low", "high"), [("13", "12"), ("1.3", "1.2.9"), ("2.0", "2.0-rc1")])
 def test_a_range_without_any_version_is_a_validation_error(low, high):
     need = [{"name": "spack", "field": "version", "min": low, "max": high}]

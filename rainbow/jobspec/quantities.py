@@ -188,6 +188,21 @@ def in_words(amount: int, unit: str) -> str:
     return f"{number} {prefix}{unit}".strip()
 
 
+def finer(unit: str, most: int) -> tuple[str, int]:
+    """Return the largest unit of a unit's family that is no more than `most` base units, and how many of it it is.
+
+    >>> finer("TB", 32 * 10**9), finer("GiB", 2**40), finer("furlong", 0)
+    (('GB', 1000), ('GiB', 1), ('furlong', 1))
+    """
+    measured, factor = quantity(unit)
+    base = base_unit(measured)
+    family = {"": 1, **(_BINARY if unit.removesuffix(base) in _BINARY else _DECIMAL)}
+    if factor <= max(most, 1):
+        return unit, 1
+    prefix = max((prefix for prefix in family if family[prefix] <= max(most, 1)), key=family.__getitem__)
+    return prefix + base, factor // family[prefix]
+
+
 def is_known(unit: str) -> bool:
     """Return whether a unit is one that amounts are converted from.
 

@@ -90,6 +90,11 @@ class ClassCounts:
         states = [state for state in tally.of_type(part.type) if tally.below_one(child, state) >= child.count.min]
         return sum(tally.many[state] for state in states)
 
+    def content(self, place: str, pool: Pool) -> int:
+        """Return the most base units of a pool in one vertex of a type, or in the cluster if there is none."""
+        kinds = [kind for kind in self.rooted.closure if kind.type == place] or [self.rooted.kind]
+        return max(kind.content.get(pool, 0) for kind in kinds)
+
     def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
         """Return (size, unit, whether it contains nothing) of the vertices of a type."""
         return self.rooted.sizes_of(type_)

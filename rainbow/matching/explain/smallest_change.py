@@ -25,6 +25,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec import Constraint, Count
+from rainbow.jobspec.quantities import finer, quantity
 from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import conjuncts, in_words
 from rainbow.matching.model.layout import called
@@ -114,20 +115,34 @@ def written_constraint(constraint: Constraint) -> dict[str, Any]:
 # ── what may be changed ──
 
 
-def edits_of(request: Request) -> Iterator[Edit]:
-    """Yield every single change, each in its weakest form: counts at 1."""
+def edits_of(request: Request, cluster: Cluster | None = None) -> Iterator[Edit]:
+    """Yield every single change, each in its weakest form: counts at 1, of a unit that some vertex has one of."""
     for number, forest in enumerate(request.variants):
         names = Counter(called(part) for root in forest for part in root.walk())
         for place, root in enumerate(forest):
             for edit in _of_resource(root, (number, place), ()):
-                yield replace(edit, unique=names[edit.of] == 1)
+                finer_edit = _in_finer_unit(edit, cluster)
+                if edit.kind is not Kind.COUNT or finer_edit.asked > 1:
+                    yield replace(finer_edit, unique=names[edit.of] == 1)
     yield from _of_needs(request)
     yield from _of_constraint(request.constraint)
 
 
+def _in_finer_unit(edit: Edit, cluster: Cluster | None) -> Edit:
+    if cluster is None or not edit.unit:
+        return edit
+    sizes = {(one.size, one.unit) for one in cluster.outline.fields if one.type == edit.of}
+    measures = [(size, *quantity(unit)) for size, unit in sizes]
+    largest = max(
+        (size * factor for size, measured, factor in measures if measured == quantity(edit.unit)[0]), default=0
+    )
+    unit, times = finer(edit.unit, largest) if largest else (edit.unit, 1)
+    return replace(edit, unit=unit, asked=edit.asked * times)
+
+
 def _of_resource(resource: Resource, path: Path, within: tuple[str, ...]) -> Iterator[Edit]:
     name = called(resource)
-    if resource.count.min > 1:
+    if resource.count.min > 1 or resource.unit:
         yield Edit(Kind.COUNT, path, name, within, resource.unit, resource.count.min)
     if resource.exclusive:
         yield Edit(Kind.EXCLUSIVE, path, name, within)
@@ -232,7 +247,8 @@ def _resource(resource: Resource, path: Path, edits: dict[Path, list[Edit]]) -> 
         return tuple(replace(child, count=_times(child.count, count.min)) for child in children)
     exclusive = resource.exclusive and Kind.EXCLUSIVE not in own
     needs = tuple(_needs(resource.needs, edits.get((), ())))
-    return (replace(resource, count=count, exclusive=exclusive, needs=needs, children=children),)
+    unit = own[Kind.COUNT].unit if Kind.COUNT in own else resource.unit
+    return (replace(resource, count=count, unit=unit, exclusive=exclusive, needs=needs, children=children),)
 
 
 def _times(count: Count, times: int) -> Count:
@@ -364,7 +380,7 @@ def smallest_change(
     verdict = trial.ask(())
     if verdict is None or verdict.matched:
         return None
-    edits = sorted(edits_of(request), key=lambda edit: _order(edit, verdict.reason, cluster))
+    edits = sorted(edits_of(request, cluster), key=lambda edit: _order(edit, verdict.reason, cluster))
     edits = edits[: probes // cost(request)]  # each must be probed at least once
     mild = [edit for edit in edits if edit.kind in MILD]
     found = _smallest(trial, mild) or (_smallest(trial, edits) if len(mild) < len(edits) else None)

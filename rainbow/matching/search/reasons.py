@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from rainbow.jobspec.quantities import is_known, quantity
+from rainbow.jobspec.quantities import base_unit, in_words, is_known, quantity
 from rainbow.matching.model.layout import called, host_needs
 from rainbow.matching.model.verdict import Reason, Why
 from rainbow.text import meant, some
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from rainbow.jobspec import Need, Resource
     from rainbow.matching.model.conditions import NearMiss
+    from rainbow.matching.model.layout import Pool
 
 
 UNCOUNTED = ("memory", "storage", "bandwidth", "power")  # nouns without a plural
@@ -33,6 +34,9 @@ class Counts(Protocol):
 
     def most(self, part: Resource, child: Resource) -> tuple[int, str]:
         """Return the most of `child` that one place of `part` offers, needs aside, and what the place is called."""
+
+    def content(self, place: str, pool: Pool) -> int:
+        """Return the most base units of a pool in one vertex of a type, or in the cluster if there is none."""
 
     def meeting(self, needs: tuple[Need, ...], type_: str) -> tuple[int, int, NearMiss | None]:
         """How many vertices of a type there are, how many meet all needs, and the nearest miss if none does."""
@@ -118,19 +122,27 @@ def _too_small(resource: Resource, counts: Counts) -> Reason:
         if (found := _incomparable(part, counts)) is not None:
             return found
     wanted, most = resource.count.min, counts.units(resource, needs=False)
-    part, place, text = resource, "", f"found {most} of {_units(resource)}"
+    part, place, text = resource, "", f"found {_held(resource, CLUSTER, most, counts)} of {_units(resource)}"
     while (step := _shortest_child(part, counts)) is not None:
         part, place, most = step
     is_split = len(part.children) > 1
+    held = _held(part, place, most, counts)
     if place == CLUSTER and not is_split:
-        text += f"; the cluster has {most} of {_units(part)}"
+        text += f"; the cluster has {held} of {_units(part)}"
     elif place and not is_split:
-        text += f"; requested {_units(part)} per {place}, the largest {place} has {most}"
+        text += f"; requested {_units(part)} per {place}, the largest {place} has {held}"
     if is_split:
         text += f"; {_together(part, counts, most)}"
     if part is resource:
         return Reason(Why.VERTEX_TOO_SMALL, text, called(part), wanted, most)
     return Reason(Why.VERTEX_TOO_SMALL, text, part.type, part.count.min, most, {"in": place})
+
+
+def _held(part: Resource, place: str, most: int, counts: Counts) -> str:
+    """Write how much of a part there is: in the unit that was asked for, or exactly where that one rounds it down."""
+    measured, factor = quantity(part.unit)
+    exact = counts.content(place, (part.type, measured)) if part.unit else 0
+    return in_words(exact, base_unit(measured)) if exact // factor == most and exact % factor else str(most)
 
 
 def _together(part: Resource, counts: Counts, most: int) -> str:
@@ -213,7 +225,10 @@ def quick_check(resources: tuple[Resource, ...], types: Iterable[str], totals: T
             return Reason(Why.TYPE_MISSING, text, kind, units, 0)
         found = totals.total(kind, unit)
         if found is not None and found < units:
-            text = f"requested {_of_kind(units, unit, kind)} in total, the cluster has {_amount(found, unit)}"
+            measured, factor = quantity(unit)
+            exact = totals.total(kind, base_unit(measured)) or 0
+            has = in_words(exact, base_unit(measured)) if unit and exact % factor else _amount(found, unit)
+            text = f"requested {_of_kind(units, unit, kind)} in total, the cluster has {has}"
             return Reason(Why.TOTAL_TOO_SMALL, text, kind, units, found)
     return None
 

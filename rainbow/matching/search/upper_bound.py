@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rainbow.jobspec import Constraint, Need, Resource
     from rainbow.matching.model.conditions import NearMiss
-    from rainbow.matching.model.layout import Layout, Parts, Pools
+    from rainbow.matching.model.layout import Layout, Parts, Pool, Pools
 
 
 def bound_is_exact(resources: tuple[Resource, ...], forms: Forms, meter: Meter = FREE) -> bool:
@@ -324,6 +324,10 @@ class VertexCounts:
         inside = 0 if part.is_slot else 1
         open_ones = (i for i in places if layout.worker[i] not in self.taken.barred)
         return max((bound.available(child, i, i + inside) for i in open_ones), default=0), called
+
+    def content(self, place: str, pool: Pool) -> int:
+        """Return the most base units of a pool in one vertex of a type, or in the cluster if there is none."""
+        return max(self.layout.content[i].get(pool, 0) for i in self.layout.by_type.get(place) or [0])
 
     def meeting(self, needs: tuple[Need, ...], type_: str) -> tuple[int, int, NearMiss | None]:
         """How many vertices of a type there are, how many meet all needs, and the nearest miss if none does."""
