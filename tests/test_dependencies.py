@@ -133,3 +133,4 @@ def test_time_that_no_calendar_has_is_only_far_away(api, oak):
     job = submit(api, oak, ("begin-time", "1e300"))
     assert oak.take() == []
     assert why(api, oak, job)["reason"] == "begin-time"
+    assert why(api, oak, job)["text"] == "does not start before 1e+300 seconds since 1970"

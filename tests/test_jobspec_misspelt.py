@@ -25,6 +25,11 @@ WARNED = [
         " tasks: [{command: [x], slot: a, count: {per_slot: 1}, attributes: {enviroment: {}}}]}",
         "unknown key /tasks/0/attributes/enviroment ignored; did you mean environment?",
     ),
+    (
+        "{version: 99, resources: [{type: slot, count: 1, label: a, with: [{type: core, count: 1}]}], attributes: {},"
+        " tasks: [{command: [x], slot: a, count: {per_slot: 1}}]}",
+        "/version 99 is unknown; the jobspec is read as version 1",
+    ),
 ]
 REFUSED = [
     ("resource: {work: {type: node}}", "/resource", "the jobspec has no key resource; did you mean resources?"),
@@ -32,9 +37,42 @@ REFUSED = [
     (
         "{version: 1, resources: [{type: slot, count: 1, lable: a}], tasks: [], attributes: {}}",
         "/resources/0/lable",
-        "unknown key lable in 0; did you mean label? valid keys: type,",
+        "unknown key lable in resources[0]; did you mean label? valid keys: type,",
     ),
 ]
+
+
+FAULTY = [
+    ("", "", "the document is empty"),
+    ("tasks: [{command: [x]}]", "", "missing key in the jobspec: resources"),
+    (
+        "{resources: {r: {type: core}}, tasks: [{name: a, resources: r, command: [x], depends_on: [a]}]}",
+        "/tasks",
+        "a depends on itself",
+    ),
+    (
+        "{resources: {r: {type: core}}, tasks: [{resources: r, command: [sleep, 5]}]}",
+        "/tasks/0/command/1",
+        "command[1] must be string, not int",
+    ),
+    (
+        "{resources: {r: {type: core}}, tasks: [{resources: r, command: ['']}]}",
+        "/tasks/0/command",
+        "a command begins with the name of a program, got empty text",
+    ),
+    (
+        "{resources: {r: {type: core}}, attributes: {system: {environment: {'': x}}}}",
+        "/attributes/system/environment/",
+        "the name of a variable is empty",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "pointer", "said"), FAULTY)
+def test_refusal_says_what_is_wrong_in_words_of_the_jobspec(text, pointer, said):
+    with pytest.raises(JobspecError) as caught:
+        parse_jobspec(text)
+    assert (caught.value.message, caught.value.pointer) == (said, pointer)
 
 
 @pytest.mark.parametrize(("text", "warning"), WARNED)

@@ -78,6 +78,8 @@ def _check_resources(document: Mapping[str, Any]) -> None:
     for key in islice(document, LOOKED_AT):
         if hint := meant(key, ["resources"]):
             raise JobspecError(f"the jobspec has no key {key}; {hint}", pointer=f"/{step(key)}")
+    if "tasks" in document and "version" not in document:  # of which dialect it is, its resources would tell
+        raise JobspecError("missing key in the jobspec: resources", pointer="")
 
 
 def _locate(fault: InputError, positions: Positions) -> None:

@@ -108,7 +108,7 @@ def _known(fault: jsonschema.ValidationError) -> list[str]:
 
 
 def _words(fault: jsonschema.ValidationError) -> str:
-    name = str(fault.absolute_path[-1]) if fault.absolute_path else "the jobspec"
+    name = _name([*fault.absolute_path])
     if unknown := _unknown(fault):
         hint = meant(unknown, _known(fault))
         return f"unknown key {unknown} in {name}; {hint and f'{hint} '}valid keys: {', '.join(_known(fault))}"
@@ -119,6 +119,14 @@ def _words(fault: jsonschema.ValidationError) -> str:
         wanted = _values(fault)
         return f"{name} must be {' or '.join(wanted)}, not {type(fault.instance).__name__}"
     return f"{name}: {fault.message[:200]}"
+
+
+def _name(path: list[str | int]) -> str:
+    """Name what a path leads to: command[1], as 1 alone names nothing."""
+    if not path:
+        return "the jobspec"
+    end = next((k for k in range(len(path) - 1, 0, -1) if isinstance(path[k], str)), 0)
+    return str(path[end]) + "".join(f"[{step}]" for step in path[end + 1 :])
 
 
 def _values(fault: jsonschema.ValidationError) -> list[str]:

@@ -127,7 +127,7 @@ class Limits:
 def load(text: str | bytes, limits: Limits) -> tuple[Any, Positions]:
     """Read one YAML document; JobspecError or LimitError say where it goes wrong."""
     if len(text) > limits.size:
-        raise LimitError(f"jobspec is {len(text)} bytes; the limit is {limits.size} bytes", limit="size")
+        raise LimitError(f"document is {len(text)} bytes; the limit is {limits.size} bytes", limit="size")
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
         if _is_small(decoded, limits, "[{") and (found := _plain_json(decoded)) is not None:
@@ -137,7 +137,7 @@ def load(text: str | bytes, limits: Limits) -> tuple[Any, Positions]:
     except (yaml.YAMLError, UnicodeError) as fault:
         raise _not_yaml(fault, text) from None
     if node is None:
-        raise JobspecError("the jobspec is empty", pointer="", line=1, column=1)
+        raise JobspecError("the document is empty", pointer="", line=1, column=1)
     return _Building(limits, json).value(node, 0), Positions(lambda: node)
 
 

@@ -72,6 +72,8 @@ def read_command(value: Any, pointer: str) -> tuple[str, ...]:
             raise JobspecError(f"cannot parse command: {fault}", pointer=pointer) from None
     else:
         words = list(value)
+    if words and not words[0]:
+        raise JobspecError("a command begins with the name of a program, got empty text", pointer=pointer)
     for word in words:
         if "\0" in word:
             raise JobspecError("a command cannot hold a NUL character", pointer=pointer)
@@ -101,6 +103,8 @@ def read_environment(value: Any, pointer: str) -> dict[str, str | None]:
     if not isinstance(value, Mapping):
         raise JobspecError("environment must be a mapping", pointer=pointer)
     for key, item in value.items():
+        if not key:
+            raise JobspecError("the name of a variable is empty", pointer=f"{pointer}/")
         if not (item is None or isinstance(item, (str, int, float, bool))) or "=" in key or "\0" in f"{key}{item}":
             raise JobspecError(f"{key[:80]} cannot be a variable's name or value", pointer=f"{pointer}/{step(key)}")
     return {key: _variable(item) for key, item in value.items()}

@@ -70,9 +70,8 @@ def _check_dependencies(tasks: list[TaskSpec]) -> None:
         for name in task.depends_on:
             others = called.get(name, [])
             if not set(others[:2]) - {k}:
-                raise JobspecError(
-                    f"{task.name} depends on {name}, which is not a task or group of this jobspec", pointer="/tasks"
-                )
+                which = "itself" if others else f"{name}, which is not a task or group of this jobspec"
+                raise JobspecError(f"{task.name} depends on {which}", pointer="/tasks")
             if name not in (task.name, task.group):
                 order.add(k, name)
             elif inside.setdefault(name, k) == k:

@@ -20,6 +20,8 @@ from rainbow.jobspec.schema_validation import Unread, check
 from rainbow.jobspec.yaml_reader import step
 from rainbow.text import shortened, unread
 
+VERSIONS = (1, 999, 9999)  # RFC 25's, and those with which RFC 14 marks a draft
+
 
 def read_rfc14(document: Mapping[str, Any]) -> Request:
     """Read a jobspec whose resources are a list and whose tasks name slots."""
@@ -34,7 +36,13 @@ def read_rfc14(document: Mapping[str, Any]) -> Request:
         needs[task["slot"]] = needs.get(task["slot"], ()) + asked
     variants = tuple(tuple(with_needs(resource, needs) for resource in resources) for resources in forests)
     attributes, warnings = document["attributes"], tuple(shortened(_unread(document), lambda found: unread(*found)))
+    warnings = (*_of_version(document["version"]), *warnings)
     return request_of(variants, tuple(tasks), attributes, "/attributes", dialect="rfc14", warnings=warnings)
+
+
+def _of_version(version: int) -> tuple[str, ...]:
+    """Return a warning of a version that RFC 14 does not have."""
+    return () if version in VERSIONS else (f"/version {version} is unknown; the jobspec is read as version 1",)
 
 
 def _unread(document: Mapping[str, Any]) -> Iterator[Unread]:

@@ -61,4 +61,4 @@ def _shown(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):  # further away than the calendar goes
-        return f"{seconds:.0f} seconds since 1970"
+        return f"{seconds:g} seconds since 1970"
