@@ -26,6 +26,7 @@ from rainbow.client import Client
 from rainbow.client.transport import UrlError
 from rainbow.errors import ConfigError, RequestError
 
+FORM = '{"url": URL, "clusters": {NAME: {"token": TOKEN, "secret": SECRET}}}'
 USED = "rainbow.credentials"  # where a command's context keeps its credentials file
 LACKING = "rainbow.lacking"  # where it keeps what it asks without
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -262,13 +263,19 @@ def read(path: Path) -> Saved:
         return Saved()
     try:
         document = json.loads(text)
-        clusters = {
-            str(name): {**({"token": str(one["token"])} if "token" in one else {}), "secret": str(one["secret"])}
-            for name, one in document.get("clusters", {}).items()
-        }
-        return Saved(str(document.get("url", "")), clusters)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not a credentials file: {error}") from error
+    clusters = document.get("clusters", {}) if isinstance(document, dict) else None
+    if not isinstance(clusters, dict) or not all(map(_is_saved, clusters.values())):
+        raise ConfigError(f"{path} is not a credentials file: expected {FORM}")
+    saved = {
+        name: {kind: str(one[kind]) for kind in ("token", "secret") if kind in one} for name, one in clusters.items()
+    }
+    return Saved(str(document.get("url", "")), saved)
+
+
+def _is_saved(one: Any) -> bool:
+    return isinstance(one, dict) and "secret" in one
 
 
 def save(path: Path, url: str, name: str, token: str, secret: str) -> None:
