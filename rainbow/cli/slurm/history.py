@@ -54,8 +54,10 @@ def code_of(job: Document) -> str:
 
     >>> code_of({"summary": {"exit_code": 3}}), code_of({"summary": {"exit_code": 137}})
     ('3:0', '0:9')
+    >>> code_of({"state": "FAILED", "summary": {"exit_code": None}})  # a program that could not be started has none
+    '1:0'
     """
-    code = _summary(job).get("exit_code") or 0
+    code = _summary(job).get("exit_code") or int(job.get("state") == "FAILED" == state_of(job))
     return f"0:{code - 128}" if code > 128 else f"{code}:0"
 
 
