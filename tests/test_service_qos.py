@@ -45,6 +45,10 @@ def test_a_qos_that_is_unknown_or_forbidden_is_refused_with_those_one_may_use(ap
     assert (shown["qos"], shown["priority"]) == ("urgent", 100)
 
 
+def test_a_server_without_any_qos_leaves_it_to_the_cluster(api, oak):
+    assert submit(api, oak, "ann", "nosuch").status_code == 201
+
+
 def test_a_qos_is_checked_listed_and_deleted_by_the_administrator_alone(api, centre):
     api.problem(403, "forbidden", "PUT", "/v1/qos/x", {}, centre.secret)
     for body, pointer in (

@@ -32,20 +32,23 @@ def qos_table(service: Service, connection: sa.Connection) -> Mapping[str, Qos]:
     return known_of(service, connection).qos
 
 
-def asked_qos(request: Request) -> tuple[str, bool]:
-    """Return what a jobspec names, and whether that may be a Slurm's own; "" if it names none."""
+def asked_qos(request: Request) -> str:
+    """Return what a jobspec names; "" if it names none."""
     system, site = request.attributes.get("system") or {}, request.attributes.get("site") or {}
     slurm = site.get("slurm") or {}
     found = system.get("qos") or slurm.get("qos") or ""
     if not isinstance(found, str):
         raise JobspecError(f"qos must be a name, got {found!r:.40}", pointer=AT)
-    return found, not system.get("qos")
+    return found
 
 
 def qos_of(service: Service, connection: sa.Connection, user: str, account: str, request: Request) -> Qos | None:
-    """Return the quality of service of a user's job; Forbidden says which ones they may use."""
-    known, (asked, foreign) = qos_table(service, connection), asked_qos(request)
-    if not known and foreign:
+    """Return the quality of service of a user's job; Forbidden says which ones they may use.
+
+    A server that has none leaves what a job names to its cluster.
+    """
+    known, asked = qos_table(service, connection), asked_qos(request)
+    if not known:
         return None
     found = known.get(asked or DEFAULT)
     if found is not None and found.admits(user, account):
