@@ -127,6 +127,7 @@ def test_a_stopped_agent_gives_its_tasks_back(site: Site, tmp_path: Path) -> Non
         )
         site.until(job, "RUNNING")
     assert site.task(job)["state"] in ("WAITING", "ASSIGNED")
+    until(lambda: site.user.why(job)["wait"]["reason"] == "no-agent")  # it has signed off: no lease is waited for
     with agent_of(site.url, "oak", site.secret):
         assert site.end(job)["state"] == "COMPLETED"
     assert site.task(job)["attempt"] >= 2

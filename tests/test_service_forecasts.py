@@ -59,7 +59,8 @@ def test_jobs_in_line_are_expected_one_after_the_other(oak: Cluster, clock: Cloc
     oak.api.good("PUT", "/v1/clusters/oak/scheduler", {"policy": policy}, oak.secret)
     oak.say("heartbeat")
     jobs = submit(oak, 3)
-    oak.take()
+    for offer in oak.take():
+        oak.say("events", events=[{"task": offer["id"], "attempt": offer["attempt"], "event": "started"}])
     forecast(oak.api)
     told = [eta(oak, job) for job in jobs]
     assert told[0]["how"] == "running"

@@ -3,6 +3,7 @@
 import pytest
 
 from rainbow.scheduling import policies
+from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
 from rainbow.state_machine import BOOKED, TaskState
 from rainbow.store.jobs import change
@@ -34,7 +35,7 @@ def state_of(api, oak, job):
 
 def test_job_no_cycle_has_looked_at_yet_says_so(api, oak):
     job = submit(api, oak)
-    assert why(api, oak, job)["reason"] in ("next-cycle", "no-worker-ready")
+    assert why(api, oak, job)["reason"] in ("next-cycle", "no-agent")
 
 
 def test_job_of_a_cluster_whose_cycle_fails_says_how(api, oak, monkeypatch):
@@ -76,6 +77,27 @@ def test_assigned_task_that_no_agent_has_accepted_says_so(api, oak):
     wait = why(api, oak, job)
     assert (wait["reason"], wait["facts"]["agents"]) == ("not-accepted", ["a"])
     assert wait["text"] == "1 task assigned; 1 connected agent of oak may accept"
+
+
+@pytest.mark.parametrize("policy", policies.names())
+def test_agent_that_signs_off_is_not_waited_for(api, policy):
+    """A clean end: what it was offered goes back at once, and no answer takes it for an agent that may accept."""
+    oak = api.register("oak", grid(2, 2), policy={"name": policy})
+    oak.say("heartbeat", running=[])
+    job = submit(api, oak, duration=60)
+    step(api.service, "oak")
+    Forecaster(api.service).turn()
+    eta = api.good("GET", f"/v1/jobs/{job}/eta", None, oak.token)
+    assert (eta["how"], eta["end"], eta["text"]) == ("unknown", None, why(api, oak, job)["text"])
+    oak.say("heartbeat", running=[], workers=[])
+    step(api.service, "oak")
+    assert state_of(api, oak, job) == ("ASSIGNED" if policy == "delegate" else "WAITING")
+    wait = why(api, oak, job)
+    assert wait["reason"] == "no-agent"
+    assert wait["text"].startswith("0 connected agents of oak serve a worker")
+    assert api.good("GET", "/v1/clusters/oak", None, oak.token)["state"] == "unattended"
+    oak.say("receive", max=1, wait=0)  # a poll that was under way brings nothing back
+    assert why(api, oak, job)["reason"] == "no-agent"
 
 
 def test_accepted_task_says_that_its_agent_gives_no_reason(api, oak):
@@ -143,12 +165,17 @@ def test_task_that_is_told_to_stop_says_who_has_not_confirmed(api, oak):
 
 def test_suspended_job_says_so(api, oak):
     oak.say("heartbeat", running=[])
-    job = submit(api, oak)
+    job = submit(api, oak, duration=60)
     (offer,) = oak.take()
     oak.say("events", events=[ref(offer, event="started")])
     api.good("POST", f"/v1/jobs/{job}:suspend", None, oak.token)
+    Forecaster(api.service).turn()
+    assert api.good("GET", f"/v1/jobs/{job}/eta", None, oak.token)["how"] == "running"
     oak.say("events", events=[ref(offer, event="suspended")])
     assert why(api, oak, job)["reason"] == "suspended"
+    eta = api.good("GET", f"/v1/jobs/{job}/eta", None, oak.token)
+    assert (eta["how"], eta["end"], eta["text"][:16]) == ("unknown", None, "1 task suspended")
+    assert api.good("GET", f"/v1/jobs/{job}", None, oak.token)["eta"] is None
 
 
 @pytest.mark.parametrize("state", sorted(BOOKED | {TaskState.WAITING}))

@@ -217,9 +217,15 @@ class Agent:
     def _is_done(self) -> bool:
         if self._stop_by is None:
             return False
-        return self._clock() >= self._stop_by or not (
-            self._executor.running() or self._journal.has_news or self._journal.offers
-        )
+        if self._clock() >= self._stop_by:
+            return True
+        left = self._executor.running() or self._journal.has_news or self._journal.offers
+        return not left and (self._has_signed_off or self._away or self._sign is None)
+
+    @property
+    def _has_signed_off(self) -> bool:
+        """Return whether the last heartbeat has said that no worker is up: what is offered goes back at once."""
+        return self._workers_told is not None and not self._workers_told
 
     def _note(self, fault: BaseException | None) -> None:
         if fault is not None and not self._away:
@@ -280,8 +286,11 @@ class Agent:
             self._accept(list(self._journal.offers))
         elif self._journal.has_news:
             self._report(batch(self._journal.outbox, self._batch))
-        elif self._beat_is_due() and self._stop_by is None:
-            self._beat(self._executor.running())
+        elif self._stop_by is not None:
+            if not self._executor.running() and not self._has_signed_off:
+                self._beat((), ())  # what is left behind is adopted, or lost with the lease: no sign-off then
+        elif self._beat_is_due():
+            self._beat(self._executor.running(), self._workers)
 
     def _accept(self, runs: list[RunId]) -> None:
         accept = partial(self._client.accept, self._cluster, self.id, refs(runs), seq=self._journal.next_number())
@@ -319,9 +328,9 @@ class Agent:
         self._journal.told(1)
         self._say(f"server rejected the report for task {events[0]['task']}: {problem}")
 
-    def _beat(self, running: Sequence[RunId]) -> None:
+    def _beat(self, running: Sequence[RunId], workers: Sequence[str] | None) -> None:
         ours = [run for run in running if run in self._journal.starting]
-        number, workers = self._journal.next_number(), self._workers
+        number = self._journal.next_number()
         load = self._measure() if self._measure else None
         keeps = KEEP if self._keeps else None
         beat = partial(

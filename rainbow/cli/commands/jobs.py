@@ -104,7 +104,8 @@ def jobs(
 
 def _waits(job: Document) -> str:
     wait = job.get("wait") or {}
-    return str(wait.get("text") or "") if job["state"] in WAITS else ""
+    said = job["state"] in WAITS or (job["state"] in LIVE and wait.get("reason") == "suspended")
+    return str(wait.get("text") or "") if said else ""
 
 
 @click.group()

@@ -27,14 +27,24 @@ if TYPE_CHECKING:
 TIMES = ("start", "end", "low", "high")
 
 
-def expectation(service: Service, who: Caller, record: JobRecord) -> dict[str, Any] | None:
+def expectation(
+    service: Service, who: Caller, record: JobRecord, wait: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
     """Return in short when a job of the caller's own is expected; None where nothing more than `wait` is known."""
     if record.state not in (JobState.WAITING, JobState.RUNNING) or not is_own(who, record):
         return None
     now = service.clock()
     told = service.state(Outlook).of(record.cluster_id, now)
     one = told.expected(record.id) if told else None
-    return None if told is None or one is None or one.how == "unknown" else _told(one, told.at, now)
+    if told is None or one is None or one.how == "unknown" or _is_held_up(one, record, wait):
+        return None
+    return _told(one, told.at, now)
+
+
+def _is_held_up(one: Expected, record: JobRecord, wait: Mapping[str, Any] | None) -> bool:
+    """Return whether a job has its space and does not run: no agent has started it, or it is suspended."""
+    runs = record.state is JobState.RUNNING and (wait or {}).get("reason") != "suspended"
+    return one.how == "running" and not runs
 
 
 def is_own(who: Caller, record: JobRecord) -> bool:
@@ -59,8 +69,10 @@ def take_back(connection: sa.Connection, cluster_id: str, cluster: str, broken: 
     tell_broken(connection, cluster_id, cluster, said)
 
 
-def whole(service: Service, connection: sa.Connection, record: JobRecord) -> dict[str, Any]:
-    """Return when a job is expected, why that is unknown, and what it was told at first."""
+def whole(
+    service: Service, connection: sa.Connection, record: JobRecord, wait: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return when a job is expected, why that is unknown, and what it was told at first; `wait`: why it waits."""
     now = service.clock()
     told = service.state(Outlook).of(record.cluster_id, now) if record.cluster_id else None
     one = told.expected(record.id) if told else None
@@ -69,6 +81,8 @@ def whole(service: Service, connection: sa.Connection, record: JobRecord) -> dic
     found = {"id": record.id, "cluster": record.cluster or None, "state": str(record.state)}
     found |= {"promised": waits.get("promised"), "broken": waits.get("broken")}
     first = _kept(kept[0], now) if kept else None
+    if one is not None and _is_held_up(one, record, wait):
+        return {**found, **_unknown(str((wait or {}).get("text") or "no agent has started it")), "first": first}
     if one is not None and told is not None:
         return {**found, **_told(one, told.at, now), **_behind(one, told), "first": first}
     if kept and record.state is JobState.WAITING and kept[1]["at"] <= now:

@@ -118,10 +118,11 @@ def show(
         array = reading(connection, job_id).request.array
     following = found[-1].index if found and found[-1].index + 1 < sum(counts.values()) else None
     page = {"counts": counts, "tasks": [_task(task) for task in found], "next": following}
+    job = _job(record, waits.get(job_id))
     return {
-        **_job(record, waits.get(job_id)),
+        **job,
         **page,
-        "eta": expectation(service, who, record),
+        "eta": expectation(service, who, record, job["wait"]),
         **_units(service, record),
         **({"array": ids_text(array.ids)} if array else {}),
     }

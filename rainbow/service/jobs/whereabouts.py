@@ -36,11 +36,15 @@ NAMED = 5  # agents that are called by name
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What is known of a cluster: when each agent was last seen, which of them live, and its scheduler's fault."""
+    """What is known of a cluster: when each agent was last seen, and its scheduler's fault.
+
+    `living` are those whose lease is not over, `serving` those of them that have not said that no worker is up.
+    """
 
     name: str
     seen: Mapping[str, float]
     living: frozenset[str]
+    serving: frozenset[str]
     delegates: bool = False
     fault: str = ""
 
@@ -55,13 +59,23 @@ def waits_of(service: Service, connection: sa.Connection, records: Sequence[JobR
     return {job: wait for job, wait in found if wait is not None}
 
 
+def unserved(service: Service, connection: sa.Connection, record: JobRecord) -> dict[str, Any] | None:
+    """Say that no agent serves the cluster of a job in its queue; None if one does, or some worker is there."""
+    site = _site(service, connection, record)
+    if site.serving or site.delegates or record.cluster_id not in workers.unattended(connection, [record.cluster_id]):
+        return None
+    return _no_agent(site, record.submitted_at)
+
+
 def _site(service: Service, connection: sa.Connection, record: JobRecord) -> Site:
     signs = workers.agents_of(connection, record.cluster_id)
     cluster = clusters.get(connection, record.cluster_id)
+    living = alive(service.leases, service.settings.lease, record.cluster_id, signs)
     return Site(
         record.cluster,
         {name: sign.seen_at for name, sign in signs.items()},
-        frozenset(alive(service.leases, service.settings.lease, record.cluster_id, signs)),
+        frozenset(living),
+        frozenset(name for name, sign in living.items() if sign.workers is None or sign.workers),
         cluster is not None and traits_of(cluster.policy).hands_over,
         service.faults.get(record.cluster_id, ""),
     )
@@ -94,16 +108,22 @@ def _silent(_: JobRecord, of: Standing, site: Site) -> dict[str, Any] | None:
 
 
 def _assigned(_: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
-    if site.living:
-        names = sorted(site.living)[:NAMED]
-        may = some(len(site.living), "connected agent")
+    if site.serving:
+        names = sorted(site.serving)[:NAMED]
+        may = some(len(site.serving), "connected agent")
         text = f"{some(of.number, 'task')} assigned; {may} of {site.name} may accept"
         return _wait("not-accepted", text, of.since, tasks=of.number, agents=names)
+    return _no_agent(site, of.since, tasks=of.number)
+
+
+def _no_agent(site: Site, since: float | None, **facts: Any) -> dict[str, Any]:
+    """Say that no agent serves a cluster."""
     last = max(site.seen.values(), default=None)
     seen = f"the last was seen at {rfc3339(last)}" if last is not None else "none was ever seen"
     pull = ", none has received it" if site.delegates else ""
-    text = f"0 agents of {site.name} are connected{pull}; {seen}; start one with rainbow agent"
-    return _wait("no-agent", text, of.since, tasks=of.number, last_seen=None if last is None else rfc3339(last))
+    none = "connected agents of {} serve a worker" if site.living else "agents of {} are connected"
+    text = f"0 {none.format(site.name)}{pull}; {seen}; start one with rainbow agent"
+    return _wait("no-agent", text, since, **facts, last_seen=None if last is None else rfc3339(last))
 
 
 def _accepted(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from rainbow.service.accounts.ranks import standings_of, told
 from rainbow.service.core.access import Caller
 from rainbow.service.jobs.expectation import expectation
 from rainbow.service.jobs.lifecycle import _job, visible_job
-from rainbow.service.jobs.whereabouts import waits_of
+from rainbow.service.jobs.whereabouts import unserved, waits_of
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement import ledger
 from rainbow.service.queries.answer import ITS_OWN, answer_of
@@ -41,7 +41,9 @@ def _waits_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     if told["wait"] is None:
         return told
     with service.store.read() as connection:
-        record = clusters.get(connection, visible_job(connection, who, job_id).cluster_id)
+        job = visible_job(connection, who, job_id)
+        record = clusters.get(connection, job.cluster_id)
+        nobody = unserved(service, connection, job) if record else None
     if record and (fault := service.faults.get(record.id)):
         text = f"the scheduler's last step of {record.name} failed, its owner must act: {fault}"
         return {**told, "wait": {**told["wait"], "reason": "step-failed", "text": text, "facts": {"fault": fault}}}
@@ -49,6 +51,8 @@ def _waits_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         text = f"cluster {record.name} is drained and starts nothing until `rainbow cluster reinstate {record.name}`"
         facts = {"drained_at": record.drained_at}
         return {**told, "wait": {**told["wait"], "reason": "drained", "text": text, "facts": facts}}
+    if nobody and told["wait"]["reason"] not in ITS_OWN | {"agent-silent"}:
+        return {**told, "wait": {**nobody, "since": told["wait"]["since"]}}
     if record is None or not traits_of(record.policy).by_census:
         return told
     wait = wait_now(service, record, job_id)
@@ -65,7 +69,10 @@ def listing(service: Service, who: Caller, chosen: Filter, *, summary: bool = Fa
         waits = waits_of(service, connection, found)
         sums = tasks.summaries(connection, [record.id for record in found]) if summary else {}
     listed = [{**_job(record, waits.get(record.id)), **_summed(sums.get(record.id))} for record in found]
-    return [{**one, "eta": expectation(service, who, record)} for one, record in zip(listed, found, strict=True)]
+    return [
+        {**one, "eta": expectation(service, who, record, one["wait"])}
+        for one, record in zip(listed, found, strict=True)
+    ]
 
 
 def _summed(found: tasks.Summary | None) -> dict[str, Any]:
@@ -91,7 +98,7 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         "state": record.state,
         "decision": decision,
         "wait": waiting,
-        "eta": expectation(service, who, record),
+        "eta": expectation(service, who, record, waiting),
         **({"account": of_account} if of_account else {}),
         **({"preempted": {**by, "text": f"preempted by job {by['by']}; it waits in its old place"}} if by else {}),
     }
