@@ -9,11 +9,15 @@ import re
 
 import pytest
 
+from rainbow.cli.commands.jobs import _waits_or_runs
 from rainbow.cli.exit_codes import Exit
+from rainbow.cli.output.columns import expected, lasting
 from tests.agent_sites import until
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
+
+NOON = 1_767_268_800.0  # of 2026-01-01, UTC
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +69,28 @@ def test_jobs_shows_what_is_active(shell: Shell, worked: dict[str, str]) -> None
     assert re.fullmatch(r"on n[01]", runs[-1])
     assert worked["array"] in shell("jobs", "--all").stdout
     assert worked["array"] in shell("jobs", "--state", "failed").stdout
+
+
+def test_a_suspended_job_is_listed_as_such_and_its_time_stands_still() -> None:
+    job = {
+        "state": "RUNNING",
+        "summary": {
+            "started_at": "2026-01-01T00:00:00Z",
+            "paused": 10.0,
+            "counts": {"SUSPENDED": 1},
+            "workers": ["n0"],
+        },
+        "suspended_at": "2026-01-01T00:01:00Z",
+        "wait": {"reason": "suspended", "text": "1 task suspended"},
+    }
+    assert _waits_or_runs(job) == "1 task suspended"
+    assert [lasting(job, NOON), lasting({**job, "suspended_at": None}, NOON)] == [50.0, 43_190.0]
+
+
+def test_what_is_expected_is_said_with_its_year_and_not_once_it_is_over() -> None:
+    running = {"how": "running", "age": 1.0, "end": "2026-01-01T11:59:59Z"}
+    assert expected(running, NOON) == ""
+    assert expected({**running, "end": "2027-06-30T12:00:00Z"}, NOON).startswith("expected to end 2027-06-30 ")
 
 
 def test_an_array_is_one_line(shell: Shell, worked: dict[str, str]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
 from rainbow.text import rfc3339
 from tests.conftest import ADMIN, jobspec
@@ -105,6 +107,29 @@ def test_what_has_no_room_is_refused_with_every_workers_reason(api, oak, clock):
         "too small"
         in api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", big, oak.token)["detail"]
     )
+
+
+def test_a_job_without_a_limit_before_a_reservation_is_expected_after_it_and_is_told_what_limit_would_do(
+    api, oak, clock
+):
+    """However short runs like it were: the policy starts it after what is kept, and a limit would start it now."""
+    api.service.settings = replace(api.service.settings, forecast_share=1.0)
+    submit(api, oak, 0, nodes=2)
+    (offer,) = oak.take()
+    oak.say("events", events=[{"task": offer["id"], "attempt": 1, "event": "started"}])
+    clock.now += 5
+    oak.end(offer)
+    kept = reserve(api, oak, body(clock, 100 * 86_400, nodes=1, requestor="ann"))
+    endless = submit(api, oak, 0, nodes=2)
+    barred = submit(api, oak, 10, requestor="eve", reservation=kept["id"])
+    assert oak.take() == []
+    wait = show(api, oak, endless)["wait"]
+    assert wait["text"].startswith("it has no time limit; with -t 100d or less it would start now; ")
+    Forecaster(api.service).turn()
+    eta = api.good("GET", f"/v1/jobs/{endless}/eta", None, oak.token)
+    assert eta["start"] >= wait["facts"]["promised"] > rfc3339(clock.now + 99 * 86_400)
+    never = api.good("GET", f"/v1/jobs/{barred}/eta", None, oak.token)
+    assert (never["how"], never["start"], never["end"]) == ("unknown", None, None)
 
 
 def test_only_those_it_is_for_run_in_it(api, oak, clock):
@@ -270,8 +295,9 @@ def test_a_job_without_a_limit_waits_for_a_maintenance_it_would_run_into(api, oa
     endless = submit(api, oak, 0)
     assert oak.take() == []
     told = show(api, oak, endless)["wait"]["text"]
-    assert told.startswith("0/2 workers: 2 in maintenance; n0 is in maintenance from ")
-    assert "s would start now" in told
+    first, second, *_ = told.split("; ")
+    assert (first, second) == ("it has no time limit", "with -t 100s or less it would start now")
+    assert "; 0/2 workers: 2 in maintenance; n0 is in maintenance from " in told
 
 
 def test_a_preview_of_maintenance_lists_what_is_in_the_way_and_makes_nothing(api, oak, clock):

@@ -22,8 +22,8 @@ def test_job_waits_with_a_reason_until_an_agent_is_seen(api, service, cluster, a
     job = submit(api, cluster)
     assert not step(service, "one")
     wait = api("GET", f"/v1/jobs/{job}/why", cluster["token"]).json["wait"]
-    assert wait["reason"] == "no-worker-ready"
-    assert "waiting for an agent" in wait["text"]
+    assert wait["reason"] == "no-agent"
+    assert wait["text"] == "0 agents of one are connected; none was ever seen; start one with rainbow agent"
     agent.say("heartbeat")
     assert step(service, "one")
     assert show(api, cluster, job)["tasks"][0]["state"] == "ASSIGNED"

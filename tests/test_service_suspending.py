@@ -97,6 +97,8 @@ def test_time_stands_still_while_suspended(api, oak, service, clock):
     ask(api, oak, job, "resume")
     tell(oak, offer, "resumed")
     assert later(40) == "RUNNING"
+    (listed,) = api.good("GET", "/v1/jobs?summary=true", None, oak.token)["jobs"]
+    assert listed["summary"]["paused"] == 500
     assert later(40) == "STOPPING"  # it has run for 130 seconds, and may for 100 and 15 more
 
 

@@ -25,6 +25,7 @@ from rainbow.text import some
 
 SCORES = 300
 SOFTENED = 60.0  # seconds added to both waits of a score: a minute more or less is no error
+NEVER = "its policy does not start it as it is; see why with rainbow job why"
 BIASED = 0.1  # a median score from here on corrects what is expected
 
 
@@ -168,19 +169,24 @@ def _add_pass(
         proceed()
         return lengths.of(job, gang).seconds
 
-    made = one_pass(then, seconds, order, uses)
+    made, tried = one_pass(then, seconds, order, uses), {job.id for job, _ in order}
     endless = sum(use.end == inf for use in uses)
     for job in then.jobs:
         if not job.gangs:
             continue
         start, before = made.starts.get(job.id, inf), found.get(job.id)
-        end = max(made.ends.get(job.id, inf), before.end if before else 0.0)
+        # the policy goes by time limits: what it keeps space for later does not start before, however short it may be
+        promised = run.cluster.promised.get(job.id, start)
+        later = promised - start if start < promised < inf else 0.0
+        start += later
+        end = max(made.ends.get(job.id, inf) + later, before.end if before else 0.0)
         if before is not None:
             found[job.id] = replace(before, end=end)
         elif start < inf:
             found[job.id] = Expected(job.id, start, end, 0, 0, "one-pass")
         else:
-            text = _unknown(job.id in made.starts, endless, bounds)
+            left_out = job.id not in tried and len(order) < bounds.jobs
+            text = NEVER if left_out else _unknown(job.id in made.starts, endless, bounds)
             found[job.id] = Expected(job.id, inf, inf, inf, inf, "unknown", text)
     return [*uses, *made.booked]
 

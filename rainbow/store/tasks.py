@@ -366,12 +366,16 @@ NAMED_WORKERS = 64  # tasks whose workers are told
 
 
 class Summary(NamedTuple):
-    """How far a job's tasks have come: when the first started, the worst exit code, and the workers they are on."""
+    """How far a job's tasks have come: when the first started, the worst exit code, and the workers they are on.
+
+    `paused`: how many seconds all of them were held in place, before the last time.
+    """
 
     counts: Mapping[TaskState, int]
     started_at: float | None
     exit_code: int | None
     workers: Sequence[str]
+    paused: float = 0.0
 
 
 def summaries(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, Summary]:
@@ -381,13 +385,14 @@ def summaries(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, 
 
 def _summary(connection: sa.Connection, job_id: str, found: Mapping[TaskState, int]) -> Summary:
     mine = tasks.c.job == job_id
-    first = sa.select(tasks.c.started_at, tasks.c.exit_code, tasks.c.state).where(mine).limit(LOOKED_AT).subquery()
+    read = (tasks.c.started_at, tasks.c.exit_code, tasks.c.state, tasks.c.paused)
+    first = sa.select(*read).where(mine).limit(LOOKED_AT).subquery()
     failed = sa.func.max(sa.case((first.c.state == TaskState.FAILED, first.c.exit_code)))  # before what was stopped
     code = sa.func.coalesce(failed, sa.func.max(first.c.exit_code))
-    told = connection.execute(sa.select(sa.func.min(first.c.started_at), code)).one()
+    told = connection.execute(sa.select(sa.func.min(first.c.started_at), code, sa.func.min(first.c.paused))).one()
     query = sa.select(tasks.c.placement).where(mine, tasks.c.state != TaskState.WAITING).limit(NAMED_WORKERS)
     named = dict.fromkeys(name for placed in connection.execute(query).scalars() for name in placed if name)
-    return Summary(found, told[0], told[1], list(named))
+    return Summary(found, told[0], told[1], list(named), told[2] or 0.0)
 
 
 def mean_seconds(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, float]:

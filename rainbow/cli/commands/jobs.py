@@ -20,6 +20,7 @@ from rainbow.cli.output.columns import (
     band,
     clock,
     expected,
+    is_over,
     lasting,
     list_options,
     moment,
@@ -309,7 +310,7 @@ def _draw_eta(console: Console, found: Document) -> None:
     if found.get("promised"):
         told["promised"] = f"{moment(found['promised'], now)}, {KEPT_UNLESS}"
     moving = ", moving with the start" if told["start"] else ""
-    told["end"] = f"expected {moment(found['end'], now)}{moving}" if found["end"] else None
+    told["end"] = None if is_over(found["end"], now) else f"expected {moment(found['end'], now)}{moving}"
     by = [] if found["state"] in ENDED else [HOW[found["how"]]]
     told["by"] = ": ".join([*by, *filter(None, [found["text"]])])
     if found.get("typical") is False and found["how"] in ("ahead", "one-pass"):

@@ -152,11 +152,21 @@ def expected(eta: Document | None, now: float) -> str:
         return ""
     age = f"as of {_ago(eta['age'])} ago"
     if eta["how"] == "running":
-        return f"expected to end {moment(eta['end'], now)} as runs like it did, {age}"
+        return (
+            ""
+            if is_over(eta["end"], now)
+            else f"expected to end {moment(eta['end'], now)} as runs like it did, {age}"
+        )
     start = seconds(eta["start"])
     if start is not None and start <= now:
         return f"expected to start now, {age}"
     return f"expected {moment(eta['start'], now)}, {band(eta, now)}, {age}"
+
+
+def is_over(time: str | None, now: float) -> bool:
+    """Return whether a time is over, or unknown: what was expected then has not happened."""
+    at = seconds(time)
+    return at is None or at <= now
 
 
 def band(eta: Document, now: float) -> str:
@@ -168,17 +178,19 @@ NEAR = 600.0  # seconds
 
 
 def moment(time: str | None, now: float) -> str:
-    """Write a time to come as a time of day; on another day with the day, within ten minutes with the seconds.
+    """Write a time to come as a time of day: with seconds within ten minutes, else with what differs from today.
 
-    >>> moment(None, 0.0)
-    '-'
+    >>> moment(None, 0.0), moment("2030-06-30T12:00:00Z", 0.0)[:12]
+    ('-', '2030-06-30 1')
     """
     at = seconds(time)
     if at is None:
         return "-"
     if abs(at - now) < NEAR:
         return printer.when(at, "%H:%M:%S")
-    today = printer.when(at, "%Y-%m-%d") == printer.when(now, "%Y-%m-%d")
+    if printer.when(at, "%Y") != printer.when(now, "%Y"):
+        return printer.minute(at)
+    today = printer.when(at, "%m-%d") == printer.when(now, "%m-%d")
     return printer.when(at, "%H:%M" if today else "%b %d %H:%M")
 
 
@@ -187,10 +199,13 @@ def _ago(age: float) -> str:
 
 
 def lasting(job: Document, now: float) -> float | None:
-    """Return how many seconds a job has run, None if it has not begun."""
-    started = seconds((job.get("summary") or {}).get("started_at"))
-    ended = seconds(job.get("ended_at"))
-    return None if started is None else max(0.0, (now if ended is None else ended) - started)
+    """Return how many seconds a job has run, None if it has not begun; while it is suspended that stays."""
+    summary = job.get("summary") or {}
+    started, counts = seconds(summary.get("started_at")), summary.get("counts") or {}
+    held = job.get("suspended_at") if counts.get("SUSPENDED") and not counts.get("RUNNING") else None
+    until = seconds(job.get("ended_at") or held)
+    paused = summary.get("paused") or 0.0
+    return None if started is None else max(0.0, (now if until is None else until) - started - paused)
 
 
 def seconds(moment: str | None) -> float | None:

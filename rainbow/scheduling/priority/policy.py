@@ -195,13 +195,15 @@ class Priority:
         return Plan(made, told, figures(run.outcomes), memory, promises=promises, broken=broken)
 
     def ranked(self, view: View) -> list[tuple[str, int]]:
-        """Return (job, number of its gang) of what waits in the order in which it is tried."""
+        """Return (job, number of its gang) of what waits and can start at all, in the order in which it is tried."""
         own = own_view(view)
         settings = in_base_units(check_settings(own.settings), own.units)
         waiting = items(own, settings)
         _prioritise(own, waiting, settings)
         rank(own, waiting, settings)
-        return [(item.job.id, item.gang.number) for item in _in_order(own, waiting, settings)[0]]
+        return [
+            (item.job.id, item.gang.number) for item in _in_order(own, waiting, settings)[0] if not item.asks.fault
+        ]
 
     def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return settings under which every job may be promised a time."""
@@ -269,7 +271,8 @@ def _why(lines: ResourceLines, outcome: Outcome, ahead: int, promise: Promise | 
     if outcome.why is not None:
         text, facts = f"{outcome.why.text}; {text}", {**facts, **outcome.why.facts}
     if outcome.ahead is not None:
-        text, facts = text + outcome.ahead.text(now, offset), {**facts, **outcome.ahead.facts()}
+        endless = isinf(item.duration)
+        text, facts = outcome.ahead.told(text, now, offset, endless=endless), {**facts, **outcome.ahead.facts()}
     if outcome.grant is not None:
         return _reserved(lines, item, outcome.grant, promise, text, facts)
     if outcome.never or (outcome.verdict == BEHIND and facts["reasons"].keys() <= FOR_GOOD):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
 
+from rainbow.jobspec.durations import UNITS
 from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.queues import Tag, instances, tag
 from rainbow.scheduling.priority.model import Item, Need, QueueInstance
@@ -40,18 +41,32 @@ class Ahead:
     seconds: float
     unknown: bool = False  # its start: it waits for tasks without a known end
 
-    def text(self, now: float, offset: float) -> str:
-        """Name it with its times of day, and say what would start now."""
+    def told(self, before: str, now: float, offset: float, *, endless: bool) -> str:
+        """Name it with its times of day, and say what would start now: first, if only the limit is missing."""
         until = f" until {clock(self.end + offset, now + offset)}" if isfinite(self.end) and not self.unknown else ""
         since = "" if self.unknown else f" from {clock(self.start + offset, now + offset)}"
-        limit = f"; \u2264 {int(self.seconds)} s would start now" if self.seconds >= 1 else ""
-        return f"; kept{since}{until} for {self.kind} {self.name}{limit}"
+        first = limit = ""
+        if self.seconds >= 1 and endless:
+            first = f"it has no time limit; with -t {_limit(self.seconds)} or less it would start now; "
+        elif self.seconds >= 1:
+            limit = f"; \u2264 {int(self.seconds)} s would start now"
+        return f"{first}{before}; kept{since}{until} for {self.kind} {self.name}{limit}"
 
     def facts(self) -> dict[str, Any]:
         """Return the same as facts."""
         start, end = (None, None) if self.unknown else (rfc3339(self.start), rfc3339(self.end))
         found: dict[str, Any] = {"kept_for": {self.kind: self.name, "start": start, "end": end}}
         return {**found, "starts_now_within": int(self.seconds)} if self.seconds >= 1 else found
+
+
+def _limit(seconds: float) -> str:
+    """Write a time limit as a submit reads it, rounded down.
+
+    >>> _limit(59.9), _limit(3 * 3600 + 59), _limit(113_635_880)
+    ('59s', '3h', '1315d')
+    """
+    unit = next((unit for unit in ("d", "h", "m") if seconds >= 2 * UNITS[unit]), "s")
+    return f"{int(seconds // UNITS[unit])}{unit}"
 
 
 @dataclass(slots=True)

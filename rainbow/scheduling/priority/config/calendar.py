@@ -13,8 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from math import inf
+
+from rainbow.text import LATEST
 
 DAY = 86_400
 ON, SUSPENDED, OFF = "on", "suspended", "off"
@@ -22,6 +25,7 @@ STATES = {ON: ON, "enabled": ON, SUSPENDED: SUSPENDED, "suspend": SUSPENDED, OFF
 RANK = {OFF: 0, SUSPENDED: 1, ON: 2}
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+FAR = 30  # days: a time later than that is said with its date
 YEARS = 20  # a change later than this is as good as none
 
 EVER = 2**40  # days
@@ -129,14 +133,16 @@ def _speak(second: int, spans: Sequence[Span]) -> str:
 
 
 def clock(time: float, now: float) -> str:
-    """Say a local time for people: "14:20", and how many days later if it is not today.
+    """Say a local time for people: "14:20", and how many days later if it is not today; the date if that is far off.
 
-    >>> clock(51_600, 0), clock(2 * DAY + 60, DAY - 1)
-    ('14:20', '00:01 in 2 days')
+    >>> clock(51_600, 0), clock(2 * DAY + 60, DAY - 1), clock(365 * DAY, 0)
+    ('14:20', '00:01 in 2 days', '1971-01-01 00:00')
     """
     day, second = divmod(int(time), DAY)
     later = day - int(now // DAY)
     said = f"{second // 3600:02}:{second // 60 % 60:02}"
+    if later > FAR and time < LATEST:
+        return f"{datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d} {said}"
     return said + (f" in {later} day{'s' if later > 1 else ''}" if later > 0 else "")
 
 
