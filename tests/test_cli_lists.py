@@ -144,6 +144,7 @@ def test_nodes_says_what_is_free_by_state(shell: Shell, worked: dict[str, str]) 
     until(lambda: [row["state"] for row in shell.json("nodes")] == ["idle"])
     shell("worker", "drain", "--cluster", "oak", "n1")
     until(lambda: {row["state"]: row["free"]["core"] for row in shell.json("nodes")} == {"idle": 4, "drained": 0})
+    assert "n1      DRAINED" in shell("worker", "list", "--cluster", "oak").stdout  # it holds nothing any more
     shell("worker", "reinstate", "--cluster", "oak", "n1")
 
 

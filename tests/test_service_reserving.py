@@ -284,6 +284,8 @@ def test_nothing_runs_on_a_worker_in_maintenance_and_the_reason_names_it(api, oa
     oak.say("heartbeat")
     oak.end(offers[short])
     assert oak.take() == []
+    states = {row["state"] for row in api.good("GET", "/v1/nodes", None, oak.secret)["nodes"]}
+    assert "maintenance" in states
     begin, end = (datetime.fromtimestamp(clock.now + after, UTC) for after in (-1, 699))
     told = show(api, oak, long_)["wait"]
     assert f"; n0 is in maintenance from {begin:%H:%M} to {end:%H:%M}" in told["text"]

@@ -85,13 +85,18 @@ def list_workers(client: Client, cluster: str, watch: bool, output: str) -> None
     def show() -> bool:
         found = client.workers(cluster)
         rows = [
-            (one["name"], one["state"], printer.when(one["since"]), one["missed"], _capacity(one)) for one in found
+            (one["name"], _state(one), printer.when(one["since"]), one["missed"], _capacity(one)) for one in found
         ]
         table = printer.table(["WORKER", "STATE", "SINCE", "MISSED", "CAPACITY"], rows)
         printer.show(output, found, lambda console: console.print(table))
         return True
 
     again(client, watch, show)
+
+
+def _state(one: dict[str, Any]) -> str:
+    """Say the state of a worker; one that drains and holds nothing any more is drained."""
+    return "DRAINED" if one["state"] == "DRAINING" and not one.get("busy", True) else str(one["state"])
 
 
 def _capacity(one: dict[str, Any]) -> dict[str, Any]:

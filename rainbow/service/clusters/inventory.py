@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec.hostlist import fold_hosts
@@ -12,7 +13,8 @@ from rainbow.service.agents.liveness import missed_beats
 from rainbow.service.core.access import Caller, own_cluster, visible_cluster
 from rainbow.service.core.service import RegisteredCluster
 from rainbow.state_machine import BOOKED, Task, WorkerState
-from rainbow.store import tasks, workers
+from rainbow.store import reservations, tasks, workers
+from rainbow.store.reservations import ReservationRecord
 from rainbow.text import natural
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
         states = workers.of_cluster(connection, record.id)
+        booked = used_of(tasks.of_cluster(connection, record.id, BOOKED))
         missed = missed_beats(service, record.id, workers.agents_of(connection, record.id), states)
     cluster = service.entry(record).cluster
     capacity, units = worker_capacity(cluster), stated_units(cluster)
@@ -33,6 +36,7 @@ def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]
             "state": states[worker].state,
             "since": states[worker].since,
             "missed": missed[worker],
+            "busy": worker in booked,
             "capacity": capacity[worker],
             **({"units": units} if units else {}),
         }
@@ -53,8 +57,21 @@ def nodes(service: Service, who: Caller) -> list[dict[str, Any]]:
         with service.store.read() as connection:
             states = workers.of_cluster(connection, entry.id)
             booked = tasks.of_cluster(connection, entry.id, BOOKED)
-        rows += rows_by_state(entry, {name: found.state for name, found in states.items()}, used_of(booked))
+            kept = reservations.of_cluster(connection, entry.id, service.clock())
+        now = service.clock()
+        rows += rows_by_state(
+            entry,
+            {name: found.state for name, found in states.items()},
+            used_of(booked),
+            kept_by([one for one in kept if one.start <= now]),
+        )
     return rows
+
+
+def kept_by(current: Iterable[ReservationRecord]) -> dict[str, str]:
+    """Return {worker: "maintenance" or "reserved"} of what reservations keep now."""
+    ordered = sorted(current, key=lambda one: one.maintenance)
+    return {name: "maintenance" if one.maintenance else "reserved" for one in ordered for name in one.placement}
 
 
 def used_of(booked: Iterable[Task]) -> dict[str, Counter[str]]:
@@ -67,14 +84,20 @@ def used_of(booked: Iterable[Task]) -> dict[str, Counter[str]]:
 
 
 def rows_by_state(
-    entry: RegisteredCluster, states: Mapping[str, WorkerState], used: Mapping[str, Counter[str]]
+    entry: RegisteredCluster,
+    states: Mapping[str, WorkerState],
+    used: Mapping[str, Counter[str]],
+    kept: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[dict[str, Any]]:
-    """Count the workers of one cluster by state, with what is free of them."""
+    """Count the workers of one cluster by state, with what is free of them; `kept`: those kept by reservations."""
     capacity, units = worker_capacity(entry.cluster), stated_units(entry.cluster)
     groups: dict[str, list[str]] = {}
     for name, whole in capacity.items():
         state = states.get(name, WorkerState.NEW)
-        groups.setdefault(_word(entry, state, whole, used.get(name, NOTHING)), []).append(name)
+        word = _word(entry, state, whole, used.get(name, NOTHING))
+        if word == "idle" or (state is WorkerState.READY and kept.get(name) == "maintenance"):
+            word = kept.get(name, word)
+        groups.setdefault(word, []).append(name)
     for word, names in sorted(groups.items()):
         total, taken = Counter[str](), Counter[str]()
         for amounts, many in Counter(tuple(capacity[name].items()) for name in names).items():
