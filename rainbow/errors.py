@@ -67,7 +67,7 @@ class InputError(RainbowError):
         self.column = column
 
     def __str__(self) -> str:
-        place = [f"line {self.line}, column {self.column}"] if self.line is not None else []
+        place = [f"{name} {at}" for name, at in (("line", self.line), ("column", self.column)) if at is not None]
         if self.pointer:
             place.append(f"at {self.pointer}")
         return f"{self.message} ({', '.join(place)})" if place else self.message

@@ -53,6 +53,7 @@ def test_garbage_in_a_trace_is_named_with_its_file_and_line(trace):
     assert result.exit_code == 1
     assert "garbage.swf" in result.stderr
     assert "line 2: expected 18 numbers, got 'hello'" in result.stderr
+    assert "None" not in result.stderr  # a line of numbers has no column
     empty = run("simulate", trace(GOOD.replace(" 10 ", " 0 ")))
     assert empty.exit_code == 1
     assert "no job to simulate: 1 job: no run time" in empty.stderr
