@@ -87,7 +87,7 @@ def joined(page: str) -> str:
     """Start the agent on Slurm, and run a job through it."""
     said = typed(page, until="$ squeue")
     return said.replace(
-        " shared/rainbow &", " shared/rainbow > agent.log 2>&1 &\nuntil grep connected agent.log; do sleep 0.2; done"
+        " shared/rainbow &", " shared/rainbow > agent.log 2>&1 &\nuntil grep started agent.log; do sleep 0.2; done"
     )
 
 

@@ -21,7 +21,7 @@ CHANGING = [
     (r"planned for \d\d:\d\d", "planned for TIME"),
     (r"Slurm job \d+", "Slurm job N"),
     (r"priority \d+", "priority N"),
-    (r"agent \S+ connected", "agent NAME connected"),
+    (r"agent \S+ started", "agent NAME started"),
     (r" saved in \S*credentials.json", " saved in credentials.json"),
     (r"requestor +\S+", "requestor NAME"),
     (r"all jobs run as \S+:", "all jobs run as NAME:"),
@@ -60,7 +60,7 @@ def test_joining_a_slurm_cluster_works_as_it_is_written(folder: Path, on_slurm: 
             command = line.removeprefix("$ ")
             script += f"echo '$ '{_quoted(command)}; {command}\n"
             if command.endswith("&"):
-                script += "until grep -q connected printed; do sleep 0.2; done\n"
+                script += "until grep -q 'started for' printed; do sleep 0.2; done\n"
         printed = in_a_shell(folder, script)
     told = re.sub(r"^rainbow agent: task .*\n", "", printed, flags=re.M)  # when it is told is the agent's affair
     assert plain(told) == plain(blocks()), printed
