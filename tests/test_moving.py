@@ -64,6 +64,22 @@ def test_waiting_job_leaves_a_lost_cluster_once(api, pair, clock):
     assert [offer["job"] for offer in second.take()] == [job]
 
 
+def test_waiting_job_stays_while_an_agent_that_signed_off_may_start_again(api, pair, clock):
+    job, first, second = submit(api, pair)
+    first.say("heartbeat", running=[], workers=[])
+    for passed in (0, 30):
+        clock.now += passed
+        second.say("heartbeat", running=[])
+        steps(api, first)
+        assert show(api, job)["cluster"] == first.name
+    first.say("heartbeat", running=[])
+    first.say("heartbeat", running=[], workers=[])
+    clock.now += 61
+    second.say("heartbeat", running=[])
+    steps(api, first)
+    assert show(api, job)["cluster"] == second.name
+
+
 def test_job_never_comes_back_to_a_cluster_it_has_left(api, pair, clock):
     job, first, second = submit(api, pair)
     lose(clock, second)

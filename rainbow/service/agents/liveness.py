@@ -21,6 +21,7 @@ from rainbow.errors import RainbowError
 from rainbow.service.core import leases
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.leases import PULLS
+from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.lifecycle import settle
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
 from rainbow.store import jobs, tasks, workers
@@ -302,6 +303,25 @@ def _give_back(connection: sa.Connection, task: Task, why: str, now: float, most
     canceled = job is not None and job.canceled_at is not None
     tasks.save(connection, transition(task, Lost(why, most, canceled), now), now)
     settle(connection, task.job, now)
+
+
+class Absences(ByCluster[float]):
+    """{cluster id: when all its workers were first seen lost}."""
+
+
+def may_return(service: Service, mirror: Mirror) -> bool:
+    """Return whether workers that are lost may come back soon: an agent that ended has a lease to start again."""
+    service.state(Absences).setdefault(mirror.entry.id, service.monotonic())
+    if not mirror.states[WorkerState.LOST] or not is_awaited(service, mirror.entry.id):
+        return False
+    with service.store.read() as connection:
+        return bool(alive(service, mirror.entry.id, workers.agents_of(connection, mirror.entry.id)))
+
+
+def is_awaited(service: Service, cluster_id: str) -> bool:
+    """Return whether all workers of a cluster are lost for less than a lease."""
+    since = service.state(Absences).get(cluster_id)
+    return since is not None and service.monotonic() - since < service.settings.lease
 
 
 def alive(service: Service, cluster_id: str, signs: Mapping[str, AgentRecord]) -> dict[str, AgentRecord]:

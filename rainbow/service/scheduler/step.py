@@ -32,7 +32,7 @@ from rainbow.scheduling.interface import ManyReasons, OneText
 from rainbow.scheduling.invariants import every_wait, left, started
 from rainbow.scheduling.rules.running_limits import within
 from rainbow.service.accounts.quality import with_elsewhere
-from rainbow.service.agents.liveness import lose_the_silent
+from rainbow.service.agents.liveness import Absences, is_awaited, lose_the_silent, may_return
 from rainbow.service.core.limits import check_limits
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.expectation import tell_broken
@@ -131,7 +131,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
         record = follow(service, mirror)
     seen = frozen(service, mirror, record) if record else None  # 3
     service.restless.discard(entry.id)
-    more = mirror.ending or is_leaving(service, entry.id) or is_unfinished(service, entry.id)
+    more = mirror.ending or any(is_so(service, entry.id) for is_so in (is_leaving, is_unfinished, is_awaited))
     (service.unfinished.add if more else service.unfinished.discard)(entry.id)
     if seen is None:
         return False
@@ -160,11 +160,14 @@ def check_liveness(service: Service, mirror: Mirror, record: ClusterRecord) -> b
     if mirror.ending:
         end_more(service, min(mirror.ending), SLICE)
         service.tell(mirror.entry.id)
-    if mirror.entry.drained or is_away(state for state, count in mirror.states.items() if count):
+    away = is_away(state for state, count in mirror.states.items() if count)
+    if not away:
+        service.state(Absences).pop(mirror.entry.id, None)
+    if mirror.entry.drained or (away and not may_return(service, mirror)):
         leave(service, mirror)
         service.state(Reviews).pop(mirror.entry.id, None)  # nothing of the look that was cut short is left to do
         wrote = True
-    elif move_to_sooner(service, mirror):
+    elif not away and move_to_sooner(service, mirror):
         wrote = True
     wrote = recall(service, mirror, record) or wrote
     return stop_the_overdue(service, mirror) or wrote
