@@ -31,7 +31,7 @@ from tests.postgres import Postgres, postgres
 from tests.slurm import Slurm, slurm
 
 LONG = bool(os.environ.get("RAINBOW_SOAK"))
-EXAMPLES = 100 if LONG else 50
+EXAMPLES = 100 if LONG else 30
 hypothesis.settings.register_profile(
     "rainbow", deadline=None, max_examples=EXAMPLES
 )  # a busy machine is no fault of ours
@@ -39,8 +39,8 @@ hypothesis.settings.load_profile("rainbow")
 
 
 def examples(many: int) -> int:
-    """Return how many examples a test tries that wants this many: all in the long run, a third in the short one."""
-    return many if LONG else many // 3
+    """Return how many examples a test tries that wants this many: all in the long run, a quarter in the short one."""
+    return many if LONG else many // 4
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -312,3 +312,11 @@ def open_service_at(database: str | Path, clock: Clock, **settings: Any) -> Serv
     url = database if isinstance(database, str) else str(new_file(database / "rainbow.db"))
     given = Settings(secret=REGISTRATION, admin=ADMIN, **settings)
     return Service(open_store(url), given, clock)
+
+
+# files that take a minute or so, each on one worker: begun last they would keep the others waiting
+LONGEST = ("test_schemathesis", "test_two_processes", "test_page_browser", "test_slurm_", "test_agent", "contract/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not any(name in item.nodeid for name in LONGEST))

@@ -219,7 +219,8 @@ def test_many_jobs_leave_a_few_at_a_time_and_the_next_look_counts_from_the_end(a
         assert 0 < waits - len(at("elm")) <= failover.AT_LEAST, "one short transaction a step"
         step_safely(api.service, "elm")  # at once: the others have their share first
         assert is_leaving(api.service, api.service.catalogue["elm"].id) == bool(at("elm"))
-        clock.now += 1.0
+        passed = max(1.0, api.service.state(failover.Looks)[api.service.catalogue["elm"].id].pause)
+        clock.now += passed  # the pause is measured: a busy machine makes a longer one
         pair["oak"].say("heartbeat", running=[])
         wrote += 1
     assert wrote >= 3
@@ -229,7 +230,7 @@ def test_many_jobs_leave_a_few_at_a_time_and_the_next_look_counts_from_the_end(a
     assert api.service.state(Mirrors)[api.service.catalogue["elm"].id].jobs == {}
     look = api.service.state(failover.Looks)[api.service.catalogue["elm"].id]
     assert look.pause >= failover.PAUSE
-    assert look.ended == pytest.approx(clock.now - 1.0)
+    assert look.ended == pytest.approx(clock.now - passed)
 
 
 def test_jobs_that_were_still_to_leave_do_so_after_a_restart(api, pair, clock, monkeypatch):

@@ -28,7 +28,7 @@ from rainbow.simulation import (
     simulate,
 )
 from rainbow.simulation.comparison import t_95
-from tests.conftest import SHARED
+from tests.conftest import LONG, SHARED
 from tests.dispatching import Job, replay
 from tests.test_priority_expression import POOL, workload
 
@@ -49,7 +49,7 @@ def starts(outcome):
 
 @pytest.mark.parametrize("policy", [{}, {"discipline": "conservative"}, {"discipline": "fcfs"}, {"order": "f2"}])
 def test_starts_are_those_of_the_plain_replay(policy):
-    jobs = workload(120, seed=5)
+    jobs = workload(120 if LONG else 60, seed=5)
     found = simulate(under(**policy), arrivals(jobs))
     expected = replay(Priority(), {"machine": {"core": POOL}}, jobs, policy, remembers=True)
     assert starts(found) == expected.start
