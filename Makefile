@@ -9,7 +9,7 @@ demo: .venv/installed ## clusters, jobs, agents: the main job from end to end; K
 	$(BIN)/rainbow demo $(if $(KEEP),--keep)
 
 test: .venv/dev lint services ## everything that must hold before a commit
-	$(BIN)/pytest -n 4 --dist loadfile -m "not soak and not docs"
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not soak and not docs"
 
 soak: .venv/dev services ## long campaigns: many examples, crashes, load
 	RAINBOW_SOAK=1 $(BIN)/pytest -m "soak or hypothesis"
