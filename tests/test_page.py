@@ -388,6 +388,13 @@ def test_the_stream_names_clusters_that_changed_and_ends_with_the_session(api: A
     assert next(stream).startswith(b"event: end")
 
 
+def test_the_stream_names_what_changed_while_it_was_opened(api: Api, oak: Cluster) -> None:
+    stream = Browser(api, oak.token).client.get("/ui/events").response
+    assert next(stream) == b"retry: 3000\n\n"
+    submit(api, oak.token)
+    assert next(stream) == b'event: changed\ndata: ["oak"]\n\n'
+
+
 def test_streams_of_the_page_take_no_place_of_an_agent_and_are_few(api: Api, oak: Cluster) -> None:
     browser = Browser(api, oak.token)
     held = [browser.client.get("/ui/events") for _ in range(9)]

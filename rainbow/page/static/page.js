@@ -89,7 +89,9 @@ function tell(names, text, on) { say(text, on); told?.postMessage({names, text, 
 let source = null, timer = 0, release = null;
 function listen() {
   source = new EventSource("/ui/events");
-  source.onopen = () => { clearInterval(timer); timer = 0; tell(null, "live", true); };
+  source.onopen = () => { // what changed before the stream was there is told by nobody: look once
+    clearInterval(timer); timer = 0; tell(["*"], "live", true);
+  };
   source.addEventListener("changed", event => tell(JSON.parse(event.data), "live", true));
   source.addEventListener("end", () => { stop(); tell(["*"], "signed out: reload to sign in", false); });
   source.onerror = () => {

@@ -55,8 +55,9 @@ def _waited(here: Service, parts: Iterator[str | Pause]) -> Iterator[str]:
 
 
 def _told(here: Service, cookie: str) -> Iterator[str | Pause]:
+    first = sessions.find(here, cookie, notes=False)
+    seen = _versions(here, first.caller) if first else {}  # before a word is sent: the browser looks once when it opens
     yield "retry: 3000\n\n"
-    seen: dict[str, int] | None = None
     while not here.ending:
         found = sessions.find(here, cookie, notes=False)
         if found is None:
@@ -64,8 +65,8 @@ def _told(here: Service, cookie: str) -> Iterator[str | Pause]:
             return
         pause = here.news.pause([ALL], ALIVE)
         now = _versions(here, found.caller)
-        changed = sorted(name for name, version in now.items() if seen is not None and seen.get(name) != version)
-        gone = seen is not None and seen.keys() - now.keys()
+        changed = sorted(name for name, version in now.items() if seen.get(name) != version)
+        gone = seen.keys() - now.keys()
         seen = now
         if changed or gone:
             yield f"event: changed\ndata: {json.dumps(['*'] if gone or len(changed) > MOST_NAMED else changed)}\n\n"
