@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0022"
-down_revision = "0021"
+revision = "0021"
+down_revision = "0020"
 branch_labels = None
 depends_on = None
 
@@ -27,8 +27,7 @@ def _create_index(name: str, table: str, columns: list[str]) -> None:
 
 def upgrade() -> None:
     """Make the indexes; a removed cluster is found by its name from now on."""
-    for name in ("open", "over", "requestor", "cluster"):
-        op.drop_index(f"ix_jobs_{name}", "jobs")
+    op.drop_index("ix_jobs_open", "jobs")
     for name, columns in INDEXES.items():
         _create_index(name, "jobs", columns)
     _create_index("ix_pages_events", "events", ["cluster_id", "number"])
