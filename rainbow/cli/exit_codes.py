@@ -23,6 +23,9 @@ class Exit(IntEnum):
     UNAVAILABLE = 75  # the server is away or busy, or a wait is over: the same may succeed later (sysexits' TEMPFAIL)
 
 
+INTERRUPTED = 130  # 128 + SIGINT, as shells say it; no command lists it, as every one can end so
+LACKING = "rainbow.lacking"  # where a command's context keeps which credential it asks without
+
 BY_STATUS = {
     401: Exit.NOT_ALLOWED,
     403: Exit.NOT_ALLOWED,

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from rainbow import __version__
-from rainbow.cli.exit_codes import Exit, exit_of
+from rainbow.cli.exit_codes import INTERRUPTED, LACKING, Exit, exit_of
 from rainbow.cli.output import printer
 from rainbow.errors import NotFound, RainbowError
 
@@ -126,9 +126,6 @@ def _of_command(context: click.Context, path: tuple[str, ...]) -> str:
         command, context = inner, click.Context(inner, info_name=name, parent=context)
     return command.get_help(context)
 
-
-INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-LACKING = "rainbow.lacking"  # see session.py, which is not read for a command that asks nobody
 
 EPILOG = """\b
 Exit codes: 0 ok, 1 error, 2 usage, 3 no match, 4 not found, 5 not allowed,

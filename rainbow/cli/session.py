@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from rainbow.cli.exit_codes import LACKING
 from rainbow.cli.output.progress import Upload
 from rainbow.client import Client
 from rainbow.client.transport import UrlError
@@ -28,7 +29,6 @@ from rainbow.errors import ConfigError, RequestError
 
 FORM = '{"url": URL, "clusters": {NAME: {"token": TOKEN, "secret": SECRET}}}'
 USED = "rainbow.credentials"  # where a command's context keeps its credentials file
-LACKING = "rainbow.lacking"  # where it keeps what it asks without
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 Command = TypeVar("Command", bound=Callable[..., Any])

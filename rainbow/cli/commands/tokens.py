@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -88,12 +89,10 @@ def rotate(client: Client, token_id: str, output: str) -> None:
     """
     made = client.rotate_token(token_id)
     printer.show(output, made, lambda console: console.print(printer.facts(made)))
-    file, kind = credentials_used(), "secret" if "secret" in made else "token"
-    saved = session.read(file).clusters
-    olds = {saved[name].get(kind, "") for name in {*made["clusters"]} & {*saved}} - {""}
-    if ended := {old: made[kind] for old in olds if _has_ended(client.url, old)}:
-        session.renew(file, ended)
-        click.echo(f"renewed it in {file}", err=True)
+    kind = "secret" if "secret" in made else "token"
+    if ended := _ended(client.url, made["clusters"], kind):
+        session.renew(credentials_used(), dict.fromkeys(ended, made[kind]))
+        click.echo(f"renewed it in {credentials_used()}", err=True)
 
 
 @token.command()
@@ -101,15 +100,19 @@ def rotate(client: Client, token_id: str, output: str) -> None:
 @with_any_secret
 def revoke(client: Client, token_id: str) -> None:
     """Revoke a token immediately and remove it from the credentials file."""
-    file = credentials_used()
-    saved = session.read(file)
-    of_it = {name for one in client.tokens() if one["id"] == token_id for name in one["clusters"]}
+    of_it = [name for one in client.tokens() if one["id"] == token_id for name in one["clusters"]]
     client.revoke_token(token_id)
     click.echo(f"revoked token {token_id}")
-    candidates = {saved.clusters[name].get("token", "") for name in of_it & set(saved.clusters)} - {""}
-    if ended := {one for one in candidates if _has_ended(client.url, one)}:
-        session.forget_tokens(file, ended)
-        click.echo(f"removed it from {file}")
+    if ended := _ended(client.url, of_it, "token"):
+        session.forget_tokens(credentials_used(), ended)
+        click.echo(f"removed it from {credentials_used()}")
+
+
+def _ended(url: str, clusters: Iterable[str], kind: str) -> set[str]:
+    """Return the tokens or secrets of these clusters that the credentials file has and the server knows no more."""
+    saved = session.read(credentials_used()).clusters
+    words = {saved[name].get(kind, "") for name in clusters if name in saved} - {""}
+    return {word for word in words if _has_ended(url, word)}
 
 
 def _has_ended(url: str, token: str) -> bool:

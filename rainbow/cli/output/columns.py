@@ -151,12 +151,10 @@ def expected(eta: Document | None, now: float) -> str:
     if not eta or eta.get("how") == "unknown" or (eta["end"] if eta["how"] == "running" else eta["start"]) is None:
         return ""
     age = f"as of {_ago(eta['age'])} ago"
+    if eta["how"] == "running" and is_over(eta["end"], now):
+        return ""
     if eta["how"] == "running":
-        return (
-            ""
-            if is_over(eta["end"], now)
-            else f"expected to end {moment(eta['end'], now)} as runs like it did, {age}"
-        )
+        return f"expected to end {moment(eta['end'], now)} as runs like it did, {age}"
     start = seconds(eta["start"])
     if start is not None and start <= now:
         return f"expected to start now, {age}"
