@@ -21,7 +21,9 @@ from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, new_file
 
 
-class _Quiet(WSGIRequestHandler):
+class Quiet(WSGIRequestHandler):
+    """A handler of requests that prints nothing."""
+
     def log(self, *_: Any) -> None:
         pass
 
@@ -29,8 +31,15 @@ class _Quiet(WSGIRequestHandler):
 @contextmanager
 def http(app: Any, port: int = 0) -> Iterator[int]:
     """Serve a WSGI application; yields its port."""
-    server: BaseWSGIServer = make_server("127.0.0.1", port, app, threaded=True, request_handler=_Quiet)
+    server: BaseWSGIServer = make_server("127.0.0.1", port, app, threaded=True, request_handler=Quiet)
     server.daemon_threads = True  # type: ignore[attr-defined]  # of socketserver's mixin
+    with running(server) as bound:
+        yield bound
+
+
+@contextmanager
+def running(server: BaseWSGIServer) -> Iterator[int]:
+    """Let a server answer in a thread of this process; yields its port."""
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

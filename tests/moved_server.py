@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+from werkzeug.serving import BaseWSGIServer, make_server
 from werkzeug.wrappers import Request, Response
 
 from rainbow.api import create_app
@@ -28,6 +27,7 @@ from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Clock, new_file
+from tests.live import Quiet, running
 
 MEMORY = Path("/", "dev", "shm")  # the replay is not one of the disk
 FOR_EVER = 1e12  # seconds: agents of a replay say nothing while nothing happens
@@ -54,11 +54,10 @@ class Moved:
         return [name for name in asked.get("step", ()) if step(self.service, name)]
 
 
-class _Quiet(WSGIRequestHandler):
-    protocol_version = "HTTP/1.1"
+class Kept(Quiet):
+    """Keeps its connection open."""
 
-    def log(self, *_: Any) -> None:
-        pass
+    protocol_version = "HTTP/1.1"
 
 
 def server_at(database: str, config: str, now: float) -> BaseWSGIServer:
@@ -67,7 +66,7 @@ def server_at(database: str, config: str, now: float) -> BaseWSGIServer:
     clock.now = now
     given = replace(read_config(config), secret=REGISTRATION, admin=ADMIN, lease=FOR_EVER, forecast_share=1.0)
     app = Moved(Service(open_store(database), given, clock), clock)
-    return make_server("127.0.0.1", 0, app, request_handler=_Quiet)
+    return make_server("127.0.0.1", 0, app, request_handler=Kept)
 
 
 def main(database: str, config: str, now: str) -> None:
@@ -105,7 +104,7 @@ def moved_server(config: str, now: float, *, alone: bool = True) -> Iterator[Con
         path = Path(folder) / "rainbow.yaml"
         path.write_text(config)
         where = (str(new_file(Path(folder) / "rainbow.db")), str(path), now)
-        with (_process if alone else _thread)(*where) as port:
+        with _process(*where) if alone else running(server_at(*where)) as port:
             yield Connected(port)
 
 
@@ -120,19 +119,6 @@ def _process(database: str, config: str, now: float) -> Iterator[int]:
     finally:
         server.kill()
         server.wait()
-
-
-@contextmanager
-def _thread(database: str, config: str, now: float) -> Iterator[int]:
-    server = server_at(database, config, now)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 if __name__ == "__main__":
