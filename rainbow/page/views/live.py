@@ -56,7 +56,7 @@ def _waited(here: Service, parts: Iterator[str | Pause]) -> Iterator[str]:
 
 def _told(here: Service, cookie: str) -> Iterator[str | Pause]:
     first = sessions.find(here, cookie, notes=False)
-    seen = _versions(here, first.caller) if first else {}  # before a word is sent: the browser looks once when it opens
+    seen = _versions(here, first.caller) if first else {}  # before a word is sent: the browser looks when it opens
     yield "retry: 3000\n\n"
     while not here.ending:
         found = sessions.find(here, cookie, notes=False)
