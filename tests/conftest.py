@@ -28,7 +28,7 @@ from rainbow.service.scheduler.step import step
 from rainbow.service.scheduler.view import Frozen, take_snapshot
 from rainbow.store import open_store
 from tests.postgres import Postgres, postgres
-from tests.slurm import Slurm, slurm
+from tests.slurm import Slurm, be_lively, slurm
 
 LONG = bool(os.environ.get("RAINBOW_SOAK"))
 EXAMPLES = 100 if LONG else 30
@@ -247,8 +247,9 @@ def slurm_server() -> Iterator[Slurm]:
 
 @pytest.fixture
 def on_slurm(slurm_server: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
-    """A Slurm of four nodes, which Slurm's commands find for as long as the test lasts."""
+    """A Slurm of four nodes, which Slurm's commands find for as long as the test lasts; executors ask it often."""
     monkeypatch.setenv("SLURM_CONF", str(slurm_server.conf))
+    be_lively(monkeypatch)
     return slurm_server
 
 

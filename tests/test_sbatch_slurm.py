@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from rainbow.jobspec import Request, parse_jobspec
@@ -16,7 +15,6 @@ from rainbow.jobspec.handover import handover
 from rainbow.jobspec.sbatch import Call, Caller, call_of, jobspec_of_call, read_call
 from rainbow.jobspec.sbatch.request import carried
 from tests.slurm import Slurm
-from tests.slurm import slurm as running
 
 CASES = yaml.load((Path(__file__).parent / "cases" / "sbatch.yaml").read_text(), yaml.CSafeLoader)
 SCRIPT = "#!/bin/sh\nsleep 1\n"
@@ -26,20 +24,13 @@ OTHER |= {"Deadline", "AllocNode:Sid", "Priority", "Command", "StdOut", "StdErr"
 OTHER |= {"PreemptEligibleTime", "Scheduler", "Comment"}  # the executor adds its key to the comment
 
 
-@pytest.fixture(scope="module")
-def slurm() -> Iterator[Slurm]:
-    with running() as made:
-        yield made
+def held(slurm: Slurm, words: Sequence[str], script: Path) -> str:
+    """Return the number of a job that is submitted with these words, held; "": Slurm does not take it."""
+    return slurm.run("sbatch", "--parsable", "--hold", *words, str(script)).strip()
 
 
-def shown(slurm: Slurm, words: Sequence[str], script: Path) -> dict[str, str]:
-    """Return what Slurm shows of a job that is submitted with these words, held."""
-    job = slurm.run("sbatch", "--parsable", "--hold", *words, str(script)).strip()
-    if not job:
-        return {}
-    found = re.findall(r"(\S+?)=(\S*)", slurm.run("scontrol", "-o", "show", "job", job).splitlines()[0])
-    slurm.run("scancel", job)
-    return {key: value for key, value in found if key not in OTHER}
+def fields(record: str) -> dict[str, str]:
+    return {key: value for key, value in re.findall(r"(\S+?)=(\S*)", record) if key not in OTHER}
 
 
 def handed_over(request: Request, hosts: Sequence[str]) -> Call:
@@ -51,25 +42,28 @@ def handed_over(request: Request, hosts: Sequence[str]) -> Call:
     return Call(({**found, **({"array": system["array"]} if "array" in system else {})},))
 
 
-def test_slurm_shows_the_same_job_of_a_script_and_of_its_jobspec(slurm: Slurm, tmp_path: Path) -> None:
+def test_slurm_shows_the_same_job_of_a_script_and_of_its_jobspec(on_slurm: Slurm, tmp_path: Path) -> None:
     """By the pure translation and by the executor: nothing is dropped, nothing is asked for twice."""
     script = tmp_path / "job.sh"
     script.write_text(SCRIPT)
     now = datetime.now().astimezone()
-    differing: dict[str, Any] = {}
-    taken = 0
+    beside: list[tuple[str, str, str]] = []  # the call, the number of the user's job, that of ours
     for line in CASES["beside"]:
         words = line.split()
-        plain = shown(slurm, words, script)
-        taken += bool(plain)
+        plain = held(on_slurm, words, script)
         document, _ = jobspec_of_call(read_call(SCRIPT, [*words, "job.sh"], {}, "job.sh"), Caller(now, str(tmp_path)))
         request = parse_jobspec(document)
-        for call in (call_of(request, now.tzinfo), handed_over(request, slurm.nodes)) if plain else ():
-            ours = shown(slurm, call.argv(), script)
-            keys = [key for key in plain | ours if plain.get(key) != ours.get(key)]
-            if keys:
-                differing[f"{line} -> {' '.join(call.argv())}"] = [
-                    (key, plain.get(key), ours.get(key)) for key in keys
-                ]
+        calls = [call_of(request, now.tzinfo).argv(), handed_over(request, on_slurm.nodes).argv()]
+        different = {tuple(call) for call in calls} if plain else ()
+        beside += [(f"{line} -> {' '.join(argv)}", plain, held(on_slurm, argv, script)) for argv in different]
+    assert [call for call, _, ours in beside if not ours] == []
+    said = {
+        job: fields(record) for job, record in on_slurm.records({job for row in beside for job in row[1:]}).items()
+    }
+    differing = {
+        call: [(key, said[one].get(key), said[other].get(key)) for key in said[one] | said[other]]
+        for call, one, other in beside
+        if said[one] != said[other]
+    }
     assert differing == {}
-    assert taken > len(CASES["beside"]) * 0.8
+    assert len({plain for _, plain, _ in beside}) > len(CASES["beside"]) * 0.8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import pwd
 import subprocess
@@ -22,6 +21,7 @@ from rainbow.agent.executors.slurm.accounts import Account, Identity, account_of
 from rainbow.agent.executors.slurm.call import Call
 from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, body_of
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
+from rainbow.agent.executors.slurm.helper import answer
 from rainbow.errors import ConfigError
 from rainbow.jobspec.sbatch.request import NotCarriedError
 from rainbow.testing.runs import ends, until
@@ -208,7 +208,7 @@ def test_slurm_shows_the_same_of_a_request_by_rest_as_by_sbatch(
         Rest(rest_url, tokens_of(on_slurm, tmp_path / "tokens")),
         account_of({"a": {"account": "nobody"}}, "a"),
     )
-    refused = []
+    refused, cases = [], {}
     for case in [case for case in SAID if "slurm" in case]:
         call = Call(tuple(words(asked(case["jobspec"]))), "#!/bin/sh\n", {"PATH": "/bin"})
         try:
@@ -217,10 +217,9 @@ def test_slurm_shows_the_same_of_a_request_by_rest_as_by_sbatch(
             refused.append(case["name"])
             continue
         body["job"] |= {"hold": True, "current_working_directory": "/"}
-        job = str(rest._asked("POST", "/job/submit", account, body)["job_id"])
-        shown = on_slurm.run("scontrol", "-o", "show", "job", job).split()
-        rest.ask(("scancel", "-Q", job), account)
-        assert set(case["slurm"].split()) <= set(shown), (case["name"], shown)
+        cases[str(rest._asked("POST", "/job/submit", account, body)["job_id"])] = case
+    for job, shown in on_slurm.records(cases).items():
+        assert set(cases[job]["slurm"].split()) <= set(shown.split()), (cases[job]["name"], shown)
     # its documents of 22.05 have no names of nodes, and not this option
     assert refused == ["all hosts that are named", "some of the hosts that are named", "options as written for Slurm"]
 
@@ -273,11 +272,7 @@ def test_helper_calls_nothing_else_and_trusts_no_file_that_others_can_change(tmp
     known = users(tmp_path, "users: {ann: nobody}")
 
     def answered(requestor: str, *command: str) -> dict[str, Any]:
-        asked = json.dumps({"requestor": requestor, "command": command, "input": "", "environment": None})
-        words = [sys.executable, "-m", "rainbow.agent.executors.slurm.helper", str(known)]
-        done = subprocess.run(words, input=asked, capture_output=True, text=True, check=True)
-        told: dict[str, Any] = json.loads(done.stdout)
-        return told
+        return answer({"requestor": requestor, "command": command, "input": "", "environment": None}, known)
 
     assert answered("ann", "tail", "-c", "4", "--", "/etc/shadow")["code"] == 1
     assert answered("ann", "sh", "-c", "id")["code"] == answered("root", "tail", "/dev/null")["code"] == 126

@@ -37,7 +37,7 @@ time.sleep(60)
 SBATCH = {
     "before it": "kill -9 $PPID; exit 1\n",
     "after it": '{real} "$@" > /dev/null; kill -9 $PPID\n',
-    "while it goes on": '(sleep 2; {real} "$@" > /dev/null) & kill -9 $PPID; wait\n',
+    "while it goes on": '(sleep 0.7; {real} "$@" > /dev/null) & kill -9 $PPID; wait\n',
 }
 
 
@@ -65,7 +65,7 @@ def test_agent_killed_around_sbatch_neither_doubles_nor_loses_the_job(
     when: str, on_slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del on_slurm
-    monkeypatch.setattr(slurm_executor, "APART", 3.0)
+    monkeypatch.setattr(slurm_executor, "APART", 1.5)
     folder, mark, slow = tmp_path / "state", tmp_path / "mark", tmp_path / "bin" / "sbatch"
     slow.parent.mkdir()
     slow.write_text("#!/bin/sh\n" + SBATCH[when].format(real=shutil.which("sbatch")))
@@ -284,7 +284,7 @@ def test_what_has_not_begun_is_taken_back_and_what_has_begun_runs_on(shared: Slu
     """Slurm itself decides which of both it is: a job that begins meanwhile is not canceled."""
     late = {"slurm": {"partition": "short", "time": "60"}}  # longer than the partition allows: it never starts
     shared.start(replace(run_of("true", task="stuck"), request=request(site=late)))
-    shared.start(replace(run_of("sleep", "6", task="runs"), request=request()))
+    shared.start(replace(run_of("sleep", "3", task="runs"), request=request()))
     # nothing is polled: nobody has heard yet that the other one has begun
     until(lambda: "stuck" in [why.facts.get("class") for why in shared.pending().values()], 30)
     for task in ("stuck", "runs"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,9 @@ import pytest
 
 from rainbow.agent import Result, Run
 from rainbow.agent.executors.run import Ended
-from rainbow.agent.executors.slurm import executor as slurm_executor
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
 from rainbow.testing.runs import until
-from tests.slurm import Slurm
+from tests.slurm import Slurm, be_lively, slurm
 from tests.slurm_accounting import Accounted, accounted
 
 SLOT = {"type": "slot", "count": 1, "label": "a", "with": [{"type": "core", "count": 1}]}
@@ -47,7 +47,28 @@ class Varied(Accounted):
             conf.write(VARIED)
 
 
-Deed = Callable[["Site", str], None]
+Steps = Iterator[Callable[[], object]]  # what is waited for between two steps: all deeds of a test take their turns
+CONFINED = """
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/sys/fs/cgroup
+ConstrainRAMSpace=yes
+ConstrainSwapSpace=yes
+AllowedSwapSpace=0
+"""
+
+
+class Confined(Slurm):
+    """A Slurm that holds jobs to their memory by control groups."""
+
+    def _configure(self, ports: list[int]) -> None:
+        super()._configure(ports)
+        text = self.conf.read_text().replace("proctrack/linuxproc", "proctrack/cgroup")
+        text = text.replace("task/none", "task/cgroup").replace("=CR_Core\n", "=CR_Core_Memory\n")
+        self.conf.write_text(text)
+        (self.folder / "cgroup.conf").write_text(CONFINED)
+
+
+Deed = Callable[["Site", str], Steps]
 
 
 @dataclass(frozen=True)
@@ -74,6 +95,7 @@ class Site:
     executor: SlurmExecutor
     ends: dict[str, Ended] = field(default_factory=dict)
     begun: list[str] = field(default_factory=list)
+    shown: tuple[float, str] = (0.0, "")
 
     def look(self) -> bool:
         """Take in what the executor tells."""
@@ -97,70 +119,93 @@ class Site:
         asked |= {"site": {"slurm": {"partition": "batch", **case.site}}, "script": case.script}
         self.executor.start(Run((task, 1), task, case.command, request=asked))
 
+    def reasons(self) -> str:
+        """Return what squeue shows of each name, at most three times a second."""
+        if time.monotonic() > self.shown[0] + 0.3:
+            self.shown = time.monotonic(), self.slurm.run("squeue", "-h", "-o", "%j %r")
+        return self.shown[1]
+
     def why(self, task: str) -> Any:
         found = self.executor.pending().get((task, 1))
         return found.facts.get("reason") if found else None
 
-    def waits_again(self, task: str) -> None:
-        """Wait until it is told that the run is in the queue again."""
-        self.until(lambda: (why := self.executor.pending().get((task, 1))) and why.facts.get("requeued"))
+    def waits_again(self, task: str) -> bool:
+        """Return whether it is told that the run is in the queue again."""
+        why = self.executor.pending().get((task, 1))
+        return bool(why and why.facts.get("requeued"))
+
+    def together(self, deeds: Iterable[Steps], seconds: float) -> None:
+        """Do all deeds, each as far as it comes: what Slurm takes seconds for, it does for all at once."""
+        waiting = {deed: next(deed) for deed in deeds}
+
+        def all_done() -> bool:
+            for deed in [deed for deed, true in waiting.items() if true()]:
+                if (then := next(deed, None)) is None:
+                    del waiting[deed]
+                else:
+                    waiting[deed] = then
+            return not waiting
+
+        self.until(all_done, seconds)
 
 
-def canceled(site: Site, task: str) -> None:
+def canceled(site: Site, task: str) -> Steps:
     site.slurm.run("scancel", site.native(task))
+    yield from ()
 
 
-def stopped(site: Site, task: str) -> None:
+def stopped(site: Site, task: str) -> Steps:
     site.executor.stop((task, 1))
+    yield from ()
 
 
 def requeued(*words: str) -> Deed:
     """Put a run back into the queue, where it is held, and let it go: it runs a second time and is ended there."""
 
-    def done(site: Site, task: str) -> None:
+    def done(site: Site, task: str) -> Steps:
         job, before = site.native(task), site.begun.count(task)
         site.slurm.run("scontrol", *words, job)
-        site.waits_again(task)
+        yield lambda: site.waits_again(task)
         if words[0] == "requeuehold":
-            site.until(lambda: "held state" in str(site.why(task)) or "Held" in str(site.why(task)))
+            yield lambda: "held state" in str(site.why(task)) or "Held" in str(site.why(task))
             site.slurm.run("scontrol", "release", job)
         site.slurm.run("scontrol", "update", f"jobid={job}", "starttime=now")
-        site.until(lambda: site.begun.count(task) == before + 1, 150)
+        yield lambda: site.begun.count(task) == before + 1
         site.slurm.run("scancel", job)
 
     return done
 
 
-def suspended(site: Site, task: str) -> None:
+def suspended(site: Site, task: str) -> Steps:
     job = site.native(task)
     site.slurm.run("scontrol", "suspend", job)
-    site.until(lambda: (task, 1) in site.executor.held())
+    yield lambda: (task, 1) in site.executor.held()
     site.slurm.run("scontrol", "resume", job)
-    site.until(lambda: (task, 1) not in site.executor.held())
+    yield lambda: (task, 1) not in site.executor.held()
     site.slurm.run("scancel", job)
 
 
-def preempted(site: Site, task: str) -> None:
+def preempted(site: Site, task: str) -> Steps:
     """Take the whole of its node for a job of a higher tier."""
     node = site.slurm.run("squeue", "-h", "-j", site.native(task), "-o", "%N").strip()
     words = ("-p", "urgent", f"-w{node}", "--exclusive", "-t1", "-o/dev/null", "--wrap=sleep 5")
     other = site.slurm.run("sbatch", "--parsable", *words).strip()
-    site.until(lambda: site.slurm.run("squeue", "-h", "-j", other, "-t", "R", "-o", "%i"))
+    yield lambda: site.slurm.run("squeue", "-h", "-j", other, "-t", "R", "-o", "%i")
 
 
-def preempted_and_again(site: Site, task: str) -> None:
+def preempted_and_again(site: Site, task: str) -> Steps:
     before = site.begun.count(task)
-    preempted(site, task)
-    site.waits_again(task)
+    yield from preempted(site, task)
+    yield lambda: site.waits_again(task)
     site.slurm.run("scontrol", "update", f"jobid={site.native(task)}", "starttime=now")
-    site.until(lambda: site.begun.count(task) == before + 1, 150)
-    canceled(site, task)
+    yield lambda: site.begun.count(task) == before + 1
+    site.slurm.run("scancel", site.native(task))
 
 
-def node_lost(site: Site, task: str) -> None:
+def node_lost(site: Site, task: str) -> Steps:
     node = site.slurm.run("squeue", "-h", "-j", site.native(task), "-o", "%N").strip()
     site.slurm.run("scontrol", "update", f"nodename={node}", "state=down", "reason=a fan is broken")
-    time.sleep(1)
+    yield lambda: "down" in site.slurm.run("sinfo", "-h", "-N", "-n", node, "-o", "%T")
     site.slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
 
 
@@ -201,6 +246,23 @@ def alone(node: str, **more: Any) -> dict[str, Any]:
     return {"nodelist": node, "exclusive": True, **more}
 
 
+EATS = f"{sys.executable} -c 'len(bytearray(400 << 20))'"
+SMALL = {"mem": "200"}
+HUNGRY: dict[str, Case] = {
+    "hungry-script": Case(
+        Result.EXITED, 137, "more memory", script=f"#!/bin/sh\nexec {EATS}\n", site=SMALL, cause="memory"
+    ),
+    "hungry-step": Case(  # Slurm keeps no code of such a script
+        Result.EXITED, 137, "more memory", script=f"#!/bin/sh\n{EATS}\nexit 1\n", site=SMALL, cause="memory"
+    ),
+    "hungry-command": Case(
+        Result.EXITED, 137, "memory", command=("sh", "-c", f"exec {EATS}"), site=SMALL, cause="memory"
+    ),
+    "hungry-child": Case(
+        Result.EXITED, 1, "memory", command=("sh", "-c", f"{EATS}; exit 1"), site=SMALL, cause="memory"
+    ),
+    "enough": Case(Result.EXITED, 3, command=("sh", "-c", "exit 3"), site=SMALL),
+}
 # each has its own node, for all that is on it shares what happens to it
 ALONE: dict[str, Case] = {
     "node-failed": Case(
@@ -215,13 +277,6 @@ def beside(case: Case) -> Case:
     return replace(case, site={**case.site, "nodelist": "n0004"})
 
 
-@pytest.fixture
-def lively(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm_executor, "QUICK", 0.5)
-    monkeypatch.setattr(slurm_executor, "SLOW", 0.5)
-    monkeypatch.setattr(slurm_executor, "COST", 1.0)
-
-
 def opened(slurm: Slurm, folder: Path) -> Iterator[Site]:
     executor = SlurmExecutor("shared", {"PATH": os.environ["PATH"], "HOME": str(folder)}, folder / "state")
     yield Site(slurm, executor)
@@ -229,25 +284,30 @@ def opened(slurm: Slurm, folder: Path) -> Iterator[Site]:
 
 
 @pytest.fixture
-def site(on_slurm: Slurm, tmp_path: Path, lively: None) -> Iterator[Site]:
+def site(on_slurm: Slurm, tmp_path: Path) -> Iterator[Site]:
     yield from opened(on_slurm, tmp_path)
 
 
 @pytest.fixture
-def varied(tmp_path: Path, lively: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def varied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    be_lively(monkeypatch)
     with accounted(Varied) as slurm:
         monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
         yield from opened(slurm, tmp_path)
+
+
+def deed_of(site: Site, task: str, case: Case) -> Steps:
+    """Do what is to be done to a run, once it runs or waits."""
+    assert case.deed
+    yield lambda: task in site.begun if case.runs_first else site.why(task)
+    yield from case.deed(site, task)
 
 
 def provoked(site: Site, cases: Mapping[str, Case]) -> None:
     """Start all, do to each what is to be done, and compare how each is told to have ended."""
     for task, case in cases.items():
         site.start(task, case)
-    for task, case in cases.items():
-        if case.deed:
-            site.until(lambda task=task, case=case: task in site.begun if case.runs_first else site.why(task))
-            case.deed(site, task)
+    site.together([deed_of(site, task, case) for task, case in cases.items() if case.deed], 300)
     site.until(lambda: len(site.ends) == len(cases), 180)
     coded = {task: end.exit_code if end.result is Result.EXITED else None for task, end in site.ends.items()}
     told = {task: (end.result, coded[task], end.cause) for task, end in site.ends.items()}
@@ -270,6 +330,19 @@ def test_each_state_that_a_slurm_with_accounts_and_preemption_has_is_told_as_it_
     explained(varied, MORE, failed=failed)
     varied.slurm.run("scancel", other)
     assert varied.executor.odd == 0
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not os.access("/sys/fs/cgroup/memory", os.W_OK), reason="control groups (version 1) take root")
+def test_job_that_needs_more_memory_than_it_asked_for_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_lively(monkeypatch)
+    with slurm(Confined) as confined:
+        monkeypatch.setenv("SLURM_CONF", str(confined.conf))
+        for site in opened(confined, tmp_path):
+            provoked(site, HUNGRY)
+            assert confined.run("squeue", "-h", "-t", "all", "-o", "%T").count("OUT_OF_MEMORY") == len(HUNGRY) - 1
 
 
 # ── why jobs wait ──
@@ -297,15 +370,17 @@ def explained(site: Site, reasons: Mapping[str, tuple[Mapping[str, Any], str, st
             key: value.format(**known) if isinstance(value, str) else value for key, value in asked.items()
         }
         site.start(reason, Case(Result.STOPPED, site=words))
-    for reason, (_, kind, said) in reasons.items():
-        shown = lambda reason=reason: reason in site.slurm.run("squeue", "-h", "-n", reason, "-o", "%r")  # noqa: E731
-        site.until(shown, 60)
-        begun = time.monotonic()
-        site.until(lambda reason=reason: str(site.why(reason)).startswith(reason), 30)
-        why = site.executor.pending()[(reason, 1)]
-        assert time.monotonic() < begun + 20, reason
-        assert why.facts["class"] == kind, (reason, why)
-        site.until(lambda reason=reason, said=said: said in site.executor.pending()[(reason, 1)].text, 60)
+    site.together([explained_as(site, reason, kind, said) for reason, (_, kind, said) in reasons.items()], 90)
+
+
+def explained_as(site: Site, reason: str, kind: str, said: str) -> Steps:
+    yield lambda: f"{reason} {reason}" in site.reasons()
+    begun = time.monotonic()
+    yield lambda: str(site.why(reason)).startswith(reason)
+    why = site.executor.pending()[(reason, 1)]
+    assert time.monotonic() < begun + 20, reason
+    assert why.facts["class"] == kind, (reason, why)
+    yield lambda: said in site.executor.pending()[(reason, 1)].text
 
 
 def busy(site: Site) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -74,13 +75,7 @@ class Group:
     def killed(self) -> int:
         """Return how many of the group's processes the kernel has ended for want of memory."""
         folder = self._folders.get("memory")
-        for name in ("memory.events", "memory.oom_control"):
-            with contextlib.suppress(OSError, TypeError, ValueError):
-                for line in (folder / name).read_text().splitlines():  # type: ignore[operator]  # None: TypeError
-                    word, _, count = line.partition(" ")
-                    if word == "oom_kill":
-                        return int(count)
-        return 0
+        return _killed(folder) if folder else 0
 
     def judged(self, end: Ended) -> Ended:
         """Say so if a run ended badly for want of memory."""
@@ -98,6 +93,16 @@ class Group:
                     with contextlib.suppress(OSError):
                         os.kill(pid, 9)
                 time.sleep(0.01)
+
+
+def judged_here(end: Ended, job: str) -> Ended:
+    """Say so if a run ended badly for want of memory, by the group that a resource manager has made for its job."""
+    groups = ((ROOT / "memory", _own("memory")), (ROOT, _own("")))
+    ours = re.compile(rf"(?<!\d){re.escape(job or '-')}(?!\d)")  # in another group others' ends would count, too
+    killed = any(_killed(root / own.lstrip("/")) for root, own in groups if own and ours.search(own))
+    if end.result is not Result.EXITED or end.exit_code == 0 or not killed:
+        return end
+    return replace(end, detail="out of memory: it needed more than its job holds", cause="memory")
 
 
 def of_run(name: str, run: Run) -> Group | None:
@@ -186,6 +191,17 @@ def _own(controller: str) -> str | None:
             if controller in names.split(",") if controller else names == "":
                 return path
     return None
+
+
+def _killed(folder: Path) -> int:
+    """Return how many processes of a group the kernel has ended for want of memory."""
+    for name in ("memory.events", "memory.oom_control"):
+        with contextlib.suppress(OSError, ValueError):
+            for line in (folder / name).read_text().splitlines():
+                word, _, count = line.partition(" ")
+                if word == "oom_kill":
+                    return int(count)
+    return 0
 
 
 def _settings(controller: str, limits: Limits) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+from rainbow.agent.executors import cgroups
 from rainbow.agent.executors.local import LocalExecutor
 from rainbow.agent.executors.run import (
     TAIL,
@@ -281,7 +282,7 @@ def main(folder: str, key: str, count: str) -> None:
     executor = LocalExecutor({**environment, **given}, copy=site, errors=apart)
     signal.signal(signal.SIGTERM, lambda *_: executor.stop(run.id))
     asked = (lambda: desk.is_asked_to_stop(run.id), lambda: desk.is_asked_to_hold(run.id))
-    end = work(executor, here, *asked)
+    end = cgroups.judged_here(work(executor, here, *asked), os.environ.get("SLURM_JOB_ID", native))
     desk.end(place, end)
     sys.stdout.flush()
     os._exit(_code_of(end))  # what escaped from the run's group may hold a thread of ours
