@@ -12,7 +12,7 @@ from flask import redirect, request
 
 from rainbow.errors import Forbidden, InputError, RainbowError
 from rainbow.page.frame import guarded, looks, page, render, service, session, who
-from rainbow.page.views.picture import drawn
+from rainbow.page.views.jobs import drawn
 from rainbow.selection.replay import Comparison, RecordedDecision, Rules, compare, read_recorded, redecide
 from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs import lifecycle

@@ -12,7 +12,6 @@ need    workers a class is entitled to, has tasks for, and found nowhere idle
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -44,13 +43,8 @@ def units(runs: list[RunView], held: Callable[[list[Placement]], int]) -> list[U
 
 
 def _unit(runs: list[RunView], size: int) -> Unit:
-    amounts: dict[str, Counter[str]] = {}
-    for run in runs:
-        for worker, held in run.placement.items():
-            if worker:
-                amounts.setdefault(worker, Counter()).update(held)
-    tasks = tuple(sorted(run.task for run in runs))
-    return Unit(max(run.started for run in runs), tasks, frozenset(amounts), amounts, size)
+    workers = frozenset(worker for run in runs for worker in run.placement if worker)
+    return Unit(max(run.started for run in runs), tuple(sorted(run.task for run in runs)), workers, size)
 
 
 def given_back(found: list[Unit], most: int) -> Iterator[Unit]:

@@ -22,7 +22,7 @@ from rainbow.scheduling.load_based.entitlements import ClassCount
 from rainbow.scheduling.load_based.gang_reservation import Amounts, Patience, Reserved, next_end
 from rainbow.scheduling.load_based.rebalance import Exchange, given_back, units
 from rainbow.scheduling.load_based.settings import CLASSIC, WORKER, Classes
-from rainbow.scheduling.load_based.shared_workers import Locating, SharedWorkers
+from rainbow.scheduling.load_based.shared_workers import SharedWorkers
 from rainbow.scheduling.load_based.task_counts import Classic, Counting, Exact
 from rainbow.scheduling.load_based.whole_workers import Unit, WholeWorkers
 from rainbow.scheduling.snapshot import GangView, JobView
@@ -32,13 +32,6 @@ LOOKED_AT = 1_000  # jobs of a class that are looked at for what is reserved
 TINY = 1e-9  # in place of a percent of nothing
 
 
-def placing_of(view: View, census: ClusterIndex, unit: str) -> WholeWorkers:
-    """Return how a round places: whole workers, vertices of shared ones, or amounts where nobody knows more."""
-    if unit == WORKER:
-        return WholeWorkers(view, census)
-    return SharedWorkers(view, census, unit) if view.free is None else Locating(view, census, unit, view.free)
-
-
 class LoadBasedStep:
     """One planning round: what is held, who waits, what was decided."""
 
@@ -46,7 +39,8 @@ class LoadBasedStep:
         self.view = view
         self.census = census
         self.classes = classes
-        self.placing = placing_of(view, census, classes.unit)
+        whole = classes.unit == WORKER
+        self.placing = WholeWorkers(view, census) if whole else SharedWorkers(view, census, classes.unit)
         factor = view.factor if view.standings else None
         self.queues = {name: Queue(census, own, factor) for name, own in self._by_class(census.queues).items()}
         holders = self._by_class(census.held)

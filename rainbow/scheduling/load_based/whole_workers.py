@@ -303,10 +303,9 @@ def _outside(placed: Any) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What stops together: its tasks, the workers and amounts that frees, and how many units of the policy."""
+    """What stops together: its tasks, the workers that frees, and how many units of the policy."""
 
     started: float
     tasks: tuple[str, ...]
     workers: frozenset[str]
-    amounts: Placement
     size: int
