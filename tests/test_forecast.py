@@ -53,11 +53,11 @@ def worlds(draw, number=12):
 
 
 @pytest.mark.parametrize(("policy", "given_"), POLICIES, ids=lambda one: str(one)[:20])
-@settings(max_examples=40)
+@settings(max_examples=examples(80))
 @given(world=worlds())
 def test_ahead_equals_what_the_policy_does_step_by_step(policy, given_, world):
     workers, jobs = world
-    done = replay(policy, workers, jobs, given_)
+    done = replay(policy, workers, jobs, given_, remembers=True)
     view = make_view(0.0, workers, map(job_view, jobs), (), given_)
     made = ahead(view, policy, Exact(jobs), ALL)
     assert {job: span.start for job, span in made.cluster.spans.items()} == done.start
@@ -66,7 +66,7 @@ def test_ahead_equals_what_the_policy_does_step_by_step(policy, given_, world):
     }
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(80))
 @given(world=worlds(), plans=st.integers(1, 6))
 def test_what_the_bounds_cut_off_is_placed_after_them_and_nothing_is_used_twice(world, plans):
     workers, jobs = world
@@ -81,7 +81,7 @@ def test_what_the_bounds_cut_off_is_placed_after_them_and_nothing_is_used_twice(
         assert one.low <= one.start <= one.high
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(80))
 @given(world=worlds())
 def test_room_never_says_more_than_is_free(world):
     workers, jobs = world
@@ -89,7 +89,7 @@ def test_room_never_says_more_than_is_free(world):
     found = forecast(view, Priority(), Exact(jobs), (), ALL)
     whole = sum(w["core"] for w in workers.values())
     assert len(found.room.times) <= 64
-    for at in np.arange(0.0, 300.0, 0.5):
+    for at in {edge for one in found.jobs.values() for edge in (one.start, one.end)}:
         used = sum(job.least for job in jobs if found.jobs[job.id].start <= at < found.jobs[job.id].end)
         assert found.room.at(at)["core"] <= whole - used
 
@@ -254,7 +254,7 @@ def test_forecasts_that_are_always_late_by_half_stay_corrected():
     jobs = [Job("a", 0, 1, 600, 600), Job("b", 0, 1, 600, 600)]
     view = make_view(0.0, {"n0": {"core": 1}}, map(job_view, jobs))
     scores = []
-    for _ in range(400):
+    for _ in range(150):
         one = forecast(view, Priority(), Exact(jobs), scores, ALL).jobs["b"]
         scores.append(score(1_260.0, one.planned - view.now))
     assert one.planned == 600.0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rainbow.forecast import Use, eta, read_room, room_of, stacked
 from rainbow.scheduling import WorkerView
 from rainbow.state_machine import WorkerState
+from tests.conftest import examples
 
 READY, NOW = WorkerState.READY, 1_000.0
 
@@ -39,7 +40,7 @@ def uses(draw):
     return made
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(80))
 @given(held=uses())
 def test_room_of_many_steps_has_64_and_never_says_more_than_is_free(held):
     made = room(workers(60, 60, 60), *held)
@@ -53,7 +54,7 @@ def test_room_of_many_steps_has_64_and_never_says_more_than_is_free(held):
         assert made.idle["k60"][step] <= len(idle)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(80))
 @given(held=uses(), slots=st.integers(1, 180), seconds=st.integers(1, 300), later=st.integers(0, 300))
 def test_eta_is_the_first_step_from_which_there_is_enough_for_as_long(held, slots, seconds, later):
     made, now = room(workers(60, 60, 60), *held), NOW + later
