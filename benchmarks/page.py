@@ -240,7 +240,7 @@ def draw(browser: Browser, url: str, admin: str, pages: dict[str, str]) -> None:
 
 def main() -> int:
     """Print the budgets and draw the pictures; 1 if a budget is exceeded."""
-    path = str(SERVICES["Chromium"].program("chromium"))
+    path = SERVICES["Chromium"].runs()
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         folder = Path(name) / "demo"

@@ -25,6 +25,7 @@ FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
+LEAST = {"resultTypes": ["violations"], "selectors": False, "preload": False, "iframes": False}  # of what axe tells
 DECISIONS, BARS = 500, 10_000
 HOSTILE = "<img src=x onerror=alert(1)>\u202etxt"
 
@@ -62,6 +63,8 @@ def site(folder: Path) -> Iterator[Site]:
         store.close()
         admin = (folder / "rainbow-admin.secret").read_text().strip()
         yield Site(there.url, admin, made, jobs, agents)
+        for agent in agents.values():  # all together
+            agent.terminate()
 
 
 JOBS: dict[str, tuple[Any, ...]] = {
@@ -121,7 +124,7 @@ def sign_in(page: Page, url: str, *tokens: str, acts: bool = True) -> None:
 @contextmanager
 def look(folder: Path) -> Iterator[Look]:
     """Run the server and the browser."""
-    path = str(SERVICES["Chromium"].program("chromium"))
+    path = SERVICES["Chromium"].runs()
     with site(folder) as there, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         try:
@@ -130,11 +133,17 @@ def look(folder: Path) -> Iterator[Look]:
             browser.close()
 
 
-def violations(page: Page, rules: Sequence[str] = ()) -> list[str]:
-    """Return what axe-core finds wrong with a page; it is brought in past the page's policy, as no page could."""
-    session = page.context.new_cdp_session(page)
-    session.send("Runtime.evaluate", {"expression": AXE})
-    only = json.dumps({"runOnly": list(rules)} if rules else {})
-    call = {"expression": f"axe.run({only}).then(found => JSON.stringify(found.violations))", "awaitPromise": True}
-    told = session.send("Runtime.evaluate", {**call, "returnByValue": True})["result"]["value"]
-    return [f"{one['id']}: {one['nodes'][0]['html'][:160]} ({len(one['nodes'])})" for one in json.loads(told)]
+class Axe:
+    """axe-core in a page; it is brought in past the page's policy, as no page could."""
+
+    def __init__(self, page: Page) -> None:
+        self._session = page.context.new_cdp_session(page)
+        self._session.send("Runtime.evaluate", {"expression": AXE})
+
+    def violations(self, rules: Sequence[str] = ()) -> list[str]:
+        """Return what axe-core finds wrong by these rules, or by all."""
+        options = json.dumps({**LEAST, **({"runOnly": list(rules)} if rules else {})})
+        call = {"expression": f"axe.run({options}).then(found => JSON.stringify(found.violations))"}
+        told = self._session.send("Runtime.evaluate", {**call, "awaitPromise": True, "returnByValue": True})
+        found = json.loads(told["result"]["value"])
+        return [f"{one['id']}: {one['nodes'][0]['html'][:160]} ({len(one['nodes'])})" for one in found]

@@ -374,7 +374,7 @@ def test_bars_are_what_ran_and_runs_in_the_window(api: Api, oak: Cluster, clock:
 
 def test_the_stream_names_clusters_that_changed_and_ends_with_the_session(api: Api, oak: Cluster) -> None:
     browser = Browser(api, oak.token)
-    stream = browser.client.get("/ui/events").response
+    stream = browser.client.get(f"/ui/events?seen={stamp_of(browser)}").response
     assert next(stream) == b"retry: 3000\n\n"
     parts: list[bytes] = []
     listening = threading.Thread(target=lambda: parts.append(next(stream)))
@@ -389,10 +389,19 @@ def test_the_stream_names_clusters_that_changed_and_ends_with_the_session(api: A
 
 
 def test_the_stream_names_what_changed_while_it_was_opened(api: Api, oak: Cluster) -> None:
-    stream = Browser(api, oak.token).client.get("/ui/events").response
+    browser = Browser(api, oak.token)
+    seen = stamp_of(browser)
+    stream = browser.client.get(f"/ui/events?seen={seen}").response
     assert next(stream) == b"retry: 3000\n\n"
     submit(api, oak.token)
     assert next(stream) == b'event: changed\ndata: ["oak"]\n\n'
+    late = browser.client.get(f"/ui/events?seen={seen}").response
+    assert next(late) == b'retry: 3000\n\nevent: changed\ndata: ["*"]\n\n'
+
+
+def stamp_of(browser: Browser) -> str:
+    [stamp] = re.findall('data-news="(.+?)"', browser.get("/clusters/oak"))
+    return str(stamp)
 
 
 def test_streams_of_the_page_take_no_place_of_an_agent_and_are_few(api: Api, oak: Cluster) -> None:

@@ -16,12 +16,12 @@ from tests.services import package, require
 chromium = package("tests.chromium")
 ROOT = Path(__file__).parents[1]
 PATHS = (
-    *("/fleet", "/jobs", "/jobs?state=WAITING&sort=oldest", "/clusters", "/match", "/try", "/jobs/{late}"),
-    *("/jobs/{done}", "/jobs/{hostile}", "/clusters/oak?worker=n0", "/clusters/oak?tab=timeline"),
-    *("/clusters/oak?tab=queue", "/clusters/oak?tab=shares", "/clusters/oak?tab=plan"),
-    *("/clusters/oak?tab=settings", "/clusters/oak/drain?workers=n0", "/jobs/none"),
+    *("/fleet", "/jobs?requestor=user07", "/jobs?state=WAITING&sort=oldest", "/clusters", "/match", "/try"),
+    *("/jobs/{late}", "/jobs/{done}", "/jobs/{hostile}", "/jobs/none", "/clusters/oak?worker=n0"),
+    *("/clusters/oak?tab=timeline", "/clusters/oak?tab=queue", "/clusters/oak?tab=shares"),
+    *("/clusters/oak?tab=plan", "/clusters/oak?tab=settings", "/clusters/oak/drain?workers=n0"),
 )
-PHONE = {"width": 390, "height": 844}
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def nothing_is_complained_of(look: Any) -> Iterator[None]:
     assert [fault for fault in look.faults if "status of" not in fault] == []
 
 
-def until(found: Callable[[], Any], seconds: float = 15) -> Any:
+def until(found: Callable[[], Any], seconds: float = 60) -> Any:
     end = time.monotonic() + seconds
     while not (value := found()):
         assert time.monotonic() < end
@@ -57,21 +57,24 @@ HOW: dict[str, tuple[dict[str, Any], list[str]]] = {  # how it is looked at, and
     "light": ({"color_scheme": "light"}, []),
     "dark": ({"color_scheme": "dark"}, ["color-contrast"]),
     "phone": (
-        {"viewport": PHONE},
+        {"color_scheme": "light"},
         ["color-contrast", "target-size", "scrollable-region-focusable", "empty-table-header"],
     ),
 }
 
 
-@pytest.mark.parametrize("how", HOW)
-def test_axe_finds_nothing_and_no_page_moves_sideways(look: Any, how: str) -> None:
-    found, (given, rules) = [], HOW[how]
-    with look.page(**given) as page:
+def test_axe_finds_nothing_in_light_in_dark_and_on_a_phone_and_no_page_moves_sideways(look: Any) -> None:
+    found = []
+    with look.page() as page:
         for path in paths(look):
             page.goto(path)
-            found += [f"{path}: {one}" for one in chromium.violations(page, rules)]
-            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            found += [f"{path}: {wide} px too wide"] if wide > 0 else []
+            axe = chromium.Axe(page)
+            for how, (media, rules) in HOW.items():
+                page.emulate_media(**media)
+                page.set_viewport_size(PHONE if how == "phone" else DESK)
+                found += [f"{path} {how}: {one}" for one in axe.violations(rules)]
+                wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                found += [f"{path} {how}: {wide} px too wide"] if wide > 0 else []
     assert found == []
 
 
@@ -79,7 +82,7 @@ def test_axe_finds_faults_that_are_planted(look: Any) -> None:
     with look.page() as page:
         page.goto("/fleet")
         page.evaluate("document.querySelector('main').append(document.createElement('img'))")
-        assert any("image-alt" in one for one in chromium.violations(page))
+        assert any("image-alt" in one for one in chromium.Axe(page).violations())
 
 
 def test_every_page_is_whole_without_javascript_and_in_print(look: Any) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import random
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
 from pathlib import Path
@@ -78,6 +79,7 @@ def guarded(view: View) -> View:
 
     @wraps(view)
     def called(**parts: Any) -> Any:
+        g.news = service().news.stamp()  # before anything is read: what comes later is news to this page
         found = sessions.find(service(), request.cookies.get(cookie_name(), ""))
         if found is None:
             if request.method in SAFE and not request.path.startswith("/ui/"):
@@ -172,7 +174,7 @@ def shared(view: View) -> View:
             return view(**parts)
         here, copies = service(), service().state(Copies)
         entry = here.catalogue.get(parts.get("name", ""))
-        now, version = here.monotonic(), here.news.version(entry.id if entry else ALL)
+        now, begun, version = here.monotonic(), time.thread_time(), here.news.version(entry.id if entry else ALL)
         key = (request.full_path, who().known, who().confined, session().acts)
         known = copies.get(key)
         if known is None or known[0] != version or now > known[1] + STALE:
@@ -180,7 +182,7 @@ def shared(view: View) -> View:
                 later = str(1 + int(2 * random.random() * (copies.busy - now)))  # noqa: S311 - spreads who ask
                 return Response(status=204, headers={"Retry-After": later})
             known = copies.put(key, (version, now, with_headers(current_app.make_response(view(**parts)))))
-            copies.busy = max(now, copies.busy) + (here.monotonic() - now) / SHARE
+            copies.busy = max(now, copies.busy) + (time.thread_time() - begun) / SHARE
         made = known[2]
         return Response(made.get_data(), made.status_code, made.headers)
 
@@ -194,8 +196,9 @@ def render(template: str, status: int = 200, **context: Any) -> Response:
     """Make a page; its address, sent to another user, shows the same."""
     signed: Session | None = g.get("session")
     now = service().clock()
-    shown = {"session": signed, "now": now, "style": asset("page.css"), "script": asset("page.js")}
-    text = render_template(template, **{**shown, "form_token": TOKEN_PLACE, "asset": asset, **context})
+    shown = {"session": signed, "news": g.get("news"), "now": now, "asset": asset}
+    linked = {"style": asset("page.css"), "script": asset("page.js")}
+    text = render_template(template, **{**shown, **linked, "form_token": TOKEN_PLACE, **context})
     if signed is not None:  # what those who follow share has no session's token
         text = text.replace(TOKEN_PLACE, "" if LIVE in request.headers else form_token())
     answer = Response(text, status, mimetype="text/html")

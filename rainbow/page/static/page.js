@@ -88,10 +88,8 @@ if (told) told.onmessage = ({data}) => { if (data.names) heard(data.names); say(
 function tell(names, text, on) { say(text, on); told?.postMessage({names, text, on}); if (names) heard(names); }
 let source = null, timer = 0, release = null;
 function listen() {
-  source = new EventSource("/ui/events");
-  source.onopen = () => { // what changed before the stream was there is told by nobody: look once
-    clearInterval(timer); timer = 0; tell(["*"], "live", true);
-  };
+  source = new EventSource(`/ui/events?seen=${document.body.dataset.news}`); // it begins with what has changed since
+  source.onopen = () => { clearInterval(timer); timer = 0; tell(null, "live", true); };
   source.addEventListener("changed", event => tell(JSON.parse(event.data), "live", true));
   source.addEventListener("end", () => { stop(); tell(["*"], "signed out: reload to sign in", false); });
   source.onerror = () => {
@@ -109,6 +107,7 @@ function take() {
   release = () => aborted.abort();
   navigator.locks.request("rainbow-live", {signal: aborted.signal}, () => new Promise(done => { release = done; listen(); })).catch(() => {});
   say("live", true);
+  setTimeout(() => { if (!source) refresh(); }, PAUSE); // another tab listens, and may have told of it before
 }
 if (live && $("[data-live]")) {
   document.addEventListener("visibilitychange", () => { take(); if (!document.hidden) refresh(); });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ class PubSub:
 
     def __init__(self) -> None:
         self._versions: dict[str, int] = {}
+        self._born = secrets.token_hex(4)  # another process counts for itself
         self._every = 0  # how often something was told of every topic
         self._listeners: dict[str, set[Callable[[], None]]] = {}
         self._lock = threading.Lock()
@@ -54,6 +56,10 @@ class PubSub:
     def version(self, topic: str = ALL) -> int:
         """Return how often something has happened."""
         return self._versions.get(topic, 0) + self._every
+
+    def stamp(self) -> str:
+        """Return a text that is another one after any news, and in any other process."""
+        return f"{self._born}.{self.version()}"
 
     def pause(self, topics: Iterable[str], seconds: float) -> Pause:
         """Return a pause that ends with the next news of one of these topics: to be made before one looks."""
