@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from rainbow.agent.executors import local
 from rainbow.agent.executors.local import LocalExecutor, cores_here, cpus_of
 from rainbow.agent.executors.run import Run
 from rainbow.agent.messages import run_of
@@ -52,6 +53,19 @@ def test_process_has_the_hardware_threads_of_its_cores_alone():
 def test_process_of_another_machine_or_of_cores_that_are_not_there_is_bound_to_nothing(binding):
     assert cpus_of(run(binding), next(iter(binding), "")) == ()
     assert seen(run(binding)) == [sorted(os.sched_getaffinity(0)), None, None, None]
+
+
+def test_core_is_all_of_its_hardware_threads(tmp_path, monkeypatch):
+    """Threads 0 and 2 are the first core's, 1 and 3 the second's, as on most machines."""
+    for cpu in range(4):
+        topology = tmp_path / f"cpu{cpu}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "physical_package_id").write_text("0\n")
+        (topology / "core_id").write_text(f"{cpu % 2}\n")
+    monkeypatch.setattr(local, "CPUS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert cores_here() == [[0, 2], [1, 3]]
+    assert cpus_of(run({HERE: {"core": [1]}}), HERE) == (1, 3)
 
 
 def test_agent_may_leave_runs_unbound(monkeypatch):

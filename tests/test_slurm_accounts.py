@@ -11,12 +11,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rainbow.agent import Result, Run
+from rainbow.agent import Result, Run, bare
+from rainbow.agent.executors.local import cores_here
+from rainbow.agent.executors.slurm import executor as slurm_executor
 from rainbow.agent.executors.slurm.accounts import Account, Identity, account_of, read_users
 from rainbow.agent.executors.slurm.call import Call
 from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, body_of
@@ -27,6 +30,7 @@ from rainbow.jobspec.sbatch.request import NotCarriedError
 from rainbow.testing.runs import ends, until
 from tests.slurm import Slurm, rest_of
 from tests.slurm_accounting import accounted
+from tests.test_binding import needs_two
 from tests.test_slurm_request import SAID, asked, words
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -265,6 +269,43 @@ def test_files_are_read_as_their_owner_and_cancel_is_the_owners(
     until(lambda: on_slurm.run("squeue", "-h", "-t", "R", "-n", "long", "-o", "%i").strip() != "", 30)
     executor.stop(("long-0", 1))
     assert ends(executor, seconds=60)[("long-0", 1)].result is Result.STOPPED
+
+
+@as_root
+@needs_two
+def test_owned_pins_and_binds_jobs_of_accounts_which_are_not_others(
+    on_slurm: Slurm,
+    tmp_path: Path,
+    everybodys: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    del on_slurm
+    monkeypatch.setattr(slurm_executor, "GUARDED", 0.0)
+    monkeypatch.setattr(bare, "command", partial(bare.command, python="/usr/bin/python3"))  # ours may be root's alone
+    identity = Identity("root", users(tmp_path, "users: {ann: nobody}"))
+    owned = SlurmExecutor("owned", {"PATH": os.environ["PATH"]}, tmp_path / "state", identity)
+    body = "taskset -cp $$ | sed 's/.*: //'; echo $RAINBOW_CPUS; id -un; exec sleep 3"
+    held: dict[str, list[int]] = {}
+
+    def heard() -> bool:
+        held.update({run[0]: given["n0002"]["core"] for run, given in owned.given().items()})
+        return len(held) == 2
+
+    try:
+        for task in ("one", "two"):  # with the first one running, a guard that counts it as another's pins no second
+            run = run_as("ann", task, ("sh", "-c", body))
+            owned.start(replace(run, placement={"n0002": {"core": 1}}, cwd=str(everybodys)))
+            until(lambda run=run: run.id in owned.begun() or owned.poll(), 20)
+        until(heard, 20)
+        found = ends(owned, 2, seconds=30)
+    finally:
+        owned.close()
+    assert capfd.readouterr().err == ""
+    assert sorted(held.values()) == [[0], [1]]
+    for (task, _), end in found.items():
+        threads = ",".join(map(str, cores_here()[held[task][0]]))
+        assert (end.exit_code, end.output) == (0, f"{threads}\n{threads}\nnobody\n")
 
 
 @as_root

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
+from rainbow.agent import Run
+from rainbow.agent.executors.shared_folder import given_in
+from rainbow.agent.executors.slurm.call import placed
 from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.handover import handover
 from rainbow.jobspec.sbatch import Call
 from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, site_options
 from rainbow.scheduling import gangs
-from tests.slurm import Slurm
+from rainbow.testing.runs import until
+from tests.slurm import Slurm, slurm
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "slurm" / "requests.yaml").read_text())
 HOSTS = ["n0001", "n0002", "n0003", "n0004"]
@@ -63,3 +67,30 @@ def test_slurm_has_what_was_asked_for(on_slurm: Slurm) -> None:
         cases[on_slurm.run(*held, *words(asked(case["jobspec"]))).strip().partition(";")[0]] = case
     for job, shown in on_slurm.records(cases).items():
         assert set(cases[job]["slurm"].split()) <= set(shown.split()), (cases[job]["name"], shown)
+
+
+class Threaded(Slurm):
+    """A Slurm whose nodes have four cores of two hardware threads."""
+
+    def _configure(self, ports: list[int]) -> None:
+        super()._configure(ports)
+        text = self.conf.read_text().replace("CoresPerSocket=8", "CoresPerSocket=4")
+        self.conf.write_text(text.replace("ThreadsPerCore=1", "ThreadsPerCore=2"))
+
+
+@pytest.mark.soak
+def test_cores_that_a_policy_has_placed_are_whole_cores_where_slurm_counts_threads() -> None:
+    run = Run(("t", 1), "j", ("x",), placement={"n0001": {"core": 2}})
+    call = Call(placed(run, pinned=True).components).argv()
+    with slurm(Threaded) as threaded:
+        send = ("sbatch", "--parsable", "--output=/dev/null", *call, "--wrap=sleep 30")
+        jobs = [threaded.run(*send).strip() for _ in range(2)]
+        until(lambda: threaded.run("squeue", "-h", "-t", "R", "-o", "%i").count("\n") == 2)
+        node = threaded.run("scontrol", "-o", "show", "node", "n0001")
+        held = [given_in(threaded.run("scontrol", "-d", "-o", "show", "job", job) + node) for job in jobs]
+    assert held == [{"n0001": {"core": [0, 1]}}, {"n0001": {"core": [2, 3]}}]
+
+
+def test_placed_cores_are_not_hardware_threads() -> None:
+    run = Run(("t", 1), "j", ("x",), placement={"n1": {"core": 2}})
+    assert {"cpus-per-task": "2", "threads-per-core": "1"}.items() <= placed(run, pinned=False).options.items()

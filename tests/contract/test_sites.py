@@ -97,7 +97,7 @@ def test_ends_are_told_with_code_signal_or_cause(site: Site, recorded: dict[str,
 def test_nodes_and_cores_are_read(site: Site, recorded: dict[str, Any]) -> None:
     assert site.nodes().read(recorded["nodes"]["text"]) == recorded["nodes"]["names"]
     assert list(site.cores().read(recorded["cores"]["text"])) == recorded["cores"]["counts"]
-    assert site.users().read("ann\nbob\nann\n") == {"ann", "bob"}
+    assert site.users().read("1|ann\n2|bob\n3|ann\n") == {"1": "ann", "2": "bob", "3": "ann"}
 
 
 def test_a_job_is_canceled_by_its_id(site: Site) -> None:

@@ -92,9 +92,10 @@ class Flux:
         """Return the words of flux cancel."""
         return () if pending else ("flux", "cancel", job)
 
-    def users(self) -> Question[set[str]]:
-        """Ask who has jobs that have not ended."""
-        return Question(("flux", "jobs", "-A", "-n", "-c", "0", "-o", "{username}"), lambda said: set(said.split()))
+    def users(self) -> Question[dict[str, str]]:
+        """Ask whose the jobs are that have not ended."""
+        words = ("flux", "jobs", "-A", "-n", "-c", "0", "-o", "{id}|{username}")
+        return Question(words, lambda said: dict(_columns(said, 1)))
 
     def nodes(self) -> Question[list[str]]:
         """Ask for all nodes."""

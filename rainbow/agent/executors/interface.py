@@ -201,8 +201,8 @@ class Site(Protocol):
     def cancel(self, job: str, *, pending: bool = False) -> tuple[str, ...]:
         """Return the command that ends a job; `pending`: only if it has not begun."""
 
-    def users(self) -> Question[set[str]]:
-        """Ask who has jobs there."""
+    def users(self) -> Question[dict[str, str]]:
+        """Ask whose the jobs there are, by their ids."""
 
     def nodes(self) -> Question[list[str]]:
         """Ask for the names of all nodes."""

@@ -14,7 +14,8 @@
 
 Every file appears whole, by renaming. A resource manager starts a share of a run on a node with
 `python bare.py shared_folder FOLDER KEY SHARES`: the command and its end go through these files, never through a
-shell's command line. Needs only the standard library.
+shell's command line. A command of an account that cannot write there is started by
+`python bare.py shared_folder "" COMMAND`. Needs only the standard library.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from rainbow.agent.executors import cgroups
-from rainbow.agent.executors.local import LocalExecutor
+from rainbow.agent.executors.local import LocalExecutor, cpus_of, told_of
 from rainbow.agent.executors.run import (
     TAIL,
     Ended,
@@ -260,9 +261,16 @@ GIVEN = "RAINBOW_GIVEN"  # what Slurm says of the job and of its first node, whe
 RANK = ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "FLUX_TASK_RANK")
 
 
-def main(folder: str, key: str, count: str) -> None:
+def main(folder: str, *words: str) -> None:
+    """Run this node's share of a run of a folder; without one, become the command, bound to what its job has."""
+    if folder:
+        _run(SharedFolder(Path(folder)), *words)
+    else:
+        _become(words)
+
+
+def _run(desk: SharedFolder, key: str, count: str) -> None:
     """Run this node's share, one of `count`, leave its end, and end as it did."""
-    desk = SharedFolder(Path(folder))
     taken = desk.take(key)
     if taken is None:  # nobody waits for it any more
         return
@@ -319,6 +327,19 @@ def given_in(text: str) -> Given:
 def _is_free_to_bind() -> bool:
     """Return whether nobody has bound us already, as a plug-in of Slurm's does."""
     return hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) == os.cpu_count()
+
+
+def _become(command: tuple[str, ...]) -> None:
+    node = os.environ.get("SLURMD_NODENAME", "")
+    run = Run(("", 1), "", command, binding=given_in(os.environ.pop(GIVEN, "")))
+    if _is_free_to_bind() and (cpus := cpus_of(run, node)):
+        os.sched_setaffinity(0, cpus)
+        os.environ.update(told_of(run, {**os.environ, "RAINBOW_WORKER": node}, cpus))
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - the task's own words, no shell
+    except OSError as fault:
+        sys.stderr.write(f"{command[0]}: {fault.strerror}\n")
+        sys.exit(127 if isinstance(fault, FileNotFoundError) else 126)
 
 
 def _code_of(end: Ended) -> int:

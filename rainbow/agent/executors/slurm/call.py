@@ -96,7 +96,7 @@ def call_of(
     options = place.account.bounded(options) if place.account else options
     script = script_of(run)
     if not script and place.account:
-        script = _as_script(run, shares)
+        script = _as_script(run, shares, binds=place.binds)
     if not script:
         options["export"] = "NIL"  # a command gets its environment through the desk
         return Call(_words(options, *later), _starter(run, shares, len(asked.components), place, element))
@@ -130,7 +130,8 @@ def placed(run: Run, *, pinned: bool) -> Carried:
     most = {kind: max((each.get(kind, 0) for each in amounts), default=0) for kind in ("core", "gpu", "memory")}
     options: Options = {"nodes": str(len(workers)), "ntasks-per-node": "1"} if workers else {"ntasks": "1"}
     if most["core"]:
-        options["cpus-per-task"] = str(most["core"])
+        # a policy counts cores; for Slurm a processor is a hardware thread
+        options |= {"cpus-per-task": str(most["core"]), "threads-per-core": "1"}
     if most["gpu"]:
         options["gpus-per-node"] = str(most["gpu"])
     if most["memory"]:
@@ -190,14 +191,21 @@ def _directives(script: str) -> Sequence[Mapping[str, str]]:
         raise NotCarriedError(f"its script: {fault}") from fault
 
 
-def _as_script(run: Run, shares: int) -> str:
+SAID = f'export {GIVEN}="$(scontrol -d -o show job $SLURM_JOB_ID; scontrol -o show node $SLURMD_NODENAME)"'
+
+
+def _as_script(run: Run, shares: int, *, binds: bool) -> str:
     """Return a script that starts a command: our own program would need a folder that its account can write to."""
     words, count = shlex.join(run.command), run.processes
-    ranked = f"export RAINBOW_TASK_COUNT={count}\nexport RAINBOW_TASK_RANK=0\n"
+    lines = ["#!/bin/sh", f"export RAINBOW_TASK_COUNT={count}", "export RAINBOW_TASK_RANK=0", f"set -- {words}"]
+    if binds:  # by our program, where the account may read it
+        program = [shlex.quote(word) for word in bare.command("shared_folder", "")]
+        there = f"[ -x {program[0]} ] && [ -r {program[-3]} ]"
+        lines += [SAID, f"""if {there}; then set -- {" ".join(program)} "$@"; fi"""]
     if shares > 1:
         each = """sh -c 'RAINBOW_TASK_RANK=$SLURM_PROCID RAINBOW_WORKER=$SLURMD_NODENAME exec "$@"' sh"""
-        return f"#!/bin/sh\n{ranked}exec srun --ntasks={shares} --kill-on-bad-exit=0 {each} {words}\n"
-    return f"#!/bin/sh\n{ranked}export RAINBOW_WORKER=$SLURMD_NODENAME\nexec {words}\n"
+        return "\n".join([*lines, f'exec srun --ntasks={shares} --kill-on-bad-exit=0 {each} "$@"', ""])
+    return "\n".join([*lines, "export RAINBOW_WORKER=$SLURMD_NODENAME", 'exec "$@"', ""])
 
 
 def _starter(run: Run, shares: int, components: int, place: Place, element: Element | None) -> str:
@@ -207,8 +215,7 @@ def _starter(run: Run, shares: int, components: int, place: Place, element: Elem
         words = ["srun", spread, "--kill-on-bad-exit=0", "--export=ALL", *words]
     lines = [f"export {name}={shlex.quote(value)}" for name, value in place.visible.items()]
     if place.binds:
-        node = "scontrol -o show node $SLURMD_NODENAME"
-        lines.append(f'export {GIVEN}="$(scontrol -d -o show job $SLURM_JOB_ID; {node})"')
+        lines.append(SAID)
     called = shlex.join(words)
     if element:
         listed = shlex.quote(str(place.desk / "lists" / element.group))

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from rainbow.agent.executors.interface import Final, Phase, Question, Row, T
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Written
-from rainbow.agent.executors.shared_folder import Given, SharedFolder, key_of, merged
+from rainbow.agent.executors.shared_folder import Given, SharedFolder, given_in, key_of, merged
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import Element, Place, errors_of
 from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, opened_rest
@@ -87,11 +87,11 @@ class SlurmExecutor:
         self.odd = 0  # rows of squeue that could not be read
         self._guarded, self._took = -math.inf, 0.0
         self._written: dict[RunId, Written] = {}
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            self._guard()
         listed = self._desk.listed()
         for run in self._desk.there():
             self._adopt(run, listed)
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            self._guard()
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="squeue", daemon=True)
         self._watcher.start()
@@ -149,6 +149,8 @@ class SlurmExecutor:
                     self._silent_since = self._silent_since or time.strftime("%H:%M")
                 looked = time.monotonic()
             for one in [one for one in list(self._active.values()) if one.has_begun]:
+                if one.account and time.monotonic() < one.given_at < math.inf:
+                    self._ask_given(one)
                 if (written := news(one, self._place, self._commands)) is not None:
                     self._written[one.run.id] = written
             self._over.wait(min(LIVE, max(LOOK, looked + self._pause() - time.monotonic())))
@@ -176,7 +178,9 @@ class SlurmExecutor:
         """Pin nothing while others have jobs here: Slurm may have given them what a policy of ours chose."""
         if not self._owned or time.monotonic() < self._guarded + GUARDED:
             return
-        users = self._ask(self._site.users()) - {self._identity.own}
+        users = self._others()
+        if users is None:
+            return
         self._guarded = time.monotonic()
         if self._handover.pinned is bool(users):
             self._handover.pinned = not users
@@ -185,6 +189,16 @@ class SlurmExecutor:
             )
             told = said if users else "no others have jobs on this Slurm any more: tasks are pinned to nodes (owned)"
             sys.stderr.write(f"rainbow agent: {told}\n")
+
+    def _others(self) -> set[str] | None:
+        """Return who else has jobs here; None: a job may be ours whose number we have not heard yet."""
+        known = list(self._active.values())
+        jobs = self._ask(self._site.users())
+        known += self._active.values()
+        ours = {one.native for one in known}
+        users = {user for job, user in jobs.items() if job not in ours} - {self._identity.own}
+        unsure = {one.account.name for one in known if one.account and not one.native}
+        return None if users and users <= unsure else users
 
     def _rank(self, waiting: Sequence[Active]) -> None:
         now = time.monotonic()
@@ -290,6 +304,13 @@ class SlurmExecutor:
         if now < active.given_at < math.inf and (given := self._desk.given(active.run.id)) is not None:
             active.given_at = math.inf
             self._given[active.run.id] = given
+
+    def _ask_given(self, active: Active) -> None:
+        """Ask which cores a job of another account has: it has no desk to write that down."""
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            record = self._ask(self._site.record(active.native or ""))
+            active.given_at = math.inf
+            self._given[active.run.id] = given_in(record + self._ask(self._site.node(record)))
 
     def given(self) -> Mapping[RunId, Given]:
         """Return what Slurm gave the runs of which that was heard since the last call."""

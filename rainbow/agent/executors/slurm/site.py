@@ -58,9 +58,19 @@ class Slurm:
         """Return the words of scancel."""
         return ("scancel", "-Q", *(["--state=PENDING"] if pending else []), job)
 
-    def users(self) -> Question[set[str]]:
-        """Ask who has jobs that have not ended."""
-        return Question(("squeue", "-h", "-t", "PD,R,CF,S", "-o", "%u"), lambda said: set(said.split()))
+    def users(self) -> Question[dict[str, str]]:
+        """Ask whose the jobs are that have not ended."""
+        words = ("squeue", "-h", "-r", "-t", "PD,R,CF,S", "-o", "%i|%u")
+        return Question(words, lambda said: dict(status.owner(line) for line in said.split()))
+
+    def record(self, job: str) -> Question[str]:
+        """Ask what the controller knows of a job, with its nodes' cores and GPUs."""
+        return Question(("scontrol", "-d", "-o", "show", "job", job), str)
+
+    def node(self, record: str) -> Question[str]:
+        """Ask for the first node in a job's record."""
+        _, _, rest = record.partition(" BatchHost=")
+        return Question(("scontrol", "-o", "show", "node", *rest.split()[:1]), str)
 
     def nodes(self) -> Question[list[str]]:
         """Ask for the nodes of all partitions."""

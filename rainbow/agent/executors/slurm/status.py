@@ -86,6 +86,16 @@ def read_marks(text: str, marks: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+def owner(line: str) -> tuple[str, str]:
+    """Read a job and its user from a line of `squeue -o '%i|%u'`; components have the number of the first.
+
+    >>> owner("7+1|ann")
+    ('7', 'ann')
+    """
+    job, _, user = line.partition("|")
+    return job.partition("+")[0], user
+
+
 # ── why it waits ──
 
 CLASSES: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
