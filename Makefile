@@ -3,12 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE # some hundred processes would each compile all of it again
 
-.PHONY: demo test lint services bench serve page docs soak clean
+.PHONY: demo test suite lint services bench serve page docs soak clean
 
 demo: .venv/installed ## clusters, jobs, agents: the main job from end to end; KEEP=1 leaves its web page until Enter
 	$(BIN)/rainbow demo $(if $(KEEP),--keep)
 
-test: .venv/dev lint services ## everything that must hold before a commit
+test: .venv/dev ## everything that must hold before a commit
+	@$(MAKE) --no-print-directory --jobs=2 lint suite
+
+suite: .venv/dev services
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not soak and not docs"
 
 soak: .venv/dev services ## long campaigns: many examples, crashes, load

@@ -15,7 +15,7 @@ from rainbow.store import clusters
 from tests.conftest import ADMIN, Api, Cluster, grid, jobspec
 
 CASES = Path(__file__).parent / "cases" / "api"
-DELTAS = yaml.safe_load((CASES / "deltas.yaml").read_text())
+DELTAS = yaml.load((CASES / "deltas.yaml").read_text(), yaml.CSafeLoader)
 
 
 @pytest.mark.parametrize("case", DELTAS, ids=[case["name"] for case in DELTAS])

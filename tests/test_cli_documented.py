@@ -17,7 +17,7 @@ from rainbow.cli.exit_codes import Exit
 from tests.conftest import ADMIN, REGISTRATION, grid, jobspec
 from tests.shell import ROOT, Shell, server, shell  # noqa: F401 - fixtures
 
-CASES: dict[str, Any] = yaml.safe_load((ROOT / "tests" / "cases" / "cli" / "commands.yaml").read_text())
+CASES: dict[str, Any] = yaml.load((ROOT / "tests" / "cases" / "cli" / "commands.yaml").read_text(), yaml.CSafeLoader)
 
 
 def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:

@@ -19,7 +19,7 @@ from tests.live import rainbow_at
 
 ROOT = Path(__file__).parents[1]
 POLICIES = ROOT / "policies"
-REFUSED = yaml.safe_load((ROOT / "tests/cases/selection/trials-refused.yaml").read_text())
+REFUSED = yaml.load((ROOT / "tests/cases/selection/trials-refused.yaml").read_text(), yaml.CSafeLoader)
 FIRST = (
     "scheduler: {algorithms: {selection: {name: constraint, options: {priorities: [{priority: 1, steps: [%s]}]}}}}"
 )
@@ -161,7 +161,7 @@ def test_recorded_jobs_are_replayed_and_compared(url: str, tmp_path: Path) -> No
         ]
     dearest = config(tmp_path, "old.yaml", "{calc: price=cost*10}, {sort_descending: price}")
     cheapest = config(tmp_path, "new.yaml", "{calc: price=cost*10}, {sort_ascending: price}")
-    selector = yaml.safe_load(dearest.read_text())["scheduler"]["algorithms"]["selection"]
+    selector = yaml.load(dearest.read_text(), yaml.CSafeLoader)["scheduler"]["algorithms"]["selection"]
     with Client(url, [one["token"] for one in told]) as client:
         made = [client.submit(spec(), selector=selector)["id"] for _ in range(3)]
     tokens = ",".join(one["token"] for one in told)

@@ -15,7 +15,7 @@ from tests.conftest import REGISTRATION, SHARED, grid, jobspec
 from tests.ducc_classes import as_yaml
 from tests.live import rainbow_at
 
-REFUSED = yaml.safe_load((Path(__file__).parent / "cases" / "fair_share" / "refused.yaml").read_text())
+REFUSED = yaml.load((Path(__file__).parent / "cases" / "fair_share" / "refused.yaml").read_text(), yaml.CSafeLoader)
 EXAMPLE = Path(__file__).parents[1] / "policies" / "fair-share.yaml"
 
 

@@ -69,7 +69,7 @@ def test_example_is_read_whole_and_some_cluster_can_run_it(text: str, clusters: 
 
 def offered(api: Api, resource: str, task: str) -> list[dict[str, Any]]:
     """What an agent of willow is told to run."""
-    graph = yaml.safe_load((ROOT / "graphs" / "willow" / "cluster.json").read_text())
+    graph = yaml.load((ROOT / "graphs" / "willow" / "cluster.json").read_text(), yaml.CSafeLoader)
     willow = api.register("willow", graph)
     api.good("POST", "/v1/jobs", f"resources: {{work: {resource}}}\ntasks: [{task}]\n", willow.token)
     willow.say("heartbeat")

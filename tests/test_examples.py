@@ -11,7 +11,7 @@ from rainbow.matching import backends
 from rainbow.scheduling import gangs
 
 ROOT = Path(__file__).parents[1]
-EXPECTED = yaml.safe_load((ROOT / "jobspecs" / "expected.yaml").read_text())
+EXPECTED = yaml.load((ROOT / "jobspecs" / "expected.yaml").read_text(), yaml.CSafeLoader)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from rainbow.errors import LimitError, PolicyError
 from rainbow.scheduling.fair_share.settings import Rule, check_settings, compile_settings
 from rainbow.scheduling.settings_schema import read_settings
 
-REFUSED = yaml.safe_load((Path(__file__).parent / "cases" / "fair_share" / "refused.yaml").read_text())
+REFUSED = yaml.load((Path(__file__).parent / "cases" / "fair_share" / "refused.yaml").read_text(), yaml.CSafeLoader)
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["text"].replace("\n", " "))

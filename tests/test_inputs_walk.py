@@ -15,7 +15,7 @@ from rainbow.service.clusters.registration import check_state
 from tests.asking import SHARED
 
 CASES = Path(__file__).parent / "cases" / "inputs"
-ROWS = [row for table in sorted(CASES.glob("*.yaml")) for row in yaml.safe_load(table.read_text())]
+ROWS = [row for table in sorted(CASES.glob("*.yaml")) for row in yaml.load(table.read_text(), yaml.CSafeLoader)]
 INPUTS = SHARED / "inputs"
 
 pytestmark = pytest.mark.skipif(not INPUTS.is_dir(), reason="../shared is not beside this checkout")
@@ -62,7 +62,7 @@ def read_as_jobspec(path, row):
 
 
 def read_as_dependencies(path, row):
-    listed = yaml.safe_load(path.read_text())
+    listed = yaml.load(path.read_text(), yaml.CSafeLoader)
     document = {"resources": {"here": {"type": "core"}}, "attributes": {"system": {"dependencies": listed}}}
     found = rainbow.parse_jobspec(document).dependencies
     assert [[each.scheme, each.value, each.type, each.scope] for each in found] == row["read"]

@@ -31,7 +31,7 @@ def fault_of(text):
 def test_fluxion_texts_are_accepted_and_refused_alike_but_for_the_exceptions(texts):
     accepted = {row["name"]: fault_of(row["yaml"]) is None for row in texts}
     otherwise = {row["name"]: accepted[row["name"]] for row in texts if accepted[row["name"]] != row["valid"]}
-    listed = {row["name"]: row["accepted"] for row in yaml.safe_load(EXCEPTIONS.read_text())}
+    listed = {row["name"]: row["accepted"] for row in yaml.load(EXCEPTIONS.read_text(), yaml.CSafeLoader)}
     assert otherwise == listed
 
 
@@ -41,4 +41,4 @@ def test_every_refusal_says_where(texts):
 
 
 def test_every_exception_names_its_clause():
-    assert all(row["clause"] for row in yaml.safe_load(EXCEPTIONS.read_text()))
+    assert all(row["clause"] for row in yaml.load(EXCEPTIONS.read_text(), yaml.CSafeLoader))

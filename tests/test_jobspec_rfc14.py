@@ -11,7 +11,7 @@ from rainbow.jobspec.quantities import read_count
 from tests.test_inputs_walk import amounts
 
 CASES = Path(__file__).parent / "cases" / "jobspec"
-COUNTS = yaml.safe_load((CASES / "counts.yaml").read_text(encoding="utf-8"))
+COUNTS = yaml.load((CASES / "counts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 WHOLE = {
     "version": 999,
     "resources": [{"type": "slot", "count": 1, "label": "a", "with": [{"type": "core", "count": 1}]}],
@@ -21,7 +21,7 @@ WHOLE = {
 
 
 def cases(name):
-    return yaml.safe_load((CASES / name).read_text(encoding="utf-8"))
+    return yaml.load((CASES / name).read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def refusal(document):

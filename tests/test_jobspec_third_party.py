@@ -35,7 +35,7 @@ REFUSED = {
 
 
 def cases(name: str) -> list[Any]:
-    return [pytest.param(case, id=case["name"]) for case in yaml.safe_load((CASES / name).read_text())]
+    return [pytest.param(case, id=case["name"]) for case in yaml.load((CASES / name).read_text(), yaml.CSafeLoader)]
 
 
 def read(document: Any, case: Any) -> Request | None:
@@ -76,7 +76,7 @@ def test_requires_of_fractale_and_compspec_are_needs(case: Any) -> None:
 
 
 def test_the_first_alternative_that_fits_is_taken_and_its_tasks_run_there() -> None:
-    resources = yaml.safe_load((CASES / "alternatives.yaml").read_text())[0]["resources"]
+    resources = yaml.load((CASES / "alternatives.yaml").read_text(), yaml.CSafeLoader)[0]["resources"]
     document = {"version": 9999, "resources": resources, "tasks": [TASK], "attributes": {}}
     shapes = {"gpus": ["gpu", *["core"] * 8], "cores": ["core"] * 8}
     for held, copies, wanted in (("gpus", 2, 2), ("cores", 3, 3), ("cores", 2, None)):

@@ -15,7 +15,9 @@ from rainbow.scheduling.load_based.entitlements import ClassCount, starts, targe
 from rainbow.state_machine import WorkerState
 from tests.views import job, plan, reasons, started, view
 
-EXAMPLES = yaml.safe_load((Path(__file__).parent / "cases" / "load_based" / "worked-examples.yaml").read_text())
+EXAMPLES = yaml.load(
+    (Path(__file__).parent / "cases" / "load_based" / "worked-examples.yaml").read_text(), yaml.CSafeLoader
+)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["name"])

@@ -12,7 +12,7 @@ from rainbow.scheduling.priority.config.settings import check_settings
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "priority.md").read_text()
-PLACES = yaml.safe_load((ROOT / "tests" / "cases" / "seeds" / "places.yaml").read_text())["grid_engine"]
+PLACES = yaml.load((ROOT / "tests" / "cases" / "seeds" / "places.yaml").read_text(), yaml.CSafeLoader)["grid_engine"]
 PARTS = Path(rainbow.__file__).parent / "scheduling"
 
 

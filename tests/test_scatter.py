@@ -10,7 +10,7 @@ from rainbow.errors import JobspecError
 from rainbow.state_machine import TaskState
 from tests.conftest import grid, snapshot
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "scatter" / "cases.yaml").read_text())
+CASES = yaml.load((Path(__file__).parent / "cases" / "scatter" / "cases.yaml").read_text(), yaml.CSafeLoader)
 
 
 def written(tree):

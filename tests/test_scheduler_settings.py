@@ -10,7 +10,7 @@ from rainbow.service.scheduler.step import step
 from tests.conftest import ADMIN, Api, grid, jobspec, open_service_at
 
 PATH = "/v1/clusters/oak/scheduler"
-REFUSED = yaml.safe_load((Path(__file__).parent / "cases" / "scheduler" / "refused.yaml").read_text())
+REFUSED = yaml.load((Path(__file__).parent / "cases" / "scheduler" / "refused.yaml").read_text(), yaml.CSafeLoader)
 CLASSES = {"classes": {"a": 50, "b": 50}, "default_class": "a", "requestors": [{"match": "b.*", "class": "b"}]}
 
 

@@ -97,7 +97,7 @@ def furnish(url: str, folder: Path, *, peers: bool = False) -> list[str]:
     return ["--config-file", str(folder / "schemathesis.toml"), "run", f"{url}/openapi.json", *admin]
 
 
-def run(folder: Path, options: list[str], *more: str, seconds: int = 280) -> None:
+def run(folder: Path, options: list[str], *more: str, seconds: int = 580) -> None:
     command = [sys.executable, "-m", "schemathesis.cli", *options, "--continue-on-failure", "--request-timeout", "20"]
     # its cache goes into the folder: what an earlier run found is no part of this one
     done = subprocess.run([*command, *more], cwd=folder, capture_output=True, text=True, timeout=seconds, check=False)

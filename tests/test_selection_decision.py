@@ -17,7 +17,7 @@ from rainbow.store import jobs
 from tests.conftest import ADMIN, grid, jobspec
 
 CASES = Path(__file__).parent / "cases" / "selection"
-GROUPS = yaml.safe_load((CASES / "groups.yaml").read_text())
+GROUPS = yaml.load((CASES / "groups.yaml").read_text(), yaml.CSafeLoader)
 CHEAPEST = {"priorities": [{"priority": 1, "steps": [{"calc": "price=2*cost"}, {"sort_ascending": "price"}]}]}
 DEAREST = {"priorities": [{"priority": 1, "steps": [{"calc": "price=cost"}, {"sort_descending": "price"}]}]}
 

@@ -15,7 +15,7 @@ from tests.conftest import Api, Clock, Cluster, grid, jobspec, open_service_at
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "policies" / "founding.yaml").read_text()
-STATES = yaml.safe_load((ROOT / "policies" / "founding-test.yaml").read_text())["states"]
+STATES = yaml.load((ROOT / "policies" / "founding-test.yaml").read_text(), yaml.CSafeLoader)["states"]
 
 
 def serve(folder: Path, text: str) -> Api:

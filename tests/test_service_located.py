@@ -11,7 +11,7 @@ from rainbow.service.scheduler.step import step
 from rainbow.testing import shapes
 from tests.jobspecs import ROOT
 
-KNOWN = yaml.safe_load((ROOT / "tests/cases/scheduler/occupied.yaml").read_text())["cases"]
+KNOWN = yaml.load((ROOT / "tests/cases/scheduler/occupied.yaml").read_text(), yaml.CSafeLoader)["cases"]
 POLICIES = {
     "load_based": {"name": "load_based", "settings": {"unit": "core"}},
     "fair_share": {

@@ -20,7 +20,7 @@ from rainbow.scheduling import gangs
 from rainbow.testing.runs import until
 from tests.slurm import Slurm, slurm
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "slurm" / "requests.yaml").read_text())
+CASES = yaml.load((Path(__file__).parent / "cases" / "slurm" / "requests.yaml").read_text(), yaml.CSafeLoader)
 HOSTS = ["n0001", "n0002", "n0003", "n0004"]
 SAID = [case for case in CASES if "words" in case]
 

@@ -13,7 +13,7 @@ from rainbow.agent.executors.interface import Final, Phase
 from rainbow.agent.executors.slurm import status
 from rainbow.agent.executors.slurm.site import Slurm
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "sites" / "slurm-versions.yaml").read_text())
+CASES = yaml.load((Path(__file__).parent / "cases" / "sites" / "slurm-versions.yaml").read_text(), yaml.CSafeLoader)
 RUN = ("t", 1)
 
 

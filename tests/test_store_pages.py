@@ -12,6 +12,7 @@ from rainbow.state_machine import JobState
 from rainbow.store import Store, clusters, events, jobs, pages
 from rainbow.store.jobs import PENDING, JobRecord, UnplacedRecord
 from rainbow.store.pages import Filter
+from tests.conftest import examples
 from tests.stores import add_cluster, store
 
 __all__ = ["store"]  # fixtures
@@ -84,12 +85,12 @@ def test_page_holds_what_its_filter_wants(store: Store, most: int, monkeypatch: 
     made = [replace(one, requestor=one.requestor.replace("\0", "\ufffd")) for one in some_jobs(store, 400, chance)]
     with store.write() as connection:
         clusters.remove(connection, "id-yew")  # its jobs are history, and are found by its name
-    with store.read() as connection:
-        for _ in range(60):
-            chosen = any_filter(chance)
-            clean = replace(chosen, requestor=chosen.requestor and chosen.requestor.replace("\0", "\ufffd"))
-            clean = replace(clean, own={k: [p.replace("\0", "\ufffd") for p in v] for k, v in chosen.own.items()})
-            expected = sorted((one.id for one in made if is_wanted(clean, one)), reverse=not chosen.oldest)
+    for _ in range(examples(120)):
+        chosen = any_filter(chance)
+        clean = replace(chosen, requestor=chosen.requestor and chosen.requestor.replace("\0", "\ufffd"))
+        clean = replace(clean, own={k: [p.replace("\0", "\ufffd") for p in v] for k, v in chosen.own.items()})
+        expected = sorted((one.id for one in made if is_wanted(clean, one)), reverse=not chosen.oldest)
+        with store.read() as connection:
             assert [one.id for one in pages.listing(connection, chosen)] == expected[: chosen.limit], chosen
 
 

@@ -15,7 +15,7 @@ from rainbow.errors import Conflict
 from rainbow.state_machine import BOOKED, ENDED, Task, TaskState
 from rainbow.transitions import Assigned, Ended, Lost, transition
 
-CASES = yaml.safe_load((Path(__file__).parent / "cases" / "transitions.yaml").read_text())
+CASES = yaml.load((Path(__file__).parent / "cases" / "transitions.yaml").read_text(), yaml.CSafeLoader)
 SPACE = {"n0": {"core": 1}}
 EVENTS = {
     "Assigned": Assigned(SPACE),

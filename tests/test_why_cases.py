@@ -21,7 +21,9 @@ from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.live import rainbow_at
 from tests.shell import Shell, variables_of
 
-CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "cases" / "why" / "cases.yaml").read_text())
+CASES: list[dict[str, Any]] = yaml.load(
+    (Path(__file__).parent / "cases" / "why" / "cases.yaml").read_text(), yaml.CSafeLoader
+)
 
 FILES = ("options", "jobspec")
 ACCEPTED: dict[str, Any] = {}  # the task accepted last, by cluster

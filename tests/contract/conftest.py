@@ -10,8 +10,9 @@ from rainbow.agent import Executor
 from tests.contract.executing import NAMES, opened, there
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def dask_scheduler() -> Iterator[str]:
+    """Run a Dask for one file of tests: idle ones would take a fifth of a core until the last test has ended."""
     from distributed import LocalCluster
 
     with LocalCluster(n_workers=2, threads_per_worker=128, processes=True, dashboard_address=None) as cluster:
