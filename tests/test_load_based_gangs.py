@@ -1,13 +1,15 @@
 """Gangs among others: every gang that fits the cluster starts within a bounded time, whatever others submit."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rainbow.scheduling.load_based.whole_workers import WholeWorkers
 from tests.sites import Site
-from tests.views import plan, running, view
+from tests.views import plan, running, started, view
 
 SHARED = {
     "classes": {"a": 30, "b": 70},
@@ -75,6 +77,21 @@ def test_what_is_reserved_serves_tasks_that_end_before_it_is_needed():
     assert site.started["wide"] == 3_000.0  # not later than without them
     assert site.started["short"] == 100.0
     assert "open" not in site.started  # it has no limit, and is younger
+
+
+def test_what_is_reserved_is_given_back_once_however_many_would_borrow_it(monkeypatch):
+    """A hundred short gangs that fit nowhere took and gave back 4,000 reserved nodes each: a step of 36 s."""
+    given, give_back = [], WholeWorkers._give_back
+    monkeypatch.setattr(WholeWorkers, "_give_back", lambda one, held: (given.append(held), give_back(one, held)))
+    runs = [running(f"x-{k}", k, "bob") for k in range(6)]
+    runs = [replace(run, until=900.0) for run in runs]
+    site = Site(10, SHARED, now=700.0)
+    site.submit("wide", 8, requestor="ann")
+    for k in range(40):
+        site.submit(f"short{k}", 3 if k == 20 else 5, requestor="bob", limit=100.0)
+    of = view(list(site.jobs.values()), 10, runs, SHARED, now=700.0, memory={"line": [["a", "wide"]]})
+    assert started(plan(of)) == ["short20-0"]
+    assert len(given) == 1
 
 
 def test_why_says_what_is_reserved_and_until_when():

@@ -191,6 +191,7 @@ class LoadBasedStep:
                 del short[name]
             else:
                 self._start_short(name, job, lenders)
+        self.placing.end_lending()
 
     def _short(self, queue: Queue, latest: float) -> Iterator[JobView]:
         """Yield the jobs in turn whose next gang has a limit that may do; of very many the first are looked at."""

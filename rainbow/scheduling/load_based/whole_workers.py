@@ -9,7 +9,7 @@ starts times workers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge, nsmallest
 from itertools import islice
@@ -93,6 +93,8 @@ class WholeWorkers:
         self.why: dict[int | str, Wait | None] = {}  # of questions: why amounts alone are large enough
         self._costs: dict[int | str, int] = {}
         self._ends: Ends | None = None
+        self._lenders: list[Reserved] = []  # whose reservations are given back at the moment, to be lent
+        self._in_vain: set[int | str] = set()  # questions that have no answer with these
         self._begun: list[tuple[Placement, float]] = []  # what starts in this round, and when it must have ended
         self._prepare()
 
@@ -255,16 +257,30 @@ class WholeWorkers:
         held.parts = {name: held.parts[name] for name in idle}
         return len(idle)
 
-    def lend(self, lenders: Iterable[Reserved], gang: GangView) -> int:
-        """Start a gang on what is idle or reserved for others; return its units, none if it did not start."""
-        lenders = list(lenders)
-        for held in lenders:
-            self._give_back(held)
+    def lend(self, lenders: Sequence[Reserved], gang: GangView) -> int:
+        """Start a gang on what is idle or reserved for others; return its units, none if it did not start.
+
+        What these have reserved remains given back until others lend: most gangs that ask start nothing.
+        """
+        if len(lenders) != len(self._lenders) or any(a is not b for a, b in zip(lenders, self._lenders, strict=True)):
+            self.end_lending()
+            for held in lenders:
+                self._give_back(held)
+            self._lenders = [*lenders]
+        if gang.question in self._in_vain:  # what is idle only becomes less
+            return 0
         self.hopeless.discard(gang.question)
         took = self.start(gang, self.left)
-        for held in lenders:
-            held.units = self._hold_back(held, held.units)
+        if not took:
+            self._in_vain.add(gang.question)
         return took
+
+    def end_lending(self) -> None:
+        """Reserve again what is left of what was given back to be lent."""
+        for held in self._lenders:
+            held.units = self._hold_back(held, held.units)
+        self._lenders = []
+        self._in_vain = set()
 
     def _give_back(self, held: Reserved) -> None:
         self._idle.give(held.parts)
