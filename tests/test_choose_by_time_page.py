@@ -22,6 +22,6 @@ def test_the_page_is_as_a_user_sees_it(shell: Shell, monkeypatch: pytest.MonkeyP
         if "--eta" in words:
             until(lambda: shell.json(*words[1:])["candidates"][0]["wait"])
         if words[1:3] == ["job", "eta"]:
-            until(lambda: shell.json("job", "eta", words[3])["how"] == "ahead")
+            until(lambda: shell.json("job", "eta", words[3])["ahead"])
 
     type_page(shell, "choose-by-time.md", before, "ann")

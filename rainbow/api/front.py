@@ -42,6 +42,7 @@ STRANGERS = 65_536  # bytes of a body whose credentials may be in it
 PACE = 65_536  # bytes of a body that give it another second
 REMEMBERED = 30.0  # seconds that a credential is taken for known, as far as places and bodies go
 GATHER = 0.05  # seconds in which what happens goes to a stream together
+MOMENT = 0.001  # seconds a request has waited at least when its view is asked again: the loop's clock is coarse
 PART = 262_144  # bytes of a stream that are sent at once
 GRAPHS = re.compile(r"/v1/clusters(/[^/]+/(graph|subsystems/[^/]+))?")
 ENVELOPES = re.compile(r"/v1/(jobs|jobs:batch|match|eta)|/(login|logout|match|try)|/ui/.*")
@@ -184,9 +185,9 @@ class Request:
         poll = polls.again(asked, began)
         if poll is not None and not await self._wait(poll.pause):
             return await _send(self._send, self._named(poll.answer))
-        environ = environment(self._scope, body)
+        environ, waited = environment(self._scope, body), loop.time() - began if poll else 0.0
         while True:
-            again = {**environ, "wsgi.input": BytesIO(body), WAITED: loop.time() - began}
+            again = {**environ, "wsgi.input": BytesIO(body), WAITED: waited}
             answer = await self._lane.run(self._caller, self._called, again)
             if answer.parts is not None:
                 return await self._stream(answer)
@@ -194,6 +195,7 @@ class Request:
             polls.keep(asked, again, answer, loop.time())
             if pause is None or not await self._wait(pause):
                 return await _send(self._send, answer)
+            waited = max(loop.time() - began, MOMENT)
 
     def _named(self, answer: Answer) -> Answer:
         """Return a remembered answer as the answer to this request."""

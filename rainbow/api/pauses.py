@@ -23,7 +23,7 @@ from rainbow.service.core.pubsub import Pause, PubSub
 if TYPE_CHECKING:
     from rainbow.service import Service
 
-WAITED = "rainbow.waited"  # seconds this request has waited so far
+WAITED = "rainbow.waited"  # seconds this request has waited so far; 0 the first time that the view is asked
 PAUSE = "rainbow.pause"  # what it waits for next
 AGENT = "rainbow.agent"  # (cluster id, agent) whose lease begins again when it asks this
 MOST = 20_000  # polls that are remembered
