@@ -190,7 +190,7 @@ def preempted(site: Site, task: str) -> Steps:
     node = site.slurm.run("squeue", "-h", "-j", site.native(task), "-o", "%N").strip()
     words = ("-p", "urgent", f"-w{node}", "--exclusive", "-t1", "-o/dev/null", "--wrap=sleep 5")
     other = site.slurm.run("sbatch", "--parsable", *words).strip()
-    yield lambda: site.slurm.run("squeue", "-h", "-j", other, "-t", "R", "-o", "%i")
+    yield lambda: site.slurm.run("squeue", "-h", "-j", other, "-t", "R,CG,CD", "-o", "%i")
 
 
 def preempted_and_again(site: Site, task: str) -> Steps:
@@ -203,9 +203,10 @@ def preempted_and_again(site: Site, task: str) -> Steps:
 
 
 def node_lost(site: Site, task: str) -> Steps:
-    node = site.slurm.run("squeue", "-h", "-j", site.native(task), "-o", "%N").strip()
+    job = site.native(task)
+    node = site.slurm.run("squeue", "-h", "-j", job, "-o", "%N").strip()
     site.slurm.run("scontrol", "update", f"nodename={node}", "state=down", "reason=a fan is broken")
-    yield lambda: "down" in site.slurm.run("sinfo", "-h", "-N", "-n", node, "-o", "%T")
+    yield lambda: site.slurm.run("squeue", "-h", "-j", job, "-t", "NF", "-o", "%i")  # its node may be back by now
     site.slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
 
 
