@@ -8,8 +8,11 @@ from math import inf
 import pytest
 
 from rainbow.forecast import Length, VirtualCluster
-from rainbow.scheduling import Priority, Stop, check_plan
-from rainbow.scheduling.priority.promises import GRACE
+from rainbow.scheduling import GangView, JobView, Priority, SlotsView, Stop, check_plan
+from rainbow.scheduling.priority.config.base_units import in_base_units
+from rainbow.scheduling.priority.config.settings import check_settings
+from rainbow.scheduling.priority.promises import GRACE, basis
+from rainbow.scheduling.snapshot import Promise
 from rainbow.state_machine import WorkerState
 from tests.dispatching import Job, job_view, make_view
 
@@ -152,6 +155,36 @@ def test_a_promise_that_a_lost_worker_or_a_priority_takes_is_broken_and_says_so(
     assert not told.late
     assert told.made == told.kept + told.broken.total()
     assert told.broken.keys() <= {"worker-lost", "priority"}
+
+
+def kept_by_hand(at, start):
+    """Plan for a gang of a small and a large slot whose kept space no search finds: the small one goes where the
+    large one must lie."""
+    slots = tuple(SlotsView(label, {"core": cores}, 1, 1) for label, cores in (("small", 1), ("large", 2)))
+    waiting = JobView("j", "u", 0.0, (GangView("j", 0, ("j",), "j", 50.0, slots),))
+    settings = CASES["conservative"]
+    view = make_view(0.0, {"n0": {"core": 2}, "n1": {"core": 1}}, [waiting], (), settings)
+    filled = in_base_units(check_settings(settings), view.units)
+    booking = {"n0": {"core": 2}, "n1": {"core": 1}}
+    promise = Promise("j", 0, start, -50.0, at, at + 50.0, booking, basis(filled))
+    view = replace(view, promises=(promise,))
+    plan = Priority().plan(view)
+    check_plan(view, plan)
+    return plan
+
+
+def test_kept_space_whose_time_has_come_is_no_start_of_a_gang_that_cannot_start_but_stays_kept_until_promised():
+    plan = kept_by_hand(at=0.0, start=30.0)
+    assert [(order.job, order.at, order.until) for order in plan.orders] == [("j", 30.0, 80.0)]
+    assert [(one.start, one.at) for one in plan.promises] == [(30.0, 30.0)]
+    assert not plan.broken
+
+
+def test_a_promise_whose_time_has_come_is_broken_if_the_gang_cannot_start():
+    plan = kept_by_hand(at=0.0, start=0.0)
+    assert not plan.orders
+    assert not plan.promises
+    assert [(one.job, one.why) for one in plan.broken] == [("j", "space-lost")]
 
 
 RUNS = {"easy": 10, "conservative": 5, "tuned": 8}

@@ -132,8 +132,9 @@ class Dispatch:
         if promise is None:
             return None
         own = replace(item, category=("promised", *promise.key))  # what was refused while its space was entered
-        grant, judged = self.assigner.now_for(own), ItemResult()
+        grant, judged, verdict = self.assigner.now_for(own), ItemResult(), RESERVED
         if grant is not None:
+            verdict = STARTED
             self._started(item, grant)
         else:
             grant = self.assigner.later_for(own)
@@ -146,7 +147,6 @@ class Dispatch:
             self._reserve(item, grant)
         if (grant.start, grant.booking) != (promise.at, promise.booking):
             self._forget_refusals()
-        verdict = STARTED if grant.start <= self.view.now else RESERVED
         return Outcome(item, verdict, grant, False, judged.reasons, judged.ahead, judged.why)
 
     def _forget_refusals(self) -> None:

@@ -85,10 +85,10 @@ class Entered:
         return one
 
     def as_kept(self, item: Item, one: Promise) -> SlotAssignment | None:
-        """Return the space that is kept for an item, if it is still free."""
-        start = max(one.at, self.lines.view.now)
+        """Return the space that is kept for an item that cannot start now, if it is free at a time to come."""
+        start = one.at if one.at > self.lines.view.now else one.start  # amounts alone do not make it start
         end = start + item.duration
-        if not self.lines.timeline.fits(one.booking, start, end):
+        if start <= self.lines.view.now or not self.lines.timeline.fits(one.booking, start, end):
             return None
         spots = tuple((QueueInstance(line), 1) for line in one.booking if line in self.lines.workers)
         return SlotAssignment(start, end, len(spots), (), one.booking, item.environments[0], spots)
