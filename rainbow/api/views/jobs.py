@@ -18,7 +18,7 @@ from rainbow.service.placement import batch as placement_batch
 from rainbow.service.placement import ledger
 from rainbow.service.placement import submit as placement_submit
 from rainbow.service.placement.batch import Answer, Entry, Optimal
-from rainbow.service.placement.submission import Submission
+from rainbow.service.placement.submission import Submission, match_answer
 from rainbow.service.queries import fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.state_machine import JobState
@@ -128,7 +128,7 @@ def match() -> Any:
     first. With `"explain": true` each has an `explanation`.
     """
     asking, asked = _asked()
-    return jsonify(placement_submit.answer(service(), asking, asked))
+    return jsonify(match_answer(service(), asking, asked))
 
 
 def _asked() -> tuple[Caller, Submission]:

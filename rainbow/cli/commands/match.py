@@ -14,7 +14,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from rainbow.cli.commands.submit import _job_options, _selector
+from rainbow.cli.commands.submit import clusters_and_selector, selector_given
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.input import files
 from rainbow.cli.input.job_options import Given, JobCommand, check_read
@@ -31,7 +31,7 @@ from rainbow.matching import match as match_clusters
 
 
 @click.command(cls=JobCommand)
-@_job_options
+@clusters_and_selector
 @click.option(
     "--explain",
     is_flag=True,
@@ -74,7 +74,7 @@ def match(
     else:
         jobspec = given.jobspec()
         among = [{"name": one} for one in clusters] or None
-        chosen = _selector(selector, selector_options)
+        chosen = selector_given(selector, selector_options)
         answer = client.match(jobspec, chosen, among, explain=explain, backend=backend)
     printer.show(output, answer, lambda console: draw(console, dict(answer)))
     _end(bool(answer["candidates"]))

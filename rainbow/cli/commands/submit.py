@@ -72,7 +72,8 @@ def exit_of_many(rows: Sequence[Row]) -> Exit:
     return Exit.NO_MATCH if refused and refused <= {*UNMATCHED} else Exit.ERROR
 
 
-def _job_options(command: Any) -> Any:
+def clusters_and_selector(command: Any) -> Any:
+    """Give a command the options that say among which clusters, and how, one is chosen."""
     options = [
         click.option("--cluster", "clusters", multiple=True, help="Consider only this cluster. Repeatable."),
         click.option("--selector", help="Selector that chooses the cluster, such as random or constraint."),
@@ -93,19 +94,20 @@ def job_and_cluster_options(command: Any) -> Any:
 
     @functools.wraps(command)
     def run(selector: str | None, selector_options: Path | None, **rest: Any) -> Any:
-        return command(selector=_selector(selector, selector_options), **rest)
+        return command(selector=selector_given(selector, selector_options), **rest)
 
-    return _job_options(run)
+    return clusters_and_selector(run)
 
 
-def _selector(name: str | None, options: Path | None) -> dict[str, Any] | None:
+def selector_given(name: str | None, options: Path | None) -> dict[str, Any] | None:
+    """Return the selector that the options of a command name; None: the server's."""
     if name is None and options is not None:
         raise click.UsageError("--selector-options requires --selector")
     return {"name": name, **({"options": json_of(options)} if options else {})} if name else None
 
 
 @click.command(cls=JobCommand)
-@_job_options
+@clusters_and_selector
 @click.option("-J", "--name", "--job-name", "name", help="Name of the job.")
 @click.option("--requestor", help="User the job is for; your login by default, where the token allows it.")
 @click.option(
@@ -149,7 +151,7 @@ def submit(
             "name": name,
             "requestor": requestor,
             "login": None if requestor else login(),
-            "selector": _selector(selector, selector_options),
+            "selector": selector_given(selector, selector_options),
         }
         common |= {"queue": queue or None, "backend": backend}
         _submit_many(client, given, {**common, "clusters": among}, key, output, alone=bool(wait or basis or tag))
@@ -162,7 +164,7 @@ def submit(
         click.get_current_context().exit(Exit.OK if found["candidates"] else Exit.NO_MATCH)
     tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
     try:
-        chosen = _selector(selector, selector_options)
+        chosen = selector_given(selector, selector_options)
         how: dict[str, Any] = {"basis": basis, "tag": tag, "queue": queue or None, "backend": backend}
         how["login"] = None if requestor else login()
         made = client.submit(jobspec, name, requestor, chosen, among, key, **how)

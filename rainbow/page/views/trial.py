@@ -18,7 +18,7 @@ from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs import lifecycle
 from rainbow.service.placement import ledger
 from rainbow.service.placement import submit as placement
-from rainbow.service.placement.submission import Submission
+from rainbow.service.placement.submission import Submission, match_answer
 from rainbow.service.queries import forecasts
 from rainbow.store import jobs as job_store
 from rainbow.store.pages import Filter
@@ -76,7 +76,7 @@ def matched() -> Any:
     """Say where a jobspec would run, why not elsewhere, and when; nothing is stored."""
     text = request.form.get("jobspec", "").replace("\r\n", "\n")
     try:
-        told = placement.answer(service(), who(), _submission(text, explain=True))
+        told = match_answer(service(), who(), _submission(text, explain=True))
     except InputError as fault:
         return render("match.html", 422, here="match", text=text, fault=fault)
     picture = drawn(told, MOST_CLUSTERS)

@@ -153,7 +153,7 @@ def _shown(entry: RegisteredCluster, counts: Counts) -> dict[str, Any]:
     cluster = entry.cluster
     return {
         "name": cluster.name,
-        "state": _state(entry, counts),
+        "state": cluster_state(entry, counts),
         "revision": entry.revision,
         "levels": cluster.levels,
         "totals": cluster_totals(cluster),
@@ -164,7 +164,7 @@ def _shown(entry: RegisteredCluster, counts: Counts) -> dict[str, Any]:
     }
 
 
-def _state(entry: RegisteredCluster, counts: Counts) -> str:
+def cluster_state(entry: RegisteredCluster, counts: Counts) -> str:
     """Say how a cluster is; what was said of it by its owner is told before what is seen of it."""
     if entry.draining:
         return "deleting"

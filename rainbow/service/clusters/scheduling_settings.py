@@ -74,7 +74,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
             take_back(connection, record.id, record.name, broken)
         clusters.set_limits(connection, record.id, after.limits)
         clusters.set_visibility(connection, record.id, shown)
-        told = _told(connection, after)
+        told = settings_document(connection, after)
     service.tell(record.id)
     return told
 
@@ -89,7 +89,7 @@ def _check_kept(connection: sa.Connection, record: ClusterRecord, policy: str, n
         )
 
 
-def _told(connection: sa.Connection, record: ClusterRecord) -> dict[str, Any]:
+def settings_document(connection: sa.Connection, record: ClusterRecord) -> dict[str, Any]:
     """Return what is set, and what the policy finds doubtful about it."""
     settings, limits = _parts(record)["settings"], _parts(record)["limits"]
     warnings = _warnings(record.policy, settings, jobs.live_by_requestor(connection, record.id))

@@ -118,7 +118,7 @@ def show(
         array = reading(connection, job_id).request.array
     following = found[-1].index if found and found[-1].index + 1 < sum(counts.values()) else None
     page = {"counts": counts, "tasks": [_task(task) for task in found], "next": following}
-    job = _job(record, waits.get(job_id))
+    job = job_document(record, waits.get(job_id))
     return {
         **job,
         **page,
@@ -248,7 +248,8 @@ def settle(connection: sa.Connection, job_id: str, now: float) -> None:
     jobs.change(connection, job_id, state=state, ended_at=now, ended_clock=clock, wait=None)
 
 
-def _job(record: JobRecord, wait: Mapping[str, Any] | None) -> dict[str, Any]:
+def job_document(record: JobRecord, wait: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a job as it is answered, without what is the server's own."""
     hidden = (
         "cluster_id",
         "accepted_clock",

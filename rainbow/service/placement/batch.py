@@ -19,8 +19,8 @@ from rainbow.selection.assignment import Assignment, BatchJob, Bound, assign
 from rainbow.selection.expression.scalar import summable
 from rainbow.selection.integer_program import solve
 from rainbow.service.placement.candidates import candidate_ids, states_of, unattended
-from rainbow.service.placement.submission import Submission
-from rainbow.service.placement.submit import find_open, selector_of, submit_all
+from rainbow.service.placement.submission import Submission, find_open, selector_of
+from rainbow.service.placement.submit import submit_all
 
 if TYPE_CHECKING:
     from rainbow.service.core.access import Caller

@@ -1,21 +1,30 @@
-"""What a submit brings, and the job that was submitted before under the same Idempotency-Key."""
+"""What a submit or a match asks for, and the clusters that fit it; the job that had the same Idempotency-Key."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NotFound
+from rainbow.jobspec import parse_jobspec
+from rainbow.matching import backends, match, shown_explained, verdict_to_json
+from rainbow.selection import check_options
 from rainbow.service.core.access import Caller
+from rainbow.service.core.counters import count
+from rainbow.service.core.settings import WAIT
 from rainbow.service.jobs.lifecycle import sees
 from rainbow.service.placement import ledger, refusal
+from rainbow.service.placement.candidates import barred, reach_of
+from rainbow.service.placement.match_cache import Found, MatchCache
 from rainbow.store import jobs
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+
+    from rainbow.service.core.service import Service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +76,64 @@ def earlier_job(connection: sa.Connection, who: Caller, asked: Submission) -> di
         raise NotFound(f"job {job_id} not found")
     decision = ledger.shown(jobs.decision(connection, job_id))
     return refusal.told(record, decision)
+
+
+def match_answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
+    """Say which clusters could run a jobspec; explained if that was asked for."""
+    if not asked.explain:
+        found = find_for(service, who, asked)
+        return verdict_to_json(found.request, found.match.verdicts)
+    request = parse_jobspec(asked.jobspec)
+    among = reach_of(service, who, asked.clusters).clusters
+    settings = service.settings
+    backend = asked.backend or settings.backend
+    verdicts = match(request, among, backend, settings.budget())
+    return shown_explained(request, among, verdicts, backends.get(backend), settings.budget())
+
+
+def find_for(service: Service, who: Caller, asked: Submission) -> Found:
+    """Match a jobspec against every cluster the caller may submit to, or those asked for."""
+    names = asked.clusters if asked.place is None else [asked.place]
+    among = reach_of(service, who, names, even_drained=queues(service, asked))
+    settings = service.settings
+    found = service.state(MatchCache).find(asked.jobspec, among, asked.backend or settings.backend, settings.budget())
+    for verdict, times in found.match.counts.items():
+        count("rainbow_matches", verdict, times)
+    return found
+
+
+def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, dict[str, str]]:
+    """Match a jobspec against the clusters that have the queue and class it names; say why not the others.
+
+    JobspecError where every cluster that matches is one of these.
+    """
+    found = find_for(service, who, asked)
+    if not found.request.attributes.get("system"):
+        return found, {}
+    with service.store.read() as connection:
+        without = barred(connection, found.request, found.match.ids)
+    if not without:
+        return found, {}
+    if len(without) == len(found.match.candidates):
+        raise next(iter(without.values()))
+    others = [name for name in found.match.reach.places if name not in without]
+    told = {name: fault.message for name, fault in without.items()}
+    return find_for(service, who, replace(asked, clusters=others, place=None)), told
+
+
+def selector_of(service: Service, asked: Submission) -> tuple[str, Mapping[str, Any]]:
+    """Return the request's own selector, for this request alone, or the server's."""
+    settings = service.settings  # once: they may be exchanged at any moment
+    if asked.selector is None:
+        return settings.selector, settings.selector_options
+    same = asked.selector == settings.selector
+    options = asked.options if asked.options is not None else settings.selector_options if same else {}
+    check_options(asked.selector, options)
+    return asked.selector, options
+
+
+def queues(service: Service, asked: Submission) -> bool:
+    """Return whether a job waits where clusters match and none takes it now; at its place in a plan none does."""
+    if asked.place is not None:
+        return False
+    return service.settings.unplaced == WAIT if asked.queue is None else asked.queue

@@ -1,4 +1,4 @@
-"""A submit: match, select, and one write transaction."""
+"""Submit jobs: select a cluster of those that fit, and write job, tasks and decision in one transaction."""
 
 from __future__ import annotations
 
@@ -17,27 +17,25 @@ from rainbow.errors import (
     TooMany,
     Unavailable,
 )
-from rainbow.jobspec import Request, parse_jobspec
+from rainbow.jobspec import Request
 from rainbow.jobspec.storable import keeping
-from rainbow.matching import backends, match, shown_explained, verdict_to_json
-from rainbow.selection import Choice, check_options, read_of, reads, reads_states, select
+from rainbow.selection import Choice, read_of, reads, reads_states, select
 from rainbow.selection.variables import ACCOUNT, SWITCHES
 from rainbow.service.accounts import admission as accounts
 from rainbow.service.accounts import ranks
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.core.counters import count, phase
 from rainbow.service.core.limits import admit, check_limits
-from rainbow.service.core.settings import WAIT
 from rainbow.service.jobs.dependency_targets import check_dependencies
 from rainbow.service.jobs.jobspecs import Reading, read_request, remember
 from rainbow.service.jobs.lifecycle import first_tasks
 from rainbow.service.placement import ledger, named_dependencies, refusal
 from rainbow.service.placement.arrival import Arrival, Arriving, arriving
-from rainbow.service.placement.candidates import Part, barred, reach_of, sized, snapshot, states_of, unattended
-from rainbow.service.placement.match_cache import Found, Match, MatchCache
+from rainbow.service.placement.candidates import Part, sized, snapshot, states_of, unattended
+from rainbow.service.placement.match_cache import Match
 from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
 from rainbow.service.placement.staged_tasks import LARGE, Staged, discard, stage
-from rainbow.service.placement.submission import Submission, earlier_job, key_of
+from rainbow.service.placement.submission import Submission, earlier_job, find_open, key_of, queues, selector_of
 from rainbow.state_machine import JobState, Task
 from rainbow.store import events, jobs, statistics, tasks
 from rainbow.store.jobs import JobRecord
@@ -345,30 +343,6 @@ ATTEMPTS = 3  # of a submit whose cluster gets other graphs while it is matched
 Placed = tuple[dict[str, Any], bool] | RainbowError  # a job and whether it was sent before, or why there is none
 
 
-def find_for(service: Service, who: Caller, asked: Submission) -> Found:
-    """Match a jobspec against every cluster the caller may submit to, or those asked for."""
-    names = asked.clusters if asked.place is None else [asked.place]
-    among = reach_of(service, who, names, even_drained=_queues(service, asked))
-    settings = service.settings
-    found = service.state(MatchCache).find(asked.jobspec, among, asked.backend or settings.backend, settings.budget())
-    for verdict, times in found.match.counts.items():
-        count("rainbow_matches", verdict, times)
-    return found
-
-
-def answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
-    """Say which clusters could run a jobspec; explained if that was asked for."""
-    if not asked.explain:
-        found = find_for(service, who, asked)
-        return verdict_to_json(found.request, found.match.verdicts)
-    request = parse_jobspec(asked.jobspec)
-    among = reach_of(service, who, asked.clusters).clusters
-    settings = service.settings
-    backend = asked.backend or settings.backend
-    verdicts = match(request, among, backend, settings.budget())
-    return shown_explained(request, among, verdicts, backends.get(backend), settings.budget())
-
-
 def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, Any], bool]:
     """Place a job; return it and whether it is an earlier one sent again. Refused says why no cluster takes it."""
     [placed] = submit_all(service, [(who, asked)])
@@ -441,34 +415,8 @@ def prepare(service: Service, who: Caller, asked: Submission) -> SubmitTransacti
     drained = {} if found.match.candidates else refusal.drained(service, found)
     kept = None if reads_states(selector) else snapshot(service, found.match.reach)
     return SubmitTransaction(
-        service, who, asked, wanted, found.match, selector, options, kept, without, drained, _queues(service, asked)
+        service, who, asked, wanted, found.match, selector, options, kept, without, drained, queues(service, asked)
     )
-
-
-def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, dict[str, str]]:
-    """Match a jobspec against the clusters that have the queue and class it names; say why not the others.
-
-    JobspecError where every cluster that matches is one of these.
-    """
-    found = find_for(service, who, asked)
-    if not found.request.attributes.get("system"):
-        return found, {}
-    with service.store.read() as connection:
-        without = barred(connection, found.request, found.match.ids)
-    if not without:
-        return found, {}
-    if len(without) == len(found.match.candidates):
-        raise next(iter(without.values()))
-    others = [name for name in found.match.reach.places if name not in without]
-    told = {name: fault.message for name, fault in without.items()}
-    return find_for(service, who, replace(asked, clusters=others, place=None)), told
-
-
-def _queues(service: Service, asked: Submission) -> bool:
-    """Return whether a job waits where clusters match and none takes it now; at its place in a plan none does."""
-    if asked.place is not None:
-        return False
-    return service.settings.unplaced == WAIT if asked.queue is None else asked.queue
 
 
 def _checked(service: Service, request: Request) -> Reading:
@@ -485,14 +433,3 @@ def _checked(service: Service, request: Request) -> Reading:
     if not wanted.gangs:
         raise JobspecError("there is no task to run", pointer="/tasks")
     return wanted
-
-
-def selector_of(service: Service, asked: Submission) -> tuple[str, Mapping[str, Any]]:
-    """Return the request's own selector, for this request alone, or the server's."""
-    settings = service.settings  # once: they may be exchanged at any moment
-    if asked.selector is None:
-        return settings.selector, settings.selector_options
-    same = asked.selector == settings.selector
-    options = asked.options if asked.options is not None else settings.selector_options if same else {}
-    check_options(asked.selector, options)
-    return asked.selector, options

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rainbow.service.clusters.inventory import _state
+from rainbow.service.clusters.inventory import cluster_state
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.jobs.whereabouts import waits_of
 from rainbow.state_machine import WorkerState
@@ -93,7 +93,7 @@ FAULT, SILENT, WAITS, AWAY, NOTHING = range(5)  # why a cluster needs somebody, 
 
 
 def _row(service: Service, entry: RegisteredCluster, counts: Counts) -> dict[str, Any]:
-    state, fault, live = _state(entry, counts.workers), service.faults.get(entry.id, ""), counts.live
+    state, fault, live = cluster_state(entry, counts.workers), service.faults.get(entry.id, ""), counts.live
     all_of_them, ready = entry.cluster.worker_count, counts.workers.get(WorkerState.READY, 0)
     away = {str(one): counts.workers[one] for one in sorted(BROKEN) if counts.workers.get(one)}
     waits = live.waiting > 0

@@ -13,7 +13,7 @@ from rainbow.scheduling import Answer, can_ever, can_now, policies, traits_of
 from rainbow.service.accounts.ranks import standings_of, told
 from rainbow.service.core.access import Caller
 from rainbow.service.jobs.expectation import expectation
-from rainbow.service.jobs.lifecycle import _job, visible_job
+from rainbow.service.jobs.lifecycle import job_document, visible_job
 from rainbow.service.jobs.whereabouts import unserved, waits_of
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement import ledger
@@ -68,7 +68,7 @@ def listing(service: Service, who: Caller, chosen: Filter, *, summary: bool = Fa
         found = pages.listing(connection, chosen)
         waits = waits_of(service, connection, found)
         sums = tasks.summaries(connection, [record.id for record in found]) if summary else {}
-    listed = [{**_job(record, waits.get(record.id)), **_summed(sums.get(record.id))} for record in found]
+    listed = [{**job_document(record, waits.get(record.id)), **_summed(sums.get(record.id))} for record in found]
     return [
         {**one, "eta": expectation(service, who, record, one["wait"])}
         for one, record in zip(listed, found, strict=True)

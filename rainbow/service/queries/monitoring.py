@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import PolicyError, TryLater
 from rainbow.scheduling import diagram, plan_diagram
 from rainbow.scheduling.interface import Order
-from rainbow.service.clusters.scheduling_settings import _told
+from rainbow.service.clusters.scheduling_settings import settings_document
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.scheduler.loop import step_safely
 from rainbow.service.scheduler.step import Figures, LastFigures, plan_only
@@ -25,7 +25,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show a cluster's policy, settings, limits, figures of the moment, and the fault of its last step, if any."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-        told = _told(connection, record)
+        told = settings_document(connection, record)
     fault = service.faults.get(record.id)
     try:
         decided = plan_only(service, record)
