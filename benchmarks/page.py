@@ -70,14 +70,14 @@ def large(folder: Path) -> Iterator[tuple[Served, Crowd]]:
     ids += [_submit(api, big.token, jobspec(), 60) for _ in range(2)]
     past.tasks_of(service.store, ids[-1], BARS, service.clock())
     past.jobs_like(service.store, ids[-2], ENDED, service.clock())
-    cookie = sessions.begin(service, [ADMIN]).cookie
+    cookies = [sessions.begin(service, [ADMIN]).cookie for _ in range(viewers.VIEWERS)]
     decided = _submit(api, ADMIN, jobspec(), 60)
     service.close()
     tabs = [(f"/clusters/sequoia?tab={tab}", "sequoia") for tab in ("nodes", "queue", "timeline", "shares")]
     pages = [("/fleet", ""), ("/jobs", ""), ("/clusters", ""), (f"/jobs/{decided}", ""), ("/fleet", ""), *tabs]
     own = {"RAINBOW_REGISTRATION_SECRET": REGISTRATION, "RAINBOW_ADMIN_TOKEN": ADMIN}
     with serving(url, folder, environment=own) as served:
-        crowd = Crowd(served.port, cookie, ADMIN, {**secrets, "sequoia": big.secret}, jobspec(), pages)
+        crowd = Crowd(served.port, cookies, ADMIN, {**secrets, "sequoia": big.secret}, jobspec(), pages)
         yield served, crowd
 
 

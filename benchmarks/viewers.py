@@ -28,10 +28,10 @@ ROUNDS = 3
 
 @dataclass
 class Crowd:
-    """Who asks: the server's port, the cookie of the viewers, what they look at, and what they were answered."""
+    """Who asks: the server's port, the sessions of the viewers, what they look at, and what they were answered."""
 
     port: int
-    cookie: str
+    cookies: Sequence[str]  # of a session for each viewer
     token: str
     secrets: dict[str, str]  # of each cluster whose agent waits
     spec: dict[str, Any]
@@ -90,15 +90,28 @@ class Line:
 
 async def _agent(crowd: Crowd, name: str, secret: str) -> None:
     line, headers = Line(crowd.port), {"Authorization": f"Bearer {secret}"}
-    await line.ask("POST", f"/v1/clusters/{name}/heartbeat", headers, {"agent": "a", "running": []})
-    while True:
-        status, _ = await line.ask("POST", f"/v1/clusters/{name}/receive", headers, {"agent": "a", "wait": 20})
+
+    async def say(verb: str, **more: Any) -> dict[str, Any]:
+        status, told = await line.ask("POST", f"/v1/clusters/{name}/{verb}", headers, {"agent": "a", **more})
         crowd.statuses[f"agent {status}"] += 1
+        return json.loads(told) if status == 200 else {}
+
+    await say("heartbeat", running=[])
+    while True:
+        if not (tasks := (await say("receive", wait=20)).get("tasks")):
+            continue
+        offered = [{"id": task["id"], "attempt": task["attempt"]} for task in tasks]
+        accepted = (await say("accept", tasks=offered)).get("accepted", [])
+        ended = {"event": "ended", "result": "exited", "exit_code": 0}
+        run = [task for task in tasks if task["id"] in accepted and len(task["placement"]) == 1]
+        events = [{"task": task["id"], "attempt": task["attempt"], **ended} for task in run]
+        if events:
+            await say("events", events=events)
 
 
 async def _viewer(crowd: Crowd, number: int) -> None:
     path, about = crowd.pages[number % len(crowd.pages)]
-    headers = {"Cookie": f"rainbow={crowd.cookie}", "Accept-Encoding": "gzip"}
+    headers = {"Cookie": f"rainbow={crowd.cookies[number % len(crowd.cookies)]}", "Accept-Encoding": "gzip"}
     stream, line, asked = Line(crowd.port), Line(crowd.port), 0.0
     reader = await stream.send("GET", "/ui/events", headers)
     status, _ = await stream.head(reader)

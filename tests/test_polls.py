@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rainbow.api import create_app
 from rainbow.api.front import Front
 from rainbow.errors import Unavailable
 from rainbow.service import Service
-from rainbow.service.agents.liveness import store_signs
+from rainbow.service.agents.liveness import departed, store_signs
 from rainbow.service.core.token_digests import SECRET
 from rainbow.store import workers
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec, open_service_at
@@ -27,6 +27,7 @@ class Asked:
 
     def __init__(self, service: Service, oak: Cluster) -> None:
         self.oak, self.seen, self.ids = oak, 0, set[bytes]()
+        self.hang_up: Callable[[], None] = lambda: None
         app = create_app(service)
         app.before_request(self._count)
         self.front = Front(app, service)
@@ -70,14 +71,18 @@ class Asked:
     async def _answered(self, scope: dict[str, Any], body: bytes) -> tuple[int, Any]:
         told: list[dict[str, Any]] = []
         sent = [{"type": "http.request", "body": body}]
+        gone = asyncio.get_running_loop().create_future()
+        self.hang_up = lambda: gone.set_result({"type": "http.disconnect"})
 
         async def receive() -> dict[str, Any]:
-            return sent.pop() if sent else await asyncio.Future()
+            return sent.pop() if sent else await gone
 
         async def send(message: dict[str, Any]) -> None:
             told.append(message)
 
         await self.front(scope, receive, send)
+        if not told:
+            return 0, None
         self.ids |= {value for key, value in told[0]["headers"] if key == b"x-request-id"}
         return told[0]["status"], json.loads(told[1]["body"])
 
@@ -130,6 +135,20 @@ def test_a_poll_from_memory_hears_of_work_while_it_waits(asked: Asked) -> None:
     assert len(asked.poll(wait=30)[1]["tasks"]) == 1
     thread.join()
     assert asked.seen == 2
+
+
+@pytest.mark.parametrize("from_memory", [False, True])
+def test_an_agent_that_hangs_up_while_it_waits_is_noted_and_one_that_comes_again_is_not(
+    asked: Asked, service: Service, from_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rainbow.service.core.leases.AWAY", 0.0)
+    if from_memory:
+        asked.leave(wait=30)
+    threading.Timer(0.2, lambda: asked.loop.call_soon_threadsafe(asked.hang_up)).start()
+    assert asked.poll(wait=30) == (0, None)
+    assert list(departed(service)) == [service.catalogue["oak"].id]
+    asked.poll()
+    assert departed(service) == {}
 
 
 def test_a_secret_that_is_rotated_is_refused_at_the_next_poll(asked: Asked) -> None:

@@ -23,13 +23,14 @@ from urllib.parse import unquote_to_bytes
 
 from rainbow.api.connections import CONNECTION
 from rainbow.api.lanes import Lanes
-from rainbow.api.pauses import PAUSE, WAITED, Polls
+from rainbow.api.pauses import AGENT, PAUSE, WAITED, Polls
 from rainbow.api.problems import body_of, headers_of
 from rainbow.api.wire import request_id, tokens_of
 from rainbow.errors import LimitError, RainbowError, TimedOut, TooMany, Unauthenticated
 from rainbow.lru_cache import LruCache
 from rainbow.service.core.access import MISSING, UNKNOWN, Caller, caller
 from rainbow.service.core.counters import count
+from rainbow.service.core.leases import AWAY
 from rainbow.service.core.pubsub import Pause
 
 if TYPE_CHECKING:
@@ -98,6 +99,11 @@ class Front:
                 return None
             found = self._known.put(header, (who, now + REMEMBERED))
         return found[0]
+
+    def hear_left(self, cluster_id: str) -> None:
+        """Let those look again who follow a cluster, if an agent of it has not come back."""
+        if cluster_id in self._service.leases.left(self._service.settings.lease):
+            self._service.news.hear([cluster_id])
 
     def _look(self, header: str) -> Caller | None:
         try:
@@ -183,7 +189,7 @@ class Request:
         loop, polls = asyncio.get_running_loop(), self._front._polls
         began, asked = loop.time(), (self._scope["path"], self._headers.get(b"authorization"), body)
         poll = polls.again(asked, began)
-        if poll is not None and not await self._wait(poll.pause):
+        if poll is not None and not await self._wait(poll.pause, poll.agent):
             return await _send(self._send, self._named(poll.answer))
         environ, waited = environment(self._scope, body), loop.time() - began if poll else 0.0
         while True:
@@ -193,7 +199,7 @@ class Request:
                 return await self._stream(answer)
             pause = again.get(PAUSE)
             polls.keep(asked, again, answer, loop.time())
-            if pause is None or not await self._wait(pause):
+            if pause is None or not await self._wait(pause, again.get(AGENT)):
                 return await _send(self._send, answer)
             waited = max(loop.time() - began, MOMENT)
 
@@ -237,15 +243,16 @@ class Request:
         finally:
             _close(answer.parts)
 
-    async def _wait(self, pause: Pause) -> bool:
-        """Wait through a pause; return whether there is news. Gone if the client is."""
-        front, loop = self._front, asyncio.get_running_loop()
+    async def _wait(self, pause: Pause, agent: tuple[str, str] | None = None) -> bool:
+        """Wait through a pause (of this agent); return whether there is news. Gone if the client is."""
+        front, loop, leases = self._front, asyncio.get_running_loop(), self._service.leases
         if front._waiting >= self._service.settings.limits.waiting:
             raise TooMany(
                 "too many open event streams and waiting requests; try again later", retry_after=2, limit="waiting"
             )
         self._left = self._left or loop.create_task(self._receive())
         news = loop.create_future()
+        number = leases.waits(*agent) if agent else 0
         front._waiting += 1
         try:
             with self._service.news.listening(pause.versions, partial(_wake, loop, news)):
@@ -255,6 +262,9 @@ class Request:
         finally:
             front._waiting -= 1
         if self._left.done():
+            if agent is not None and not self._service.ending:
+                leases.leaves(*agent, number)
+                loop.call_later(AWAY, front.hear_left, agent[0])
             raise Gone
         return self._service.news.is_over(pause)
 

@@ -12,6 +12,7 @@ from rainbow.state_machine import BOOKED, WorkerState
 from rainbow.store.schema import agents, clusters, tasks, workers
 
 _AGENTS_OF = sa.select(agents).where(agents.c.cluster_id == sa.bindparam("wanted"))
+_AGENTS_OF_MANY = sa.select(agents).where(agents.c.cluster_id.in_(sa.bindparam("wanted", expanding=True)))
 _ONE = _AGENTS_OF.where(agents.c.name == sa.bindparam("called"))
 _NUMBER: sa.BindParameter[int] = sa.bindparam("number")
 _SEEN = agents.update().where(agents.c.cluster_id == sa.bindparam("of"), agents.c.name == sa.bindparam("called"))
@@ -38,6 +39,15 @@ class AgentRecord:
 def agents_of(connection: sa.Connection, cluster_id: str) -> dict[str, AgentRecord]:
     """Return {agent: its last heartbeat}."""
     return {row.name: _agent_record(row) for row in connection.execute(_AGENTS_OF, {"wanted": cluster_id})}
+
+
+def agents_of_many(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[str, AgentRecord]]:
+    """Return {cluster id: {agent: its last heartbeat}} of those that have agents."""
+    wanted, found = sorted(cluster_ids), dict[str, dict[str, AgentRecord]]()
+    for k in range(0, len(wanted), NAMED):
+        for row in connection.execute(_AGENTS_OF_MANY, {"wanted": wanted[k : k + NAMED]}):
+            found.setdefault(row.cluster_id, {})[row.name] = _agent_record(row)
+    return found
 
 
 def agent(connection: sa.Connection, cluster_id: str, name: str) -> AgentRecord | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rainbow.errors import RainbowError
 from rainbow.service.core import leases
@@ -105,6 +105,32 @@ def _note(
     if back or lost:
         service.tell(record.id, offers=False)
     return record
+
+
+class Departed(NamedTuple):
+    """Seconds since an agent closed its connection without a word, and seconds that its lease still has."""
+
+    ago: float
+    left: float
+
+
+def departed(service: Service) -> dict[str, dict[str, Departed]]:
+    """Return {cluster id: {agent: Departed}} of agents that closed the connection on which they waited.
+
+    Not of those that have said something since, here or to another process, or that had signed off before.
+    """
+    lease, left = service.settings.lease, service.leases.left(service.settings.lease)
+    if not left:
+        return {}
+    with service.store.read() as connection:
+        signs = workers.agents_of_many(connection, left)
+    found: dict[str, dict[str, Departed]] = {}
+    for cluster_id, agents in left.items():
+        for name, sign in signs.get(cluster_id, {}).items():
+            silent = service.leases.silence(cluster_id, sign).likely
+            if name in agents and sign.workers != frozenset() and agents[name] <= silent <= lease:
+                found.setdefault(cluster_id, {})[name] = Departed(agents[name], lease - silent)
+    return found
 
 
 def _lost_with(

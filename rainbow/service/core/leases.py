@@ -9,6 +9,7 @@ process may have another. So each process notes by its own monotonic clock when 
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -19,6 +20,7 @@ Key = tuple[str, str]  # a cluster's id, an agent's name
 PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
 TOGETHER = 1.0  # seconds between two times that signs are stored which say nothing new
 MOST = 100_000  # agents that are remembered
+AWAY = 5.0  # seconds after which an agent whose connection closed while it waited is said to be gone
 
 
 class Silence(NamedTuple):
@@ -45,6 +47,9 @@ class Leases:
         self._put_off: dict[Key, AgentRecord] = {}
         self._stored = self.began  # when signs that were put off were stored last
         self._heard: dict[Key, tuple[int, float]] = {}  # the highest number said here, and when; stored or not
+        self._numbers = itertools.count()
+        self._waits: dict[Key, int] = {}  # the number of an agent's last wait here
+        self._left: dict[Key, float] = {}  # when the connection closed on which it waited
 
     def silence(self, cluster_id: str, sign: AgentRecord) -> Silence:
         """Return how long an agent has been silent whose last sign this is."""
@@ -107,6 +112,34 @@ class Leases:
     def silences(self, cluster_id: str, signs: Mapping[str, AgentRecord]) -> dict[str, Silence]:
         """Return how long each of a cluster's agents has been silent."""
         return {name: self.silence(cluster_id, sign) for name, sign in signs.items()}
+
+    # ── connections that closed: nothing is decided by them, but people hear of it before the lease is over ──
+
+    def waits(self, cluster_id: str, name: str) -> int:
+        """Note that an agent waits on a connection; return the number of this wait."""
+        key, number = (cluster_id, name), next(self._numbers)
+        while len(self._waits) >= MOST and key not in self._waits:
+            oldest = next(iter(self._waits))
+            del self._waits[oldest]
+            self._left.pop(oldest, None)
+        self._waits[key] = number
+        self._left.pop(key, None)
+        return number
+
+    def leaves(self, cluster_id: str, name: str, number: int) -> None:
+        """Note that an agent closed the connection of a wait, unless a later wait has begun."""
+        if self._waits.get((cluster_id, name)) == number:
+            self._left[(cluster_id, name)] = self._monotonic()
+
+    def left(self, most: float) -> dict[str, dict[str, float]]:
+        """Return {cluster id: {agent: seconds}} since agents closed their connection, from AWAY to `most` seconds."""
+        now, found = self._monotonic(), dict[str, dict[str, float]]()
+        for key, at in [*self._left.items()]:
+            if now - at > most:
+                self._left.pop(key, None)
+            elif now - at >= AWAY:
+                found.setdefault(key[0], {})[key[1]] = now - at
+        return found
 
     def up(self) -> float:
         """Return how many seconds this process has listened."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rainbow.service.agents.liveness import Departed, departed
 from rainbow.service.clusters.inventory import cluster_state
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.jobs.whereabouts import waits_of
@@ -73,7 +74,8 @@ def summary(service: Service, who: Caller, top: int = 40) -> dict[str, Any]:
     """Count what the caller's clusters have; name the `top` that need their operator first, and why."""
     counts = service.state(Tally).read(service)
     entries = [entry for entry in service.catalogue.values() if who.sees(entry.id)]
-    rows = [_row(service, entry, counts.get(entry.id, Counts())) for entry in entries]
+    gone = departed(service)
+    rows = [_row(service, entry, counts.get(entry.id, Counts()), gone.get(entry.id, {})) for entry in entries]
     first = sorted((row for row in rows if row["rank"] < NOTHING), key=_urgency)
     unplaced = _unplaced(service, who)
     return {
@@ -92,7 +94,7 @@ def summary(service: Service, who: Caller, top: int = 40) -> dict[str, Any]:
 FAULT, SILENT, WAITS, AWAY, NOTHING = range(5)  # why a cluster needs somebody, the worst first
 
 
-def _row(service: Service, entry: RegisteredCluster, counts: Counts) -> dict[str, Any]:
+def _row(service: Service, entry: RegisteredCluster, counts: Counts, gone: Mapping[str, Departed]) -> dict[str, Any]:
     state, fault, live = cluster_state(entry, counts.workers), service.faults.get(entry.id, ""), counts.live
     all_of_them, ready = entry.cluster.worker_count, counts.workers.get(WorkerState.READY, 0)
     away = {str(one): counts.workers[one] for one in sorted(BROKEN) if counts.workers.get(one)}
@@ -109,8 +111,9 @@ def _row(service: Service, entry: RegisteredCluster, counts: Counts) -> dict[str
         "oldest": live.oldest,
         "away": away,
         "fault": fault,
+        "gone": gone if state != "unattended" else {},
     }
-    silent = state == "unattended" and (waits or live.running)
+    silent = (state == "unattended" and (waits or live.running)) or bool(row["gone"])
     return {**row, "rank": FAULT if fault else SILENT if silent else WAITS if waits else AWAY if away else NOTHING}
 
 
@@ -151,7 +154,7 @@ def _explained(service: Service, rows: Sequence[dict[str, Any]]) -> list[dict[st
     for row in rows:
         job = oldest.get(row["id"])
         wait = (waits.get(job.id) or job.wait or {}) if job else {}
-        told = {key: value for key, value in row.items() if key not in ("id", "rank")}
+        told = {key: value for key, value in row.items() if key not in ("id", "rank", "gone")}
         named = {"job": job.id, "job_name": job.name, "requestor": job.requestor} if job else {}
         found.append({**told, "oldest_job": named or None, "why": _why(row, wait)})
     return found
@@ -163,9 +166,20 @@ def _why(row: Mapping[str, Any], wait: Mapping[str, Any]) -> str:
     if row["state"] == "unattended":
         left = some(row["waiting"] + row["running"], "job")
         return f"0 agents are connected; {left} cannot start or end; start one with rainbow agent"
+    if row["gone"]:
+        return _gone(row["gone"])
     if wait:
         return str(wait.get("text", ""))
     return ", ".join(f"{some(many, 'worker')} {word.lower()}" for word, many in row["away"].items())
+
+
+def _gone(agents: Mapping[str, Departed]) -> str:
+    name, one = max(agents.items(), key=lambda each: each[1].ago)
+    others = f" and {some(len(agents) - 1, 'other agent')}" if len(agents) > 1 else ""
+    return (
+        f"agent {name}{others} closed the connection {one.ago:.0f} s ago; "
+        f"the workers are lost in {one.left:.0f} s unless it comes back"
+    )
 
 
 def written(told: Mapping[str, Any]) -> dict[str, Any]:
