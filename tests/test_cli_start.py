@@ -22,9 +22,20 @@ finally:
 """.replace("HEAVY", repr(HEAVY))
 
 
-@pytest.mark.parametrize("words", ["--version", "jobs --help", "job why --help", "submit --help", "events --help"])
+@pytest.mark.parametrize("words", ["--version", "--help", "jobs --help", "job why --help", "submit --help"])
 def test_command_that_asks_a_server_imports_nothing_heavy(words: str) -> None:
     done = subprocess.run([sys.executable, "-c", STARTED, *words.split()], capture_output=True, text=True, check=True)
+    assert done.stderr.split() == []
+
+
+def test_completion_of_a_command_imports_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_RAINBOW_COMPLETE": "bash_complete", "COMP_WORDS": "rainbow j", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    started = STARTED.replace("main(sys.argv[1:])", "main(sys.argv[1:], 'rainbow')").replace(
+        repr(HEAVY), repr(("httpx", "rainbow.cli.commands.jobs"))
+    )
+    done = subprocess.run([sys.executable, "-c", started], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["plain,jobs", "plain,job", "plain,jobspec"]
     assert done.stderr.split() == []
 
 

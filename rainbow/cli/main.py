@@ -9,51 +9,66 @@ from importlib.resources import files
 from typing import Any
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import CompletionItem, get_completion_class
 
 from rainbow import __version__
 from rainbow.cli.exit_codes import INTERRUPTED, LACKING, Exit, exit_of
 from rainbow.cli.output import printer
 from rainbow.errors import NotFound, RainbowError
 
-# command → where it is; each is imported when it is run, or listed in a help
-COMMANDS = {
-    "account": "accounts:account",
-    "agent": "commands.agent:agent",
-    "attach": "commands.logs:attach",
-    "cluster": "commands.clusters:cluster",
-    "completion": "main:completion",
-    "config": "commands.config:config",
-    "db": "commands.server_admin:db",
-    "demo": "demo:demo",
-    "doctor": "commands.server_admin:doctor",
-    "events": "commands.events:events",
-    "help": "main:show_help",
-    "history": "slurm.history:history",
-    "job": "commands.logs:job",  # with `job logs`, which stands beside `run`
-    "jobs": "commands.jobs:jobs",
-    "jobspec": "slurm.sbatch:jobspec",
-    "match": "commands.match:match",
-    "nodes": "slurm.history:nodes",
-    "policy": "commands.simulation:policy",  # with `policy simulate`, which stands beside `simulate`
-    "qos": "accounts:qos",
-    "receive": "commands.receive:receive",
-    "report": "commands.receive:report",
-    "reserve": "commands.reservations:reserve",
-    "run": "commands.logs:run",
-    "sbatch": "slurm.sbatch:sbatch",
-    "scheduler": "commands.scheduler:scheduler",
-    "serve": "commands.server_admin:serve",
-    "simulate": "commands.simulation:simulate_command",
-    "state": "commands.cluster_parts:state",
-    "submit": "commands.submit:submit",
-    "subsystem": "commands.cluster_parts:subsystem",
-    "token": "commands.tokens:token",
-    "top": "slurm.history:top",
-    "usage": "accounts:usage",
-    "version": "main:version",
-    "worker": "commands.cluster_parts:worker",
+# topic → command → (where it is, what it does); each is imported when it is run: a help, too, waits for no import
+TOPICS = {
+    "Jobs": {
+        "submit": ("commands.submit:submit", "Submit a jobspec, a batch script or a command."),
+        "run": ("commands.logs:run", "Submit one job, print what it writes, exit with its code."),
+        "sbatch": ("slurm.sbatch:sbatch", "Submit a batch script with the options of sbatch."),
+        "match": ("commands.match:match", "Show which clusters fit a jobspec, and why others do not."),
+        "jobs": ("commands.jobs:jobs", "List the jobs that have not ended."),
+        "history": ("slurm.history:history", "List jobs that have ended, too, as sacct does."),
+        # with `job logs`, which stands beside `run`
+        "job": ("commands.logs:job", "One job: why it waits, when it starts, its output, cancel, ..."),
+        "attach": ("commands.logs:attach", "Follow the output of a job; exit with its code."),
+        "jobspec": ("slurm.sbatch:jobspec", "Translate a batch script into a jobspec, or back."),
+    },
+    "Clusters": {
+        "nodes": ("slurm.history:nodes", "List nodes by state, with what is free, as sinfo does."),
+        "top": ("slurm.history:top", "Watch what is free, and the largest jobs."),
+        "events": ("commands.events:events", "Print what happens to jobs and clusters, as it happens."),
+        "cluster": ("commands.clusters:cluster", "Import, register, list, show, drain, delete clusters."),
+        "subsystem": ("commands.cluster_parts:subsystem", "Register and delete subsystem graphs of a cluster."),
+        "worker": ("commands.cluster_parts:worker", "List, drain and reinstate the nodes of a cluster."),
+        "state": ("commands.cluster_parts:state", "Show and set the values that selection reads."),
+        "token": ("commands.tokens:token", "Mint, list, rotate and revoke tokens and secrets."),
+    },
+    "Agents": {
+        "agent": ("commands.agent:agent", "Run the tasks of a cluster, here or by its Slurm."),
+        "receive": ("commands.receive:receive", "Receive whole jobs for a scheduler of your own."),
+        "report": ("commands.receive:report", "Report that a received job has started or ended."),
+    },
+    "Who gets how much": {
+        "scheduler": ("commands.scheduler:scheduler", "Show and set a cluster's policy; its plan; its timeline."),
+        "reserve": ("commands.reservations:reserve", "Reserve nodes for users, or for maintenance."),
+        "account": ("accounts:account", "Accounts: who may use how much over all clusters."),
+        "qos": ("accounts:qos", "Qualities of service: priority, limits, preemption."),
+        "usage": ("accounts:usage", "Show what accounts have used."),
+        # with `policy simulate`, which stands beside `simulate`
+        "policy": ("commands.simulation:policy", "Check settings; try other rules on past decisions."),
+        "simulate": ("commands.simulation:simulate_command", "Run recorded jobs in virtual time."),
+    },
+    "The server": {
+        "demo": ("demo:demo", "Run a server, three clusters and their jobs."),
+        "serve": ("commands.server_admin:serve", "Run the server."),
+        "config": ("commands.config:config", "Write, check, view and reload the configuration."),
+        "db": ("commands.server_admin:db", "Upgrade, back up and restore the database."),
+        "doctor": ("commands.server_admin:doctor", "Check configuration, database, credentials, drivers."),
+    },
+    "More": {
+        "help": ("main:show_help", "Explain a command or a topic."),
+        "completion": ("main:completion", "Print the completion script of a shell."),
+        "version": ("main:version", "Show the version."),
+    },
 }
+COMMANDS = {name: place for commands in TOPICS.values() for name, (place, _) in commands.items()}
 
 
 class Commands(MutableMapping[str, click.Command]):
@@ -139,6 +154,18 @@ file that `cluster register --save` writes (RAINBOW_CREDENTIALS).
 
 class Root(click.Group):
     """Turns every fault into its line and exit code; a traceback is shown only if RAINBOW_DEBUG is set."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by topic."""
+        for topic, commands in TOPICS.items():
+            with formatter.section(topic):
+                formatter.write_dl([(name, line) for name, (_, line) in commands.items()], col_max=12, col_spacing=2)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command by the table alone, or an option."""
+        lines = {name: line for commands in TOPICS.values() for name, (_, line) in commands.items()}
+        found = [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
