@@ -61,8 +61,17 @@ def test_job_no_ready_worker_can_host_hears_of_the_others(states, more):
     of = cluster(*states, of=[job("wide", 3)])
     (wait,) = every_wait(of, plan(of))
     ready = states.count(W.READY)
-    assert wait.text == f"0 of {some(ready, 'ready worker')} can run this job{more}"
-    assert wait.facts == {"ready": ready, "workers": 2, "states": {"LOST": 1} if LOST in states else {}}
+    able = f"{ready} of {some(ready, 'ready worker')} can run a part of this job, too few for all of it"
+    assert wait.text == able + more
+    facts = {"ready": ready, "hosts": ready, "workers": 2, "states": {"LOST": 1} if LOST in states else {}}
+    assert wait.facts == facts
+
+
+def test_job_that_has_no_part_a_ready_worker_can_run_hears_so():
+    of = view([job("large", 1, kind="big")], workers=2, kinds={"node1": "big"})
+    of = replace(of, workers=[of.workers[0], replace(of.workers[1], state=DRAINING)])
+    (wait,) = every_wait(of, plan(of))
+    assert wait.text == "0 of 1 ready worker can run this job; 1 of 2 workers is draining (node1)"
 
 
 def test_counts_follow_every_change_of_a_state():

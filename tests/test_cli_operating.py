@@ -67,7 +67,7 @@ def test_a_command_that_is_refused_says_which_credential_it_lacks(shell: Shell) 
     ):
         told = shell(*words)
         assert told.exit_code == Exit.NOT_ALLOWED
-        assert f"this command found no {what}" in told.stderr
+        assert f"the command lacks {what}" in told.stderr
 
 
 def test_history_takes_states_of_sacct_and_of_rainbow(shell: Shell) -> None:  # noqa: F811

@@ -173,7 +173,7 @@ class Root(click.Group):
             return super().invoke(ctx)
         except RainbowError as fault:
             code, lacking = exit_of(fault), ctx.meta.get(LACKING)
-            _say(f"{fault}; this command found no {lacking}" if lacking and code is Exit.NOT_ALLOWED else str(fault))
+            _say(f"{fault}; the command lacks {lacking}" if lacking and code is Exit.NOT_ALLOWED else str(fault))
             ctx.exit(code)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)

@@ -40,8 +40,14 @@ SHARED, OWNED = "shared", "owned"
 HANDED_OVER = 10_000  # tasks at once where another queues them
 
 
+def _only_doctor(_context: click.Context, _argument: click.Parameter, action: str | None) -> str | None:
+    if action not in (None, "doctor"):
+        raise click.UsageError(f"{action!r} is not `doctor`; to run the tasks of a cluster, use --cluster {action}")
+    return action
+
+
 @click.command()
-@click.argument("action", required=False, type=click.Choice(["doctor"]))
+@click.argument("action", required=False, metavar="[doctor]", callback=_only_doctor)
 @click.option("--cluster", help="Cluster to run tasks for.")
 @click.option(
     "--executor", default="local", show_default=True, help="Executor that runs tasks: NAME or NAME:ARGUMENT."

@@ -284,7 +284,8 @@ def _draw_why(console: Console, found: Document) -> None:
     told = {"id": found["id"], **_waiting(waits, found.get("verify") or {}), **_expected(found), **account}
     console.print(printer.facts(told))
     draw_decision(console, found["decision"])
-    draw_steps(console, found["decision"].get("selection") or {})
+    if found["decision"].get("candidates"):  # else there was nothing to select from: the reason is above
+        draw_steps(console, found["decision"].get("selection") or {})
     _draw_moves(console, found["decision"].get("moves") or [])
 
 

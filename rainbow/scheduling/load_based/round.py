@@ -140,7 +140,7 @@ class LoadBasedStep:
             if (name, gang.question) in self.passed:
                 queue.give_up(None)
             elif not self.placing.cost(gang):
-                self._give_up(name, gang, unhosted(self, job))
+                self._give_up(name, gang, unhosted(self, job, gang))
             elif took := self.placing.start(gang, granted):
                 granted -= took
                 self.held[name] += took
@@ -244,11 +244,14 @@ SHARE, LOANED = "share-used", "on-loan"
 OWN = ("no-ready-host", "consumables", "share-too-small", "reserving")
 
 
-def unhosted(round_: LoadBasedStep, job: JobView) -> Wait:
-    """Say that no ready worker could ever host what a job waits to start."""
+def unhosted(round_: LoadBasedStep, job: JobView, gang: GangView) -> Wait:
+    """Say that the ready workers could never host what a job waits to start: none of them a part, or too few."""
     ready, others = round_.placing.ready, cluster_index.told(round_.census)
-    text = f"0 of {some(ready, 'ready worker')} can run this job{others and f'; {others}'}"
-    return Wait(job.id, "no-ready-host", text, {"ready": ready, **cluster_index.facts(round_.census)})
+    parts = round_.placing.ready_for(gang)
+    able = f"{parts} of {some(ready, 'ready worker')} can run"
+    text = f"{able} a part of this job, too few for all of it" if parts else f"{able} this job"
+    facts = {"ready": ready, "hosts": parts, **cluster_index.facts(round_.census)}
+    return Wait(job.id, "no-ready-host", text + (others and f"; {others}"), facts)
 
 
 def passed_over(round_: LoadBasedStep, name: str, held: Reserved, lacking: Amounts) -> Wait:
@@ -385,7 +388,7 @@ class NotReached:
     def _found(self, name: str, job: JobView, gang: GangView) -> Wait | None:
         round_ = self._round
         if not round_.placing.cost(gang):
-            return unhosted(round_, job)
+            return unhosted(round_, job, gang)
         if round_.placing.idle_for(gang):
             return None
         loans, end = self._lent()
