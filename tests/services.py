@@ -66,6 +66,7 @@ SERVICES = {
         folders=("/usr/sbin", "/usr/lib/*/slurm-wlm"),
         must=False,  # packages that not every image has beside Slurm's
     ),
+    "sudo": Wanted(packages=("sudo",), programs=("sudo", "unshare", "setpriv"), must=False),
     "Chromium": Wanted(
         packages=("chromium-headless-shell", "fonts-dejavu-core"),  # takes a third of the whole browser's time
         programs=("chromium-headless-shell",),

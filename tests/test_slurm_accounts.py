@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import os
 import pwd
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,11 +25,12 @@ from rainbow.agent.executors.slurm import executor as slurm_executor
 from rainbow.agent.executors.slurm.accounts import Account, Identity, account_of, read_users
 from rainbow.agent.executors.slurm.call import Call
 from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, body_of
-from rainbow.agent.executors.slurm.executor import SlurmExecutor
+from rainbow.agent.executors.slurm.executor import HELPER, SlurmExecutor
 from rainbow.agent.executors.slurm.helper import answer
 from rainbow.errors import ConfigError
 from rainbow.jobspec.sbatch.request import NotCarriedError
 from rainbow.testing.runs import ends, until
+from tests import services
 from tests.slurm import Slurm, rest_of
 from tests.slurm_accounting import accounted
 from tests.test_binding import needs_two
@@ -319,6 +322,44 @@ def test_helper_calls_nothing_else_and_trusts_no_file_that_others_can_change(tmp
     assert answered("ann", "sh", "-c", "id")["code"] == answered("root", "tail", "/dev/null")["code"] == 126
     known.chmod(0o666)
     assert "can be changed by others than root" in answered("ann", "tail", "/dev/null")["err"]
+
+
+# as an account without rights, with rules of ours in the place of this machine's, seen by this process alone
+AS_DAEMON = """mount --bind "$1" /etc/sudoers.d && shift && exec setpriv --reuid=1 --regid=1 --clear-groups "$@" """
+RULES = """Defaults:daemon env_keep += "SLURM_CONF"
+daemon ALL=(root) NOPASSWD: {allowed}
+"""
+
+
+@as_root
+def test_sudo_lets_the_agents_account_start_the_helper_and_nothing_else(
+    on_slurm: Slurm, tmp_path: Path, everybodys: Path
+) -> None:
+    services.require("sudo")
+    known, rules = users(tmp_path, "users: {ann: nobody}"), tmp_path / "sudoers.d"
+    allowed = [*shlex.split(HELPER), str(known)]
+    rules.mkdir()
+    (rules / "rainbow").write_text(RULES.format(allowed=" ".join(allowed[2:])))
+    (rules / "rainbow").chmod(0o440)
+    as_daemon = ["unshare", "-m", "--propagation", "private", "sh", "-c", AS_DAEMON, "sh", str(rules)]
+    tried = subprocess.run([*as_daemon, "true"], capture_output=True, text=True, check=False)
+    services.without(tried.stderr, must=False)
+    other = users(everybodys, "users: {ann: root}")
+    for line in (["id"], [*allowed[2:-1], str(other)], [*allowed[2:], "more"], [allowed[2], "-c", "print(1)"]):
+        refused = subprocess.run([*as_daemon, "sudo", "-n", *line], capture_output=True, text=True, check=False)
+        assert (refused.returncode, refused.stdout) == (1, ""), line
+        assert "password is required" in refused.stderr
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    identity = Identity("helper", known)
+    made = SlurmExecutor("shared", environment, tmp_path / "state", identity, [*as_daemon, *allowed])
+    try:
+        made.start(replace(run_as("ann", "sudone", ("sh", "-c", "id; exit 3")), cwd=str(everybodys)))
+        end = ends(made)[("sudone-0", 1)]
+    finally:
+        made.close()
+    assert (end.exit_code, end.output) == (3, "uid=65534(nobody) gid=65534(nogroup) groups=65534(nogroup)\n")
+    shown = on_slurm.run("scontrol", "-o", "show", "job")
+    assert re.search(r"JobName=sudone UserId=nobody\(65534\) GroupId=nogroup\(65534\) ", shown)
 
 
 @as_root

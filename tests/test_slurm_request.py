@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +14,19 @@ import yaml
 
 from rainbow.agent import Run
 from rainbow.agent.executors.shared_folder import given_in
-from rainbow.agent.executors.slurm.call import placed
-from rainbow.jobspec import parse_jobspec
+from rainbow.agent.executors.slurm.call import INDEX, Place, placed
+from rainbow.agent.executors.slurm.call import Call as Asked
+from rainbow.agent.executors.slurm.call import call_of as call_of_run
+from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.handover import handover
-from rainbow.jobspec.sbatch import Call
+from rainbow.jobspec.sbatch import Call, Caller, call_of, jobspec_of_call, read_call
 from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, site_options
 from rainbow.scheduling import gangs
 from rainbow.testing.runs import until
 from tests.slurm import Slurm, slurm
 
 CASES = yaml.load((Path(__file__).parent / "cases" / "slurm" / "requests.yaml").read_text(), yaml.CSafeLoader)
+SCRIPTS = yaml.load((Path(__file__).parent / "cases" / "sbatch.yaml").read_text(), yaml.CSafeLoader)["beside"]
 HOSTS = ["n0001", "n0002", "n0003", "n0004"]
 SAID = [case for case in CASES if "words" in case]
 
@@ -60,13 +66,112 @@ def test_value_of_an_option_stays_one_word() -> None:
     assert site_options({"comment": "a\n#SBATCH --uid=0\0b"}) == {"comment": "a #SBATCH --uid=0 b"}
 
 
-def test_slurm_has_what_was_asked_for(on_slurm: Slurm) -> None:
-    cases = {}
-    for case in [case for case in SAID if "slurm" in case]:
-        held = ("sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true")
-        cases[on_slurm.run(*held, *words(asked(case["jobspec"]))).strip().partition(";")[0]] = case
-    for job, shown in on_slurm.records(cases).items():
-        assert set(cases[job]["slurm"].split()) <= set(shown.split()), (cases[job]["name"], shown)
+# ── beside a plain sbatch: Slurm shows the same job (contract 12.1) ──
+
+RICH = """
+GresTypes=gpu
+Licenses=matlab:4,ansys:2
+SelectTypeParameters=CR_Core_Memory
+PartitionName=night Nodes=n0003,n0004 MaxTime=INFINITE State=UP
+"""
+HAS = {"n0001": "Feature=fast,std", "n0002": "Feature=std,ib", "n0003": "Feature=fast,ib,std Gres=gpu:a100:2"}
+HAS["n0004"] = HAS["n0003"]
+# what is another in every job
+OTHER = {"JobId", "ArrayJobId", "HetJobId", "HetJobIdSet", "SubmitTime", "EligibleTime", "AccrueTime", "StartTime"}
+OTHER |= {"EndTime", "LastSchedEval", "Deadline", "PreemptEligibleTime", "RunTime", "Priority", "Command", "StdIn"}
+OTHER |= {"Scheduler", "AllocNode:Sid", "Reason", "BatchHost"}
+MARK = "rainbow=j/0/1/aa"
+TMP = "/tmp"  # noqa: S108 - nothing is written: the jobs are held
+# what Rainbow says where nobody says it; the files of a job have another number
+PLAIN = f"--job-name=rainbow --chdir={TMP} --output=rainbow-%j.out"
+
+
+class Rich(Slurm):
+    """A Slurm with GPUs, properties, licences and disks."""
+
+    def _configure(self, ports: list[int]) -> None:
+        super()._configure(ports)
+        text = self.conf.read_text().replace("SelectTypeParameters=CR_Core\n", "")
+        for name, has in HAS.items():
+            text = text.replace(f"NodeName={name} ", f"NodeName={name} TmpDisk=10000 {has} ")
+        self.conf.write_text(text + RICH)
+        gpus = "NodeName=n[0003-0004] Name=gpu Type=a100 File=/dev/tty[1-2]\n"
+        (self.folder / "gres.conf").write_text(gpus)
+
+
+@pytest.fixture(scope="module")
+def rich() -> Iterator[Slurm]:
+    with slurm(Rich) as made:
+        yield made
+
+
+def held(site: Slurm, said: Sequence[str], script: Path) -> str:
+    """Return the number of a job that is submitted with these words, held; "": Slurm does not take it."""
+    return site.run("sbatch", "--parsable", "--hold", *said, str(script)).strip()
+
+
+def fields(record: str) -> dict[str, str]:
+    """Return what a record says, with the job's own number and mark taken out."""
+    job = record.split(maxsplit=1)[0].removeprefix("JobId=")
+    text = record.replace(MARK, "").replace(f"-{job}.", "-N.")
+    found = re.findall(r"(\S+?)=(.*?)(?= \S+=|\s*$)", text)
+    return {key: value.strip() for key, value in found if key not in OTHER and value.strip() not in ("", "(null)")}
+
+
+def by_executor(request: Request, name: str) -> Asked:
+    """Return the call of sbatch with which the executor hands over a request, an array undivided."""
+    told = handover(request, request.tasks[0].slots, 1, name, "ann")
+    system: Any = request.attributes.get("system") or {}
+    array, folder = str(system.get("array") or ""), str(system.get("cwd") or TMP)
+    environment = {INDEX: "0"} if array else {}
+    run = Run(("j-0", 1), "j", ("true",), folder, environment, request.duration, request=told)
+    return call_of_run(run, carried(told, request.duration, HOSTS), MARK, 1, Place(Path(TMP), {}), ids=array)
+
+
+def differing(site: Slurm, pairs: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """Return where Slurm shows the two jobs of a pair differently."""
+    records = site.records({job for pair in pairs.values() for job in pair})
+    said = {job: fields(record) for job, record in records.items()}
+    found: dict[str, Any] = {}
+    for name, (one, other) in pairs.items():
+        keys = [key for key in said[one] | said[other] if said[one].get(key) != said[other].get(key)]
+        found |= {name: [(key, said[one].get(key), said[other].get(key)) for key in keys]} if keys else {}
+    return found
+
+
+def test_request_is_shown_by_slurm_as_the_call_of_sbatch_that_the_table_names(rich: Slurm, tmp_path: Path) -> None:
+    """Every row: only the number, times and the comment's mark differ; and it has what the request asks for."""
+    script, cases = tmp_path / "job.sh", {}
+    script.write_text("#!/bin/sh\ntrue\n")
+    for case in SAID:
+        request = parse_jobspec({"tasks": [{"command": ["true"]}], **case["jobspec"]})
+        call = by_executor(request, request.name)
+        script.write_text(call.script)
+        plain = [*PLAIN.split(), *shlex.split(case["words"])]
+        cases[case["name"]] = held(rich, plain, script), held(rich, call.words, script)
+    assert [name for name, pair in cases.items() if not all(pair)] == []
+    shown = {name: rich.run("scontrol", "-o", "show", "job", ours).split() for name, (_, ours) in cases.items()}
+    assert [case["name"] for case in SAID if not set(case.get("slurm", "").split()) <= set(shown[case["name"]])] == []
+    assert differing(rich, cases) == {}
+
+
+def test_script_is_shown_by_slurm_as_sbatch_hands_it_over(rich: Slurm, tmp_path: Path) -> None:
+    """By its options alone and by the executor, with which it goes over: nothing is dropped or asked for twice."""
+    now, script, plain_script = datetime.now().astimezone(), tmp_path / "job.sh", tmp_path / "plain.sh"
+    plain_script.write_text("#!/bin/sh\nsleep 1\n")
+    beside: dict[str, tuple[str, str]] = {}
+    for line in SCRIPTS:
+        text = f"#!/bin/sh\n#SBATCH {PLAIN}\n#SBATCH {line}\nsleep 1\n"
+        script.write_text(text)
+        plain = held(rich, (), script)
+        document, _ = jobspec_of_call(read_call(text, ["job.sh"], {}, "job.sh"), Caller(now, TMP))
+        request = parse_jobspec(document)
+        call = by_executor(request, request.name)
+        beside[line] = plain, held(rich, call.words, script)
+        beside[f"{line} -> options alone"] = plain, held(rich, call_of(request, now.tzinfo).argv(), plain_script)
+    assert [call for call, pair in beside.items() if not all(pair)] == []
+    assert differing(rich, beside) == {}
+    assert len(beside) // 2 >= 40
 
 
 class Threaded(Slurm):

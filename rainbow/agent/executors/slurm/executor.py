@@ -254,13 +254,15 @@ class SlurmExecutor:
             return
         now = time.monotonic()
         native = one.native or ""
-        one.final = told[native] if native in told and told[native].state != "CANCELLED" else self._final(native)
-        if one.final is None and row is None:
+        final = told[native] if native in told and told[native].state != "CANCELLED" else self._final(native)
+        if final is None and row is None:
             one.missing.append(now)
             if now >= one.missing[0] + GONE:
-                one.final = Final("LOST")
-        if one.final is not None:
-            self._changed = now
+                final = Final("LOST")
+        if final is not None:
+            if one.account:  # read here, by a command for each file: the agent waits for nothing when it polls
+                one.last = tails(one, self._place, self._commands)
+            one.final, self._changed = final, now
 
     def _final(self, native: str) -> Final | None:
         found: Final | None = None
@@ -371,9 +373,8 @@ class SlurmExecutor:
             return Ended(run, Result.LOST, detail=f"Slurm job {native} ended without a word from its nodes")
         taken_back = active.is_withdrawn and not active.has_begun and final.state == "CANCELLED"
         end = self._site.ended(run, native, final, ours=active.is_stopping or taken_back)
-        return Ended(
-            run, end.result, end.exit_code, *tails(active, self._place, self._commands), end.detail, end.cause
-        )
+        last = active.last or tails(active, self._place, self._commands)
+        return Ended(run, end.result, end.exit_code, *last, end.detail, end.cause)
 
     def written(self) -> Mapping[RunId, Written]:
         """Return the end of what runs have written, of those that have written more since the last call."""

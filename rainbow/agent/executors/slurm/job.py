@@ -44,6 +44,7 @@ class Active:
     is_withdrawn: bool = False  # it was canceled, if it had not begun
     submitting: bool = False
     given_at: float = math.inf  # until when it is looked for which cores it has
+    last: Written | None = None  # the end of what it has written, if another account's command has read it
     read: int = 0  # bytes of its output file, as it was read last
     read_at: float = -math.inf
 
