@@ -18,6 +18,7 @@ from rainbow.agent import Executor, Result, Run
 from rainbow.agent.executors.process import read_end
 from rainbow.agent.executors.slurm import executor as slurm_executor
 from rainbow.agent.executors.slurm import handover
+from rainbow.agent.executors.slurm.commands import Commands
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
 from rainbow.testing.runs import ends, run_of, until
 from tests.contract.executing import opened
@@ -27,6 +28,7 @@ DYING = """
 import os, sys, time
 from pathlib import Path
 from rainbow.agent import Run
+from rainbow.agent.executors.slurm.commands import Commands
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
 folder, mark = sys.argv[1:]
 executor = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, Path(folder))
@@ -270,6 +272,27 @@ def test_owned_pins_only_while_nobody_else_has_jobs(
         beside.close()
 
 
+@pytest.mark.parametrize("how", ["stop", "close"])
+def test_job_whose_number_is_not_known_yet_is_canceled_once_it_is(
+    how: str, shared: SlurmExecutor, on_slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ran for 15 s more, and on without an agent that was closed."""
+    monkeypatch.setattr(slurm_executor, "HARD", 600.0 if how == "stop" else 1.0)
+
+    def slow(*told: Any) -> str:
+        said = Commands.sbatch(shared._commands, *told)
+        time.sleep(0.5)
+        return said
+
+    monkeypatch.setattr(shared._commands, "sbatch", slow)
+    script = request(script="#!/bin/sh\nsleep 600\n", name=how)
+    shared.start(replace(run_of("x", task=how), request=script))
+    until(lambda: on_slurm.run("squeue", "-h", "-n", how, "-o", "%i"), 20)
+    getattr(shared, how)(*[(how, 1)] if how == "stop" else [])
+    assert how == "close" or ends(shared, seconds=20)[(how, 1)].result is Result.STOPPED
+    until(lambda: "JobState=CANCELLED" in record(on_slurm, how), 10)
+
+
 def test_under_shared_nothing_is_pinned_to_a_node(shared: SlurmExecutor, on_slurm: Slurm) -> None:
     busy = on_slurm.run("sbatch", "--parsable", "-wn0001", "--exclusive", "--output=/dev/null", "--wrap=sleep 60")
     until(lambda: "n0001" in on_slurm.run("squeue", "-h", "-j", busy.strip(), "-o", "%N"))
@@ -323,6 +346,7 @@ ARRAY = """
 import os, sys, time
 from pathlib import Path
 from rainbow.agent import Run
+from rainbow.agent.executors.slurm.commands import Commands
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
 folder, marks = sys.argv[1:]
 executor = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, Path(folder))

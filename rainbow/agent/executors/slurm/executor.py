@@ -333,9 +333,7 @@ class SlurmExecutor:
             return self._end_at_site(active, end, now)
         if active.end is not None:
             return active.end
-        if now >= active.hard_at and active.native:
-            active.hard_at = now + HARD
-            self._handover.pool.submit(self._cancel, active)
+        self._insist(active)
         final = active.final
         if final is None or active.over_since is None:
             return None
@@ -425,10 +423,16 @@ class SlurmExecutor:
             return
         active.is_stopping = True
         self._desk.ask_to_stop(run)
-        active.hard_at = time.monotonic() + HARD
-        if active.native and (active.has_script or not self._desk.begun(run)):
-            self._handover.pool.submit(self._cancel, active)
+        by_nodes = not active.has_script and self._desk.begun(run)
+        active.hard_at = time.monotonic() + (HARD if by_nodes else 0)
+        self._insist(active)
         self._changed = time.monotonic()
+
+    def _insist(self, active: Active) -> None:
+        """Cancel a job that was asked to stop: as soon as its number is known, if its nodes do not, and again."""
+        if active.native and (now := time.monotonic()) >= active.hard_at:
+            active.hard_at = now + HARD
+            self._handover.pool.submit(self._cancel, active)
 
     def withdraw(self, run: RunId) -> None:
         """Cancel a job if Slurm has not begun it."""
@@ -460,6 +464,10 @@ class SlurmExecutor:
         for active in list(self._active.values()):
             self.stop(active.run.id)
         self._handover.pool.shutdown(wait=True)
+        for active in self._active.values():
+            if active.native and time.monotonic() >= active.hard_at:  # its number was not known before
+                self._cancel(active)
+            active.hard_at = math.inf
         end = time.monotonic() + HARD
         while self._active and time.monotonic() < end:
             self.poll()
