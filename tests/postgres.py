@@ -99,6 +99,10 @@ class Postgres:
             open_store(self.url(self._template)).close()
         return self.url(self._made(self._template))
 
+    def new_empty_database(self) -> str:
+        """Make a database without tables and return its URL."""
+        return self.url(self._made("template0"))
+
     def drop(self, url: str) -> None:
         """Delete a database that no test needs any more: each is 9 MB."""
         self._execute(f"DROP DATABASE IF EXISTS {url.rpartition('/')[2]} WITH (FORCE)")

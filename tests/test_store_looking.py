@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
+from alembic.config import Config
 
 from rainbow.errors import Unavailable
-from rainbow.store import Store, events, open_store, postgresql
+from rainbow.store import Store, engine, events, open_store, postgresql
 from tests.postgres import Postgres
 
 
@@ -69,3 +71,20 @@ def _end_the_idle(store: Store) -> None:
         ending = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = :pid"
         assert connection.execute(sa.text(ending), {"pid": mine}).scalar_one()
     other.dispose()
+
+
+def test_a_migration_may_compute_longer_than_a_writer_may_be_idle(
+    postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow machine took longer to import Alembic, and was told that this is not a database."""
+    ready = engine.configuration
+
+    def slowly(connection: sa.Connection) -> Config:
+        time.sleep(0.3)
+        return ready(connection)
+
+    monkeypatch.setattr(postgresql, "IDLE", 0.1)
+    monkeypatch.setattr(engine, "configuration", slowly)
+    store = open_store(postgres_server.new_empty_database())
+    happen(store)
+    store.close()

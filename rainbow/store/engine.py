@@ -224,6 +224,8 @@ def upgrade(engine: sa.Engine) -> None:
         if _revision(connection) != newest():
             from alembic import command  # a server of a store that is up to date starts without it
 
+            if engine.dialect.name == "postgresql":  # a migration that computes on a slow machine is not hung
+                connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             command.upgrade(configuration(connection), "head")
 
 
