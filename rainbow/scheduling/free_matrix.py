@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 Steps = Iterable[tuple[float, int]]  # (time, amount in use from then on)
 
 CHUNK = 256  # moments looked through at a time
-BLOCKS = (4, 32)  # windows counted at once: first, and then
+BLOCKS = (1, 4, 32)  # windows counted at once: first, and then; two of three starts are the first
 BOUNDS = 64  # starts remembered for each group and rule
 LARGEST = 1 << 22  # amounts read at once
 
@@ -142,7 +142,8 @@ class FreeMatrix:
             self._plane(kind)
             if self._totals[kind][self._rows[low]] < amount * slots.count:
                 return None
-        given = self._given(group, slots, low, high).min(axis=0)
+        free = {kind: self._read(kind, group, self._rows[low:high]).min(axis=0) for kind, _ in slots.amounts}
+        given = slots.given(free, (len(group.columns),))
         return given if given.sum() >= slots.count else None
 
     def least(self, kind: str, start: float, end: float) -> Ints:
@@ -196,19 +197,21 @@ class FreeMatrix:
 
     def _blocks(self, slots: Slots, at: int, duration: float) -> Iterator[Ints]:
         """Yield, in blocks, the moments from one on over whose windows all workers together have enough."""
-        most = BLOCKS[0]
+        tried = 0
         for begin in range(at, self._size, CHUNK):
             possible = self._possible(slots, begin, min(begin + CHUNK, self._size), duration)
             while len(possible):
+                most = BLOCKS[min(tried, len(BLOCKS) - 1)]
                 yield possible[:most]
-                possible, most = possible[most:], BLOCKS[1]
+                possible, tried = possible[most:], tried + 1
 
     def _possible(self, slots: Slots, begin: int, end: int, duration: float) -> Ints:
         """Return the moments of a chunk over whose windows, as far as the chunk goes, the totals are enough."""
-        rows, enough = self._rows[begin:end], np.ones(end - begin, np.bool_)
+        rows = self._rows[begin:end]
+        enough: NDArray[np.bool_] | np.bool_ = np.True_
         for kind, amount in slots.amounts:
             self._plane(kind)
-            enough &= self._totals[kind][rows] >= amount * slots.count
+            enough = enough & (self._totals[kind].take(rows) >= amount * slots.count)
         times = self._times[begin:end]
         short = np.where(enough, inf, times)  # the next moment with too little, from each on
         short = np.minimum.accumulate(short[::-1])[::-1]
@@ -218,24 +221,24 @@ class FreeMatrix:
         """Return what each worker gives over each window (one row each); they start at these moments, ascending."""
         ends = self._times[: self._size].searchsorted(self._times[windows] + duration, "left")
         ends = np.maximum(ends, windows + 1)
+        free = {kind: self._least(kind, group, windows, ends) for kind, _ in slots.amounts}
+        return slots.given(free, (len(windows), len(group.columns)))
+
+    def _least(self, kind: str, group: Group, windows: Ints, ends: Ints) -> Ints:
+        """Return what each worker has free of a type for the whole of each window."""
         low, high = int(windows[0]), int(ends.max())
-        if (high - low) * len(group.columns) > LARGEST:
-            each = [self._given(group, slots, int(a), int(b)).min(axis=0) for a, b in zip(windows, ends, strict=True)]
-            return np.stack(each)
-        given = self._given(group, slots, low, high + 1)  # one row more, for windows that end with the last
+        if len(windows) == 1 or (high - low) * len(group.columns) > LARGEST:
+            spans = zip(windows.tolist(), ends.tolist(), strict=True)
+            return np.array([self._read(kind, group, self._rows[a:b]).min(axis=0) for a, b in spans])
+        free = self._read(kind, group, self._rows[low : high + 1])  # one more, for windows that end with the last
         pairs = np.empty(2 * len(windows), np.int64)
         pairs[::2], pairs[1::2] = windows - low, ends - low
-        return np.asarray(np.minimum.reduceat(given, pairs, axis=0)[::2])
-
-    def _given(self, group: Group, slots: Slots, low: int, high: int) -> Ints:
-        """Return how many slots each worker gives at each of some moments."""
-        free = {kind: self._read(kind, group, self._rows[low:high]) for kind, _ in slots.amounts}
-        return slots.given(free, (high - low, len(group.columns)))
+        return np.asarray(np.minimum.reduceat(free, pairs, axis=0)[::2])
 
     def _read(self, kind: str, group: Group, rows: Ints) -> Ints:
         """Return what a group has free of a type in some rows; neighbours are copied faster than single amounts."""
-        plane = self._plane(kind)
-        return plane[:, : len(group.columns)][rows] if group.are_first else plane[rows[:, None], group.columns]
+        plane, columns = self._plane(kind), group.columns
+        return plane.take(rows, 0)[:, : len(columns)] if group.are_first else plane[rows[:, None], columns]
 
     # ── changes ──
 

@@ -214,7 +214,7 @@ class Dispatch:
     def _keep(self, kind: str, name: str, start: float, end: float, unknown: bool = False) -> None:
         """Note space that is kept from a time to come."""
         now, offset = self.lines.view.now, float(self.settings["duration_offset"])
-        if start > now:
+        if start > now and not self.view.quiet:  # it is only told
             insort(self.kept, Ahead(kind, name, start, end, start - now - offset, unknown), key=lambda one: one.start)
 
     def _limited(self, item: Item) -> bool:
@@ -253,7 +253,8 @@ class Dispatch:
         timeline.add(booking, grant.start, grant.end)
         if self.some_day is not None:
             self.some_day.book(item, grant)
-        self.explainer.forget(grant.booking, grant.start <= self.view.now)
+        if not self.view.quiet:
+            self.explainer.forget(grant.booking, grant.start <= self.view.now)
 
     def _sort_out(self) -> None:
         """Drop the spots that became overloaded or suspended, and order the others again by load."""

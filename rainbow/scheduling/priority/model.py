@@ -197,7 +197,7 @@ class SlotAssignment:
     start: float
     end: float
     count: int  # slots in all
-    slots: tuple[tuple[str, Placement], ...]  # (label, what it holds), the master's first
+    slots: tuple[tuple[str, Placement], ...]  # of what starts now: (label, what it holds), the master's first
     booking: Placement  # what it takes of every line
     environment: Environment
     spots: tuple[tuple[QueueInstance, int], ...] = ()  # and how many slots lie there

@@ -48,7 +48,7 @@ def orders(view: View, outcomes: Iterable[Outcome]) -> list[Order]:
             made.extend(map(Start, gang.tasks, placed, located))
         else:
             workers = {CLUSTER, *(spot.worker for spot, _ in grant.spots)}
-            held = {line: dict(amounts) for line, amounts in grant.booking.items() if line in workers}
+            held = {line: amounts for line, amounts in grant.booking.items() if line in workers}
             start, end = (inf, inf) if grant.after else (grant.start, grant.end)
             made.append(Reserve(outcome.item.job.id, held, start, end))
     return made

@@ -23,6 +23,7 @@ from rainbow.scheduling.priority.placement.slot_allocation import admissible, al
 
 if TYPE_CHECKING:
     from rainbow.matching import Take
+    from rainbow.scheduling.snapshot import Placement
 
 TIMES = 64  # lists of workers that are remembered for times to come
 FEW = 4  # items promised a time before it pays to draw the diagram as arrays
@@ -71,8 +72,8 @@ class Assigner:
         if not counts or item.asks.reservation or self.settings["consumables"]:
             return not counts  # other lines, or amounts that are not taken by every slot
         if self._arrays(item, environment):  # where one count is possible, asking for it is as cheap
-            able, slots = self._asked(item, environment, counts[0])
-            return len(counts) > 1 and self._matrix.short(able, slots, self.now, self.now + item.duration)
+            end = self.now + item.duration
+            return len(counts) > 1 and self._matrix.short(*self._asked(item, environment, counts[0]), self.now, end)
         workers, end = self.lines.reachable(item, environment).workers, self.now + item.duration
         for group in item.groups:
             least = counts[0] if len(item.groups) == 1 else group.least
@@ -223,20 +224,29 @@ class Assigner:
         self, item: Item, environment: Environment, slots: Slots, start: float, left: dict[str, int]
     ) -> SlotAssignment:
         """Return a grant of slots on workers that give so many each, together enough."""
-        ledger = FreeSpace(self.timeline, start, start + item.duration)
-        placer = SlotPlacer(item, ledger, environment, tuple, {}, self._wanted(item, environment))
-        spots = self.lines.reachable(item, environment).by_worker
+        given: list[tuple[str, int]] = []
 
         def take(worker: str, low: int, high: int) -> int:
             count = min(high, left[worker])
             if count < low:
                 return 0
             left[worker] -= count
-            placer.given.append((0, spots[worker][0], count))
+            given.append((worker, count))
             return count
 
         allocate(environment.rule, slots.count, left, take)
-        return self._judged(item, placer.grant())
+        counts: dict[str, int] = {}
+        for worker, count in given:
+            counts[worker] = counts.get(worker, 0) + count
+        by_worker = self.lines.reachable(item, environment).by_worker
+        spots = tuple((by_worker[worker][0], count) for worker, count in counts.items())
+        held: tuple[tuple[str, Placement], ...] = ()
+        if start <= self.now:  # of what is kept for later nobody asks which slot lies where
+            label = item.groups[0].label
+            held = tuple(one for w, count in given for one in [(label, {w: dict(slots.amounts)})] * count)
+        booking = {w: {kind: n * count for kind, n in slots.amounts} for w, count in counts.items() if slots.amounts}
+        end = start + item.duration
+        return self._judged(item, SlotAssignment(start, end, slots.count, held, booking, environment, spots))
 
     # ── the earliest time ──
 
