@@ -302,13 +302,21 @@ def test_owned_pins_and_binds_jobs_of_accounts_which_are_not_others(
             until(lambda run=run: run.id in owned.begun() or owned.poll(), 20)
         until(heard, 20)
         found = ends(owned, 2, seconds=30)
+        (private := everybodys / "python").touch(0o700)
+        monkeypatch.setattr(bare, "command", partial(bare.command, python=str(private)))
+        run = run_as("ann", "free", ("echo", "done"))
+        owned.start(replace(run, placement={"n0002": {"core": 1}}, cwd=str(everybodys)))
+        free = ends(owned, seconds=30)["free-0", 1]
     finally:
         owned.close()
+    assert free.detail == f"Rainbow has not bound it to its cores: nobody cannot read {private}"
+    assert free.output.startswith(f"rainbow: not bound to its cores: nobody cannot read {private} or ")
+    assert (free.exit_code, free.output.splitlines()[1:]) == (0, ["done"])
     assert capfd.readouterr().err == ""
     assert sorted(held.values()) == [[0], [1]]
     for (task, _), end in found.items():
         threads = ",".join(map(str, cores_here()[held[task][0]]))
-        assert (end.exit_code, end.output) == (0, f"{threads}\n{threads}\nnobody\n")
+        assert (end.exit_code, end.detail, end.output) == (0, "", f"{threads}\n{threads}\nnobody\n")
 
 
 @as_root

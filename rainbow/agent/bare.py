@@ -27,6 +27,12 @@ def command(module: str, *arguments: str, python: str = sys.executable) -> list[
     return [python, "-I", "-S", str(HERE / "bare.py"), module, *arguments]
 
 
+def files() -> list[Path]:
+    """Return what an account must be able to read to run such a module: the interpreter and this file."""
+    words = command("")
+    return [Path(words[0]), Path(words[-2])]
+
+
 def _main(module: str, *arguments: str) -> None:
     for name, folder in PACKAGES.items():
         package = ModuleType(name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,19 @@ class Account:
     def groups(self) -> list[int]:
         """Return all groups it is in."""
         return os.getgrouplist(self.name, self.gid)
+
+    def cannot_read(self, path: Path) -> Path | None:
+        """Return a file that it may not read, or the folder on its way that it may not enter."""
+        groups = {self.gid, *self.groups()}
+        for each in [step for way in (path, path.resolve()) for step in (*reversed(way.parents), way)]:
+            try:
+                said = each.stat()
+            except OSError:
+                return each
+            shift = 6 if said.st_uid == self.uid else 3 if said.st_gid in groups else 0
+            if not said.st_mode >> shift & (1 if stat.S_ISDIR(said.st_mode) else 4):
+                return each
+        return None
 
     def bounded(self, options: Options) -> Options:
         """Return options of sbatch as the site lets it ask for them; NotCarriedError for another partition."""

@@ -199,9 +199,10 @@ def _as_script(run: Run, shares: int, *, binds: bool) -> str:
     words, count = shlex.join(run.command), run.processes
     lines = ["#!/bin/sh", f"export RAINBOW_TASK_COUNT={count}", "export RAINBOW_TASK_RANK=0", f"set -- {words}"]
     if binds:  # by our program, where the account may read it
-        program = [shlex.quote(word) for word in bare.command("shared_folder", "")]
-        there = f"[ -x {program[0]} ] && [ -r {program[-3]} ]"
-        lines += [SAID, f"""if {there}; then set -- {" ".join(program)} "$@"; fi"""]
+        program = shlex.join(bare.command("shared_folder", ""))
+        python, ours = (shlex.quote(str(path)) for path in bare.files())
+        unread = f'echo "rainbow: not bound to its cores: $(id -un) cannot read" {python} or {ours} >&2'
+        lines += [SAID, f"""if [ -x {python} ] && [ -r {ours} ]; then set -- {program} "$@"; else {unread}; fi"""]
     if shares > 1:
         each = """sh -c 'RAINBOW_TASK_RANK=$SLURM_PROCID RAINBOW_WORKER=$SLURMD_NODENAME exec "$@"' sh"""
         return "\n".join([*lines, f'exec srun --ntasks={shares} --kill-on-bad-exit=0 {each} "$@"', ""])

@@ -28,7 +28,7 @@ from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import Element, Place, errors_of
 from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, opened_rest
 from rainbow.agent.executors.slurm.handover import Handover
-from rainbow.agent.executors.slurm.job import Active, mark_of, news, requestor_of, tails
+from rainbow.agent.executors.slurm.job import Active, mark_of, news, requestor_of, tails, unbound
 from rainbow.agent.executors.slurm.site import Slurm
 from rainbow.state_machine import REQUEUED
 
@@ -372,7 +372,7 @@ class SlurmExecutor:
         taken_back = active.is_withdrawn and not active.has_begun and final.state == "CANCELLED"
         end = self._site.ended(run, native, final, ours=active.is_stopping or taken_back)
         last = active.last or tails(active, self._place, self._commands)
-        return Ended(run, end.result, end.exit_code, *last, end.detail, end.cause)
+        return Ended(run, end.result, end.exit_code, *last, end.detail or unbound(active, self._place), end.cause)
 
     def written(self) -> Mapping[RunId, Written]:
         """Return the end of what runs have written, of those that have written more since the last call."""

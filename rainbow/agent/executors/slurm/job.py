@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from rainbow.agent import bare
 from rainbow.agent.executors.interface import Final
 from rainbow.agent.executors.process import read_end
 from rainbow.agent.executors.run import Ended, Run, Written
@@ -90,6 +91,15 @@ def files(active: Active, place: Place) -> list[Path]:
 def tails(active: Active, place: Place, commands: Commands) -> Written:
     """Return the last of what a job has written, where its files are seen from here."""
     return Written(*(_end_of(active, path, commands) for path in files(active, place)))
+
+
+def unbound(active: Active, place: Place) -> str:
+    """Say why a command of another account was not bound to its cores; empty: nothing was in the way."""
+    account = active.account
+    if account is None or not place.binds or script_of(active.run):
+        return ""
+    shut = [found for each in bare.files() if (found := account.cannot_read(each))]
+    return f"Rainbow has not bound it to its cores: {account.name} cannot read {shut[0]}" if shut else ""
 
 
 READ = 15.0  # seconds between two looks as another account: each is a command
