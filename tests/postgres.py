@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ import sqlalchemy as sa
 
 from rainbow.store import open_store
 from tests import services
+from tests.ports import free_port
 
 _numbers = count()
 ROOM = 4 << 30  # bytes
@@ -41,7 +41,7 @@ class Postgres:
     def __init__(self, *initdb: str, durable: bool = False) -> None:
         self.durable = durable
         self.folder = Path(tempfile.mkdtemp(prefix="rainbow-pg-", dir=None if durable else _memory()))
-        self.port = _free_port()
+        self.port = free_port()
         self._template = ""
         self._user = "postgres" if os.getuid() == 0 else None
         if self._user:
@@ -134,12 +134,6 @@ def _memory() -> str | None:
     """Return a folder in memory, if there is one with room: hundreds of databases are copied there."""
     folder = Path("/dev/shm")  # noqa: S108  (mkdtemp makes a folder of our own in it)
     return str(folder) if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > ROOM else None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

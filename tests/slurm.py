@@ -11,7 +11,6 @@ import getpass
 import importlib
 import os
 import pwd
-import random
 import shutil
 import socket
 import subprocess
@@ -25,6 +24,7 @@ import psutil
 import pytest
 
 from tests import services
+from tests.ports import free_ports
 
 DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()  # tests may be killed, too
 NODES = 4
@@ -219,18 +219,6 @@ def _ours(folder: Path) -> list[psutil.Process]:
             if process.cwd().startswith(str(folder)) or str(folder) in process.environ().get("SLURM_CONF", ""):
                 found.append(process)
     return [process for process in found if process.pid != os.getpid()]
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports nobody listens on, below those that outgoing connections take; elsewhere for every process."""
-    chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
-    found: list[int] = []
-    while len(found) < count:
-        port = chance.randrange(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found += [port] if port not in found else []
-    return found
 
 
 def be_lively(monkeypatch: pytest.MonkeyPatch) -> None:

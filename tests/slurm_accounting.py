@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests import services
-from tests.slurm import COMES_UP, DIE_WITH_US, Slurm, free_ports
+from tests.ports import free_ports
+from tests.slurm import COMES_UP, DIE_WITH_US, Slurm
 
 ACCOUNTING = """
 AccountingStorageType=accounting_storage/slurmdbd

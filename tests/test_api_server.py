@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,15 +18,14 @@ import psutil
 import pytest
 
 from tests.conftest import ADMIN, REGISTRATION, grid, jobspec
+from tests.ports import free_port
 
 START = 60.0  # seconds a start may take on a busy machine
 
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_port()
 
 
 @contextmanager

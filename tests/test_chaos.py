@@ -19,7 +19,8 @@ from rainbow.errors import TryLater
 from tests.conftest import REGISTRATION, grid
 from tests.keepers import end_of_marked, keepers
 from tests.killed import Killed
-from tests.test_end_to_end import Processes, free_port, until
+from tests.ports import free_port
+from tests.test_end_to_end import Processes, until
 from tests.unruly import Proxy
 
 TASKS = int(os.environ.get("RAINBOW_CHAOS_TASKS", "500"))

@@ -18,7 +18,7 @@ from rainbow.cli import main
 from rainbow.client import Client
 from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.live import agent_of, rainbow_at
-from tests.postgres import _free_port
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_job_is_suspended_in_place_and_resumed(place, tmp_path):
 
 
 def test_server_prints_the_timeline_at_every_step_if_asked(tmp_path):
-    port = _free_port()
+    port = free_port()
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(__file__).parents[1]),

@@ -11,6 +11,7 @@ from rainbow.api.server import _listener
 from rainbow.cli.exit_codes import Exit
 from tests.conftest import SHARED
 from tests.live import Script, http
+from tests.ports import free_port
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
@@ -65,8 +66,3 @@ def test_serve_with_a_bad_configuration_says_where(shell: Shell) -> None:
     assert result.exit_code == Exit.ERROR
     assert "line 2" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-
-
-def free_port() -> int:
-    with http(Script([])) as port:
-        return port

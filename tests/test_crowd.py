@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
-import socket
 import time
 from collections import Counter
 from contextlib import suppress
@@ -16,6 +15,7 @@ import psutil
 import pytest
 
 from tests.conftest import grid
+from tests.ports import free_port
 from tests.test_api_server import REGISTRATION, client, server
 
 WAIT = 20  # seconds an agent asks to wait; an idle one sends no heartbeat beside
@@ -76,9 +76,7 @@ async def wait_and_read(crowd: Crowd, workers: list[str], server: list[psutil.Pr
 def test_two_thousand_agents_that_wait_leave_the_server_to_others(tmp_path: Path) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     with server(tmp_path, port) as process:
         with client(port, REGISTRATION) as api:
             oak = api.post("/v1/clusters", json={"name": "oak", "graph": grid(2000, 1)}).json()

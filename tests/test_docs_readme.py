@@ -6,12 +6,13 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -34,9 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = str(one.getsockname()[1])
+    port = str(free_port())
     ours = {"RAINBOW_PORT": port, "RAINBOW_URL": f"http://127.0.0.1:{port}", "PYTHONPATH": str(ROOT)}
     ours["PATH"] = f"{folder / 'bin'}:{os.environ['PATH']}"
     kept = {key: value for key, value in os.environ.items() if not key.startswith("RAINBOW_")}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_ports
 from tests.postgres import postgres
 from tests.test_docs_readme import in_a_shell
 from tests.typed_pages import BLOCK, COMMAND, DOCS, steady
@@ -66,7 +67,7 @@ def test_first_job_goes_as_the_page_says(tmp_path: Path) -> None:
 def test_first_department_survives_as_the_page_says(tmp_path: Path) -> None:
     with postgres() as server:
         database = server.new_database()
-        ports = {"8443": str(server.port + 1), "8444": str(server.port + 2)}
+        ports = dict(zip(("8443", "8444"), map(str, free_ports(2)), strict=True))
         instead = {"postgresql+psycopg://rainbow@localhost/rainbow": database, "pip install -q": "true", **ports}
         shown, printed = typed(tmp_path, "first-department.md", instead)
     assert printed == shown

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import pytest
 
 from rainbow.client import Client
 from tests.conftest import REGISTRATION, grid
+from tests.ports import free_port
 
 JOBS = 100
 ROOT = Path(__file__).parents[1]
@@ -47,12 +47,6 @@ def processes(tmp_path):
     made = Processes(tmp_path)
     yield made
     made.end()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def until(condition, seconds=60):

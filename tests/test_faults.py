@@ -19,9 +19,10 @@ from rainbow.client import Client
 from rainbow.errors import RainbowError, Unavailable
 from rainbow.store import jobs, open_store
 from tests.conftest import ADMIN, REGISTRATION, grid
+from tests.ports import free_port
 from tests.postgres import Postgres, postgres
 from tests.stores import add_cluster
-from tests.test_end_to_end import free_port, until
+from tests.test_end_to_end import until
 from tests.test_two_processes import LONG, SPEC, Processes, register
 
 

@@ -16,8 +16,9 @@ import sqlalchemy as sa
 
 from rainbow.client import Client
 from tests.conftest import Api, Clock, grid, jobspec, open_service_at
+from tests.ports import free_port
 from tests.postgres import Postgres, postgres
-from tests.test_end_to_end import free_port, until
+from tests.test_end_to_end import until
 from tests.test_two_processes import SPEC, Processes, register
 
 ROOM = 6 << 20  # bytes a file may have while "the disk is full"

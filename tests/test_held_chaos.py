@@ -24,7 +24,8 @@ from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.testing import shapes
 from tests.conftest import REGISTRATION
 from tests.growing import elastic, settings
-from tests.test_end_to_end import Processes, free_port, processes, until
+from tests.ports import free_port
+from tests.test_end_to_end import Processes, processes, until
 from tests.test_service_located import ASKED, asking
 
 __all__ = ["processes"]  # a fixture

@@ -16,7 +16,8 @@ import pytest
 from rainbow.client import Client
 from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.killed import Killed
-from tests.test_end_to_end import Processes, free_port, processes, until
+from tests.ports import free_port
+from tests.test_end_to_end import Processes, processes, until
 
 __all__ = ["processes"]  # a fixture
 SECONDS = float(os.environ.get("RAINBOW_SOAK_SECONDS", "60"))

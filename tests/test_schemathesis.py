@@ -32,7 +32,8 @@ from rainbow.service import Limits
 from tests import services
 from tests.conftest import ADMIN, REGISTRATION, grid, jobspec
 from tests.live import rainbow_at
-from tests.test_end_to_end import free_port, until
+from tests.ports import free_port
+from tests.test_end_to_end import until
 from tests.test_two_processes import Processes
 
 EXAMPLES = os.environ.get("RAINBOW_SCHEMATHESIS", "200")  # of each operation, in the long run

@@ -17,10 +17,11 @@ from rainbow.graph.sources import graph_sources
 from tests.agent_sites import Site
 from tests.conftest import grid, jobspec
 from tests.live import rainbow_at
+from tests.ports import free_port
 from tests.registering import processes_of
 from tests.slurm import Slurm
 from tests.slurm_accounting import accounted
-from tests.test_end_to_end import Processes, free_port, until
+from tests.test_end_to_end import Processes, until
 
 SHOW = ["sh", "-c", "env; sleep 60"]
 

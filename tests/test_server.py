@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.test_end_to_end import free_port, until
+from tests.ports import free_port
+from tests.test_end_to_end import until
 from tests.test_two_processes import Processes
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")

@@ -23,8 +23,9 @@ import pytest
 
 from rainbow.client import Client, Problem
 from tests.conftest import ADMIN, REGISTRATION, grid
+from tests.ports import free_port
 from tests.test_api_server import server
-from tests.test_end_to_end import free_port, until
+from tests.test_end_to_end import until
 from tests.test_regex import SLOW_BEFORE
 from tests.test_soak import Others
 from tests.test_two_processes import SPEC, Processes

@@ -22,8 +22,9 @@ from rainbow.client import Client
 from rainbow.errors import TryLater
 from rainbow.jobspec.sbatch import Caller, jobspec_of_call, read_call
 from tests.killed import Killed
+from tests.ports import free_ports
 from tests.registering import agent, processes_of
-from tests.slurm import Slurm, free_ports, slurm
+from tests.slurm import Slurm, slurm
 from tests.slurm_accounting import accounted
 from tests.test_end_to_end import Processes, until
 

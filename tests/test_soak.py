@@ -16,8 +16,9 @@ import pytest
 from rainbow.client import Client
 from rainbow.errors import RainbowError
 from tests.conftest import REGISTRATION, grid
+from tests.ports import free_port
 from tests.test_end_to_end import Processes as Ended
-from tests.test_end_to_end import free_port, until
+from tests.test_end_to_end import until
 from tests.test_two_processes import SPEC, Processes, register
 
 pytestmark = pytest.mark.soak

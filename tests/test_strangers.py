@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from rainbow.api.lanes import Lane
 from rainbow.api.places import Places
 from tests.conftest import ADMIN, grid, jobspec
+from tests.ports import free_port
 from tests.test_api_server import client, register, server
 
 CONFIG = """
@@ -40,9 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def served(folder: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
     """Serve with small limits; the port, a cluster's credentials, and the process."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     with server(folder, port, CONFIG) as process:
         yield port, register(port), process.pid
 
@@ -289,9 +288,7 @@ def test_five_thousand_idle_and_a_thousand_slow_connections(tmp_path: Path) -> N
 
     Rates are by the server's processor time: how much of the machine others take changes from one window to the next.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     with server(tmp_path, port) as process:
         oak = register(port)
         parts = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]

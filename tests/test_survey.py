@@ -20,8 +20,9 @@ from rainbow.errors import RainbowError, RequestError, Unavailable
 from rainbow.graph import read_cluster
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.live import agent_of, http, rainbow_at, service_at, url_of
+from tests.ports import free_port
 from tests.registering import agent, note_graphs, processes_of
-from tests.test_end_to_end import Processes, free_port, until
+from tests.test_end_to_end import Processes, until
 
 
 def test_this_machine_is_described_as_it_is() -> None:

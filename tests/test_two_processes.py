@@ -27,8 +27,9 @@ from rainbow.service.core.pubsub import OFFERS
 from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec
+from tests.ports import free_port
 from tests.postgres import Postgres
-from tests.test_end_to_end import ROOT, free_port, until
+from tests.test_end_to_end import ROOT, until
 from tests.test_polls import Asked
 
 LONG = pytest.param(

@@ -16,7 +16,8 @@ import pytest
 from rainbow.client import Client
 from rainbow.errors import Unavailable
 from tests.conftest import REGISTRATION, grid
-from tests.test_end_to_end import Processes, appending, free_port, until
+from tests.ports import free_port
+from tests.test_end_to_end import Processes, appending, until
 
 FREE = {"name": "constraint", "options": {"priorities": [{"priority": 1, "steps": [{"filter": "nodes_free > 0"}]}]}}
 ROUNDS = int(os.environ.get("RAINBOW_FAULT_ROUNDS", "50"))

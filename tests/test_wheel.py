@@ -15,8 +15,9 @@ import pytest
 
 from rainbow.cli.demo import examples
 from tests.conftest import grid, jobspec
+from tests.ports import free_port
 from tests.test_demo import assert_nothing_is_left
-from tests.test_end_to_end import free_port, until
+from tests.test_end_to_end import until
 
 ROOT = Path(__file__).parents[1]
 SECRET = {"RAINBOW_REGISTRATION_SECRET": "rbr_of-the-wheel", "RAINBOW_ADMIN_TOKEN": "rba_of-the-wheel"}

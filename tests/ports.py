@@ -1,0 +1,29 @@
+"""Ports for servers that tests start."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from contextlib import suppress
+
+
+def free_port() -> int:
+    """Return a port nobody listens on."""
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports nobody listens on, below those that outgoing connections take; elsewhere for every process.
+
+    A port that the system picks is one of those: before the server listens, some connection may have it.
+    """
+    chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
+    found: list[int] = []
+    while len(found) < count:
+        port = chance.randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found += [port] if port not in found else []
+    return found
