@@ -317,20 +317,19 @@ def test_what_has_not_begun_is_taken_back_and_what_has_begun_runs_on(shared: Slu
     assert (found["runs", 1].result, found["runs", 1].exit_code) == (Result.EXITED, 0)
 
 
-def test_1000_equal_tasks_of_a_job_are_handed_over_as_an_array_in_two_seconds_and_all_end_as_they_do(
+def test_1000_equal_tasks_of_a_job_are_handed_over_as_one_array_and_all_end_as_they_do(
     shared: SlurmExecutor, on_slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Held at the site, so that nothing else uses the machine meanwhile; a few of them run."""
+    """Held at the site, so that nothing else uses the machine meanwhile; a few of them run; for time see soak."""
     monkeypatch.setattr(handover, "MOMENT", 2.0)  # a busy machine may pause between two starts
     asked = request(name="many", tasks=1_000, site={"slurm": {"begin": "now+1hour"}})
-    begun = time.process_time(), time.monotonic()
+    begun = time.process_time()
     for number in range(1_000):
         shared.start(Run((f"m-{number}", 1), "m", ("sh", "-c", f"echo {number}; exit {number % 3}"), request=asked))
     until(lambda: all(active.native for active in shared._active.values()), 30)
-    used, took = time.process_time() - begun[0], time.monotonic() - begun[1]
+    used = time.process_time() - begun
     assert len({active.native.partition("_")[0] for active in shared._active.values()}) == 1
     assert used < 2  # of the processor: the machine may be busy with other things
-    print(f"1,000 handed over in {took:.2f} s, {used:.2f} s of the processor")
     array = on_slurm.run("squeue", "-h", "-n", "many", "-o", "%F").split()[0]
     for number in range(3, 1_000):
         shared._active.pop((f"m-{number}", 1))

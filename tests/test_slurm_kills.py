@@ -27,6 +27,7 @@ from tests.slurm_accounting import Accounted, accounted
 pytestmark = pytest.mark.soak
 ROUNDS = int(os.environ.get("RAINBOW_KILLS", "200"))
 SEED = int(os.environ.get("RAINBOW_KILLS_SEED", "7"))
+SLOT = {"type": "slot", "count": 1, "label": "a", "with": [{"type": "core", "count": 1}]}
 EACH = 2  # runs that an agent starts before it is killed
 # an agent: starts what it has not told the end of, and some more; tells each end in a file before it asks again
 AGENT = """
@@ -164,17 +165,38 @@ def test_100_jobs_that_ended_and_were_forgotten_while_the_agent_was_away_are_all
     assert Counter((tmp_path / "lines").read_text().split()) == Counter(map(str, range(100)))
 
 
+def test_1000_equal_tasks_of_a_job_are_handed_over_in_2_s(
+    own: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the first start until Slurm's number of each is known, by the clock, with the pause that agents make."""
+    made = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, tmp_path / "state")
+    asked: dict[str, Any] = {"name": "many", "tasks": 1_000, "resources": [SLOT], "system": {}, "gang": 1}
+    asked["site"] = {"slurm": {"begin": "now+1hour"}}
+    begun = time.monotonic()
+    for number in range(1_000):
+        made.start(Run((f"e-{number}", 1), "e", ("echo", str(number)), request=asked))
+    until(lambda: all(one.native for one in made._active.values()), 30)
+    took = time.monotonic() - begun
+    queued = own.run("squeue", "-h", "-r", "-n", "many", "-o", "%F").split()
+    own.run("scancel", "--name=many")
+    made._active.clear()
+    made.close()
+    with capsys.disabled():
+        print(f"\n1,000 equal tasks handed over in {took:.2f} s, in {len(set(queued))} arrays")
+    assert len(queued) == 1_000
+    assert took < 2
+
+
 @pytest.mark.timeout(600)
 def test_1000_different_jobs_are_handed_over_in_20_s_and_cost_little_to_watch(
     own: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At most 5 % of a core for the agent and its commands, 1 % for what they ask of slurmctld."""
     made = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, tmp_path / "state")
-    slot = {"type": "slot", "count": 1, "label": "a", "with": [{"type": "core", "count": 1}]}
     site: dict[str, Any] = {"slurm": {"begin": "now+1hour"}}
     begun = time.monotonic()
     for number in range(1_000):
-        asked = {"name": f"one-{number}", "resources": [slot], "system": {}, "site": site, "gang": 1}
+        asked = {"name": f"one-{number}", "resources": [SLOT], "system": {}, "site": site, "gang": 1}
         made.start(Run((f"d-{number}", 1), f"d{number}", ("echo", str(number)), request=asked))
     until(lambda: all(one.native for one in made._active.values()), 120)
     took = time.monotonic() - begun
