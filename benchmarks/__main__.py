@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import budget, fair_share, forecast, matching, priority
 from benchmarks.accounts import accounting
+from benchmarks.accuracy import turning_out
 from benchmarks.agents import running_tasks
 from benchmarks.host import hosting
 from benchmarks.lists import forgetting, listed
@@ -34,6 +35,7 @@ PARTS = {
     "priority": priority.main,
     "fair_share": fair_share.epochs,
     "forecast": forecast.main,
+    "accuracy": turning_out,
     "simulation": simulating,
     "agents": running_tasks,
     "accounts": accounting,

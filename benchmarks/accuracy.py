@@ -1,6 +1,7 @@
 """How forecasts of starts turn out on a trace: `python -m benchmarks.accuracy TRACE.swf.gz --cores 128`.
 
-Every third job that waits is forecast when it comes, with the lengths and scores known by then.
+Every third job that waits is forecast when it comes, with the lengths and scores known by then. As a part of all
+benchmarks: four traces and drawn arrivals under three policies, beside the targets.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from math import inf, log
+from math import inf, log, pi, sin
 from pathlib import Path
 from random import Random
 from statistics import median
 
+from benchmarks.simulating import TRACES
+from benchmarks.timing import heading, row
 from rainbow.forecast import Bounds, Expected, Length, forecast
 from rainbow.forecast.forecast import score
 from rainbow.forecast.lengths import RUNS, Key, Known, left, length_of
@@ -109,15 +112,28 @@ class Trial:
         inside = expected.low - 1 <= start <= expected.high + 1
         self.results.append((score(start - at, expected.start - at), inside, typical))
 
-    def line(self) -> str:
-        """Say how forecasts turned out."""
+    def turned_out(self) -> TurnedOut:
+        """Say how forecasts turned out, once bands were made of 30 scores or more."""
         counted = [one for one in self.results if one[2]] or self.results
-        scores = [one[0] for one in counted]
-        near = sum(abs(one) <= log(2) for one in scores) / len(scores)
-        inside = sum(one[1] for one in counted) / len(counted)
-        told = f"{len(self.results)} forecasts, {len(counted)} with bands of 30 scores or more"
-        ways = f"{inside:.0%} inside the 80 % band, {near:.0%} within a factor of 2"
-        return f"{told}: {ways}, bias {median(scores):+.2f}"
+        scores, number = [one[0] for one in counted], len(counted)
+        near = sum(abs(one) <= log(2) for one in scores) / number
+        return TurnedOut(len(self.results), number, sum(one[1] for one in counted) / number, near, median(scores))
+
+
+@dataclass(frozen=True)
+class TurnedOut:
+    """How the forecasts of a trial turned out; `counted`: with bands of 30 scores or more."""
+
+    forecasts: int
+    counted: int
+    inside: float
+    near: float
+    bias: float
+
+    def __str__(self) -> str:
+        told = f"{self.forecasts} forecasts, {self.counted} with bands of 30 scores or more"
+        ways = f"{self.inside:.0%} inside the 80 % band, {self.near:.0%} within a factor of 2"
+        return f"{told}: {ways}, bias {self.bias:+.2f}"
 
 
 def read(path: Path, jobs: int, pace: float, inflate: float, site: str) -> Iterator[Arrival]:
@@ -126,6 +142,52 @@ def read(path: Path, jobs: int, pace: float, inflate: float, site: str) -> Itera
     for one in islice((one for one in read_trace(path) if not site or one.cluster == site), jobs):
         limit = one.run * chance.uniform(1, inflate) if inflate else one.limit
         yield replace(one, submit=one.submit * pace, limit=limit)
+
+
+def drawn(jobs: int, seed: int = 1) -> list[Arrival]:
+    """Draw jobs of 40 users with habits of their own, more by day than by night; limits are round and mostly long."""
+    chance, now, made = Random(seed), 0.0, list[Arrival]()
+    habits = [(chance.lognormvariate(6.5, 1.2), 2 ** chance.randint(0, 6)) for _ in range(40)]
+    for k in range(jobs):
+        now += chance.expovariate(1 / 330) / (1 + 0.8 * sin(2 * pi * now / 86_400))
+        user = min(int(chance.expovariate(0.1)), 39)
+        seconds, slots = habits[user]
+        run = max(1.0, seconds * chance.lognormvariate(0, 0.7))
+        limit = next((one for one in LIMITS if one > run * chance.uniform(1, 4)), LIMITS[-1])
+        made.append(Arrival(f"{k}", now, slots, min(run, limit), limit, f"u{user}"))
+    return made
+
+
+LIMITS = (900.0, 3_600.0, 7_200.0, 14_400.0, 43_200.0, 86_400.0)
+# trace, cores, handed over at once; jobs, factor of the times of arrival, limits up to so many run times, its cluster
+TRIALS = (
+    ("lublin_256", 256, 10, 1_500, 1.0, 5.0, ""),
+    ("lublin-aaroh", 256, 10, 1_500, 0.045, 5.0, ""),
+    ("NASA-iPSC-1993-3.1-cln", 128, 8, 1_500, 0.42, 5.0, ""),
+    ("LCG-2005", 90, 80, 3_000, 1.0, 0.0, "12"),
+    ("drawn", 128, 8, 1_500, 1.0, 0.0, ""),
+)
+
+
+def turning_out(folder: Path = TRACES) -> None:
+    """Print how the forecasts of each trace turn out under each policy."""
+    heading("forecasts at submit; targets 0.75 to 0.90, -0.15 to 0.15", *COLUMNS)
+    for name, cores, together, jobs, *rest in TRIALS:
+        path = folder / f"{name}.swf.gz"
+        if name != "drawn" and not path.exists():
+            print(f"no {path}")
+            continue
+        arrivals = drawn(jobs) if name == "drawn" else list(read(path, jobs, *rest))
+        fitting = [one for one in arrivals if one.slots <= cores]
+        governed = {"priority": {}, "load_based": {"unit": "core"}, "delegate": {"max_handed_over": together}}
+        for policy, settings in governed.items():
+            trial = Trial(fitting, cores, Governed(policy, settings))
+            trial.run()
+            found = trial.turned_out()
+            row(name[:12], policy, found.counted, *(f"{one:.2f}" for one in (found.inside, found.near, found.bias)))
+
+
+COLUMNS = ("trace", "policy", "forecasts", "inside 80 %", "factor of 2", "bias")
 
 
 def main() -> None:
@@ -143,7 +205,7 @@ def main() -> None:
     arrivals = list(read(given.trace, given.jobs, given.pace, given.inflate, given.site))
     trial = Trial(arrivals, given.cores, Governed(given.policy, given.settings))
     trial.run()
-    print(f"{given.trace.name} {given.policy}: {trial.line()}")
+    print(f"{given.trace.name} {given.policy}: {trial.turned_out()}")
 
 
 if __name__ == "__main__":
