@@ -91,9 +91,9 @@ def nodes(n: int, *below: Resource) -> Resource:
     return Resource("node", many(n), children=below)
 
 
-def slots(n: int, *below: Resource, needs: tuple[Need, ...] = ()) -> Request:
+def slots(n: int, *below: Resource, needs: tuple[Need, ...] = (), label: str = "work") -> Request:
     """A request of n slots."""
-    return asking(Resource("slot", many(n), label="work", needs=needs, children=below))
+    return asking(Resource("slot", many(n), label=label, needs=needs, children=below))
 
 
 def asking(*resources: Resource, constraint: Constraint | None = None) -> Request:

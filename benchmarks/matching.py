@@ -254,7 +254,7 @@ def _grouped(cluster: Cluster) -> tuple[float, ...]:
     found: list[Occupancy] = []
     built = once(lambda: found.append(Occupancy(cluster)))
     occupancy = found[0]
-    memory = slots(1, Resource("memory", Count(2, 2)))
+    memory = slots(1, Resource("memory", Count(2, 2)), label="memory")
     request = Request(((*slots(4, cores(2)).resources, *memory.resources),), ())
     first = once(lambda: occupancy.take(request))
     return first / 1e3, timed(lambda: occupancy.take(request)) / 1e3, built / 1e3
