@@ -7,23 +7,26 @@ it. Every cluster's agent waits for work meanwhile, and jobs are submitted at a 
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
+import re
 import statistics
 import time
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count, cycle
 from typing import Any
 
 from benchmarks.served import Served
 
 VIEWERS = 100
 PACE = 0.1  # seconds between two submits
-SPELL = 15.0  # seconds in which processor time is measured
-BURST = 4.0  # seconds of submits as fast as they can, several times in turn with viewers and without
+SPELL = 5.0  # seconds in which processor time is measured
+BURST = 4.0  # seconds of submits as fast as they can
 ROUNDS = 3
+LARGE, SOME = "sequoia", 25  # one submit of so many goes to the large cluster
+WAIT, CALM = 20, 3.0  # seconds that an agent waits for work; until what was begun has ended
 
 
 @dataclass
@@ -54,8 +57,7 @@ class Line:
             self.close()
             status, told = await self.head(await self.send(method, path, headers, body))
         reader = self._reader
-        content = await reader.readexactly(int(told.get("content-length", 0)))
-        return status, gzip.decompress(content) if told.get("content-encoding") == "gzip" else content
+        return status, await reader.readexactly(int(told.get("content-length", 0)))
 
     async def send(self, method: str, path: str, headers: dict[str, str], body: Any = None) -> asyncio.StreamReader:
         """Send a request; the answer is the reader's."""
@@ -88,7 +90,7 @@ class Line:
 # ── who asks ──
 
 
-async def _agent(crowd: Crowd, name: str, secret: str) -> None:
+async def _agent(crowd: Crowd, name: str, secret: str, wait: float) -> None:
     line, headers = Line(crowd.port), {"Authorization": f"Bearer {secret}"}
 
     async def say(verb: str, **more: Any) -> dict[str, Any]:
@@ -98,7 +100,8 @@ async def _agent(crowd: Crowd, name: str, secret: str) -> None:
 
     await say("heartbeat", running=[])
     while True:
-        if not (tasks := (await say("receive", wait=20)).get("tasks")):
+        tasks, wait = (await say("receive", wait=wait)).get("tasks"), WAIT
+        if not tasks:
             continue
         offered = [{"id": task["id"], "attempt": task["attempt"]} for task in tasks]
         accepted = (await say("accept", tasks=offered)).get("accepted", [])
@@ -129,12 +132,13 @@ async def _viewer(crowd: Crowd, number: int) -> None:
         crowd.statuses[f"page {got}"] += 1
 
 
-async def _submits(crowd: Crowd, pace: float, seconds: float) -> float:
-    """Submit for so long; return how many jobs a second were taken."""
+async def _submits(crowd: Crowd, pace: float, seconds: float, names: Iterator[str]) -> float:
+    """Submit to one of these clusters after the other for so long; return how many jobs a second were taken."""
     line, headers, many = Line(crowd.port), {"Authorization": f"Bearer {crowd.token}"}, 0
     began = time.monotonic()
     while time.monotonic() < began + seconds:
-        status, _ = await line.ask("POST", "/v1/jobs", headers, {"jobspec": crowd.spec})
+        body = {"jobspec": crowd.spec, "clusters": [{"name": next(names)}]}
+        status, _ = await line.ask("POST", "/v1/jobs", headers, body)
         crowd.statuses[f"submit {status}"] += 1
         many += 1
         await asyncio.sleep(pace)
@@ -145,7 +149,7 @@ async def _submits(crowd: Crowd, pace: float, seconds: float) -> float:
 @asynccontextmanager
 async def _all(those: Iterator[Coroutine[Any, Any, None]]) -> Any:
     running = [asyncio.create_task(one) for one in those]
-    await asyncio.sleep(3)
+    await asyncio.sleep(CALM)
     yield
     for one in running:
         one.cancel()
@@ -158,31 +162,48 @@ async def _all(those: Iterator[Coroutine[Any, Any, None]]) -> Any:
 
 
 async def measured(crowd: Crowd, served: Served) -> dict[str, float]:
-    """Return percent of a core for the viewers, what they take of the submits in percent, and refused agents."""
-    async with _all(_agent(crowd, name, secret) for name, secret in crowd.secrets.items()):
-        await asyncio.sleep(4)
-        alone = await _spent(crowd, served)
-        before, after = [], []
-        async with _all(_viewer(crowd, number) for number in range(VIEWERS)):
-            watched = await _spent(crowd, served)
-            after.append(await _submits(crowd, 0, BURST))
-        for _ in range(ROUNDS - 1):
-            before.append(await _submits(crowd, 0, BURST))
+    """Return percent of a core for the viewers, what they take of the submits in percent, and refused agents.
+
+    Medians of rounds: in each the same is measured without viewers and then with them, so that what grows with the
+    jobs in the store counts for both.
+    """
+    rounds, small = [], cycle(name for name in crowd.secrets if name != LARGE)
+    async with _all(
+        _agent(crowd, *one, 3 + WAIT * k / len(crowd.secrets)) for k, one in enumerate(crowd.secrets.items())
+    ):
+        await _cancel_waiting(crowd)
+        for _ in range(ROUNDS):
+            await asyncio.sleep(CALM)
+            alone = await _spent(crowd, served, small), await _submits(crowd, 0, BURST, small)
             async with _all(_viewer(crowd, number) for number in range(VIEWERS)):
-                after.append(await _submits(crowd, 0, BURST))
-        before.append(await _submits(crowd, 0, BURST))
-    print(dict(crowd.statuses), f"alone {alone:.3f}, watched {watched:.3f} of a core; submits {before} {after}")
-    refused = sum(n for kind, n in crowd.statuses.items() if kind.startswith("agent ") and kind != "agent 200")
-    refused += sum(n for kind, n in crowd.statuses.items() if kind.startswith("stream ") and kind != "stream 200")
+                watched = await _spent(crowd, served, small), await _submits(crowd, 0, BURST, small)
+            rounds.append((alone, watched))
+            print(f"of a core, submits a second: alone {_two(alone)}; watched {_two(watched)}", flush=True)
+    print(dict(crowd.statuses))
+    refused = [n for kind, n in crowd.statuses.items() if re.fullmatch("(agent|stream) (?!200).*", kind)]
     return {
-        "cpu": 100 * (watched - alone),
-        "submits": 100 * (1 - statistics.median(after) / statistics.median(before)),
-        "refused": refused,
+        "cpu": 100 * statistics.median(watched[0] - alone[0] for alone, watched in rounds),
+        "submits": 100 * statistics.median(1 - watched[1] / alone[1] for alone, watched in rounds),
+        "refused": sum(refused),
     }
 
 
-async def _spent(crowd: Crowd, served: Served) -> float:
-    """Return the part of a core that the server takes while jobs come at a steady pace."""
+def _two(found: tuple[float, float]) -> str:
+    return f"{found[0]:.3f}, {found[1]:.0f}"
+
+
+async def _cancel_waiting(crowd: Crowd) -> None:
+    """Empty the queue of the large cluster: to plan it takes a core by itself, with viewers or without."""
+    line, headers = Line(crowd.port), {"Authorization": f"Bearer {crowd.token}"}
+    _, told = await line.ask("GET", f"/v1/jobs?cluster={LARGE}&state=WAITING&limit=500", headers)
+    for job in json.loads(told)["jobs"]:
+        await line.ask("DELETE", f"/v1/jobs/{job['id']}", headers)
+    await asyncio.sleep(2 * CALM)
+
+
+async def _spent(crowd: Crowd, served: Served, small: Iterator[str]) -> float:
+    """Return the part of a core that the server takes while jobs come at a steady pace, some to the large cluster."""
+    names = (LARGE if k % SOME == 0 else next(small) for k in count())
     began, used = time.monotonic(), served.cpu()
-    await _submits(crowd, PACE, SPELL)
+    await _submits(crowd, PACE, SPELL, names)
     return (served.cpu() - used) / (time.monotonic() - began)
