@@ -48,6 +48,23 @@ def test_top_shows_what_is_free_and_what_takes_most(shell: Shell, worked: dict[s
     assert shell("top", "-n", "2", "-d", "0.2").stdout.count("CLUSTER  NODES") == 2
 
 
+def test_figures_of_the_page_are_shown_by_commands(shell: Shell, worked: dict[str, str]) -> None:
+    """The fleet, its jobs counted, a worker, the kinds of workers, and what ran where."""
+    until(lambda: shell.json("fleet", "--jobs-by", "reason").get("dependency") == 1)
+    assert shell.json("fleet", "--jobs-by", "state") == {"RUNNING": 1, "WAITING": 1}
+    assert shell.json("fleet")["first"][0]["name"] == "oak"
+    said = shell("fleet").stdout
+    assert re.search(r"^clusters +1 *$", said, re.M)
+    assert re.search(r"^oak +up +1 +1 +\S", said, re.M)
+    [held] = [one for one in shell.json("worker", "timeline", "oak")["jobs"] if one[0] == worked["runs"]]
+    assert held == [worked["runs"], "runs"]
+    [name] = [row[0] for row in rows(shell("worker", "timeline", "oak").stdout) if row[1] == worked["runs"]]
+    assert shell.json("worker", "show", name, "--cluster", "oak")["tasks"][0]["job"] == worked["runs"]
+    assert "core 2" in shell("worker", "show", name, "--cluster", "oak").stdout
+    [_, kind] = rows(shell("worker", "kinds", "oak").stdout)
+    assert kind[1:5] == ["2", "1", "1", "0"]
+
+
 def test_jobs_shows_what_is_active(shell: Shell, worked: dict[str, str]) -> None:
     """With elapsed time, nodes and reason, as squeue; what has ended is not shown unless asked for."""
     until(lambda: (shell.json("jobs")[0]["wait"] or {}).get("reason") == "dependency")

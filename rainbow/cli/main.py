@@ -31,12 +31,13 @@ TOPICS = {
         "jobspec": ("slurm.sbatch:jobspec", "Translate a batch script into a jobspec, or back."),
     },
     "Clusters": {
+        "fleet": ("commands.cluster_parts:fleet", "Count clusters and jobs; name the clusters that need you first."),
         "nodes": ("slurm.history:nodes", "List nodes by state, with what is free, as sinfo does."),
         "top": ("slurm.history:top", "Watch what is free, and the largest jobs."),
         "events": ("commands.events:events", "Print what happens to jobs and clusters, as it happens."),
         "cluster": ("commands.clusters:cluster", "Import, register, list, show, drain, delete clusters."),
         "subsystem": ("commands.cluster_parts:subsystem", "Register and delete subsystem graphs of a cluster."),
-        "worker": ("commands.cluster_parts:worker", "List, drain and reinstate the nodes of a cluster."),
+        "worker": ("commands.cluster_parts:worker", "List, show, drain and reinstate the nodes of a cluster."),
         "state": ("commands.cluster_parts:state", "Show and set the values that selection reads."),
         "token": ("commands.tokens:token", "Mint, list, rotate and revoke tokens and secrets."),
     },
@@ -58,7 +59,7 @@ TOPICS = {
     "The server": {
         "demo": ("demo:demo", "Run a server, three clusters and their jobs."),
         "serve": ("commands.server_admin:serve", "Run the server."),
-        "config": ("commands.config:config", "Write, check, view and reload the configuration."),
+        "config": ("commands.server_admin:config", "Write, check, view and reload the configuration."),
         "db": ("commands.server_admin:db", "Upgrade, back up and restore the database."),
         "doctor": ("commands.server_admin:doctor", "Check configuration, database, credentials, drivers."),
     },

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from rainbow.client import responses
+from rainbow.client.figures import Figures
 from rainbow.client.transport import Calls, Problem, document_of, given, named, of_cluster, path
 from rainbow.client.wait import Waiting
 from rainbow.errors import RequestError, TryLater
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 
 
-class Client(Waiting):
+class Client(Waiting, Figures):
     """A Rainbow server, as seen with some credentials.
 
     `token` is one token or secret, or several: the clusters of all of them are considered together. `timeout`
@@ -134,14 +135,6 @@ class Client(Waiting):
         """Show the cluster's state."""
         return self._object("GET", of_cluster(name, "state"))
 
-    def nodes(self) -> list[dict[str, Any]]:
-        """Count the workers of the clusters you see by state: what is free of them, and what there is."""
-        return cast("list[dict[str, Any]]", self._calls.call("GET", "/v1/nodes")["nodes"])
-
-    def workers(self, name: str) -> list[dict[str, Any]]:
-        """List the cluster's workers and their states."""
-        return cast("list[dict[str, Any]]", self._calls.call("GET", of_cluster(name, "workers"))["workers"])
-
     def move_worker(self, name: str, worker: str, verb: str) -> dict[str, Any]:
         """Take a worker away (`offline`), let it end what it has (`drain`), or bring it back (`reinstate`)."""
         return self._object("POST", of_cluster(name, "workers", worker) + f":{verb}")
@@ -166,21 +159,6 @@ class Client(Waiting):
     def plan(self, name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Say what the next step would do, with other `jobs`, `settings` and `workers` if they are given."""
         return self._object("POST", of_cluster(name, "plan"), given)
-
-    def timeline(self, name: str) -> dict[str, Any]:
-        """Show the cluster's resource diagram after the next step."""
-        return self._object("GET", of_cluster(name, "timeline"))
-
-    def forecast(self, name: str, *, limit: int | None = None, after: str | None = None) -> dict[str, Any]:
-        """Show when each job of a cluster is expected to start and end, and what that leaves free; page by page."""
-        answer: dict[str, Any] = self._calls.call(
-            "GET", of_cluster(name, "forecast"), query=given(limit=limit, after=after)
-        )
-        return answer
-
-    def accuracy(self, name: str) -> dict[str, Any]:
-        """Say how a cluster's forecasts of starts and lengths turned out."""
-        return self._object("GET", of_cluster(name, "forecast", "accuracy"))
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,7 +1,9 @@
-"""`rainbow subsystem`, `rainbow state` and `rainbow worker`."""
+"""`rainbow subsystem`, `rainbow state`, `rainbow worker` and `rainbow fleet`."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import click
 from rainbow.cli.commands.events import again, watch_option
 from rainbow.cli.input.files import FILE, json_of, yaml_of
 from rainbow.cli.output import printer
-from rainbow.cli.session import of_cluster, with_secret
+from rainbow.cli.session import of_cluster, with_secret, with_tokens
 from rainbow.client import Client
 
 
@@ -71,7 +73,7 @@ def delete(client: Client, cluster: str, name: str) -> None:
 
 @click.group()
 def worker() -> None:
-    """The workers of a cluster: list, offline, drain, reinstate."""
+    """The workers of a cluster: list, show, kinds, timeline, offline, drain, reinstate."""
 
 
 @worker.command(name="list")
@@ -124,3 +126,117 @@ def _add(verb: str, words: str) -> None:
 
 for _verb, _words in VERBS.items():
     _add(_verb, _words)
+
+
+# ── what workers hold ──
+
+
+@worker.command(name="show")
+@click.argument("name")
+@click.option("--cluster", required=True)
+@printer.output_option
+@with_tokens
+def show_worker(client: Client, cluster: str, name: str, output: str) -> None:
+    """Show a worker, what is used of it, and the tasks that hold it."""
+    found = client.worker(cluster, name)
+    units = found["units"] or {}
+    told = {"name": found["name"], "state": found["state"], "since": printer.when(found["since"])}
+    told |= {key: printer.amounts(found[key], units) for key in ("capacity", "used")}
+    rows = [
+        (one["job"], one["name"], one["requestor"], one["task"], one["state"], printer.when(one["started_at"]))
+        for one in found["tasks"]
+    ]
+    table = printer.table(["JOB", "NAME", "REQUESTOR", "TASK", "STATE", "SINCE"], rows)
+    printer.show(output, found, lambda console: console.print(printer.facts(told), *[table] * bool(rows)))
+
+
+@worker.command()
+@of_cluster
+@printer.output_option
+@with_tokens
+def kinds(client: Client, cluster: str, output: str) -> None:
+    """Count the workers of a cluster by kind: idle, taken, away, and what is used of all."""
+    found = client.occupancy(cluster)
+    units = found["units"] or {}
+    rows = [
+        (
+            printer.amounts(one["capacity"], units),
+            *(one[key] for key in ("nodes", "idle", "taken", "away")),
+            *(printer.amounts(one[key], units) for key in ("used", "all")),
+        )
+        for one in found["kinds"]
+    ]
+    table = printer.table(["EACH", "NODES", "IDLE", "TAKEN", "AWAY", "USED", "OF"], rows)
+    printer.show(output, found, lambda console: console.print(table))
+
+
+@worker.command()
+@of_cluster
+@click.option("--hours", type=click.FloatRange(0, 8784), default=24.0, show_default=True, help="Back, and ahead.")
+@printer.output_option
+@with_tokens
+def timeline(client: Client, cluster: str, hours: float, output: str) -> None:
+    """List what ran and runs on each worker of a cluster, and what is planned, the newest first."""
+    now = time.time()
+    found = client.bars(cluster, now - 3600 * hours, now + 3600 * hours)
+    table = printer.table(["WORKER", "JOB", "NAME", "REQUESTOR", "WHAT", "START", "END"], _bars(found))
+    printer.show(output, found, lambda console: console.print(table))
+
+
+def _bars(found: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    for one in found["planned"]:
+        yield (
+            "-",
+            one["job"],
+            one["name"],
+            one["requestor"],
+            "planned",
+            printer.when(one["start"]),
+            printer.when(one["end"]),
+        )
+    columns = (found[key] for key in ("lane", "job", "user", "kind", "start", "end"))
+    for lane, job, user, kind, start, end in zip(*columns, strict=True):
+        yield (
+            found["lanes"][lane],
+            *found["jobs"][job],
+            found["users"][user],
+            KINDS[kind],
+            printer.when(start),
+            printer.when(end),
+        )
+
+
+# ── all clusters ──
+
+COUNTED = ("state", "cluster", "requestor", "reason")
+KINDS = ("completed", "failed", "running")
+
+
+@click.command()
+@click.option("--top", type=click.IntRange(0), help="Name so many clusters (40).")
+@click.option("--jobs-by", type=click.Choice(COUNTED), help="Count the jobs that have not ended by this instead.")
+@printer.output_option
+@with_tokens
+def fleet(client: Client, top: int | None, jobs_by: str | None, output: str) -> None:
+    """Count clusters, workers and jobs; name the clusters that need you first, and why."""
+    if jobs_by:
+        counts = client.job_counts(jobs_by)
+        printer.show(output, counts, lambda console: console.print(printer.facts(counts or {"jobs": 0})))
+    else:
+        _show(client.summary(top), output)
+
+
+def _show(told: dict[str, Any], output: str) -> None:
+    shown = {key: told[key] for key in ("clusters", "states", "workers", "jobs")}
+    waiting = {"longest wait since": printer.when(told["oldest"])} if told["oldest"] else {}
+    rows = [(one["name"], one["state"], one["running"], one["waiting"], one["why"]) for one in told["first"]]
+    table = printer.table(["CLUSTER", "STATE", "RUNNING", "WAITING", "WHY"], rows)
+
+    def draw(console: Any) -> None:
+        console.print(printer.facts({**shown, **waiting}))
+        if rows:
+            console.print(table)
+        if told["more"]:
+            console.print(f"{told['more']} more: rainbow fleet --top {len(rows) + told['more']}")
+
+    printer.show(output, told, draw)

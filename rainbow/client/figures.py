@@ -1,0 +1,67 @@
+"""Figures: what clusters have, what is used of it, and when more is free. The web page shows the same.
+
+A part of the client (http_client.py), as waiting is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from rainbow.client.transport import given, of_cluster
+
+if TYPE_CHECKING:
+    from rainbow.client.transport import Calls
+
+
+class Figures:
+    """The methods of a client that only ask, about clusters, nodes and time."""
+
+    _calls: Calls
+
+    def summary(self, top: int | None = None) -> dict[str, Any]:
+        """Count what all clusters have; `first` names `top` of those that need their operator, and why."""
+        return self._told("/v1/summary", top=top)
+
+    def job_counts(self, by: str = "state") -> dict[str, int]:
+        """Count the jobs that have not ended `by` state, cluster, requestor or reason."""
+        return cast("dict[str, int]", self._told("/v1/jobs:counts", by=by)["counts"])
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Count the workers of the clusters you see by state: what is free of them, and what there is."""
+        return cast("list[dict[str, Any]]", self._calls.call("GET", "/v1/nodes")["nodes"])
+
+    def workers(self, name: str) -> list[dict[str, Any]]:
+        """List the cluster's workers and their states."""
+        return cast("list[dict[str, Any]]", self._calls.call("GET", of_cluster(name, "workers"))["workers"])
+
+    def worker(self, name: str, worker: str) -> dict[str, Any]:
+        """Show one worker of a cluster: its state, what is used of it, and the tasks that hold it."""
+        return self._told(of_cluster(name, "workers", worker))
+
+    def occupancy(self, name: str) -> dict[str, Any]:
+        """Say how full each worker of a cluster is, kind by kind: a letter for each worker in `levels`."""
+        return self._told(of_cluster(name, "occupancy"))
+
+    def bars(
+        self, name: str, begin: float | None = None, end: float | None = None, limit: int | None = None
+    ) -> dict[str, Any]:
+        """Return what ran, runs and is planned between two times in seconds since 1970, as columns."""
+        return self._told(of_cluster(name, "bars"), **{"from": begin, "to": end, "limit": limit})
+
+    def timeline(self, name: str) -> dict[str, Any]:
+        """Show the cluster's resource diagram after the next step."""
+        return self._object("GET", of_cluster(name, "timeline"))
+
+    def forecast(self, name: str, *, limit: int | None = None, after: str | None = None) -> dict[str, Any]:
+        """Show when each job of a cluster is expected to start and end, and what that leaves free; page by page."""
+        answer: dict[str, Any] = self._calls.call(
+            "GET", of_cluster(name, "forecast"), query=given(limit=limit, after=after)
+        )
+        return answer
+
+    def accuracy(self, name: str) -> dict[str, Any]:
+        """Say how a cluster's forecasts of starts and lengths turned out."""
+        return self._object("GET", of_cluster(name, "forecast", "accuracy"))
+
+    def _told(self, address: str, **query: Any) -> dict[str, Any]:
+        return cast("dict[str, Any]", self._calls.call("GET", address, query=given(**query)))
