@@ -1,4 +1,4 @@
-"""`make page`: the budgets of the web page, measured in Chromium, and its pictures.
+"""`make page`: the budgets of the web page, measured in Chromium, and its pictures; `python -m benchmarks.page PART`.
 
 First the clusters and jobs of the demo: their pages are drawn into build/page, and two into docs/ for the README.
 Then a server with 1,000 clusters, one of 10,000 nodes with 10,000 bars and 100 jobs that wait.
@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -238,21 +238,30 @@ def draw(browser: Browser, url: str, admin: str, pages: dict[str, str]) -> None:
         shutil.copyfile(OUT / f"decision-{view}.png", ROOT / "docs" / f"page-{view}.png")
 
 
-def main() -> int:
-    """Print the budgets and draw the pictures; 1 if a budget is exceeded."""
-    path = SERVICES["Chromium"].runs()
+PARTS = ("pictures", "browser", "viewers")
+
+
+def main(parts: Sequence[str] = PARTS) -> int:
+    """Draw the pictures and print the budgets, or some of that; 1 if a budget is exceeded."""
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=SERVICES["Chromium"].runs(), args=FLAGS)
         folder = Path(name) / "demo"
         folder.mkdir()
-        with demo(folder) as (url, admin, pages):
-            draw(browser, url, admin, pages)
-        print(f"pictures in {OUT}\n")
-        with large(Path(name)) as (served, crowd):
-            page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
-            url = f"http://127.0.0.1:{served.port}"
-            sign_in(page, url, ADMIN)
-            rows = [*measured(page, url, crowd.pages[3][0]), *watched(served, crowd)]
+        if "pictures" in parts:
+            with demo(folder) as (url, admin, pages):
+                draw(browser, url, admin, pages)
+            print(f"pictures in {OUT}\n")
+        if {"browser", "viewers"} & {*parts}:
+            with large(Path(name)) as (served, crowd):
+                if "browser" in parts:
+                    page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+                    url = f"http://127.0.0.1:{served.port}"
+                    sign_in(page, url, ADMIN)
+                    rows += measured(page, url, crowd.pages[3][0])
+                    page.context.close()
+                if "viewers" in parts:
+                    rows += watched(served, crowd)
         browser.close()
     print("| what | measured | budget |\n|---|---|---|")
     for what, value, budget, unit in rows:
@@ -261,4 +270,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:] or PARTS))
