@@ -7,18 +7,22 @@ import re
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import click
 import sqlalchemy as sa
 import yaml
 
+from rainbow.cli import main
 from rainbow.page.frame import HEADERS, Copies
 from rainbow.page.words import clean
 from rainbow.service.core import sessions
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
 from tests.page_client import Browser, every_page, read, submit
 
+ROOT = Path(__file__).parents[1]
 HOSTILE = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -401,6 +405,21 @@ def test_an_agent_that_closed_its_connection_is_named_until_it_is_heard_of(api: 
     number = leases.waits(entry.id, "a")
     oak.say("heartbeat", workers=[])
     assert all("connection" not in one for one in leave(number))  # it had signed off
+
+
+def test_every_command_that_a_page_names_can_be_typed() -> None:
+    """Its name, its options and the number of its arguments are those of the command line."""
+    named = set[tuple[str, str]]()
+    for file in (ROOT / "rainbow" / "page" / "templates").glob("*.html"):
+        text = re.sub(r"{%.*?%}", "", re.sub(r"{{ ([a-z.]+).*?}}", r"\1", file.read_text()))
+        named |= set(re.findall(r"<code>rainbow ([^<]+)</code>|'rainbow ([^']+)'", text))
+    for words in sorted(one or other for one, other in named):
+        command, rest = main, words.replace("verb", "drain").split()
+        while isinstance(command, click.Group) and rest and rest[0] in command.commands:
+            command = command.commands[rest.pop(0)]
+        assert not isinstance(command, click.Group) or command.invoke_without_command, words
+        context = click.Context(command)
+        assert command.make_parser(context).parse_args(rest)[1] == [], words
 
 
 # ── live ──

@@ -50,7 +50,7 @@ class Figures:
 
     def timeline(self, name: str) -> dict[str, Any]:
         """Show the cluster's resource diagram after the next step."""
-        return self._object("GET", of_cluster(name, "timeline"))
+        return self._told(of_cluster(name, "timeline"))
 
     def forecast(self, name: str, *, limit: int | None = None, after: str | None = None) -> dict[str, Any]:
         """Show when each job of a cluster is expected to start and end, and what that leaves free; page by page."""
@@ -61,7 +61,7 @@ class Figures:
 
     def accuracy(self, name: str) -> dict[str, Any]:
         """Say how a cluster's forecasts of starts and lengths turned out."""
-        return self._object("GET", of_cluster(name, "forecast", "accuracy"))
+        return self._told(of_cluster(name, "forecast", "accuracy"))
 
     def _told(self, address: str, **query: Any) -> dict[str, Any]:
         return cast("dict[str, Any]", self._calls.call("GET", address, query=given(**query)))
