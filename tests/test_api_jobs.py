@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rainbow.jobspec import jobspec_of
 from rainbow.service import Service
 from rainbow.service.scheduler.step import step
 from tests.conftest import SHARED, Api, Cluster, grid, jobspec, open_service_at
@@ -121,3 +122,11 @@ def test_upstreams_files_register_and_place_100_of_100(api: Api, service: Servic
     keebler.say("heartbeat")
     assert step(service, "keebler")
     assert keebler.say("receive", max=1)["tasks"][0]["command"] == ["ior"]
+
+
+@pytest.mark.parametrize(
+    ("program", "name"), [("/usr/bin/a.out", "a.out"), ("\x07", "job"), ("x" * 300, "x" * 100), ("bin/", "job")]
+)
+def test_a_job_without_a_name_has_that_of_its_program(oak: Cluster, program: str, name: str) -> None:
+    told = oak.api.good("POST", "/v1/jobs", jobspec_of([program, "-v"]), oak.token)
+    assert oak.api.good("GET", f"/v1/jobs/{told['id']}", None, oak.token)["name"] == name

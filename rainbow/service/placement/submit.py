@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from rainbow.store.engine import WriteBatch
 
 
+LONGEST_NAME = 100  # characters of a name that nobody gave
 States = Mapping[str, Mapping[str, Any]]
 
 
@@ -232,8 +233,13 @@ class SubmitTransaction:
         """Return the job as its way to each cluster is reckoned."""
         asked, allowed = self.asked, next((self.who.submits.get(one) for one in self.found.ids), None)
         whose = asked.requestor or (allowed[0] if allowed and asked.login not in allowed else asked.login)
-        name = asked.name or self.wanted.request.name or "job"
-        return Arrival(self.wanted, whose or "anonymous", name, self.selector, self.options)
+        return Arrival(self.wanted, whose or "anonymous", self._name, self.selector, self.options)
+
+    @property
+    def _name(self) -> str:
+        """The name that was asked for, else the program of the first task, as srun names its jobs."""
+        program = "".join(filter(str.isprintable, self.wanted.request.tasks[0].command[0].rpartition("/")[2]))
+        return self.asked.name or self.wanted.request.name or program[:LONGEST_NAME] or "job"
 
     def _given(self, states: States) -> dict[str, Part]:
         """Return what the selection was given, as the ledger keeps it."""
@@ -255,7 +261,7 @@ class SubmitTransaction:
         asked, request = self.asked, self.wanted.request
         return JobRecord(
             id=job_id,
-            name=asked.name or request.name or "job",
+            name=self._name,
             requestor=requestor,
             cluster_id="",
             cluster="",
