@@ -11,6 +11,7 @@ from rainbow.forecast import Length, VirtualCluster
 from rainbow.scheduling import GangView, JobView, Priority, SlotsView, Stop, check_plan
 from rainbow.scheduling.priority.config.base_units import in_base_units
 from rainbow.scheduling.priority.config.settings import check_settings
+from rainbow.scheduling.priority.dispatch import Dispatch
 from rainbow.scheduling.priority.promises import GRACE, basis
 from rainbow.scheduling.snapshot import Promise
 from rainbow.state_machine import WorkerState
@@ -185,6 +186,21 @@ def test_a_promise_whose_time_has_come_is_broken_if_the_gang_cannot_start():
     assert not plan.orders
     assert not plan.promises
     assert [(one.job, one.why) for one in plan.broken] == [("j", "space-lost")]
+
+
+def test_reasons_say_when_workers_are_free_around_promised_space(monkeypatch):
+    run, asked = Dispatch.run, Counter()
+
+    def run_and_ask(self, ordered):
+        self.view = replace(self.view, quiet=False)
+        outcomes, gain = run(self, ordered), self.lines.timeline.gain
+        assert self.explainer.more == {line: gain(*line, self.view.now) for line in self.explainer.more}
+        asked[self.entered is not None] += len(self.explainer.more)
+        return outcomes
+
+    monkeypatch.setattr(Dispatch, "run", run_and_ask)
+    campaign("conservative", 1, number=40)
+    assert asked[True]
 
 
 RUNS = {"easy": 10, "conservative": 5, "tuned": 8}

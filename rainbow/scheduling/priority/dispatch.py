@@ -127,8 +127,9 @@ class Dispatch:
 
     def _as_promised(self, entered: Entered, item: Item) -> Outcome | None:
         """Decide about an item whose promised space is entered: start it, or keep space no later than promised."""
-        entered.enter_for(item)
-        promise = entered.lift(item)
+        changed, promise = [*entered.enter_for(item)], entered.lift(item)
+        for one in (*changed, promise) if promise else changed:
+            self.explainer.forget(one.booking, one.at <= self.view.now)
         if promise is None:
             return None
         own = replace(item, category=("promised", *promise.key))  # what was refused while its space was entered

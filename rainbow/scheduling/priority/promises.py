@@ -70,12 +70,13 @@ class Entered:
         found = [(priority[one.key], one) for one in promises if one.key in priority and not lost(lines.view, one)]
         return cls(lines, settings, sorted(found, key=lambda pair: (pair[0], pair[1].key)))
 
-    def enter_for(self, item: Item) -> None:
-        """Enter what comes before an item."""
+    def enter_for(self, item: Item) -> Iterator[Promise]:
+        """Enter what comes before an item; yield it."""
         while self.left and self.left[-1][0] >= asked(item, self.settings):
             one = self.left.pop()[1]
             self.lines.timeline.add(one.booking, max(one.at, self.lines.view.now), one.until)
             self.booked[one.key] = one
+            yield one
 
     def lift(self, item: Item) -> Promise | None:
         """Take out again what is kept for an item, whose turn it is."""
