@@ -23,12 +23,12 @@ from rainbow.agent import Result, Run, bare
 from rainbow.agent.executors.local import cores_here
 from rainbow.agent.executors.slurm import executor as slurm_executor
 from rainbow.agent.executors.slurm.accounts import Account, Identity, account_of, read_users
-from rainbow.agent.executors.slurm.call import Call
+from rainbow.agent.executors.slurm.call import Call, Place, call_of
 from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, body_of
 from rainbow.agent.executors.slurm.executor import HELPER, SlurmExecutor
 from rainbow.agent.executors.slurm.helper import answer
 from rainbow.errors import ConfigError
-from rainbow.jobspec.sbatch.request import NotCarriedError
+from rainbow.jobspec.sbatch.request import NotCarriedError, carried
 from rainbow.testing.runs import ends, until
 from tests import services
 from tests.slurm import Slurm, rest_of
@@ -91,6 +91,42 @@ def test_site_bounds_what_an_account_asks_for() -> None:
     assert ann.bounded({"partition": "short"})["partition"] == "short"
     with pytest.raises(NotCarriedError, match="ann may use batch, short here, not gpu"):
         ann.bounded({"partition": "short,gpu"})
+
+
+BOUNDS = """
+users: {}
+defaults: {qos: normal, mem: 1G, time: 10, contiguous: true}
+forbidden: [reservation, qos=high]
+force: {wckey: rainbow}
+"""
+
+
+def test_site_adds_refuses_and_sets_options_of_sbatch(tmp_path: Path) -> None:
+    """Whether a jobspec says them or its script; what a job has said itself is no default's."""
+    bounds = Identity("self", users(tmp_path, BOUNDS)).bounds()
+
+    def called(script: str = "", **site: str) -> list[str]:
+        told = {"name": "a", "resources": [SLOT], "system": {}, "site": {"slurm": site}, "gang": 1, "script": script}
+        run = Run(("a", 1), "a", ("true",), "/", request=told)
+        return [*call_of(run, carried(told, 90.0, ()), "m", 1, Place(tmp_path, {}, bounds=bounds)).words]
+
+    assert {"--qos=normal", "--mem=1G", "--time=2", "--contiguous", "--wckey=rainbow"} <= {*called()}
+    assert {"--qos=low", "--wckey=rainbow"} <= {*called(qos="low", wckey="mine")}
+    said = called("#!/bin/sh\n#SBATCH --qos=low --mem-per-cpu=100\n")
+    assert not [word for word in said if word.startswith(("--qos", "--mem"))]
+    for script, site in (("", {"qos": "low,high"}), ("#!/bin/sh\n#SBATCH -q high\n", {})):
+        with pytest.raises(NotCarriedError, match="this site forbids --qos=high"):
+            called(script, **site)
+    with pytest.raises(NotCarriedError, match="this site forbids --reservation"):
+        called("#!/bin/sh\n#SBATCH --reservation=mine\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["forbidden: qos", "force: [a]", "force: {comment: x}", "defaults: {uid: 0}", "forbidden: [array]"]
+)
+def test_bounds_of_another_form_are_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"users\.yaml"):
+        Identity("self", users(tmp_path, f"users: {{}}\n{text}"))
 
 
 @pytest.fixture(scope="session")
@@ -167,7 +203,7 @@ def test_request_and_script_go_over_whole_by_rest_and_what_cannot_be_said_is_ref
 ) -> None:
     """What slurmrestd does not read, the script's own lines, is read here."""
     tokens = tokens_of(on_slurm, tmp_path / "tokens")
-    known = users(tmp_path, "users: {ann: nobody, zoe: games}")
+    known = users(tmp_path, "users: {ann: nobody, zoe: games}\nforce: {nice: 9}")
     identity = Identity("rest", known)
     made = SlurmExecutor(
         "shared", {"PATH": os.environ["PATH"]}, tmp_path / "state", identity, (), Rest(rest_url, tokens)
@@ -198,7 +234,7 @@ def test_request_and_script_go_over_whole_by_rest_and_what_cannot_be_said_is_ref
         "Partition=short",
         "NumNodes=2",
         "NumTasks=2",
-        "Nice=7",
+        "Nice=9",  # the site's word, not the script's
         "TimeLimit=00:02:00",
         f"WorkDir={everybodys}",
     ):

@@ -6,7 +6,8 @@ root     the requestor's account, which the agent, as root, becomes for every ca
 helper   the same by a program that root has allowed the agent to start (helper.py)
 rest     the same by Slurm's REST interface, with a token of the account's (commands.py)
 
-users.yaml says who is who: `users: {ann: anna, bob: {account: bob, slurm_account: physics, partitions: [batch]}}`.
+users.yaml says who is who: `users: {ann: anna, bob: {account: bob, slurm_account: physics, partitions: [batch]}}`,
+and what sbatch is asked: `defaults: {qos: normal}`, `forbidden: [reservation, qos=high]`, `force: {wckey: rainbow}`.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ import os
 import pwd
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from rainbow.errors import ConfigError
-from rainbow.jobspec.sbatch.request import NotCarriedError, Options
+from rainbow.jobspec.sbatch.request import NotCarriedError, Options, site_options
 
 IDENTITIES = ("self", "service", "root", "helper", "rest")
 MAPPED = ("root", "helper", "rest")
 LEAST = 1000  # user ids below are those of the system
 KEYS = {"account", "slurm_account", "partitions"}
+OURS = {"array", "chdir", "comment", "export", "hold", "open-mode"}  # by which a job is found, or is whole
+MEMORY = {"mem", "mem-per-cpu", "mem-per-gpu"}  # of which sbatch takes one
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +78,51 @@ class Account:
         return found
 
 
-def read_users(path: Path) -> dict[str, dict[str, Any]]:
-    """Read users.yaml; ConfigError says what is wrong with it."""
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Options of sbatch that a site adds, refuses (NAME or NAME=VALUE), and sets whatever a job asks for."""
+
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    forbidden: tuple[str, ...] = ()
+    force: Mapping[str, str] = field(default_factory=dict)
+
+    def bounded(self, options: Options, script: Mapping[str, str]) -> Options:
+        """Return options as the site lets them be; NotCarriedError for what it forbids, here or in the script."""
+        said = {**script, **options}
+        for name, value in said.items():
+            wrong = {name, *(f"{name}={part}" for part in str(value).split(","))}.intersection(self.forbidden)
+            if wrong and name not in self.force:
+                raise NotCarriedError(f"this site forbids --{min(wrong)}")
+        named = {*said, *(MEMORY if MEMORY.intersection(said) else ())}
+        return {**{name: each for name, each in self.defaults.items() if name not in named}, **options, **self.force}
+
+
+def read_bounds(path: Path) -> Bounds:
+    """Read the bounds in users.yaml; ConfigError says what is wrong with them."""
+    told = _told(path)
+    forbidden = told.get("forbidden") or ()
+    try:
+        defaults, force = (site_options(dict(told.get(key) or {})) for key in ("defaults", "force"))
+        if isinstance(forbidden, str | Mapping):
+            raise TypeError("forbidden must be a list of NAME or NAME=VALUE")
+        if kept := sorted(OURS.intersection({*defaults, *force, *forbidden})):
+            raise NotCarriedError(f"--{kept[0]} is set by Rainbow")
+    except (NotCarriedError, TypeError, ValueError) as fault:
+        raise ConfigError(f"{path}: {fault}") from None
+    return Bounds(defaults, tuple(map(str, forbidden)), force)
+
+
+def _told(path: Path) -> Mapping[str, Any]:
     try:
         told = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as fault:
         raise ConfigError(f"{path} cannot be read: {fault}") from fault
-    users = told.get("users") if isinstance(told, Mapping) else None
+    return told if isinstance(told, Mapping) else {}
+
+
+def read_users(path: Path) -> dict[str, dict[str, Any]]:
+    """Read users.yaml; ConfigError says what is wrong with it."""
+    users = _told(path).get("users")
     if not isinstance(users, Mapping):
         raise ConfigError(f"{path} must have users: {{REQUESTOR: ACCOUNT}}")
     found = {str(who): {"account": one} if isinstance(one, str) else one for who, one in users.items()}
@@ -121,11 +162,16 @@ class Identity:
         self.how, self._users = how, users
         self.own = pwd.getpwuid(os.getuid()).pw_name
         self._known(users)
+        self.bounds()
 
     @property
     def is_mapped(self) -> bool:
         """Whether jobs belong to other accounts than the agent's."""
         return self.how in MAPPED
+
+    def bounds(self) -> Bounds:
+        """Return what the site lets jobs ask for, as its file says now."""
+        return read_bounds(self._users) if self._users else Bounds()
 
     def _known(self, users: Path | None) -> dict[str, dict[str, Any]]:
         return read_users(users) if users else {}

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from rainbow.agent import bare
 from rainbow.agent.executors.local import allowed
 from rainbow.agent.executors.run import Run, workers_of
 from rainbow.agent.executors.shared_folder import GIVEN, key_of
-from rainbow.agent.executors.slurm.accounts import Account
+from rainbow.agent.executors.slurm.accounts import Account, Bounds
 from rainbow.errors import RainbowError
 from rainbow.jobspec.sbatch import Call as Components
 from rainbow.jobspec.sbatch import read_call
@@ -41,11 +41,15 @@ OF_THE_CALL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where calls are made: the desk's folder, what tasks may see, and the account whose job it is, None: our own."""
+    """Where calls are made: the desk's folder, what tasks may see, and the account whose job it is, None: our own.
+
+    `bounds`: what the site lets jobs ask for.
+    """
 
     desk: Path
     environment: Mapping[str, str]
     account: Account | None = None
+    bounds: Bounds = field(default_factory=Bounds)
     binds: bool = False  # tasks are bound to what Slurm gives them
 
     @property
@@ -90,18 +94,20 @@ def call_of(
     run: Run, asked: Carried, mark: str, shares: int, place: Place, element: Element | None = None, ids: str = ""
 ) -> Call:
     """Return the call for a run, or for an array of these ids; NotCarriedError names what cannot be handed over."""
-    options, later = _options(run, asked, mark, place, element), asked.components[1:]
+    options, later = _options(run, asked, mark, place, element), [*asked.components[1:]]
     if element:
         options["array"] = ids
-    options = place.account.bounded(options) if place.account else options
     script = script_of(run)
+    components = _directives(script) if script else ()
+    said = [*components, *[{} for _ in asked.components]]
+    options, *later = (place.bounds.bounded(*pair) for pair in zip([options, *later], said, strict=False))
+    options = place.account.bounded(options) if place.account else options
     if not script and place.account:
         script = _as_script(run, shares, binds=place.binds)
     if not script:
         options["export"] = "NIL"  # a command gets its environment through the desk
         return Call(_words(options, *later), _starter(run, shares, len(asked.components), place, element))
-    components = _directives(script)
-    given = components[0]
+    given = components[0] if components else {}
     if index := run.environment.get(INDEX):
         options["array"] = ids or index
     elif "array" in given:

@@ -128,7 +128,8 @@ class Handover:
         told = requestor and self._identity.how == "service"
         mark = f"for={one_line(requestor)} {first.mark}" if told else first.mark
         ids = ",".join(active.element.number for active in batch if active.element)
-        call = call_of(run, asked, mark, first.shares, replace(self._place, account=account), first.element, ids)
+        place = replace(self._place, account=account, bounds=self._identity.bounds())
+        call = call_of(run, asked, mark, first.shares, place, first.element, ids)
         said = self._commands.sbatch(call, account, requestor)
         if not (number := number_of(said)):
             raise NotCarriedError(f"sbatch has not told the number of a job, but {said!r:.60}")
