@@ -122,7 +122,15 @@ def test_site_adds_refuses_and_sets_options_of_sbatch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["forbidden: qos", "force: [a]", "force: {comment: x}", "defaults: {uid: 0}", "forbidden: [array]"]
+    "text",
+    [
+        "forbidden: qos",
+        "force: [a]",
+        "force: {comment: x}",
+        "defaults: {uid: 0}",
+        "forbidden: [array]",
+        "forbiden: [qos]",
+    ],
 )
 def test_bounds_of_another_form_are_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"users\.yaml"):

@@ -28,6 +28,7 @@ from rainbow.jobspec.sbatch.request import NotCarriedError, Options, site_option
 IDENTITIES = ("self", "service", "root", "helper", "rest")
 MAPPED = ("root", "helper", "rest")
 LEAST = 1000  # user ids below are those of the system
+PARTS = {"users", "defaults", "forbidden", "force"}
 KEYS = {"account", "slurm_account", "partitions"}
 OURS = {"array", "chdir", "comment", "export", "hold", "open-mode"}  # by which a job is found, or is whole
 MEMORY = {"mem", "mem-per-cpu", "mem-per-gpu"}  # of which sbatch takes one
@@ -117,7 +118,11 @@ def _told(path: Path) -> Mapping[str, Any]:
         told = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as fault:
         raise ConfigError(f"{path} cannot be read: {fault}") from fault
-    return told if isinstance(told, Mapping) else {}
+    if not isinstance(told, Mapping):
+        return {}
+    if wrong := sorted(map(str, set(told) - PARTS)):
+        raise ConfigError(f"{path} has no key {wrong[0]:.60}; it may have {', '.join(sorted(PARTS))}")
+    return told
 
 
 def read_users(path: Path) -> dict[str, dict[str, Any]]:
