@@ -109,7 +109,8 @@ class Site:
         try:
             until(lambda: self.look() and true(), seconds)
         except AssertionError:
-            raise AssertionError(self.slurm.run("squeue", "-t", "all", "-o", "%i %j %P %T %N %r")) from None
+            queue = self.slurm.run("squeue", "-t", "all", "-o", "%i %j %P %T %N %r")
+            raise AssertionError(f"begun {self.begun}\nended {self.ends}\n{queue}") from None
 
     def native(self, task: str) -> str:
         return str(self.executor._active[(task, 1)].native or "")
