@@ -44,6 +44,7 @@ PACE = 65_536  # bytes of a body that give it another second
 REMEMBERED = 30.0  # seconds that a credential is taken for known, as far as places and bodies go
 GATHER = 0.05  # seconds in which what happens goes to a stream together
 MOMENT = 0.001  # seconds a request has waited at least when its view is asked again: the loop's clock is coarse
+LAG = 0.5  # seconds that the loop's clock may be behind on a busy machine
 PART = 262_144  # bytes of a stream that are sent at once
 GRAPHS = re.compile(r"/v1/clusters(/[^/]+/(graph|subsystems/[^/]+))?")
 ENVELOPES = re.compile(r"/v1/(jobs|jobs:batch|match|eta)|/(login|logout|match|try)|/ui/.*")
@@ -264,7 +265,7 @@ class Request:
         if self._left.done():
             if agent is not None and not self._service.ending:
                 leases.leaves(*agent, number)
-                loop.call_later(AWAY, front.hear_left, agent[0])
+                loop.call_later(AWAY + LAG, front.hear_left, agent[0])
             raise Gone
         return self._service.news.is_over(pause)
 
