@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from math import inf, log, pi, sin
+from math import inf, log, nan, pi, sin
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -115,6 +115,8 @@ class Trial:
     def turned_out(self) -> TurnedOut:
         """Say how forecasts turned out, once bands were made of 30 scores or more."""
         counted = [one for one in self.results if one[2]] or self.results
+        if not counted:  # no job of the trace waits
+            return TurnedOut(0, 0, nan, nan, nan)
         scores, number = [one[0] for one in counted], len(counted)
         near = sum(abs(one) <= log(2) for one in scores) / number
         return TurnedOut(len(self.results), number, sum(one[1] for one in counted) / number, near, median(scores))

@@ -28,6 +28,14 @@ def test_command_that_asks_a_server_imports_nothing_heavy(words: str) -> None:
     assert done.stderr.split() == []
 
 
+def test_what_starts_a_server_does_not_import_the_client_of_one() -> None:
+    started = STARTED.replace(repr(HEAVY), repr(("httpx", "rainbow.client")))
+    done = subprocess.run(
+        [sys.executable, "-c", started, "serve", "--help"], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.split() == []
+
+
 def test_completion_of_a_command_imports_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"_RAINBOW_COMPLETE": "bash_complete", "COMP_WORDS": "rainbow j", "COMP_CWORD": "1"}.items():
         monkeypatch.setenv(name, value)

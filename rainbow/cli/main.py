@@ -16,8 +16,8 @@ from rainbow.cli.exit_codes import INTERRUPTED, LACKING, Exit, exit_of
 from rainbow.cli.output import printer
 from rainbow.errors import NotFound, RainbowError
 
-# topic → command → (where it is, what it does); each is imported when it is run: a help, too, waits for no import
-TOPICS = {
+# section → command → (where it is, what it does); each is imported when it is run: a help, too, waits for no import
+SECTIONS = {
     "Jobs": {
         "submit": ("commands.submit:submit", "Submit a jobspec, a batch script or a command."),
         "run": ("commands.logs:run", "Submit one job, print what it writes, exit with its code."),
@@ -69,7 +69,7 @@ TOPICS = {
         "version": ("main:version", "Show the version."),
     },
 }
-COMMANDS = {name: place for commands in TOPICS.values() for name, (place, _) in commands.items()}
+COMMANDS = {name: place for commands in SECTIONS.values() for name, (place, _) in commands.items()}
 
 
 class Commands(MutableMapping[str, click.Command]):
@@ -157,14 +157,14 @@ class Root(click.Group):
     """Turns every fault into its line and exit code; a traceback is shown only if RAINBOW_DEBUG is set."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by topic."""
-        for topic, commands in TOPICS.items():
-            with formatter.section(topic):
+        """Write the commands by section."""
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
                 formatter.write_dl([(name, line) for name, (_, line) in commands.items()], col_max=12, col_spacing=2)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the name of a command by the table alone, or an option."""
-        lines = {name: line for commands in TOPICS.values() for name, (_, line) in commands.items()}
+        lines = {name: line for commands in SECTIONS.values() for name, (_, line) in commands.items()}
         found = [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 

@@ -16,16 +16,17 @@ import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from rainbow.cli.exit_codes import LACKING
 from rainbow.cli.output.progress import Upload
-from rainbow.client import Client
-from rainbow.client.transport import UrlError
 from rainbow.errors import ConfigError, RequestError
+
+if TYPE_CHECKING:
+    from rainbow.client import Client
 
 FORM = '{"url": URL, "clusters": {NAME: {"token": TOKEN, "secret": SECRET}}}'
 USED = "rainbow.credentials"  # where a command's context keeps its credentials file
@@ -213,6 +214,9 @@ def _saved(path: Path) -> Saved:
 
 
 def _client(url: str, tokens: Sequence[str]) -> Client:
+    from rainbow.client import Client  # `serve` and the like ask no server: they do not wait for this
+    from rainbow.client.transport import UrlError
+
     upload = Upload()
     try:
         client = Client(url or DEFAULT_URL, tokens, sent=upload)

@@ -19,11 +19,11 @@ from rainbow.cli.exit_codes import Exit
 from rainbow.cli.input.files import naming
 from rainbow.cli.output import printer
 from rainbow.cli.session import with_tokens
-from rainbow.client import Client
 from rainbow.errors import Conflict, RainbowError
 from rainbow.text import some
 
 if TYPE_CHECKING:
+    from rainbow.client import Client
     from rainbow.service.core.settings import Settings
 
 

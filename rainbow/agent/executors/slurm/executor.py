@@ -262,6 +262,7 @@ class SlurmExecutor:
         if final is not None:
             if one.account:  # read here, by a command for each file: the agent waits for nothing when it polls
                 one.last = tails(one, self._place, self._commands)
+                one.unbound = unbound(one, self._place)
             one.final, self._changed = final, now
 
     def _final(self, native: str) -> Final | None:
@@ -372,7 +373,7 @@ class SlurmExecutor:
         taken_back = active.is_withdrawn and not active.has_begun and final.state == "CANCELLED"
         end = self._site.ended(run, native, final, ours=active.is_stopping or taken_back)
         last = active.last or tails(active, self._place, self._commands)
-        return Ended(run, end.result, end.exit_code, *last, end.detail or unbound(active, self._place), end.cause)
+        return Ended(run, end.result, end.exit_code, *last, end.detail or active.unbound, end.cause)
 
     def written(self) -> Mapping[RunId, Written]:
         """Return the end of what runs have written, of those that have written more since the last call."""

@@ -46,6 +46,7 @@ class Active:
     submitting: bool = False
     given_at: float = math.inf  # until when it is looked for which cores it has
     last: Written | None = None  # the end of what it has written, if another account's command has read it
+    unbound: str = ""  # why such a command was not bound to its cores
     read: int = 0  # bytes of its output file, as it was read last
     read_at: float = -math.inf
 
