@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from rainbow.agent.executors.run import Ended, Pending, Run, RunId, Written
-from rainbow.plugins import Registry, UnknownPlugin
+from rainbow.plugins import Registry
 
 
 class Executor(Protocol):
@@ -231,32 +230,3 @@ def open_executor(text: str, environment: Mapping[str, str], folder: Path | None
     """Return the executor called by `text`, "name" or "name:argument"; UnknownPlugin if there is none."""
     name, _, argument = text.partition(":")
     return executors.get(name)(argument, environment, folder)
-
-
-@executors.add("slurm")
-def _slurm(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
-    module = importlib.import_module("rainbow.agent.executors.slurm.executor")
-    made: Executor = module.opened(argument, environment, folder)
-    return made
-
-
-@executors.add("psij")
-def _psij(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
-    made: Executor = _module("psij", "psij", "slurm").BatchExecutor(argument, environment, folder)
-    return made
-
-
-@executors.add("dask")
-def _dask(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
-    made: Executor = _module("dask", "dask", "dask").DaskExecutor(argument, environment, folder)
-    return made
-
-
-def _module(name: str, executor: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(f"rainbow.agent.executors.{name}")
-    except ModuleNotFoundError as fault:
-        if (fault.name or "").startswith("rainbow"):
-            raise
-        told = f"executor {executor} requires {fault.name}; run: pip install 'rainbow-scheduler[{extra}]'"
-        raise UnknownPlugin(told) from fault

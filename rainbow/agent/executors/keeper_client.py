@@ -18,7 +18,7 @@ from typing import Any
 
 from rainbow.agent import bare
 from rainbow.agent.executors import lease
-from rainbow.agent.executors.interface import Executor, executors
+from rainbow.agent.executors.interface import Executor
 from rainbow.agent.executors.keeper import APART, PATIENCE, SLOW, address
 from rainbow.agent.executors.local import LocalExecutor
 from rainbow.agent.executors.process import files_of, read_end
@@ -201,8 +201,8 @@ def _changed(path: Path) -> float:
     return found.st_mtime if found.st_size else 0.0
 
 
-@executors.add("local")
-def _local(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
+def opened(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
+    """Open the executor for "" or "apart"; RequestError for any other argument."""
     if argument not in ("", APART):
         raise RequestError(f"local:{argument} is not known; there are: local, local:{APART}")
     return (
