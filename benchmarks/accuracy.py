@@ -99,7 +99,7 @@ class Trial:
     def _look(self) -> None:
         """Learn from what has started and ended."""
         spans, runs = self.site.virtual.spans, {run.job for run in self.site.virtual.census.runs.values()}
-        for job in [job for job in self.running if job in spans]:
+        for job in sorted(job for job in self.running if job in spans):  # sets have no order
             if job in self.told:
                 self._score(job, spans[job].start)
             if job not in runs:

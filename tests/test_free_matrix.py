@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from rainbow.scheduling import Priority
 from rainbow.scheduling.free_matrix import BOUNDS, FreeMatrix, Slots
+from rainbow.scheduling.priority.dispatch import Refusals
+from rainbow.scheduling.priority.placement import assign
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.resource_timeline import Timeline
 from tests.conftest import examples
@@ -104,16 +106,18 @@ DEEP = [
     {"discipline": "conservative"},
     {"discipline": "tuned", "max_reservation": 30, "reserve": "all"},
     {"discipline": "conservative", "load_adjustments": {"np_load_avg": 1.0}},
+    {"discipline": "easy"},
 ]
 
 
 @pytest.fixture
 def by_profiles(monkeypatch):
-    """Plan without arrays: the plain way that the same run takes for its first few jobs."""
+    """Plan without arrays and with every search: the plain way that the same run takes for its first few jobs."""
 
     def plan(view):
         with monkeypatch.context() as patch:
             patch.setattr(Assigner, "_arrays", lambda *_: False)
+            patch.setattr(Refusals, "cover", lambda *_: False)
             return Priority().plan(view)
 
     return plan
@@ -126,8 +130,10 @@ def test_plans_with_arrays_are_those_with_profiles(view, deep, limits, quiet):
         pes = PES if limits else {name: {**pe, "slots": 0} for name, pe in PES.items()}
         asked = replace(view, settings={**view.settings, "max_reservation": 0, "search": "gaps"}, quiet=quiet)
         asked = replace(asked, settings={**asked.settings, "parallel_environments": pes, **deep})
+        patch.setattr(assign, "MANY", 1)
         found = Priority().plan(asked)
         patch.setattr(Assigner, "_arrays", lambda *_: False)
+        patch.setattr(Refusals, "cover", lambda *_: False)
         assert found == Priority().plan(asked)
 
 
@@ -158,9 +164,21 @@ def deep_view(number, **more):
     return make_view(NOW, workers, map(job_view, jobs), runs, given_)
 
 
-def test_a_deep_plan_is_the_one_of_the_plain_way(by_profiles):
-    view = deep_view(150)
+@pytest.mark.parametrize("discipline", ["conservative", "easy", "fcfs"])
+def test_a_deep_plan_is_the_one_of_the_plain_way(by_profiles, discipline):
+    view = deep_view(150, discipline=discipline)
     assert Priority().plan(view) == by_profiles(view)
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), max_size=12))
+def test_refused_is_what_asks_for_as_many_slots_for_as_long_as_something_refused(asked):
+    refusals, refused = Refusals(), list[tuple[int, int]]()
+    for count, duration in asked:
+        covered = any(many <= count and long <= duration for many, long in refused)
+        assert refusals.cover(count, duration) is covered
+        if not covered:
+            refusals.add(count, duration)
+            refused.append((count, duration))
 
 
 def test_jobs_beyond_the_plan_depth_wait_behind_and_start_where_they_fit():

@@ -99,6 +99,7 @@ class ClusterIndex:
         self.queues: dict[str, Ranked[Turn]] = {}  # the waiting jobs of each requestor, whose turn is first at first
         self.gangs: Counter[str] = Counter()  # that wait, by requestor
         self.waiting: Counter[str] = Counter()  # tasks that wait, by requestor
+        self.notes: dict[Any, Any] = {}  # what a policy has worked out of this cluster and may use again
         self._places: dict[str, int] = {}
         self._holders: dict[str, Counter[str]] = {}  # worker → tasks by requestor
         self._on: dict[str, set[str]] = {}  # worker → tasks

@@ -10,7 +10,7 @@ Backfilling needs no pass of its own: an item of lower priority starts only wher
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +44,29 @@ class ItemResult:
 
 
 @dataclass(slots=True)
+class Refusals:
+    """How many slots were refused for how long: as many or more for as long or longer do not start in this run.
+
+    Counts ascend and durations descend: what another refusal covers is not kept.
+    """
+
+    counts: list[int] = field(default_factory=list)
+    durations: list[float] = field(default_factory=list)
+
+    def cover(self, count: int, duration: float) -> bool:
+        """Return whether this is refused, as less was."""
+        at = bisect_right(self.counts, count) - 1
+        return at >= 0 and self.durations[at] <= duration
+
+    def add(self, count: int, duration: float) -> None:
+        """Note what is refused, if nothing covers it."""
+        low = high = bisect_left(self.counts, count)
+        while high < len(self.counts) and self.durations[high] >= duration:
+            high += 1
+        self.counts[low:high], self.durations[low:high] = [count], [duration]
+
+
+@dataclass(slots=True)
 class Outcome:
     """What was decided of one item."""
 
@@ -70,6 +93,7 @@ class Dispatch:
     explained: int = 0  # answers of workers collected
     blocked: bool = False  # first come, first served: somebody waits
     categories: dict[Hashable, ItemResult] = field(default_factory=dict)
+    refusals: dict[int, Refusals] = field(default_factory=dict)  # by family
     kept: list[Ahead] = field(default_factory=list)  # from times to come, by start
 
     def __post_init__(self) -> None:
@@ -109,7 +133,7 @@ class Dispatch:
             return Outcome(item, BEHIND)
         judged = self.categories.setdefault(item.category, ItemResult())
         if not judged.refused:
-            grant = self.assigner.now_for(item)
+            grant = self._now_for(item)
             if grant is not None:
                 self._started(item, grant)
                 return Outcome(item, STARTED, grant)
@@ -124,6 +148,18 @@ class Dispatch:
             judged.never = True
         verdict = BEHIND if self.reservations >= self.depth and not judged.never else REFUSED
         return Outcome(item, verdict, None, judged.never, judged.reasons, judged.ahead, judged.why)
+
+    def _now_for(self, item: Item) -> SlotAssignment | None:
+        """Return where an item may start now; what asks for no less than one that may not is not searched for."""
+        if item.family is None or not self.lines.by_workers:
+            return self.assigner.now_for(item)
+        known = self.refusals.get(item.family)
+        if known and known.cover(item.counts[0], item.duration):
+            return None
+        grant = self.assigner.now_for(item)
+        if grant is None:
+            self.refusals.setdefault(item.family, Refusals()).add(item.counts[0], item.duration)
+        return grant
 
     def _as_promised(self, entered: Entered, item: Item) -> Outcome | None:
         """Decide about an item whose promised space is entered: start it, or keep space no later than promised."""
@@ -155,6 +191,7 @@ class Dispatch:
         self.assigner.alive.clear()
         self.assigner.later.clear()
         self.categories.clear()
+        self.refusals.clear()
 
     def _promised(self, item: Item) -> SlotAssignment | None:
         """Promise an item a time, or space; what an advance reservation keeps already takes nobody's turn."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import inf
 from typing import Any
@@ -15,11 +16,49 @@ from rainbow.scheduling.snapshot import GangView, JobView, ReservationView, Slot
 
 ALONE = Environment(rule=ONE_WORKER)  # a job that names no parallel environment and wants one slot
 SPREAD = Environment()
+MOST = 100_000  # names that are kept from plan to plan
 
 
 def items(view: View, settings: Mapping[str, Any]) -> list[Item]:
     """Return every waiting gang, in order of submission."""
-    return list(_items(view, settings, environments(settings)))
+    noted, known = _noted(view, settings), environments(settings)
+    kept = {reservation.id: reservation for reservation in view.reservations}
+    made: list[Item] = []
+    before, noted.of_job = noted.of_job, {}
+    for job in view.jobs:
+        own = before.get(job.id)
+        if own is None or own[0].job is not job:
+            own = [*_items(view, settings, job, known, kept, noted.names)]
+        if own and not own[0].asks.reservation and not own[0].asks.fault:
+            noted.of_job[job.id] = own
+        made += own
+    for place, item in enumerate(made):
+        item.place = place
+        if not settings["categories"]:
+            item.category = place
+    return made
+
+
+@dataclass(slots=True)
+class Noted:
+    """The items of the plan before: a quiet plan of the same cluster uses those again whose job has not changed."""
+
+    settings: Mapping[str, Any]
+    hosts: object
+    names: Names
+    of_job: dict[str, list[Item]] = field(default_factory=dict)
+
+
+def _noted(view: View, settings: Mapping[str, Any]) -> Noted:
+    """Return what is noted with the census of a quiet view; of another view there is nothing yet."""
+    before: Noted | None = view.census.notes.get(Noted) if view.quiet and view.census is not None else None
+    same = before and before.settings is view.settings and before.hosts == view.hosts
+    if before and same and len(before.names.numbers) < MOST:
+        return before
+    noted = Noted(view.settings, view.hosts, Names(bool(settings["queues"] or settings["quotas"])))
+    if view.quiet and view.census is not None:
+        view.census.notes[Noted] = noted
+    return noted
 
 
 def environments(settings: Mapping[str, Any]) -> dict[str, Environment]:
@@ -27,35 +66,36 @@ def environments(settings: Mapping[str, Any]) -> dict[str, Environment]:
     return {name: Environment(name, **given) for name, given in settings["parallel_environments"].items()}
 
 
-def _items(view: View, settings: Mapping[str, Any], known: Mapping[str, Environment]) -> Iterator[Item]:
-    names = Names(bool(settings["queues"] or settings["quotas"]))
-    kept = {reservation.id: reservation for reservation in view.reservations}
-    place = 0
-    for job in view.jobs:
-        asks = _possible(view, job, read_asks(job), known)
-        matching = _environments(asks, known)
-        last: Item | None = None
-        for gang in job.gangs:
-            if last and gang.slots and gang.slots is last.gang.slots and gang.expected == last.gang.expected:
-                item = _again(last, gang, place)  # what is told completely by the same amounts asks for the same
-            else:
-                item = _item(view, settings, job, gang, asks, place)
-                item.environments = matching or ((ALONE if item.counts == (1,) else SPREAD),)
-                item.duration = _duration(gang, settings, kept.get(asks.reservation), view.now)
-                item.category = names.category(item)
-            if not settings["categories"]:
-                item.category = place
-            last = item
-            place += 1
-            yield item
+def _items(
+    view: View,
+    settings: Mapping[str, Any],
+    job: JobView,
+    known: Mapping[str, Environment],
+    kept: Mapping[str, ReservationView],
+    names: Names,
+) -> Iterator[Item]:
+    """Yield the items of a job; their places are given later."""
+    asks = _possible(view, job, read_asks(job), known)
+    matching = _environments(asks, known)
+    last: Item | None = None
+    for gang in job.gangs:
+        if last and gang.slots and gang.slots is last.gang.slots and gang.expected == last.gang.expected:
+            item = _again(last, gang)  # what is told completely by the same amounts asks for the same
+        else:
+            item = _item(view, settings, job, gang, asks)
+            item.environments = matching or ((ALONE if item.counts == (1,) else SPREAD),)
+            item.duration = _duration(gang, settings, kept.get(asks.reservation), view.now)
+            item.category, item.family = names.category(item), names.family(item)
+        last = item
+        yield item
 
 
-def _again(last: Item, gang: GangView, place: int) -> Item:
+def _again(last: Item, gang: GangView) -> Item:
     """Return the item of a gang that asks for the same as the one before it."""
     return Item(
         last.job,
         gang,
-        place,
+        0,
         last.asks,
         last.groups,
         last.counts,
@@ -65,17 +105,14 @@ def _again(last: Item, gang: GangView, place: int) -> Item:
         last.reserve,
         last.category,
         last.user,
+        last.family,
     )
 
 
-def _item(
-    view: View, settings: Mapping[str, Any], job: JobView, gang: GangView, asks: JobRequest, place: int
-) -> Item:
+def _item(view: View, settings: Mapping[str, Any], job: JobView, gang: GangView, asks: JobRequest) -> Item:
     everyone = settings["discipline"] != TUNED or settings["reserve"] == "all"
     counts, kinds = _counts(gang.slots), view.hosts(gang.demand)
-    return Item(
-        job, gang, place, asks, gang.slots, counts, (), inf, kinds, everyone or asks.reserve, place, job.requestor
-    )
+    return Item(job, gang, 0, asks, gang.slots, counts, (), inf, kinds, everyone or asks.reserve, 0, job.requestor)
 
 
 def _environments(asks: JobRequest, environments: Mapping[str, Environment]) -> tuple[Environment, ...]:
@@ -127,6 +164,18 @@ class Names:
     def category(self, item: Item) -> int:
         """Return the number of an item's category."""
         return self.numbers.setdefault(self.key(item), len(self.numbers))
+
+    def family(self, item: Item) -> int | None:
+        """Return the number of what an item asks for but for how much and how long; None: more decides than amounts.
+
+        What does not fit does not fit either for longer, nor with more slots.
+        """
+        group = item.groups[0] if len(item.groups) == 1 and len(item.counts) == len(item.environments) == 1 else None
+        if group is None or group.outside or item.asks.reservation or isinstance(item.environments[0].rule, int):
+            return None
+        amounts = tuple(sorted(group.amounts.items()))
+        key = ("family", amounts, group.apart, item.environments[0].rule, item.kinds)
+        return self.numbers.setdefault(key, len(self.numbers))
 
     def key(self, item: Item) -> Hashable:
         """Name everything of an item that decides where and when it fits."""

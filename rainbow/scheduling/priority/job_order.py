@@ -40,6 +40,23 @@ def normalised(value: float, low: float, high: float) -> float:
     return min(1.0, max(0.0, (value - low) / (high - low)))
 
 
+class Normalised(dict[float, float]):
+    """Values normalised between two bounds; the same few are asked for again and again."""
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__()
+        self.low = low
+        self.high = high
+
+    def __missing__(self, value: float) -> float:
+        """Work a value out."""
+        found = self[value] = normalised(value, self.low, self.high)
+        return found
+
+
+NOTHING_URGENT: Mapping[str, float] = {"rrc": 0.0, "wtc": 0.0, "dlc": 0.0}
+
+
 def urgency(item: Item, now: float, settings: Mapping[str, Any]) -> dict[str, float]:
     """Return the three parts of an item's urgency."""
     weights = settings["weights"]
@@ -84,13 +101,15 @@ def prioritise(
     weights = settings["weights"]
     by_priority, by_urgency, by_ticket = weights["priority"], weights["urgency"], weights["ticket"]
     may_ask = settings["most_asked_priority"]
-    parts = [urgency(item, now, settings) for item in waiting]
+    same = not (settings["urgency"] or weights["waiting_time"])  # nothing but deadlines is urgent
+    parts = [NOTHING_URGENT if same and not item.asks.deadline else urgency(item, now, settings) for item in waiting]
     urgencies = [sum(part.values()) for part in parts]
-    low, high = min(urgencies, default=0.0), max(urgencies, default=0.0)
-    most = max(tickets, default=0.0)
-    for item, part, urgent, own in zip(waiting, parts, urgencies, tickets, strict=True):
-        npprio = normalised(item.job.priority + min(item.asks.priority, may_ask), LOWEST, HIGHEST)
-        nurg, ntix = normalised(urgent, low, high), normalised(own, 0.0, most)
+    asked = Normalised(LOWEST, HIGHEST)
+    urgent = Normalised(min(urgencies, default=0.0), max(urgencies, default=0.0))
+    owed = Normalised(0.0, max(tickets, default=0.0))
+    for item, part, sum_, own in zip(waiting, parts, urgencies, tickets, strict=True):
+        npprio = asked[item.job.priority + min(item.asks.priority, may_ask)]
+        nurg, ntix = urgent[sum_], owed[own]
         item.terms = {**part, "tickets": own, "npprio": npprio, "nurg": nurg, "ntix": ntix}
         item.priority = by_priority * npprio + by_urgency * nurg + by_ticket * ntix
         if weights["fair_share"]:

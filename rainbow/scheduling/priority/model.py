@@ -16,6 +16,7 @@ spot       a worker in a queue: where a slot may lie; without queues there is on
 need       line of the resource diagram, type and amount that one slot takes
 grant      how many slots of each of an item's slot groups lie on which spot, from when to when
 category   items that ask for the same: judged once a run
+family     categories that differ in how many slots and for how long
 """
 
 from __future__ import annotations
@@ -174,6 +175,7 @@ class Item:
     reserve: bool
     category: Hashable
     user: str = ""
+    family: int | None = None  # items that ask for more or less of the same, see Names.family
     terms: Mapping[str, float] = field(default_factory=dict)
     priority: float = 0.0
     rank: tuple[float, ...] = ()  # with the setting `order`: what decides before its priority

@@ -60,6 +60,7 @@ class Ranking:
             item.unordered, item.rank = value.reason, (-self._asked(item), 1.0, 0.0)
         else:
             item.terms, item.rank = {**item.terms, "order": value}, (-self._asked(item), 0.0, value)
+            item.unordered = ""
 
     def _asked(self, item: Item) -> float:
         return item.job.priority + min(item.asks.priority, self.most_asked)

@@ -97,7 +97,9 @@ class Entered:
 
 def in_danger(starts: Mapping[Key, float], waiting: Iterable[Item], promises: Iterable[Promise]) -> Iterator[Promise]:
     """Yield the promises to what waits that a run does not keep; `starts`: what it starts or reserves."""
-    known = {key_of(item) for item in waiting}
+    promises = tuple(promises)
+    jobs = {one.job for one in promises}
+    known = {key_of(item) for item in waiting if item.job.id in jobs}
     for one in promises:
         if one.key in known and not starts.get(one.key, inf) <= one.start + GRACE:
             yield one
@@ -111,9 +113,9 @@ def renewed(
     making, now = are_made(settings), basis(settings)
     promises, broken = [], []
     for item, grant, starts in decided:
-        old = before.get(key_of(item))
-        if starts:
+        if starts or (grant is None and not before):
             continue
+        old = before.get(key_of(item))
         reserved = grant if grant is not None and not grant.after and making else None
         new, fault = reserved.start if reserved else None, None
         if old is not None and (new is None or new > old.start + GRACE):

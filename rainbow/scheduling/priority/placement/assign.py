@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 TIMES = 64  # lists of workers that are remembered for times to come
 FEW = 4  # items promised a time before it pays to draw the diagram as arrays
+MANY = 16  # workers from which on it pays for what starts now, after so many looks at all of them in vain:
+LOOKS = 1
 
 
 class Assigner:
@@ -47,6 +49,7 @@ class Assigner:
         self.later: dict[Hashable, list[str]] = {}
         self.searches = 0
         self.promised = 0  # items for which a time to come was searched
+        self.visited = 0  # workers looked at in vain
         self.tight = False  # something did not fit
         self.groups: dict[Reachable, Group] = {}
 
@@ -118,6 +121,7 @@ class Assigner:
                 placer.given.append((0, spots[-1], 1))
                 return self._judged(item, placer.grant())
             spots.pop()
+            self.visited += 1
         return None
 
     def _has_room(
@@ -145,6 +149,7 @@ class Assigner:
                 yield worker
             else:
                 del workers[at]
+                self.visited += 1
 
     def _alive_at(self, item: Item, environment: Environment, start: float, by_worker: Iterable[str]) -> list[str]:
         key: Hashable = (item.category, environment.name)
@@ -203,7 +208,9 @@ class Assigner:
 
     def _arrays(self, item: Item, environment: Environment) -> bool:
         """Return whether arrays answer for an item: workers alone limit it, and many ask in this run."""
-        if self.promised <= FEW or not self.lines.by_workers or len(item.groups) != 1:
+        there = len(self.lines.workers)
+        many = self.promised > FEW or (there >= MANY and self.visited >= LOOKS * there)
+        if not many or not self.lines.by_workers or len(item.groups) != 1:
             return False
         return not (item.groups[0].outside or item.asks.reservation)
 

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from math import inf
 from typing import Any
 
+from rainbow.lazy import cached_property
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.priority.config.calendar import ON
 from rainbow.scheduling.priority.config.load_formulas import Load
@@ -89,7 +90,7 @@ class ResourceLines:
             self._book_reservation(kept)
         self.timeline.fill((self.booking(run), min(run.started, view.now), self.until(run)) for run in view.runs)
 
-    @property
+    @cached_property
     def by_workers(self) -> bool:
         """Return whether only workers limit slots that ask for nothing outside them."""
         return not (self.queues or self.quotas.sets or self.limits or self.settings["consumables"])
@@ -285,7 +286,7 @@ class ResourceLines:
             needs.extend(Need(line, kind, n) for kind, n in {**amounts, "slots": 1}.items() if n and kind in kinds)
         if f"pe {environment}" in self.limits:
             needs.append(Need(f"pe {environment}", "slots", 1))
-        if not owners[2]:  # what an advance reservation keeps is not counted against quotas
+        if self.quotas.sets and not owners[2]:  # what an advance reservation keeps is not counted against quotas
             needs.extend(self._quotas(owners, environment, spot, amounts))
         return needs
 
