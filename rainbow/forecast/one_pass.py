@@ -15,7 +15,7 @@ import numpy as np
 
 from rainbow.forecast.room import Use
 from rainbow.scheduling import GangView, JobView, SlotsView, View
-from rainbow.scheduling.free_matrix import FreeMatrix, Group, Slots
+from rainbow.scheduling.free_matrix import FreeMatrix, Group, Ints, Slots
 from rainbow.scheduling.gangs import summed
 from rainbow.scheduling.resource_timeline import Timeline
 from rainbow.scheduling.snapshot import Placement
@@ -82,8 +82,8 @@ class Space:
     def book(self, gang: GangView, seconds: float) -> float:
         """Book a gang at its earliest start and return that, infinite if there is none."""
         asked = self._asked(gang)
-        for start, _ in self.matrix.starts(*asked[0], seconds) if asked else ():
-            placement = self._fitted(asked, start, start + seconds)
+        for start, given in self.matrix.starts(*asked[0], seconds) if asked else ():
+            placement = self._fitted(asked, start, start + seconds) if len(asked) > 1 else _alone(*asked[0], given)
             if placement is not None:
                 self.matrix.add(placement, start, start + seconds)
                 self.booked.append(Use(placement, start, start + seconds))
@@ -116,15 +116,27 @@ class Space:
         placement: dict[str, dict[str, int]] = {}
         for group, slots in asked:
             given = slots.given({kind: left[kind][group.columns] for kind, _ in slots.amounts}, group.columns.shape)
-            given = np.clip(slots.count - (np.cumsum(given) - given), 0, given)
             if given.sum() < slots.count:
                 return None
+            taken = _place(placement, group, slots, given)
             for kind, amount in slots.amounts:
-                left[kind][group.columns] -= given * amount
-            for worker, count in group.left(given).items():
-                of = placement.setdefault(worker, {})
-                of.update((kind, of.get(kind, 0) + count * amount) for kind, amount in slots.amounts)
+                left[kind][group.columns] -= taken * amount
         return placement
+
+
+def _alone(group: Group, slots: Slots, given: Ints) -> Placement:
+    placement: dict[str, dict[str, int]] = {}
+    _place(placement, group, slots, given)
+    return placement
+
+
+def _place(placement: dict[str, dict[str, int]], group: Group, slots: Slots, given: Ints) -> Ints:
+    """Add slots on workers that give so many each, the first workers first; return how many lie on each."""
+    taken: Ints = np.clip(slots.count - (np.cumsum(given) - given), 0, given)
+    for worker, count in group.left(taken).items():
+        of = placement.setdefault(worker, {})
+        of.update((kind, of.get(kind, 0) + count * amount) for kind, amount in slots.amounts)
+    return taken
 
 
 def _beside(held: Iterable[Use], now: float) -> Iterator[Placement]:
