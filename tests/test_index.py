@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.jobspec import Constraint, Count, Need, Request, Resource
+from rainbow.matching import candidates_of, candidates_without, totals_on
 from rainbow.matching.equivalence.cluster_class import cluster_class_of
 from rainbow.matching.equivalence.count_scalar import ScalarCount
 from rainbow.matching.equivalence.subtree_classes import classify
@@ -145,6 +146,7 @@ def test_many_clusters_are_answered_as_one_by_one_in_any_order(drawn, request, c
     assert list(with_few.match_all(request, clusters)) == alone
     together = Verdicts(index, index.question(request), Catalogue(clusters, index.compiled))
     assert [verdict.matched for verdict in together] == [verdict.matched for verdict in alone]
+    assert [dict(one) for one in totals_on(candidates_of(together))] == [one.totals for one in alone if one.matched]
     assert together == alone
 
 
@@ -159,6 +161,15 @@ def test_a_verdict_of_many_is_the_same_however_often_it_is_looked_at():
     verdicts = rainbow.match(Request(((Resource("core"),),), ()), [template(k + 1) for k in range(20)])
     assert verdicts[3] is verdicts[3]
     assert verdicts[-1] == verdicts[19]
+
+
+def test_candidates_without_some_are_the_others_in_order():
+    clusters = [strategies.cluster([("node", [f"core:{k + 1}"])], name=f"c{k}") for k in range(20)]
+    verdicts = rainbow.match(Request(((Resource("core"),),), ()), clusters)
+    known = candidates_of(verdicts)
+    left = candidates_without(verdicts, {known[3].cluster, known[0].cluster, "nobody"})
+    assert list(left) == [known[at] for at in range(20) if at not in (0, 3)] == list(candidates_of(left))
+    assert candidates_without(list(verdicts), {known[0].cluster}) == list(known[1:])
 
 
 def test_counts_beyond_numpys_integers_are_answered_among_many_clusters_too():

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from rainbow.service import Service
-from rainbow.service.placement import candidates
+from rainbow.service.placement import candidates, ledger
 from rainbow.service.placement.candidates import KEPT
 from rainbow.service.placement.match_cache import TOLD
 from rainbow.store import jobs
@@ -71,6 +71,69 @@ def test_decision_among_many_is_taken_again_and_the_graphs_that_changed_are_name
     listed = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"]
     assert all([one["cluster"] for one in decision["candidates"]] == NAMES for decision in listed)
     assert all(decision["states"]["c0"]["cost"] == MANY for decision in listed)
+
+
+READING = {"priority": 1, "steps": [{"filter": "matched.cores >= 1"}, {"sort_descending": "cost * matched.nodes"}]}
+FITTING = {"priority": 1, "steps": [{"sort_descending": "matched.fits * 10 + matched.cores"}]}
+
+
+def of(priority: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "constraint", "options": {"priorities": [priority]}}
+
+
+@pytest.mark.parametrize("selector", [CHEAPEST, of(READING), of(FITTING)], ids=["cost", "cores", "fits"])
+def test_a_choice_of_ours_is_kept_as_its_seal_and_shown_as_one_that_is_kept_whole(
+    api: Api, token: str, monkeypatch: pytest.MonkeyPatch, selector: dict[str, Any]
+) -> None:
+    body = {"jobspec": jobspec(1), "selector": selector}
+    sealed = api.good("POST", "/v1/jobs", body, token)["id"]
+    monkeypatch.setattr(ledger, "matched_read", lambda *_: None)  # as the version before kept it
+    held = api.good("POST", "/v1/jobs", body, token)["id"]
+    monkeypatch.undo()
+    why, before = (api.good("GET", f"/v1/jobs/{job}/why", None, token)["decision"] for job in (sealed, held))
+    assert why["selection"] == before["selection"]
+    for job in (sealed, held):
+        replayed = api.good("GET", f"/v1/jobs/{job}/replay", None, token)
+        assert (replayed["equal"], replayed["selection"]) == (True, replayed["replayed"])
+    with api.service.store.read() as connection:
+        assert ["selection" in _kept(connection, job) for job in (sealed, held)] == [False, True]
+
+
+def _kept(connection: sa.Connection, job: str) -> set[str]:
+    """Return the parts of a decision that are kept whole."""
+    own = jobs.decision(connection, job)["ledger"]
+    elsewhere = jobs.get_records(connection, own["digests"].values())
+    return {name for name, digest in own["digests"].items() if name in own or digest in elsewhere}
+
+
+def test_a_sealed_choice_that_comes_out_otherwise_is_not_equal(
+    api: Api, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed = api.good("POST", "/v1/jobs", {"jobspec": jobspec(1), "selector": CHEAPEST}, token)
+    with api.service.store.write() as connection:
+        kept = jobs.decision(connection, placed["id"])
+        kept["ledger"]["digests"]["selection"] = "0" * 64
+        jobs.change(connection, placed["id"], decision=kept)
+    replayed = api.good("GET", f"/v1/jobs/{placed['id']}/replay", None, token)
+    assert not replayed["equal"]
+    assert replayed["selection"] == placed["decision"]["selection"]  # what is known of it
+
+
+def test_other_rules_are_told_what_the_decision_has_not_read(api: Api, token: str, clusters: list[Cluster]) -> None:
+    made = [
+        api.good("POST", "/v1/jobs", {"jobspec": jobspec(1), "selector": one}, token)["id"]
+        for one in (CHEAPEST, {"name": "random"})
+    ]
+    matched = api.good("POST", "/v1/match", jobspec(1), token)["candidates"]
+    listed = api.good("GET", "/v1/decisions?matched=fits,nodes", None, ADMIN)["decisions"]
+    assert [one["id"] for one in listed] == made[::-1]
+    for one in listed:
+        assert [each["fits"] for each in one["candidates"]] == [each["fits"] for each in matched]
+        assert all(each["totals"]["nodes"] == 1 for each in one["candidates"])
+        assert "unknown" not in one
+    api.good("PUT", f"/v1/clusters/{NAMES[20]}/graph", grid(9, 9), clusters[20].secret)
+    [decision] = api.good("GET", "/v1/decisions?limit=1&matched=fits", None, ADMIN)["decisions"]
+    assert decision["unknown"] == [NAMES[20]]
 
 
 def test_refusals_beyond_the_first_are_counted_and_kept(api: Api, token: str) -> None:

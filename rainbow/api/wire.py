@@ -262,7 +262,7 @@ QUERIES: dict[str, dict[str, Any]] = {
         "limit": {"type": "integer", "minimum": 1, "maximum": 20_000},
     },
     "nodes.summary": {"top": {"type": "integer", "minimum": 0, "maximum": 1000}},
-    "jobs.decisions": PAGE,
+    "jobs.decisions": {**PAGE, "matched": {"type": "string"}},
     "clusters.forecast": {"limit": PAGE["limit"], "after": {"type": "string"}},
     "events.stream": {
         "follow": {"type": "boolean"},

@@ -7,7 +7,7 @@ answers.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -297,9 +297,12 @@ class Client(Waiting, Figures):
         """Have a job's selection taken again: {"equal", "selection", "replayed", "digests", ...}."""
         return self._object("GET", path("jobs", job_id, "replay"))
 
-    def all_decisions(self, *, cluster: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield what recorded decisions were given, the newest first; for the admin."""
-        query = {"cluster": cluster}
+    def all_decisions(self, *, cluster: str | None = None, matched: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+        """Yield what recorded decisions were given, the newest first; for the admin.
+
+        `matched`: variables of a match (`fits`, `nodes`) worked out again where a decision has not read them.
+        """
+        query = {"cluster": cluster, "matched": ",".join(matched) or None}
         while True:
             page = self._object("GET", "/v1/decisions", query=query)
             yield from page["decisions"]

@@ -11,9 +11,11 @@ from rainbow.matching.explain.smallest_change import smallest_change
 from rainbow.matching.index_backend import (
     IndexBackend,
     candidates_of,
+    candidates_without,
     is_in_order,
     names_of,
     refusals_of,
+    totals_on,
     undecided_of,
 )
 from rainbow.matching.model.budget import Budget
@@ -91,6 +93,7 @@ __all__ = [
     "at_numbers",
     "backends",
     "candidates_of",
+    "candidates_without",
     "cluster_totals",
     "consumables",
     "eligible_worker_classes",
@@ -108,6 +111,7 @@ __all__ = [
     "shown_explained",
     "smallest_change",
     "stated_units",
+    "totals_on",
     "types_in_workers",
     "undecided_of",
     "verdict_to_json",

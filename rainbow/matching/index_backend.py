@@ -17,7 +17,7 @@ import numpy as np
 
 from rainbow.lazy import cached_property
 from rainbow.lru_cache import LruCache
-from rainbow.matching.equivalence.class_solver import ClassSolver
+from rainbow.matching.equivalence.class_solver import ClassSolver, totals_standing
 from rainbow.matching.equivalence.cluster_class import ClusterClass, cluster_class_of
 from rainbow.matching.equivalence.count_arrays import LARGEST, ArrayCount, batch_of
 from rainbow.matching.equivalence.count_scalar import ScalarCount
@@ -27,6 +27,7 @@ from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudge
 from rainbow.matching.model.verdict import Take, Verdict
 from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.search.reasons import quick_check, undecided
+from rainbow.matching.search.solution import Standing, closed_form
 from rainbow.matching.search.upper_bound import bound_is_exact
 from rainbow.matching.workers.allocation import CandidateHeap, shape_of
 from rainbow.matching.workers.worker_use import workers_of
@@ -89,7 +90,7 @@ class Catalogue:
         answers = np.full(len(self.clusters), OPEN, dtype=np.int8)
         if not question.by_kinds or question.names_workers:
             return answers, True
-        for batch, rows, places in self._divisions(question.asks_names):
+        for batch, rows, places in self.divisions(question.asks_names):
             try:
                 found = _holds(batch, question, meter)
             except OutOfBudgetError:
@@ -98,7 +99,8 @@ class Catalogue:
                 answers[places] = found[rows]
         return answers, True
 
-    def _divisions(self, asks_names: bool) -> list[Division]:
+    def divisions(self, asks_names: bool) -> list[Division]:
+        """Return the batches of the clusters that batches can decide."""
         if asks_names not in self._divided:
             self._divided[asks_names] = list(self._divide(asks_names))
         return self._divided[asks_names]
@@ -367,6 +369,22 @@ class Verdicts(Sequence[Verdict]):
         """Return the name of a cluster."""
         return self._catalogue.clusters[place].name
 
+    @cached_property
+    def standing(self) -> Sequence[Mapping[str, int] | None]:
+        """By place, what one copy takes where it stands on whole workers: the same of all roots in a batch."""
+        found: list[Mapping[str, int] | None] = [None] * len(self)
+        for batch, _, places in self._catalogue.divisions(self._question.asks_names):
+            if (totals := self._standing(batch.like)) is not None:
+                for place in places[self._holds[places] == 1].tolist():
+                    found[place] = totals
+        return found
+
+    def _standing(self, root: ClusterClass) -> Mapping[str, int] | None:
+        """What one copy takes of a root on which a batch decides, None if that depends on where it is."""
+        variants = self._question.request.variants
+        form = closed_form(variants[0], root) if len(variants) == 1 else None
+        return totals_standing(form, root) if isinstance(form, Standing) else None
+
     def _make(self, place: int) -> Verdict:
         cluster, holds = self._catalogue.clusters[place], self._holds[place]
         if holds == OPEN:
@@ -408,25 +426,48 @@ class Some(Sequence[Verdict]):
     def __getitem__(self, at: slice) -> Sequence[Verdict]: ...
     def __getitem__(self, at: int | slice) -> Verdict | Sequence[Verdict]:
         """Return a verdict, or some of them."""
-        if isinstance(at, slice):
-            return Some(self._verdicts, self._places[at])
-        return self._verdicts[int(self._places[at])]
+        return self.at(at) if isinstance(at, slice) else self._verdicts[int(self._places[at])]
+
+    def at(self, chosen: slice | list[int]) -> Some:
+        """Return some of these."""
+        return Some(self._verdicts, self._places[chosen])
 
     def __iter__(self) -> Iterator[Verdict]:
         """Yield each."""
         return map(self._verdicts.__getitem__, self._places.tolist())
 
     @cached_property
+    def all_match(self) -> bool:
+        """Whether each of them matches."""
+        return bool((self._verdicts.matched[self._places] == 1).all())
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the clusters."""
         return tuple(map(self._verdicts.name, self._places.tolist()))
 
+    @cached_property
+    def totals(self) -> Sequence[Mapping[str, int]]:
+        """What one copy takes on each."""
+        known = map(self._verdicts.standing.__getitem__, self._places.tolist())
+        return [self[at].totals if totals is None else totals for at, totals in enumerate(known)]
+
 
 def candidates_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
     """Return those that match, in the order given."""
+    if isinstance(verdicts, Some) and verdicts.all_match:
+        return verdicts
     if isinstance(verdicts, Verdicts):
         return Some(verdicts, np.flatnonzero(verdicts.matched == 1))
     return [verdict for verdict in verdicts if verdict.matched]
+
+
+def candidates_without(verdicts: Sequence[Verdict], names: Collection[str]) -> Sequence[Verdict]:
+    """Return those that match and are not of these clusters, in the order given."""
+    found = candidates_of(verdicts)
+    if not isinstance(found, Some):
+        return [verdict for verdict in found if verdict.cluster not in names]
+    return found.at([at for at, name in enumerate(found.names) if name not in names])
 
 
 def refusals_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
@@ -448,6 +489,11 @@ def names_of(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     return verdicts.names if isinstance(verdicts, Some) else tuple(verdict.cluster for verdict in verdicts)
 
 
+def totals_on(verdicts: Sequence[Verdict]) -> Sequence[Mapping[str, int]]:
+    """Return what one copy takes on each: see Verdict.totals."""
+    return verdicts.totals if isinstance(verdicts, Some) else [verdict.totals for verdict in verdicts]
+
+
 def is_in_order(verdicts: Sequence[Verdict]) -> bool:
     """Return whether verdicts are known to be in order of name."""
-    return isinstance(verdicts, Verdicts)
+    return isinstance(verdicts, Verdicts | Some)

@@ -11,7 +11,7 @@ replay, cases  decisions taken again, operators' cases
 """
 
 from rainbow.selection.choice import Choice, DeclaresReads, Scalar, Selector, Step
-from rainbow.selection.select import check_options, read_of, reads, reads_states, select, selectors
+from rainbow.selection.select import check_options, matched_read, read_of, reads, reads_states, select, selectors
 
 __all__ = [
     "Choice",
@@ -20,6 +20,7 @@ __all__ = [
     "Selector",
     "Step",
     "check_options",
+    "matched_read",
     "read_of",
     "reads",
     "reads_states",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from rainbow.frame import frame
@@ -71,6 +72,31 @@ class Choice:
             for name, computed in values.items()
         )
         return frame(rows, "cluster")
+
+    def about(self, names: Collection[str]) -> tuple[Step, ...]:
+        """Return the steps with what they say of these clusters."""
+        wanted, last, left = frozenset(names), None, tuple[str, ...]()
+        found = []
+        for step in self.steps:
+            if step.survivors is not last:  # a step that drops nobody leaves the same
+                last, left = step.survivors, tuple([name for name in step.survivors if name in wanted])
+            values = {name: step.values[name] for name in names if name in step.values}
+            dropped = {name: step.dropped[name] for name in names if name in step.dropped}
+            found.append(replace(step, survivors=left, values=values, dropped=dropped))
+        return tuple(found)
+
+    def seal(self) -> str:
+        """Return a digest of all that is said: another choice has another one."""
+        told = sha256(repr((self.cluster, self.selector, self.reason, self.warnings)).encode())
+        last: Any = None
+        for step in self.steps:
+            same = step.survivors == last
+            about = (step.priority, step.step, step.argument, step.note, same, [*step.dropped.items()])
+            told.update(repr((*about, [*step.values], [*step.values.values()])).encode())
+            if not same:
+                last = step.survivors
+                told.update(repr(last).encode())
+        return told.hexdigest()
 
     @property
     def values(self) -> dict[str, dict[str, Scalar]]:

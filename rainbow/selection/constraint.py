@@ -88,6 +88,7 @@ class _Decision:
         self._settings = settings
         self._rng = rng
         self._steps: list[Step] = []
+        self._left: tuple[Rows, tuple[str, ...]] | None = None  # after the last step, and their names
         self._carry_out: Mapping[str, Callable[[Instruction, Rows], _Outcome]] = {
             "filter": self._filter,
             "calc": self._calc,
@@ -189,7 +190,9 @@ class _Decision:
     def _record(self, number: int, instruction: Instruction, outcome: _Outcome) -> None:
         names = self._variables.names
         every = isinstance(outcome.rows, range)  # they, and values if there are any, stand in order of name
-        survivors = names if every else tuple(map(names.__getitem__, outcome.rows))
+        if self._left is None or self._left[0] is not outcome.rows:
+            self._left = outcome.rows, names if every else tuple(map(names.__getitem__, outcome.rows))
+        survivors = self._left[1]
         named = names if every and outcome.values else map(names.__getitem__, outcome.values)
         values = dict(zip(named, outcome.values.values(), strict=True))
         dropped = {names[row]: why for row, why in outcome.dropped.items()}

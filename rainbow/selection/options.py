@@ -144,9 +144,12 @@ def read_options(options: Mapping[str, Any]) -> Settings:
     )
 
 
+ALWAYS = frozenset({"nodes_free", "matched.nodes"})
+
+
 def variables_read(settings: Settings) -> frozenset[str]:
-    """Name every variable that a decision by these settings may read; what is free is always looked at."""
-    return frozenset(name for expression in _expressions(settings) for name in expression.names) | {"nodes_free"}
+    """Name every variable that a decision by these settings may read; what is free and taken is always looked at."""
+    return frozenset(name for expression in _expressions(settings) for name in expression.names) | ALWAYS
 
 
 def check_work(settings: Settings, clusters: int) -> None:

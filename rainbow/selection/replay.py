@@ -16,7 +16,8 @@ from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection.choice import Choice, Scalar
 from rainbow.selection.expression.scalar import summable
-from rainbow.selection.select import select
+from rainbow.selection.select import matched_read, select
+from rainbow.selection.variables import MATCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,12 @@ class Rules:
 
     selector: str
     options: Mapping[str, Any]
+
+    @property
+    def matched(self) -> Sequence[str]:
+        """The variables `matched.*` that a decision by them may read, without the prefix."""
+        read = matched_read(self.selector, self.options)
+        return [name for name in MATCHED if name != "switches"] if read is None else read
 
 
 @dataclass(frozen=True, slots=True)

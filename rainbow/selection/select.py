@@ -122,9 +122,18 @@ def reads_states(selector: str) -> bool:
     return not isinstance(selectors.get(selector), RandomSelector)
 
 
+def matched_read(selector: str, options: Mapping[str, Any]) -> list[str] | None:
+    """Return which `matched.*` a decision of ours may read, without the prefix; None: it may read anything."""
+    plugin = selectors.get(selector)
+    if selectors.is_installed(selector) or not isinstance(plugin, DeclaresReads):
+        return None
+    return sorted(name.removeprefix(OF_MATCH) for name in plugin.reads(options) if name.startswith(OF_MATCH))
+
+
 @lru_cache(maxsize=16)  # the same clusters come again with every job
 def _in_order(names: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(len(names)), key=lambda at: natural(names[at])))
 
 
 NAME = "random"
+OF_MATCH = "matched."

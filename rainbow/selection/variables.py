@@ -16,7 +16,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from rainbow.matching import names_of
+from rainbow.matching import names_of, totals_on
 from rainbow.selection.choice import Scalar
 from rainbow.selection.expression.columnar import Numbers, evaluate_columns, read_column
 from rainbow.selection.expression.compiler import Expression, Fault, evaluate_with
@@ -132,12 +132,10 @@ class Variables:
         return MISSING if name in self._computed else _first(self._parameters, name)
 
     def _matched(self, name: str) -> Values:
-        if name == "fits":
-            return [candidate.fits for candidate in self._candidates]
         if name == "switches":
             return list(map(switches_of, self._candidates, self._states))
-        default = 0 if name in MATCHED else MISSING
-        return [candidate.answer.totals.get(name, default) for candidate in self._candidates]
+        missing = 0 if name in MATCHED else MISSING
+        return [missing if value is None else value for value in matched_values(self._candidates, name)]
 
     def _admitted(self, parameters: Mapping[str, Any]) -> dict[str, Scalar]:
         """Return the parameters the job may set, with a warning for every other."""
@@ -200,6 +198,13 @@ class Variables:
         if not fault.name or self.known(fault.name):
             return fault
         return Fault(f"{fault.name} is given neither by the job nor by any cluster", fault.name)
+
+
+def matched_values(candidates: Sequence[Verdict], name: str) -> list[int | None]:
+    """Return what matching found of the candidates, None where nothing: `fits`, or an amount that one copy takes."""
+    if name == "fits":
+        return [candidate.fits for candidate in candidates]
+    return [totals.get(name) for totals in totals_on(candidates)]
 
 
 def switches_of(candidate: Verdict, state: Mapping[str, Any]) -> Any:

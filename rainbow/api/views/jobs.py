@@ -298,11 +298,12 @@ def replay(job_id: str) -> Any:
 def decisions() -> Any:
     """List recorded decisions with their inputs, the newest first, in pages.
 
-    Needs the admin token.
+    Needs the admin token. `matched` names variables, as `fits,nodes`: clusters are matched again of which a decision
+    has not read them.
     """
     asking = who()
-    chosen = _filter(asking)
-    found, following = ledger.listing(service(), asking, chosen)
+    chosen, matched = _filter(asking), [name for name in request.args.get("matched", "").split(",") if name]
+    found, following = ledger.listing(service(), asking, chosen, matched)
     # a state's own variables are never taken for times, whatever they are called
     listed = [{**one, **timed({"submitted_at": one["submitted_at"]})} for one in found]
     return jsonify(decisions=listed, next=following)

@@ -143,7 +143,8 @@ def diff(
     Needs the admin token, or --decisions. Every job is decided by itself, with the states of its time.
     """
     both = rules_of(old), rules_of(new)
-    found = json_of(decisions) if decisions else client.all_decisions(cluster=cluster)
+    matched = sorted({name for rules in both for name in rules.matched})
+    found = json_of(decisions) if decisions else client.all_decisions(cluster=cluster, matched=matched)
     recorded = (read_recorded(one) for one in islice(_listed(found), limit))
     comparison = compare(recorded, *both)
     printer.show(output, _written(comparison), lambda console: _draw(console, comparison))

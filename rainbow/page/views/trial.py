@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -150,7 +150,7 @@ def _compared(rules: Rules, limit: int) -> tuple[Comparison, dict[str, RecordedD
     end = service().monotonic() + SECONDS
 
     def decisions() -> Iterator[RecordedDecision]:
-        for one in islice(_recorded(), limit):
+        for one in islice(_recorded(rules.matched), limit):
             if service().monotonic() > end:
                 return
             kept[one.id] = one
@@ -159,10 +159,10 @@ def _compared(rules: Rules, limit: int) -> tuple[Comparison, dict[str, RecordedD
     return compare(decisions(), _now(), rules), kept
 
 
-def _recorded() -> Iterator[RecordedDecision]:
+def _recorded(matched: Collection[str]) -> Iterator[RecordedDecision]:
     cursor: str | None = None
     while True:
-        found, cursor = ledger.listing(service(), who(), Filter(before=cursor, limit=PIECE))
+        found, cursor = ledger.listing(service(), who(), Filter(before=cursor, limit=PIECE), matched)
         yield from map(read_recorded, found)
         if cursor is None:
             return

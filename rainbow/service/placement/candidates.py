@@ -18,7 +18,7 @@ from rainbow.errors import Forbidden, JobspecError, NotFound, TryLater
 from rainbow.jobspec.dialects.common import FOR_ACCOUNTS, FOR_POLICIES
 from rainbow.lazy import cached_property
 from rainbow.lru_cache import LruCache, Same
-from rainbow.matching import Verdict
+from rainbow.matching import Verdict, names_of
 from rainbow.scheduling import Names, installed, traits_of
 from rainbow.selection.expression.scalar import is_number
 from rainbow.selection.variables import SWITCHES
@@ -157,20 +157,21 @@ def sized(
 
     `spans`: add how many switches the job is below. The ledger keeps states, and no graphs.
     """
-    for verdict in candidates:
-        values = states.get(verdict.cluster, {})
-        if spans and verdict.switches is not None:
-            values[SWITCHES] = verdict.switches
-        if "expected_wait" not in values:
-            continue
-        told = {
-            int(key[len(SIZED) :]): key for key in values if key.startswith(SIZED) and key[len(SIZED) :].isdecimal()
-        }
-        size = min((size for size in told if size >= verdict.totals.get("cores", 0)), default=max(told, default=0))
-        if size and is_number(low := values[told[size]]):
-            high = max(low, values.get("expected_wait_high", low))
-            values |= {"expected_wait_low": low, "expected_wait_high": high, "expected_wait": (low + high) / 2}
+    for verdict in candidates if spans else ():
+        if verdict.switches is not None:
+            states.get(verdict.cluster, {})[SWITCHES] = verdict.switches
+    told = [at for at, name in enumerate(names_of(candidates)) if "expected_wait" in states.get(name, {})]
+    for at in told:
+        _size(states[candidates[at].cluster], candidates[at].totals.get("cores", 0))
     return states
+
+
+def _size(values: dict[str, Any], cores: int) -> None:
+    told = {int(key[len(SIZED) :]): key for key in values if key.startswith(SIZED) and key[len(SIZED) :].isdecimal()}
+    size = min((size for size in told if size >= cores), default=max(told, default=0))
+    if size and is_number(low := values[told[size]]):
+        high = max(low, values.get("expected_wait_high", low))
+        values |= {"expected_wait_low": low, "expected_wait_high": high, "expected_wait": (low + high) / 2}
 
 
 # ── names that policies give ──
@@ -237,6 +238,12 @@ class ReachableClusters:
     def names(self) -> Mapping[str, str]:
         """{cluster id: name}."""
         return {entry.id: entry.cluster.name for entry in self.entries}
+
+    @cached_property
+    def all_match(self) -> Part:
+        """A match by which all of them are candidates, as the ledger keeps it."""
+        candidates = [{"cluster": cluster.name} for cluster in self.clusters]
+        return Part.of({"candidates": candidates, "refusals": [], "undecided": []})
 
     @cached_property
     def graphs(self) -> Part:

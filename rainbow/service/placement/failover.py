@@ -261,7 +261,7 @@ class Elsewhere:
     def going(self, record: JobRecord) -> Going:
         """Return where a job may go."""
         connection, decision = self._connection, jobs.decision(self._connection, record.id)
-        again, read = ledger.whole(connection, record.id).get("again", {}), reading(connection, record.id)
+        again, read = ledger.again(connection, record.id), reading(connection, record.id)
         left = {move["from"] for move in decision.get("moves", []) if move["why"] != self._back_after}
         entries = self._open(record, again.get("clusters", []), {record.cluster, *left}, read.request)
         verdicts = self._matched(read.request, entries)

@@ -11,12 +11,16 @@ kept once for all jobs that share them (store/jobs.py): the candidates of equal 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden
-from rainbow.selection import Choice, Step, reads_states
+from rainbow.matching import candidates_of, match, names_of
+from rainbow.selection import Choice, Step, matched_read, reads_states
 from rainbow.selection.replay import Rules, read_recorded, redecide
+from rainbow.selection.variables import matched_values
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.placement.candidates import Part, revision_of
 from rainbow.service.placement.match_cache import TOLD
@@ -27,6 +31,7 @@ from rainbow.store.pages import Filter
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.jobspec import Request
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
     from rainbow.service.placement.match_cache import Match
@@ -64,37 +69,33 @@ def _step(step: Step) -> dict[str, Any]:
 
 def told(choice: Choice, found: Match) -> dict[str, Any]:
     """Write a choice as a submit is answered: of many clusters only what it says of those listed."""
-    whole = written(choice)
     if found.is_told:
-        return whole
+        return written(choice)
     names = [verdict.cluster for verdict in found.candidates[:TOLD]]
     if choice.cluster is not None and choice.cluster not in names:
         names.append(choice.cluster)
-    steps = [_about(step, names) for step in whole["steps"]]
-    return {**whole, "steps": steps, **{key: _of(names, whole[key]) for key in ("values", "ranks", "drops")}}
+    about = written(replace(choice, steps=choice.about(names)))
+    ranks = choice.ranks
+    return {**about, "ranks": {name: ranks[name] for name in names if name in ranks}}
 
 
-def _about(step: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    survivors = [name for name in step["survivors"] if name in names]
-    return {**step, "survivors": survivors, **{key: _of(names, step[key]) for key in ("values", "dropped")}}
+def longer(choice: Choice, found: Match, how: tuple[str, Mapping[str, Any]]) -> dict[str, Part]:
+    """Return the complete match and choice for the decision log; empty if the response has them.
 
-
-def _of(names: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: values[name] for name in names if name in values}
-
-
-def longer(choice: Choice, found: Match, selector: str) -> dict[str, Part]:
-    """Return the complete match and choice for the decision log; empty if the response has them."""
+    A choice of ours is taken again when it is looked at: it is kept as its seal and what it may have read.
+    """
     if found.is_told:
         return {}
-    if not reads_states(selector):  # it has looked at no candidate either
+    if not reads_states(how[0]):  # it has looked at no candidate either
         return {"match": found.named}
-    return {"match": found.worked_out, "selection": Part.of(written(choice))}
+    if (read := matched_read(*how)) is None:
+        return {"match": found.worked_out, "selection": Part.of(written(choice))}
+    return {"match": found.named, "matched": found.columns(read), "selection": Part("", choice.seal())}
 
 
 def entry(parts: Mapping[str, Part]) -> dict[str, Any]:
     """Return the log entry of a decision: the digest of each part, plus short parts inline."""
-    texts = {name: part.text for name, part in parts.items() if len(part.text) <= SHORT}
+    texts = {name: part.text for name, part in parts.items() if 0 < len(part.text) <= SHORT}
     return {**texts, "digests": {name: part.digest for name, part in parts.items()}}
 
 
@@ -113,6 +114,22 @@ def _parts(connection: sa.Connection, kept: Mapping[str, Any]) -> dict[str, Any]
 
 def whole(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     """Return a decision with all its clusters and `given`, what it was given by part: empty if that was not kept."""
+    decision = _with_candidates(connection, job_id)
+    seal = decision["digests"].get("selection")
+    if seal and "selection" not in decision["given"]:
+        choice = _again(decision, _parameters(connection, job_id))
+        if choice.seal() == seal:
+            decision["selection"] = written(choice)
+    return decision
+
+
+def again(connection: sa.Connection, job_id: str) -> dict[str, Any]:
+    """Return where else a job may go and how that is chosen; empty if it was placed before that was kept."""
+    found: dict[str, Any] = _with_candidates(connection, job_id).get("again", {})
+    return found
+
+
+def _with_candidates(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     decision = jobs.decision(connection, job_id)
     kept = decision.pop(LEDGER, None)
     given = _parts(connection, kept) if kept else {}
@@ -120,11 +137,22 @@ def whole(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     for which, listed in given.get("match", {}).items():
         known = {one["cluster"]: one for one in decision[which]}
         decision[which] = [{**one, **known.get(one["cluster"], {})} for one in listed]
+    _fill(decision.get("candidates", []), given.get("matched", {}))
     decision.pop("more", None)
     if "again" in decision and "clusters" not in decision["again"]:
         names = [one["cluster"] for one in decision["candidates"]]
         decision["again"] = {"clusters": names, **decision["again"]}
     return {**decision, "given": given, "digests": kept["digests"] if kept else {}}
+
+
+def _fill(candidates: Sequence[dict[str, Any]], columns: Mapping[str, Any]) -> None:
+    """Add to candidates what a decision may have read of them."""
+    for name, values in columns.items():
+        for one, value in zip(candidates, values if isinstance(values, list) else repeat(values), strict=False):
+            if name == "fits":
+                one.setdefault("fits", value)
+            elif value is not None:
+                one.setdefault("totals", {}).setdefault(name, value)
 
 
 def shown(decision: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,21 +162,27 @@ def shown(decision: Mapping[str, Any]) -> dict[str, Any]:
 
 def replay(service: Service, connection: sa.Connection, record: JobRecord) -> dict[str, Any]:
     """Take a job's decision again from what was kept; say whether the same comes of it."""
-    decision = whole(connection, record.id)
+    decision = _with_candidates(connection, record.id)
     if not decision["given"]:
         raise Conflict(f"job {record.id} cannot be replayed: it was placed before decision inputs were recorded")
-    listed = _listed(connection, record, decision)
-    rules = Rules(listed["selector"]["name"], listed["selector"]["options"])
-    again = written(redecide(read_recorded(listed), rules))
+    choice = _again(decision, _parameters(connection, record.id))
+    repeated, kept = written(choice), decision["given"].get("selection")
+    sealed = kept is None and decision["digests"].get("selection")
+    equal = choice.seal() == sealed if sealed else repeated == decision["selection"]
     return {
         "id": record.id,
         "cluster": record.cluster,
-        "equal": again == decision["selection"],
-        "selection": decision["selection"],
-        "replayed": again,
+        "equal": equal,
+        "selection": repeated if equal else decision["selection"],
+        "replayed": repeated,
         "digests": decision["digests"],
         "graphs_changed_since": _changed(service, decision),
     }
+
+
+def _again(decision: Mapping[str, Any], parameters: Mapping[str, Any]) -> Choice:
+    inputs = _inputs(decision, parameters)
+    return redecide(read_recorded(inputs), Rules(inputs["selector"]["name"], inputs["selector"]["options"]))
 
 
 def _changed(service: Service, decision: Mapping[str, Any]) -> list[str]:
@@ -159,31 +193,62 @@ def _changed(service: Service, decision: Mapping[str, Any]) -> list[str]:
     return [name for name in names if name in then and now.get(name) != then[name]]
 
 
-def listing(service: Service, who: Caller, chosen: Filter) -> tuple[list[dict[str, Any]], str | None]:
-    """List what recorded decisions were given, the newest first, and the job to continue from."""
+def listing(
+    service: Service, who: Caller, chosen: Filter, matched: Collection[str] = ()
+) -> tuple[list[dict[str, Any]], str | None]:
+    """List what recorded decisions were given, the newest first, and the job to continue from.
+
+    `matched`: variables that other rules read of a match. Candidates of which the decision has not read them are
+    matched again; `unknown` names those whose graphs have changed since.
+    """
     if not who.admin:
         raise Forbidden("recorded decisions need the admin token")
     with service.store.read() as connection:
         placed = pages.listing(connection, chosen)
-        found = [(record, whole(connection, record.id)) for record in placed]
-        listed = [_listed(connection, record, decision) for record, decision in found if decision["given"]]
+        found = [(record, _with_candidates(connection, record.id)) for record in placed]
+        known = [(record, decision) for record, decision in found if decision["given"]]
+        for record, decision in known if matched else ():
+            _match_again(service, reading(connection, record.id).request, decision, matched)
+        listed = [_listed(connection, record, decision) for record, decision in known]
     return listed, placed[-1].id if len(placed) == chosen.limit else None
 
 
+def _match_again(service: Service, request: Request, decision: dict[str, Any], names: Collection[str]) -> None:
+    then, settings, now = decision["given"]["graphs"], service.settings, service.catalogue
+    lacking = {one["cluster"]: one for one in decision["candidates"] if not _says(one, names)}
+    same = [now[name] for name in lacking if name in now and revision_of(now[name]) == then.get(name)]
+    verdicts = match(request, [entry.cluster for entry in same], settings.backend, settings.budget())
+    candidates = candidates_of(verdicts)
+    found = [lacking.pop(name) for name in names_of(candidates)]
+    _fill(found, {name: matched_values(candidates, name) for name in names})
+    if lacking:
+        decision["unknown"] = sorted(lacking)
+
+
+def _says(candidate: Mapping[str, Any], names: Collection[str]) -> bool:
+    totals = candidate.get("totals", {})
+    return all("fits" in candidate if name == "fits" else name in totals for name in names)
+
+
 def _listed(connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any]) -> dict[str, Any]:
+    inputs = _inputs(decision, _parameters(connection, record.id))
+    unknown = {"unknown": decision["unknown"]} if "unknown" in decision else {}
+    return {"id": record.id, "submitted_at": record.submitted_at, "cluster": record.cluster, **inputs, **unknown}
+
+
+def _inputs(decision: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a decision was given."""
     selector, options = decision["given"]["policy"]
     names = {one["cluster"] for one in decision["candidates"]} - set(decision.get("unattended", ()))
     return {
-        "id": record.id,
-        "submitted_at": record.submitted_at,
-        "cluster": record.cluster,
         "candidates": [one for one in decision["candidates"] if one["cluster"] in names],
-        "parameters": _plain(reading(connection, record.id).request.parameters),
+        "parameters": parameters,
         "states": {name: state for name, state in decision["given"]["states"].items() if name in names},
         "seed": decision["seed"],
         "selector": {"name": selector, "options": options},
     }
 
 
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value, default=str))
+def _parameters(connection: sa.Connection, job_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(reading(connection, job_id).request.parameters, default=str))
+    return found

@@ -16,6 +16,7 @@ from rainbow.jobspec import Request, parse_jobspec
 from rainbow.lazy import cached_property
 from rainbow.lru_cache import LruCache
 from rainbow.matching import candidates_of, match, names_of, refusals_of, undecided_of, verdict_to_json
+from rainbow.selection.variables import matched_values
 from rainbow.service.core.counters import phase
 from rainbow.service.placement.candidates import Part
 
@@ -40,6 +41,7 @@ class Match:
         self.candidates = candidates_of(verdicts)
         self.refusals = refusals_of(verdicts)
         self.undecided = undecided_of(verdicts)
+        self._columns: LruCache[tuple[str, ...], Part] = LruCache(MOST_REQUESTORS)
         self.allowed: LruCache[str, list[str]] = LruCache(MOST_REQUESTORS)  # requestor: candidates open to them
 
     def verdict(self, name: str) -> Verdict:
@@ -62,6 +64,8 @@ class Match:
     @cached_property
     def ids(self) -> Mapping[str, str]:
         """{cluster id: name} of the candidates."""
+        if len(self.candidates) == len(self.reach.entries):
+            return self.reach.names
         entries, places = self.reach.entries, self.reach.places
         return {entries[places[name]].id: name for name in names_of(self.candidates)}
 
@@ -89,12 +93,24 @@ class Match:
     @cached_property
     def named(self) -> Part:
         """The candidates and refusals by name, as the ledger keeps them."""
+        return self.reach.all_match if len(self.candidates) == len(self.reach.entries) else Part.of(self._named())
+
+    def _named(self) -> dict[str, list[dict[str, str]]]:
         found = {
             "candidates": names_of(self.candidates),
             "refusals": names_of(self.refusals),
             "undecided": names_of(self.undecided),
         }
-        return Part.of({key: [{"cluster": name} for name in names] for key, names in found.items()})
+        return {key: [{"cluster": name} for name in names] for key, names in found.items()}
+
+    def columns(self, read: Sequence[str]) -> Part:
+        """What matching found of the candidates, by variable that a decision may read: one value, or one for each."""
+        known = self._columns.get(tuple(read))
+        return known or self._columns.put(tuple(read), Part.of({name: self._column(name) for name in read}))
+
+    def _column(self, name: str) -> Any:
+        values = matched_values(self.candidates, name)
+        return values[0] if len(set(values)) == 1 else values
 
     @cached_property
     def worked_out(self) -> Part:

@@ -19,6 +19,7 @@ from rainbow.errors import (
 )
 from rainbow.jobspec import Request
 from rainbow.jobspec.storable import keeping
+from rainbow.matching import candidates_without
 from rainbow.selection import Choice, read_of, reads, reads_states, select
 from rainbow.selection.variables import ACCOUNT, SWITCHES
 from rainbow.service.accounts import admission as accounts
@@ -190,7 +191,10 @@ class SubmitTransaction:
 
     def _kept(self, decided: Decided, decision: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return a decision as it is stored, and the long texts that are kept beside it."""
-        parts = {**self._given(decided.states), **ledger.longer(decided.choice, self.found, self.selector)}
+        parts = {
+            **self._given(decided.states),
+            **ledger.longer(decided.choice, self.found, (self.selector, self.options)),
+        }
         return {**decision, ledger.LEDGER: ledger.entry(parts)}, ledger.long(parts)
 
     def _refusal(self, decided: Decided) -> Refused:
@@ -209,7 +213,7 @@ class SubmitTransaction:
         asked, how, verdicts = self.wanted.request, (self.selector, self.options, job_id), self.found.verdicts
         with phase("select"):
             if left_out := unattended(self.service, connection, self.found.ids):
-                attended = [verdict for verdict in verdicts if verdict.cluster not in left_out]
+                attended = candidates_without(verdicts, set(left_out))
                 if (choice := select(asked, attended, states, *how)).cluster is not None:
                     return states, choice, left_out
             return states, select(asked, verdicts, states, *how), []
